@@ -38,12 +38,17 @@ let package = Package(
         .systemLibrary(name: "CNghttp2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
         .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
 
-        // Texts of others, and what they must not do to a terminal or a log.
+        // Makes texts from other programs safe for a terminal or a log.
         .target(name: "PrintableText"),
-        // Errors of sockets in words, and the number of file descriptors.
+        // Readable errors of sockets, and the limit of file descriptors.
         .target(name: "Sockets", dependencies: [nioCore, nioPosix]),
-        // A port of HTTP/1.1 in the clear: the worker's admin port, the simulator's control port.
-        .target(name: "HTTPPort", dependencies: ["Sockets", hummingbird, lifecycle, nioCore, nioPosix, logging]),
+        // A port for HTTP/1.1: the worker's admin port, the simulator's control port, the dashboard.
+        .target(
+            name: "HTTPPort", dependencies: ["Sockets", "TLS", hummingbird, lifecycle, nioCore, nioPosix, logging]),
+        // Pages for browsers: markup, layout, charts and live updates.
+        .target(
+            name: "WebPages", dependencies: ["PrintableText", "PushJob", hummingbird, nioCore],
+            resources: [.embedInCode("Assets")]),
         .target(name: "TLS", dependencies: ["COpenSSL", "PrintableText", nioCore]),
         .target(name: "Redis", dependencies: ["CHiredis", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
@@ -51,6 +56,14 @@ let package = Package(
         .target(
             name: "PushQueue", dependencies: ["COpenSSL", "PrintableText", "PushJob", "Redis", nioCore],
             resources: [.embedInCode("Scripts")]),
+        // What an operator sees and changes, for the commands and the dashboard.
+        .target(name: "Operations", dependencies: ["PrintableText", "PushJob", "PushQueue", "Redis", nioCore]),
+        .target(
+            name: "Dashboard",
+            dependencies: [
+                "COpenSSL", "HTTPPort", "Operations", "PrintableText", "PushJob", "PushQueue", "Redis", "TLS",
+                "WebPages", hummingbird, lifecycle, logging, nioCore, nioPosix,
+            ]),
         .target(
             name: "PushWorker",
             dependencies: [
@@ -66,20 +79,20 @@ let package = Package(
         .target(
             name: "APNSSimulator",
             dependencies: [
-                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "TLS", hummingbird, nioCore, nioPosix, logging,
+                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "PrintableText", "TLS", "WebPages", hummingbird, nioCore,
+                nioPosix, logging,
             ]),
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "HTTPPort", "PrintableText", "PushJob",
-                "PushQueue",
-                "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1, logging, lifecycle,
-                unixSignals,
+                "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "Dashboard", "HTTPPort", "Operations",
+                "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", "WebPages",
+                argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
 
-        // What scripts/bench runs beside the worker itself.
+        // For scripts/bench, in addition to the worker.
         .target(name: "CAllocationCount", path: "Tests/CAllocationCount"),
         .executableTarget(
             name: "Benchmarks",
@@ -88,13 +101,13 @@ let package = Package(
             ],
             path: "Tests/Benchmarks"),
 
-        // What scripts/chaos runs.
+        // For scripts/chaos.
         .executableTarget(
             name: "Chaos",
             dependencies: ["PushJob", "PushQueue", "Redis", "TestSupport", logging, nioPosix, argumentParser],
             path: "Tests/Chaos"),
 
-        // A pool in a process of its own, for a test of how much memory it takes.
+        // A pool in a process of its own, for a test of its memory.
         .executableTarget(
             name: "PoolProbe", dependencies: ["APNS", "TLS", logging, nioCore, nioPosix], path: "Tests/PoolProbe"),
 
@@ -103,6 +116,7 @@ let package = Package(
         .testTarget(name: "SocketsTests", dependencies: ["Sockets", "TestSupport", nioCore, nioPosix]),
         .testTarget(
             name: "HTTPPortTests", dependencies: ["HTTPPort", "TestSupport", hummingbird, logging, nioCore, nioPosix]),
+        .testTarget(name: "WebPagesTests", dependencies: ["WebPages"]),
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(
             name: "RedisTests",
@@ -112,6 +126,8 @@ let package = Package(
             dependencies: [
                 "APNS", "CNghttp2", "PoolProbe", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix,
             ]),
+        // The products as other packages use them.
+        .testTarget(name: "LibraryTests", dependencies: ["APNS", "PushJob", "PushQueue", nioCore]),
         .testTarget(name: "PushJobTests", dependencies: ["PushJob", "TestSupport", nioCore]),
         .testTarget(
             name: "PushQueueTests",

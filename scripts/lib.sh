@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# What the scripts share. Sourced first: it sets the shell's options, and goes to the top of the checkout.
+# Functions that the scripts share. It sets the shell's options and changes to the top of the checkout, so source it first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# nginx and nghttpd live where only root's PATH leads.
+# nginx and nghttpd are in folders that are only in root's PATH.
 PATH=$PATH:/usr/sbin:/sbin
 
 fail() {
@@ -10,13 +10,13 @@ fail() {
     exit 1
 }
 
-tell() { printf '%s\n' "$1" >&2; }
+note() { printf '%s\n' "$1" >&2; }
 
 # False in a script that must not install packages unasked.
 may_install=true
 
-# What building needs, what the demo needs, and what the tests need: program or library, its name,
-# Debian's package; for what only Debian's package can be: package, any name, and its own.
+# The needs of building, of the demo and of the tests, as KIND:NAME:PACKAGE. KIND is program, library (of pkg-config) or package
+# (of Debian); PACKAGE is the Debian package that has it.
 build_needs=(
     program:git:git program:g++:g++ program:pkg-config:pkg-config
     library:openssl:libssl-dev library:hiredis:libhiredis-dev library:libnghttp2:libnghttp2-dev
@@ -26,16 +26,16 @@ demo_needs=(
     "${build_needs[@]}"
     program:redis-server:redis-server program:redis-cli:redis-tools program:openssl:openssl program:jq:jq
 )
-# shellcheck disable=SC2034 # for whoever sources this
+# shellcheck disable=SC2034 # used by the scripts that source this
 unit_needs=("${build_needs[@]}" program:openssl:openssl)
-# shellcheck disable=SC2034 # for whoever sources this
+# shellcheck disable=SC2034 # used by the scripts that source this
 test_needs=(
     "${demo_needs[@]}"
     program:nginx:nginx-light program:nghttpd:nghttp2-server program:h2load:nghttp2-client program:curl:curl
     program:haproxy:haproxy program:tinyproxy:tinyproxy-bin program:shellcheck:shellcheck
     program:systemd-analyze:systemd program:script:bsdutils program:promtool:prometheus program:groff:groff-base
     program:codespell:codespell program:ip:iproute2
-    # What deploy/producers is run with, and what judges by the JSON Schema of a job.
+    # For running deploy/producers, and for validating jobs by their JSON Schema.
     package:python3-jsonschema:python3-jsonschema package:python3-redis:python3-redis
     package:python3-celery:python3-celery package:ruby-redis:ruby-redis package:ruby-sidekiq:ruby-sidekiq
     package:php-cli:php-cli package:php-redis:php-redis package:nodejs:nodejs package:node-redis:node-redis
@@ -45,7 +45,7 @@ test_needs=(
     package:python3-venv:python3-venv
 )
 
-# need NEED...: installs what is missing of them, and nothing where nothing is.
+# need NEED...: installs the missing ones.
 need() {
     local missing=() one kind name package
     for one in "$@"; do
@@ -61,7 +61,7 @@ need() {
 
 has_package() { [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-# In a subshell of its own, so that its trap takes nobody else's place.
+# In a subshell, so that its trap does not replace the caller's.
 install_packages() (
     $may_install || fail "missing packages: run 'apt-get install --no-install-recommends $*', or give --install"
     command -v apt-get >/dev/null ||
@@ -71,8 +71,8 @@ install_packages() (
         command -v sudo >/dev/null || fail "missing: $*; run this as root, or install sudo, or install them by hand"
         as_root=(sudo)
     fi
-    tell "Installing $*"
-    # Debian starts a server when its package is installed, and at each boot. Nobody asked for a public Redis or nginx.
+    note "Installing $*"
+    # Debian starts a server when its package is installed, and at each boot. This prevents that.
     policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
         trap '"${as_root[@]}" rm -f "$policy"' EXIT
@@ -80,7 +80,7 @@ install_packages() (
         "${as_root[@]}" chmod 755 "$policy"
     fi
     apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
-    "${apt[@]}" update >&2 || tell "apt-get update failed; trying with the lists of packages that are here"
+    "${apt[@]}" update >&2 || note "apt-get update failed; trying with the lists of packages that are here"
     "${apt[@]}" install --yes --no-install-recommends "$@" >&2 || fail "apt-get could not install: $*"
     if [ -d /run/systemd/system ]; then
         for package in "$@"; do
@@ -98,7 +98,7 @@ need_swift() {
     [ -z "${BUILT_PROGRAMS:-}" ] || return 0
     command -v swift >/dev/null ||
         fail "swift is missing: install Swift 6.3 or later from https://www.swift.org/install/linux/, and put it on PATH"
-    # What its own programs are linked with, and a bare Debian has not.
+    # Libraries of Swift's programs that a minimal Debian does not have.
     swift_starts || install_packages libncurses6 libsqlite3-0
     swift_starts || {
         swift package --version >&2 || true
@@ -108,25 +108,25 @@ need_swift() {
 
 swift_starts() { swift --version >/dev/null 2>&1 && swift package --version >/dev/null 2>&1; }
 
-# build release|debug PRODUCT...: sets `bin` to where the programs are. With a directory in BUILT_PROGRAMS, nothing is built:
-# scripts/test has done it.
+# build release|debug PRODUCT...: builds programs, and sets `bin` to their directory. If BUILT_PROGRAMS names a directory, nothing is
+# built and that is used; scripts/test sets it.
 build() {
     bin=${BUILT_PROGRAMS:-}
     [ -z "$bin" ] || return 0
-    # The runtime inside the program: it needs no Swift where it runs, and calls into it without a detour.
+    # Static linking: the programs need no installed Swift, and calls into its libraries are faster.
     local configuration=$1 flags=() product
     shift
     [ "$configuration" = debug ] || flags=(-c release --static-swift-stdlib)
     for product in "$@"; do
-        tell "Building $product ($configuration)"
+        note "Building $product ($configuration)"
         quietly swift build "${flags[@]}" --product "$product"
     done
-    # shellcheck disable=SC2034 # for whoever sources this
+    # shellcheck disable=SC2034 # used by the scripts that source this
     bin=$(swift build "${flags[@]}" --show-bin-path 2>/dev/null)
 }
 
-# quietly COMMAND...: shows the command's own progress on a terminal; elsewhere its last line every ten seconds if that has
-# changed, and all output if it fails.
+# quietly COMMAND...: shows the command's progress on a terminal. Elsewhere it prints the last line of output every ten seconds if
+# it has changed, and all output if the command fails.
 quietly() {
     if [ -t 2 ]; then
         "$@" >&2
@@ -144,10 +144,10 @@ quietly() {
     return $status
 }
 
-# show_progress LOG: until it is killed, or the script that started it is.
+# show_progress LOG: prints the last line of a log as it changes, until it or its script is killed.
 show_progress() {
     local line last=''
-    # The sleep outlives this function when it is killed, so it must not keep a pipe of the caller open.
+    # When this function is killed its sleep continues, so that must not keep a pipe of the caller open.
     while sleep 10 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
         line=$(tail -n 1 "$1" 2>/dev/null | cut -c 1-100) || return 0
         if [ "$line" = "$last" ]; then continue; fi

@@ -4,12 +4,12 @@ import NIOCore
 
 /// Recognizes requests that a web page makes from a browser on this machine or network.
 ///
-/// A page may send requests to any address, and by a name of its own that resolves to a local address (DNS rebinding) it
+/// A page may send requests to any address. With a name of its own that resolves to a local address (DNS rebinding), it
 /// may also read the answers. Such requests carry the page's own name: in `Host`, or in `Origin`.
 package struct ForeignRequests: Sendable {
     private let names: Set<String>
 
-    /// - Parameter names: host names that requests may name, besides `localhost` and all IP addresses.
+    /// - Parameter names: host names that requests may use, in addition to `localhost` and all IP addresses.
     package init(names: some Sequence<String> = []) {
         self.names = Set(names.map { $0.lowercased() } + ["localhost"])
     }

@@ -5,6 +5,7 @@ import NIOCore
 import NIOPosix
 import ServiceLifecycle
 import Sockets
+import TLS
 
 /// A port that cannot be listened on.
 package struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConvertible {
@@ -12,7 +13,7 @@ package struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConverti
     package let description: String
 }
 
-/// A port for people and their tools: HTTP/1.1 in the clear.
+/// A port for people and their tools: HTTP/1.1, in the clear or over TLS.
 ///
 /// Whatever its clients do, it holds a limited number of file descriptors and stays reachable. Each request must arrive within
 /// a time limit. When the port is full, a new connection replaces the one that has waited longest for its client.
@@ -22,7 +23,7 @@ package struct HTTPPort: Sendable {
     private let services: ServiceGroup
     private let running: Task<Void, any Error>
 
-    /// How long requests that are under way may take once it is to stop.
+    /// The time limit of requests in flight when the port stops.
     private static let grace = Duration.seconds(2)
 
     /// Begins to listen.
@@ -30,12 +31,14 @@ package struct HTTPPort: Sendable {
     ///   - name: its name in messages.
     ///   - port: 0 for a free one.
     ///   - eventLoop: the loop that all its connections are on.
+    ///   - tls: the server's side of TLS; `nil` for a port in the clear.
     ///   - logger: gets a warning when the port is full, at most once per minute.
     /// - Throws: ``HTTPPortFailure``.
-    package static func listen(
+    package static func listen<Routes: HTTPResponderBuilder>(
         _ name: String, host: String, port: Int, limits: PortLimits = PortLimits(), on eventLoop: any EventLoop,
-        router: Router<BasicRequestContext>, logger: Logger? = nil
-    ) async throws -> HTTPPort {
+        router: Routes, tls: TLSContext? = nil, logger: Logger? = nil
+    ) async throws -> HTTPPort
+    where Routes.Responder.Context: InitializableFromSource<ApplicationRequestContextSource> {
         // Errors go to the client, in the answer.
         var silent = Logger(label: "http-port") { StreamLogHandler.standardError(label: $0) }
         silent.logLevel = .critical
@@ -46,7 +49,7 @@ package struct HTTPPort: Sendable {
         }.get()
         let (ports, listening) = AsyncThrowingStream.makeStream(of: Int.self)
         let application = Application(
-            router: router, server: .init { GuardedChannel(responder: $0, limits: limits, table: table) },
+            router: router, server: .init { GuardedChannel(responder: $0, limits: limits, table: table, tls: tls) },
             configuration: ApplicationConfiguration(address: .hostname(host, port: port), serverName: nil),
             onServerRunning: { channel in listening.yield(channel.localAddress?.port ?? port) },
             eventLoopGroupProvider: .shared(eventLoop), logger: silent)
@@ -72,7 +75,7 @@ package struct HTTPPort: Sendable {
         throw HTTPPortFailure(description: "the \(name) \(host):\(port) ended before it began")
     }
 
-    /// Answers what is under way and closes the port.
+    /// Answers the requests in flight and closes the port.
     package func stop() async throws {
         await services.triggerGracefulShutdown()
         try await running.value
@@ -83,19 +86,25 @@ package struct HTTPPort: Sendable {
 private struct GuardedChannel: ServerChildChannel {
     private let http: HTTP1Channel
     private let table: NIOLoopBound<PortTable>
+    private let tls: TLSContext?
 
-    init(responder: @escaping HTTPChannelHandler.Responder, limits: PortLimits, table: NIOLoopBound<PortTable>) {
+    init(
+        responder: @escaping HTTPChannelHandler.Responder, limits: PortLimits, table: NIOLoopBound<PortTable>,
+        tls: TLSContext?
+    ) {
         let decoder = HTTP1Channel.Configuration.DecoderConfiguration(
             maxHeaderFieldSize: limits.headBytes, maxHeaderListSize: limits.headBytes, maxHeaderFieldCount: 100)
         http = HTTP1Channel(
             responder: responder,
             configuration: .init(additionalChannelHandlers: [RequestWatch()], httpDecoderConfiguration: decoder))
         self.table = table
+        self.tls = tls
     }
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<HTTP1Channel.Value> {
         do {
             try table.value.add(channel)
+            if let tls { try channel.pipeline.syncOperations.addHandler(TLSHandler(server: tls)) }
         } catch {
             return channel.eventLoop.makeFailedFuture(error)
         }

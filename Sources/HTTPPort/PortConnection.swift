@@ -8,7 +8,7 @@ package struct PortLimits: Sendable {
     package var request = TimeAmount.seconds(10)
     /// The time from an answer to the next request.
     package var idle = TimeAmount.minutes(2)
-    /// The time for which a client may receive nothing of an answer.
+    /// The time within which a client must receive some part of an answer.
     package var stall = TimeAmount.seconds(10)
     /// The time from the last answer on a connection to its end, if the client does not close it before.
     package var linger = TimeAmount.seconds(2)
@@ -47,7 +47,7 @@ struct PortConnection {
         idleSince = now
     }
 
-    /// True after the last answer: what the client still sends is discarded.
+    /// True after the last answer: further input is discarded.
     var isClosing: Bool { closingSince != nil }
 
     // MARK: Events

@@ -1,6 +1,6 @@
 extension Unicode.Scalar {
     /// True if it could end a line, move a terminal's cursor, or turn a text's direction, so that a line with it would
-    /// say something else than it seems to. What joins the parts of emoji, or of letters, does none of that.
+    /// mislead its reader. Characters that join the parts of emoji or letters are not meant.
     package var isUnprintable: Bool {
         switch value {
         case 0..<0x20, 0x7F..<0xA0, 0x061C, 0x200E, 0x200F, 0x2028...0x202E, 0x2066...0x2069, 0xFEFF: true
@@ -10,7 +10,7 @@ extension Unicode.Scalar {
 }
 
 extension StringProtocol {
-    /// Without what is unprintable: fit for a terminal or a line of log, whoever wrote it.
+    /// The text without unprintable characters, safe for a terminal or a log line.
     package var printable: String {
         String(String.UnicodeScalarView(unicodeScalars.filter { !$0.isUnprintable }))
     }

@@ -75,7 +75,7 @@ extension RedisClient {
 
     // MARK: Retiring a server
 
-    /// Sends nothing more to a server and looks for another one. What it was sent it may still answer.
+    /// Sends nothing more to a server and looks for another one. It may still answer the commands in flight.
     /// - Parameter keepsCommands: true if new commands wait for the other server; else they fail.
     func retire(_ link: ServerLink, because error: RedisError, keepsCommands: Bool = false) {
         guard route.retire(link, keepsCommands: keepsCommands) else { return }

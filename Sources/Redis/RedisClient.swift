@@ -26,9 +26,9 @@ extension RedisSender {
 ///
 /// Use one client for pipelined commands and a second one for blocking commands, which hold up whatever comes after them.
 ///
-/// In a Cluster a client serves one slot, that of the key it was made with, and follows it. After `MOVED` it goes to the
-/// new owner and sends what was refused there, in the old order and before anything newer, so that callers see nothing of
-/// it but the states. After `ASK` it sends the command to the node named: answers may come in another order then. The
+/// In a Cluster a client serves one slot, that of the key it was made with, and follows it. After `MOVED` it uses the
+/// new owner and sends it the refused commands, in the old order and before anything newer, so that callers notice only
+/// the states. After `ASK` it sends the command to the named node: answers may come in another order then. The
 /// clients of a ``RedisClients`` share one connection to each node. A command that is refused otherwise (`TRYAGAIN`, `CLUSTERDOWN`, `LOADING`, `READONLY`, …) fails
 /// with that answer, for its caller to repeat.
 ///
@@ -36,7 +36,7 @@ extension RedisSender {
 ///
 /// `@unchecked Sendable`: all state is touched on `eventLoop` only, which every method that touches it checks.
 public final class RedisClient: RedisSender, @unchecked Sendable {
-    /// The completion of a command: its reply, or why there is none. An error reply is a failure; an error inside an
+    /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an
     /// array is not.
     public typealias Completion = RedisConnection.Completion
 
@@ -100,7 +100,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
             logger: logger, random: random)
     }
 
-    /// - Parameter nodes: connections that others use too; `nil` for connections of its own.
+    /// - Parameter nodes: connections that other clients share; `nil` for connections of its own.
     init(
         topology: RedisTopology, key: String, eventLoop: any EventLoop, configuration: RedisClientConfiguration,
         sharing nodes: NodeConnections?, logger: Logger,
@@ -118,7 +118,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         discovery = ServerDiscovery(self.nodes, slot: RedisHashSlot.of(key))
     }
 
-    /// Begins to connect, and goes on until `close`. From anywhere.
+    /// Begins to connect, and continues until `close`. From anywhere.
     public func start() {
         onLoop {
             if self.reconnect.start() { self.connect() }
@@ -187,7 +187,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         if let error { throw error }
     }
 
-    /// Closes the connection for good; what is unanswered fails. From anywhere.
+    /// Closes the connection for good; unanswered commands fail. From anywhere.
     ///
     /// - Returns: a future of the end of the connection.
     @discardableResult
@@ -240,7 +240,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         takeOver()
     }
 
-    /// Lets the server that was found take over, once the others have answered what they were sent.
+    /// Makes the found server current, once the others have answered all commands in flight.
     func takeOver() {
         guard let (link, kept) = route.takeOver() else { return }
         log.connected(to: link.location, after: reconnect.connected(at: eventLoop.now).recovery)
@@ -255,7 +255,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
 
     /// A connection has ended; the commands that are lost with it have not failed yet.
     private func lost(_ link: ServerLink, _ error: RedisError) {
-        // A server that is left gets nothing new: the next one may take over, but after what is lost has failed.
+        // A server that is no longer current gets no more commands. Lost commands fail before the next one is current.
         if route.retired === link { return eventLoop.execute { self.forgetRetired(link) } }
         switch route.lost(link) {
         case .ofServer:
@@ -288,7 +288,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
 
     // MARK: The master
 
-    /// Sentinels know of a failover that the old master has not heard of, and would not tell of.
+    /// Sentinels know of a failover that the old master does not know of, and would not report.
     private func watchMaster() {
         guard masterWatch == nil, case .sentinel = topology else { return }
         masterWatch =
@@ -302,7 +302,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
 
     private func followMaster() {
         guard let link = route.server, let location = discovery.announced, location != link.location else { return }
-        // What this client would be told by the Sentinel that it asks first may be older.
+        // The Sentinel that this client asks first may have older news.
         discovery.moved(to: location)
         let reason = "the Sentinels name \(location.address) the master now"
         retire(link, because: .connectionLost(address: link.location.address, sent: false, reason: reason))

@@ -2,7 +2,7 @@ import COpenSSL
 
 /// A list of ALPN protocols in its wire form: each name after a byte with its length.
 ///
-/// Unchecked because of the pointer; safe because the bytes are written once, before anybody else sees them.
+/// Unchecked because of the pointer; safe because the bytes are written once, before the list is shared.
 final class ApplicationProtocols: @unchecked Sendable {
     let wireForm: UnsafeBufferPointer<UInt8>
 

@@ -11,7 +11,7 @@ final class CiphertextPipe {
     /// Ciphertext lent and not read yet, in bytes.
     var unread: Int { input.count }
 
-    /// Lends bytes to libssl while the body runs. What the body leaves unread is lost.
+    /// Lends bytes to libssl while the body runs. Bytes that the body does not read are lost.
     func lend<Result>(_ bytes: UnsafeRawBufferPointer, _ body: () -> Result) -> Result {
         input = bytes
         defer { input = UnsafeRawBufferPointer(start: nil, count: 0) }

@@ -9,7 +9,7 @@ struct ConnectionState {
         case inputClosed
         /// This side's close_notify went out; the peer may still write.
         case outputClosed
-        /// This side has said its last word and waits for the peer to hang up, for a limited time.
+        /// This side has sent its last record and waits for the peer to close the connection, for a limited time.
         case parting(readsOn: Bool)
         case closed
     }
@@ -128,7 +128,7 @@ struct ConnectionState {
         }
     }
 
-    /// False if the connection is past failing, so that nobody is told of an error twice.
+    /// False if the connection can no longer fail, so that each error is reported once.
     mutating func fail() -> Bool {
         switch phase {
         case .parting, .closed:

@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// The first entry of this thread's OpenSSL error queue: the cause, where later entries tell who passed it on.
+/// The first entry of this thread's OpenSSL error queue: the cause. Later entries name the functions that passed it on.
 struct OpenSSLFailure {
     private let code: UInt
     /// True if an algorithm was missing that another provider may have.
@@ -8,7 +8,7 @@ struct OpenSSLFailure {
     /// True if something decrypted to nonsense, or its checksum was wrong: in most cases because of the passphrase.
     private(set) var isWrongPassphrase = false
 
-    /// Takes the cause from the queue and empties it: what is left would be blamed on the next call of the thread,
+    /// Removes the cause from the queue and empties it: the rest would be attributed to the thread's next call,
     /// which may be another connection's.
     static func take() -> OpenSSLFailure {
         var failure = OpenSSLFailure(code: ERR_get_error())

@@ -49,7 +49,7 @@ struct OutboundQueue {
         return (promise, Self.encryptJoined(flushed, byteCount: byteCount, with: session))
     }
 
-    /// Fills each record to the brim: what is small is copied together, what fills records by itself is not copied.
+    /// Fills each record: small writes are copied together; writes that fill records are not copied.
     private static func encryptJoined(_ writes: [Write], byteCount: Int, with session: TLSSession) -> TLSError? {
         let capacity = min(byteCount, TLSSession.largestRecord)
         return withUnsafeTemporaryAllocation(byteCount: capacity, alignment: 16) { joined -> TLSError? in

@@ -1,4 +1,4 @@
-/// Which certificate authorities are trusted.
+/// The trusted certificate authorities.
 public enum TLSTrust: Sendable, Equatable {
     /// The system's, where OpenSSL looks for them (`SSL_CERT_FILE` and `SSL_CERT_DIR` included).
     case system
@@ -10,12 +10,12 @@ public enum TLSTrust: Sendable, Equatable {
 
 /// How to connect as a client.
 public struct TLSClientConfiguration: Sendable {
-    /// Whose word is taken for the server's identity.
+    /// The authorities that can vouch for the server's identity.
     public var trust: TLSTrust = .system
-    /// True if the server's certificate and host name are verified. Without it, whoever stands in between can read
+    /// True if the server's certificate and host name are verified. Without that, anyone on the path can read
     /// and change everything.
     public var verifiesServer = true
-    /// The client's certificate, for servers that ask for one.
+    /// The client's certificate, for servers that request one.
     public var identity: TLSIdentity?
     /// The protocols to offer through ALPN, the preferred first; nothing is offered if empty.
     public var applicationProtocols: [String] = []
@@ -28,14 +28,14 @@ public struct TLSClientConfiguration: Sendable {
 public struct TLSServerConfiguration: Sendable {
     /// The policy for client certificates.
     public enum ClientCertificates: Sendable {
-        /// Never ask.
+        /// Does not request a certificate.
         case ignored
-        /// Ask; verify one that comes, and go on without.
+        /// Requests a certificate and verifies it; accepts clients without one.
         case requested(TLSTrust)
-        /// Ask, verify, and refuse clients without.
+        /// Requests a certificate and verifies it; refuses clients without one.
         case required(TLSTrust)
-        /// Ask, and go on whatever comes: ``TLSPeerCertificate/refusal`` says what was wrong with it. Without
-        /// authorities there is something wrong with each.
+        /// Requests a certificate, accepts any or none, and reports in ``TLSPeerCertificate/refusal`` why not. Without
+        /// authorities there is a reason for every certificate.
         case reported(TLSTrust?)
     }
 

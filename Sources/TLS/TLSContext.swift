@@ -34,7 +34,7 @@ public final class TLSContext: @unchecked Sendable {
         let context = try TLSContext(
             TLS_server_method(), protocols: configuration.applicationProtocols, verifiesHost: false)
         context.protocols.select(in: context.pointer)
-        // Nobody resumes sessions here, and a ticket costs an encryption and a packet for each handshake.
+        // Clients do not resume sessions, and a ticket costs an encryption and a packet for each handshake.
         SSL_CTX_set_num_tickets(context.pointer, 0)
         SSL_CTX_set_options(context.pointer, COpenSSL_SSL_OP_NO_TICKET)
         try configuration.identity.keyPair.install(in: context.pointer)
@@ -68,8 +68,8 @@ public final class TLSContext: @unchecked Sendable {
         }
         SSL_CTX_set_options(pointer, COpenSSL_SSL_OP_NO_RENEGOTIATION | COpenSSL_SSL_OP_NO_COMPRESSION)
         COpenSSL_SSL_CTX_set_session_cache_mode(pointer, Int(SSL_SESS_CACHE_OFF))
-        // An idle connection holds no record buffers; and the chain sent is the identity's as it stands, not what
-        // OpenSSL would piece together from the authorities trusted.
+        // An idle connection has no record buffers. The chain that is sent is the identity's, unchanged, and not one
+        // that OpenSSL builds from the trusted authorities.
         COpenSSL_SSL_CTX_set_mode(
             pointer, Int(SSL_MODE_RELEASE_BUFFERS) | Int(SSL_MODE_AUTO_RETRY) | Int(SSL_MODE_NO_AUTO_CHAIN))
     }
@@ -102,7 +102,7 @@ public final class TLSContext: @unchecked Sendable {
                         reason: "a certificate of \(pem.source) cannot be used: \(OpenSSLFailure.take().text)"))
             }
         }
-        // Whoever names a certificate means it, even if it is not a self-signed root.
+        // A configured certificate is trusted even if it is not a self-signed root.
         X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
     }
 }

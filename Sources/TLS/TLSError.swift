@@ -17,7 +17,7 @@ public struct TLSError: Error, Equatable, Sendable {
         case certificateRejected(certificate: String, reason: String)
         /// The client sent no certificate although the server requires one.
         case peerCertificateMissing
-        /// The peer gave up and said why.
+        /// The peer sent an alert and ended the connection.
         case alert(TLSAlert)
         /// The handshake failed on this side.
         case handshakeFailed(reason: String)
@@ -25,13 +25,13 @@ public struct TLSError: Error, Equatable, Sendable {
         case protocolViolation(reason: String)
         /// The connection ended before the handshake did.
         case closedDuringHandshake
-        /// The connection ended without the peer's close_notify: what was received last may be incomplete.
+        /// The connection ended without the peer's close_notify: the last received data may be incomplete.
         case truncated
         /// A certificate or key file could not be read.
         case fileUnreadable(path: String, reason: String)
         /// A file or text does not hold the PEM block that was expected, or holds a damaged one.
         case notPEM(source: String, expected: String)
-        /// Something begins like a PKCS#12 file but is none that OpenSSL can read.
+        /// A file that begins like PKCS#12 but that OpenSSL cannot read.
         case notPKCS12(source: String, reason: String)
         /// Neither PEM nor PKCS#12.
         case notRecognised(source: String)
@@ -170,7 +170,7 @@ public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
         self.code = code
     }
 
-    /// The alert's name in the RFC, or its number for one that is not there.
+    /// The alert's name in the RFC, or its number if it has none.
     public var description: String { Self.names[code] ?? "number \(code)" }
 
     /// The advice.

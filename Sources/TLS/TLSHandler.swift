@@ -7,7 +7,7 @@ import NIOCore
 /// with a ``TLSError`` once, fails the pending writes and closes the channel.
 ///
 /// A peer that closes its side with close_notify closes the channel, unless the channel allows remote half-closure:
-/// then `ChannelEvent.inputClosed` is fired and writing goes on.
+/// then `ChannelEvent.inputClosed` is fired and writing continues.
 public final class TLSHandler: ChannelDuplexHandler {
     /// Ciphertext.
     public typealias InboundIn = ByteBuffer
@@ -27,7 +27,7 @@ public final class TLSHandler: ChannelDuplexHandler {
     private var queue = OutboundQueue()
     private var closePromise: EventLoopPromise<Void>?
     private var closeTimer: Scheduled<Void>?
-    /// Downstream asked for data and has got none yet.
+    /// True if downstream has requested data and not received any yet.
     private var readIsWanted = false
     private var transportFailed = false
 
@@ -67,7 +67,7 @@ public final class TLSHandler: ChannelDuplexHandler {
         if context.channel.isActive { start(context) }
     }
 
-    /// Fails the writes that nobody will send any more.
+    /// Fails the writes that will not be sent.
     public func handlerRemoved(context: ChannelHandlerContext) {
         queue.fail(ChannelError.ioOnClosedChannel)
         closeTimer?.cancel()
@@ -80,7 +80,7 @@ public final class TLSHandler: ChannelDuplexHandler {
         context.fireChannelActive()
     }
 
-    /// Tells a truncated connection from one that was closed.
+    /// Distinguishes a truncated connection from a closed one.
     public func channelInactive(context: ChannelHandlerContext) {
         transportEnded(context)
         state.finish()
@@ -98,7 +98,7 @@ public final class TLSHandler: ChannelDuplexHandler {
         context.fireErrorCaught(error)
     }
 
-    /// Takes the transport's half-closure for the truncation it is if no close_notify came first.
+    /// Treats the transport's half-closure as a truncation if no close_notify came first.
     public func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         guard case ChannelEvent.inputClosed? = event as? ChannelEvent else {
             return context.fireUserInboundEventTriggered(event)
@@ -117,7 +117,7 @@ public final class TLSHandler: ChannelDuplexHandler {
             if case .failure(let error)? = end { return fail(context, error) }
             sendOutput(context, promise: nil)
         }
-        // Without automatic reading nobody else asks for the handshake's messages.
+        // Without automatic reading, only this handler requests the messages of the handshake.
         context.read()
     }
 
@@ -164,7 +164,7 @@ public final class TLSHandler: ChannelDuplexHandler {
     private func completeHandshake(_ context: ChannelHandlerContext, _ session: TLSSession) {
         state.handshakeCompleted()
         context.fireUserInboundEventTriggered(session.summary())
-        // What was written before, and the client's last handshake message, in one write.
+        // Earlier writes and the client's last handshake message, in one write.
         if queue.hasFlushed { encryptFlushed(context, session) }
     }
 
@@ -223,7 +223,7 @@ public final class TLSHandler: ChannelDuplexHandler {
 
     // MARK: Closing
 
-    /// Sends close_notify and waits a moment for the peer's before the transport closes. What was written but not
+    /// Sends close_notify and waits briefly for the peer's before the transport closes. Data that was written but not
     /// flushed is not sent. `.input` alone is not supported.
     public func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
         switch mode {
@@ -310,15 +310,15 @@ public final class TLSHandler: ChannelDuplexHandler {
         let hasAlert = session?.hasOutput ?? false
         if hasAlert { sendOutput(context, promise: nil) }
         context.fireErrorCaught(error)
-        // The peer is to read the alert: hanging up on what it has sent meanwhile would reset the connection, and
-        // take the alert along.
+        // The peer must be able to read the alert: closing with unread data would reset the connection, and
+        // the alert would be lost.
         if hasAlert { awaitPeer(context) } else { closeTransport(context) }
     }
 
     private func failTransport(_ context: ChannelHandlerContext, _ kind: TLSError.Kind) {
         guard let error = session?.error(kind), state.fail() else { return }
         queue.fail(error)
-        // The transport has said itself why it ended.
+        // The transport has already reported why it ended.
         if !transportFailed { context.fireErrorCaught(error) }
         closeTransport(context)
     }

@@ -8,7 +8,7 @@ public struct TLSHandshakeCompleted: Equatable, Sendable {
     public let version: String
     /// The cipher suite's name, such as `TLS_AES_256_GCM_SHA384`.
     public let cipher: String
-    /// The host name the client asked for (SNI); nil if it sent none.
+    /// The host name that the client requested (SNI); nil if it sent none.
     public let serverName: String?
     /// The peer's own certificate; nil if it sent none.
     public let peerCertificate: TLSPeerCertificate?

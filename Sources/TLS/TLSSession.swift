@@ -31,7 +31,7 @@ final class TLSSession {
     private let pipe = CiphertextPipe()
     private let peer: TLSError.Peer
     private var isEstablished = false
-    /// A failed session answers every further call with some failure, but only the first tells the cause.
+    /// A failed session fails every later call, but only the first failure is the cause.
     private var firstFailure: TLSError?
     /// Ciphertext of a record not complete yet, which libssl holds.
     private var carriedOver = 0
@@ -173,7 +173,7 @@ final class TLSSession {
                     }
                     filled += count
                     atLastRecord = pipe.unread
-                    // Nothing lent and nothing decrypted is left; asking libssl again would only tell the same.
+                    // No lent and no decrypted bytes are left; another call of libssl would have the same result.
                     isDrained = pipe.unread == 0 && SSL_pending(ssl) == 0
                 }
                 return filled
@@ -183,7 +183,7 @@ final class TLSSession {
         return end
     }
 
-    /// Nil if libssl merely waits for more.
+    /// Nil if libssl only waits for more data.
     private func end(of result: Int32) -> End? {
         switch SSL_get_error(ssl, result) {
         case SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE: nil
@@ -208,13 +208,13 @@ final class TLSSession {
     }
 }
 
-/// The host a client connects to: what the server's certificate must be for.
+/// The host that a client connects to, for which the server's certificate must be valid.
 struct ServerName {
     private let text: String
     private let isAddress: Bool
 
-    /// Nil if the host can be neither a name nor an address. An IPv6 address may stand in brackets, a name may end in
-    /// a dot; neither belongs into certificates or SNI.
+    /// Nil if the host can be neither a name nor an address. An IPv6 address may be in brackets, a name may end in
+    /// a dot; neither is allowed in certificates or SNI.
     init?(_ host: String) {
         var text = Substring(host)
         if text.hasPrefix("["), text.hasSuffix("]") {
@@ -233,7 +233,7 @@ struct ServerName {
         ERR_clear_error()
     }
 
-    /// Sends the name as SNI (names only: RFC 6066, section 3) and, if asked to, has the certificate checked for it.
+    /// Sends the name as SNI (names only: RFC 6066, section 3) and, if required, has the certificate checked for it.
     func apply(to ssl: OpaquePointer, verifying: Bool) -> Bool {
         ERR_clear_error()
         if !isAddress, COpenSSL_SSL_set_tlsext_host_name(ssl, text) != 1 { return false }
@@ -256,7 +256,7 @@ let rememberVerificationFailure: @convention(c) (Int32, OpaquePointer?) -> Int32
     return verdict
 }
 
-/// The same where the handshake goes on: OpenSSL keeps the verdict for `SSL_get_verify_result`.
+/// The same if the handshake continues: OpenSSL keeps the verdict for `SSL_get_verify_result`.
 let overlookVerificationFailure: @convention(c) (Int32, OpaquePointer?) -> Int32 = { _, _ in 1 }
 
 private func verificationFailure(_ store: OpaquePointer) -> TLSError.Kind {

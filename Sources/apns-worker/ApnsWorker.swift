@@ -33,11 +33,13 @@ struct ApnsWorker: AsyncParsableCommand {
             CommandGroup(name: "Send", subcommands: [Enqueue.self, Campaign.self]),
             CommandGroup(
                 name: "Inspect",
-                subcommands: [Status.self, Jobs.self, Device.self, Results.self, Dead.self, Invalid.self]),
+                subcommands: [
+                    Status.self, Web.self, Jobs.self, Device.self, Results.self, Dead.self, Invalid.self,
+                ]),
             CommandGroup(name: "Repair", subcommands: [Requeue.self, Feedback.self]),
             CommandGroup(name: "Control", subcommands: [Pause.self, Resume.self, Quiet.self, Stop.self]),
             CommandGroup(
-                name: "Configure", subcommands: [Check.self, Config.self, Schema.self, Channels.self]),
+                name: "Configure", subcommands: [Check.self, Config.self, Schema.self, Channels.self, WebUser.self]),
         ])
 
     static func main() async {

@@ -2,6 +2,7 @@ import ArgumentParser
 import FoundationEssentials
 import NIOCore
 import NIOPosix
+import Operations
 import PushJob
 import PushQueue
 import PushWorker

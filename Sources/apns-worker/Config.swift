@@ -1,4 +1,5 @@
 import ArgumentParser
+import Operations
 
 struct Config: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import Operations
 import Synchronization
 
 /// Standard output and standard error, unbuffered.
@@ -70,4 +71,29 @@ enum Interruption {
 private func note(signal number: Int32) {
     Interruption.flag.store(true, ordering: .relaxed)
     signal(number, SIG_DFL)
+}
+
+/// Lines in columns, as wide as the widest of the first lines.
+struct Table {
+    private var widths: [Int]
+    /// The maximum length of a line; `nil` for no limit.
+    private let width: Int?
+
+    /// - Parameter width: the maximum length of a line, at which the last column is cut.
+    init(_ titles: [String], _ rows: [[String]], width: Int? = nil) {
+        self.width = width
+        widths = titles.map(\.count)
+        for row in rows {
+            for (column, cell) in row.enumerated() where column < widths.count {
+                widths[column] = max(widths[column], min(cell.count, 64))
+            }
+        }
+    }
+
+    func line(_ cells: [String]) -> String {
+        let columns = cells.enumerated().map { $0 == cells.count - 1 ? $1 : $1.padded(to: widths[$0]) }
+        let line = columns.joined(separator: "  ")
+        guard let width, line.count > width else { return line }
+        return line.prefix(max(1, width - 1)) + "…"
+    }
 }

@@ -16,7 +16,7 @@ struct AuthorityTests {
         try workshop.write(authority.certificatePEM, to: "ca.pem")
     }
 
-    @Test("signs what openssl takes for a server under each of its names, and for no other")
+    @Test("signs certificates that openssl accepts for each of its names, and for no other")
     func server() throws {
         try workshop.write(
             try authority.server(names: ["push.example", "10.1.2.3", "::1"]).certificatePEM, to: "s.pem")
@@ -81,7 +81,7 @@ struct AuthorityTests {
         #expect(key.keyID == "ABC123DEFG" && key.teamID == "TEAM123456")
     }
 
-    @Test("refuses names that are none", arguments: ["", "a b", "a,DNS:b", "höst", "a:b"])
+    @Test("refuses invalid names", arguments: ["", "a b", "a,DNS:b", "höst", "a:b"])
     func names(_ name: String) {
         let error = #expect(throws: SimulatedAuthorityError.self) { try authority.server(names: [name]) }
         #expect(error?.description.contains("'\(name)'") == true)
@@ -89,7 +89,7 @@ struct AuthorityTests {
         #expect(throws: SimulatedAuthorityError.self) { try authority.server(names: []) }
     }
 
-    @Test("writes a directory, replaces its own, and takes nobody else's place")
+    @Test("writes a directory, replaces its own files, and no other directory")
     func directory() throws {
         let directory = CertificateDirectory(workshop.path("certs"))
         func mode(_ name: String) throws -> Int? {

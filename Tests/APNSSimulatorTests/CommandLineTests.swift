@@ -48,7 +48,7 @@ struct CommandLineTests {
     }
 
     @Test(
-        "refuses what it cannot do, and says what",
+        "refuses impossible options with the reason",
         arguments: [
             (["--rule", "answer=maybe"], "answer=maybe"), (["--delay", "soon"], "--delay"),
             (["--provider-key", "A:B:/does/not/exist"], "/does/not/exist"),
@@ -76,7 +76,7 @@ struct CommandLineTests {
         #expect(result.errors.contains(words))
     }
 
-    @Test("listens as gateway and as feedback service too, and tells of both in its account", .timeLimit(.minutes(1)))
+    @Test("is also a gateway and a feedback service, and its account has both", .timeLimit(.minutes(1)))
     func binary() async throws {
         let file = FileManager.default.temporaryDirectory.appending(path: "feedback-\(UUID().uuidString)")
         try Data("\(anyToken) 1700000000\n".utf8).write(to: file)

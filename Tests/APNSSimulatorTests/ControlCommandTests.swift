@@ -36,7 +36,7 @@ struct ControlCommandTests {
             ])
     }
 
-    @Test("makes its own certificates, records what comes, and loses nothing at SIGTERM")
+    @Test("makes its own certificates, records requests, and loses nothing on SIGTERM")
     func whole() async throws {
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: directory) }
@@ -49,7 +49,7 @@ struct ControlCommandTests {
             #expect(try await push(announcement.port, host: host).output == "200")
         }
         #expect(try await push(announcement.port, token: FaultTests.dead).output.hasSuffix("410"))
-        // The line is there before the answer, for whoever reads along.
+        // The line is written before the answer, for programs that follow the file.
         let lines = try String(contentsOfFile: record, encoding: .utf8).split(separator: "\n")
         #expect(lines.count == 4 && lines.last?.contains(#""outcome":{"status":410,"reason":"Unregistered"}"#) == true)
         let page = try await ControlRequest("GET", "/notifications", port: announcement.controlPort)
@@ -69,7 +69,7 @@ struct ControlCommandTests {
         #expect(try String(contentsOfFile: record, encoding: .utf8).split(separator: "\n").count == 4)
     }
 
-    @Test("keeps no more than it is told to, and records to standard output, behind its first line")
+    @Test("keeps no more than configured, and records to standard output after its first line")
     func standardOutput() async throws {
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: directory) }
@@ -86,7 +86,7 @@ struct ControlCommandTests {
         #expect(try await process.wait() == .exited(0))
     }
 
-    @Test("ends with 1 when it could not record, after it has said so")
+    @Test("exits with 1 if it could not record, and reports it")
     func full() async throws {
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: directory) }
@@ -101,7 +101,7 @@ struct ControlCommandTests {
     }
 
     @Test(
-        "refuses what makes no sense together, and says what",
+        "refuses contradicting options with the reason",
         arguments: [
             (["--certificate", "server.pem"], "--certificate and --key belong together"),
             (["--certificate", "a", "--key", "b", "--write-certificates", "c"], "--write-certificates"),

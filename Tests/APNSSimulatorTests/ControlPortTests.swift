@@ -48,7 +48,7 @@ struct ControlPortTests {
         try #require(try answer.json["notifications"] as? [[String: Any]]).compactMap { $0["sequence"] as? Int }
     }
 
-    @Test("tells what was received, and forgets it when told to")
+    @Test("lists received notifications, and clears them on request")
     func notifications() async throws {
         try await withControl(rules: ["prefix=dead,answer=410"]) { server, ask in
             #expect(try sequences(try await ask("GET", "/notifications", nil)) == [])
@@ -72,7 +72,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("answers a long poll when the notification comes, and everybody else meanwhile")
+    @Test("answers a long poll when the notification comes, and other requests before that")
     func longPoll() async throws {
         let recorder = Recorder()
         try await withControl(recorder: recorder) { server, ask in
@@ -93,7 +93,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("lets those who wait go when the simulator stops")
+    @Test("ends long polls when the simulator stops")
     func stops() async throws {
         var configuration = SimulatorConfiguration(identity: try SimulatedAuthority().serverIdentity())
         configuration.controlPort = 0
@@ -108,7 +108,7 @@ struct ControlPortTests {
         #expect(try sequences(try await poll.value) == [])
     }
 
-    @Test("stops although a client leaves a request half said")
+    @Test("stops although a client has sent only half a request")
     func halfRequest() async throws {
         var configuration = SimulatorConfiguration(identity: try SimulatedAuthority().serverIdentity())
         configuration.controlPort = 0
@@ -122,7 +122,7 @@ struct ControlPortTests {
         try await client.wait()
     }
 
-    @Test("tells the account")
+    @Test("returns the account")
     func account() async throws {
         try await withControl { server, ask in
             _ = try await Push().send(to: server)
@@ -133,7 +133,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("changes the rules: all of them, one more, none")
+    @Test("changes the rules: replaces all, adds one, removes all")
     func rules() async throws {
         try await withControl(rules: ["prefix=dead, answer=410,times=1"]) { server, ask in
             func rules(_ answer: ControlRequest) throws -> [String]? { try answer.json["rules"] as? [String] }
@@ -141,7 +141,7 @@ struct ControlPortTests {
             #expect(try await Push(token: FaultTests.dead).send(to: server).status == 410)
             let added = try await ask("POST", "/rules", #"{"rule":"answer=503"}"#)
             #expect(try rules(added) == ["prefix=dead,answer=410,times=1", "answer=503"])
-            // The first rule's count goes on, so that it has nothing more to say.
+            // The first rule's count continues, so it no longer matches.
             #expect(try await Push(token: FaultTests.dead).send(to: server).status == 503)
             let replaced = try await ask("PUT", "/rules", #"{"rules":["prefix=dead,answer=429,times=1"]}"#)
             #expect(try rules(replaced) == ["prefix=dead,answer=429,times=1"])
@@ -160,7 +160,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("changes how long answers are held back")
+    @Test("changes the delay of answers")
     func delay() async throws {
         try await withControl { server, ask in
             #expect(try await ask("GET", "/delay", nil).json["delay"] is NSNull)
@@ -180,7 +180,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("says GOAWAY, or cuts off, on every connection there is", arguments: ["goaway?reason=Maintenance", "drop"])
+    @Test("sends GOAWAY to every connection, or cuts it", arguments: ["goaway?reason=Maintenance", "drop"])
     func faults(_ fault: String) async throws {
         try await withControl(rules: ["answer=silence"]) { server, ask in
             async let first = Push().send(to: server)
@@ -189,14 +189,14 @@ struct ControlPortTests {
             let answer = try await ask("POST", "/faults/\(fault)", nil)
             #expect(try answer.json["connections"] as? Int == 2)
             if fault == "drop" {
-                // Nobody answers them any more: curl says that the connection is gone.
+                // Requests on it get no answer any more: curl reports a lost connection.
                 #expect(try await first.exit != 0)
                 #expect(try await second.exit != 0)
             }
             try await eventually("the account knows") {
                 fault == "drop" ? server.account.drops == 2 : server.account.goAways == 2
             }
-            // Who comes now is served.
+            // New connections are served.
             _ = try await ask("DELETE", "/rules", nil)
             #expect(try await Push().send(to: server).status == 200)
             if fault != "drop" {
@@ -206,7 +206,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("refuses new connections for a while, and twice the same changes nothing")
+    @Test("refuses new connections for a while; repeating that changes nothing")
     func listening() async throws {
         try await withControl { (server, ask) async throws in
             for _ in 0..<2 {
@@ -223,7 +223,7 @@ struct ControlPortTests {
     }
 
     @Test(
-        "says what is wrong with a request",
+        "explains an error in a request",
         arguments: [
             ("GET", "/nothing", nil, 404, "there is no GET /nothing"), ("PATCH", "/rules", nil, 404, "PATCH /rules"),
             ("GET", "/notifications?limit=0", nil, 400, "limit must be"),
@@ -248,7 +248,7 @@ struct ControlPortTests {
     }
 
     @Test(
-        "refuses what a web page asks, and does nothing of it",
+        "refuses requests from web pages without any effect",
         arguments: [
             ["Host: evil.example"], ["Host: evil.example:8444"], ["Origin: http://evil.example"], ["Origin: null"],
             ["Host: evil.example", "Origin: http://evil.example"],
@@ -265,7 +265,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("takes requests to localhost, and those of a page that it would have served itself")
+    @Test("accepts requests to localhost, and those of its own pages")
     func ownNames() async throws {
         try await withControl { server, _ in
             let port = try #require(server.controlPort)
@@ -277,7 +277,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("takes no body without an end, and lists its routes")
+    @Test("refuses an endless body, and lists its routes")
     func limits() async throws {
         try await withControl { server, ask in
             let big = FileManager.default.temporaryDirectory.appending(path: "big-\(UUID().uuidString)")
@@ -291,7 +291,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("says which port is taken, and leaves nothing behind")
+    @Test("names the port that is in use, and leaves nothing behind")
     func taken() async throws {
         try await withControl { server, _ in
             var configuration = SimulatorConfiguration(identity: try SimulatedAuthority().serverIdentity())

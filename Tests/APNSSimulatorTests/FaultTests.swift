@@ -28,7 +28,7 @@ struct FaultTests {
         }
     }
 
-    @Test("and a 410 tells since when, in milliseconds")
+    @Test("and a 410 has its time in milliseconds")
     func timestamps() async throws {
         try await withSimulator(rules: ["prefix=dead,answer=410,timestamp=1700000000123", "answer=410"]) { server in
             let told = try await Push(token: Self.dead).send(to: server)

@@ -39,7 +39,7 @@ struct GatewayControlTests {
             #expect(try await packet(server) == GatewayBytes.packet(8, 1))
             let added = try await ask("POST", "/gateway-rules", #"{"rule":"prefix=dd,answer=1"}"#)
             #expect(try rules(added) == ["prefix=dd,answer=8,times=1", "prefix=dd,answer=1"])
-            // The first rule's count goes on, so that it has nothing more to say.
+            // The first rule's count continues, so it no longer matches.
             #expect(try await packet(server) == GatewayBytes.packet(1, 1))
             let replaced = try await ask("PUT", "/gateway-rules", #"{"rules":["at=connect,answer=close,times=1"]}"#)
             #expect(try rules(replaced) == ["at=connect,answer=close,times=1"])
@@ -61,7 +61,7 @@ struct GatewayControlTests {
         }
     }
 
-    @Test("tells what the gateway received, to one who waits for it")
+    @Test("returns what the gateway received, also to a long poll")
     func notifications() async throws {
         try await withControl { server, ask in
             let client = try await BinaryClient.connect(server.gatewayPort)
@@ -72,13 +72,13 @@ struct GatewayControlTests {
             let notification = try #require((try answer.json["notifications"] as? [[String: Any]])?.first)
             #expect(notification["transport"] as? String == "gateway" && notification["identifier"] as? Int == 7)
             #expect((notification["outcome"] as? [String: Any])?["status"] as? Int == 0)
-            // Who waits for it finds it counted.
+            // A long poll returns it with its count.
             #expect(try await ask("GET", "/account", nil).json["accepted_by_gateway"] as? Int == 1)
             try await client.close()
         }
     }
 
-    @Test("gives the feedback service more to tell, tells what waits, and forgets it")
+    @Test("adds records to the feedback service, lists them, and clears them")
     func feedback() async throws {
         try await withControl { server, ask in
             let (first, second) = (String(repeating: "0A", count: 32), String(repeating: "bb", count: 32))
@@ -134,7 +134,7 @@ struct GatewayControlTests {
         }
     }
 
-    @Test("has no routes for what there is not")
+    @Test("has no routes for servers that are not enabled")
     func without() async throws {
         try await withSimulator {
             $0.controlPort = 0
@@ -167,7 +167,7 @@ struct GatewayControlTests {
                 #expect(ending.bytes.isEmpty && !ending.isClean)
             }
             #expect(server.account.gateway.closes == 1)
-            // Who comes now is served.
+            // New connections are served.
             let client = try await BinaryClient.connect(server.gatewayPort)
             try await client.send(GatewayBytes.frame(2))
             try await eventually("it is accepted") { server.account.acceptedByGateway == 2 }

@@ -22,7 +22,7 @@ struct LatencyTests {
         }
     }
 
-    @Test("a histogram of nothing tells 0, and a negative time counts as 0")
+    @Test("an empty histogram returns 0, and a negative time counts as 0")
     func edges() {
         var histogram = LatencyHistogram()
         #expect(histogram.quantile(0.5) == 0)
@@ -36,7 +36,7 @@ struct LatencyTests {
         Int64((Date().timeIntervalSince1970 - seconds) * 1_000_000)
     }
 
-    @Test("goes from the time in the payload to arrival, for accepted requests that tell one")
+    @Test("is the time from the payload's timestamp to arrival, for accepted requests that have one")
     func measures() async throws {
         try await withSimulator {
             $0.latencyMember = "sent_us"
@@ -44,7 +44,7 @@ struct LatencyTests {
             let sent = Self.micros(ago: 100)
             for body in [
                 #"{"aps":{},"sent_us":\#(sent)}"#, #"{"sent_us":\#(sent),"aps":{}}"#,
-                // None of these tells a time.
+                // None of these has a time.
                 #"{"aps":{}}"#, #"{"aps":{},"sent_us":"soon"}"#, #"{"aps":{},"sent_us2":\#(sent)}"#,
                 #"{"aps":{},"sent_us":null}"#,
             ] {

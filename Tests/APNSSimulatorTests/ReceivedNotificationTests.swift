@@ -24,7 +24,7 @@ struct ReceivedNotificationTests {
         }
     }
 
-    @Test("has what there is, and nothing of what there is not")
+    @Test("has only members with values")
     func all() {
         let bare = text { _ in }
         #expect(
@@ -53,7 +53,7 @@ struct ReceivedNotificationTests {
                 + #""accepted":false,"outcome":{"status":8,"reason":"InvalidToken"}}"#)
     }
 
-    @Test("has the payload as it came, but for the ends of its lines")
+    @Test("has the payload unchanged, except for line breaks")
     func verbatim() {
         let json = "{\r\n\"b\":1.0,\"a\":12345678901234567890,\"😀\":\"\\n🇫🇷\"}"
         #expect(
@@ -62,7 +62,7 @@ struct ReceivedNotificationTests {
     }
 
     @Test(
-        "has as text what is no JSON object, or no text, or not all of it",
+        "has a payload as text if it is not a JSON object, not UTF-8, or incomplete",
         arguments: [
             (Array("[1]".utf8), nil, "[1]"), (Array("{\"a\":".utf8), nil, "{\"a\":"),
             ([0x7B, 0x00, 0x0A], nil, "{\u{0}\n"),
@@ -77,7 +77,7 @@ struct ReceivedNotificationTests {
     }
 
     @Test(
-        "says by a word what was no answer",
+        "has a word for outcomes that are not answers",
         arguments: [
             (.reset, "reset"), (.goAway, "goaway"), (.dropped, "dropped"), (.silenced, "silenced"), (.closed, "closed"),
         ] as [(ReceivedNotification.Outcome, String)])

@@ -30,7 +30,7 @@ struct NotificationRingTests {
         }
     }
 
-    @Test("are found after any number, and those that are gone are told")
+    @Test("are found after any number, and lost ones are counted")
     func after() {
         var ring = NotificationRing(limit: 4)
         for number in 1...10 { _ = ring.append(received(number)) }
@@ -67,7 +67,7 @@ struct NotificationRingTests {
         #expect(second.entries.map(\.sequence) == [20] && second.last == 20)
     }
 
-    @Test("can be forgotten, which is no loss, and their numbers do not come again")
+    @Test("can be cleared, which does not count as a loss, and numbers are not used again")
     func clears() {
         var ring = NotificationRing(limit: 3)
         for number in 1...5 { _ = ring.append(received(number)) }
@@ -84,7 +84,7 @@ struct NotificationRingTests {
 
 @Suite("The recorder", .timeLimit(.minutes(2)))
 struct RecorderTests {
-    /// Longer than any test may take: what waits for this has not been woken.
+    /// Longer than any test may take: a wait that lasts this long was not woken.
     private static let forever = Duration.seconds(3600)
 
     @Test("takes from several threads, and the file has the same order as the memory")
@@ -143,7 +143,7 @@ struct RecorderTests {
         #expect(await recorder.notifications(NotificationFilter(), wait: Self.forever).entries.isEmpty)
     }
 
-    @Test("appends to what the file had, and makes one for nobody else's eyes")
+    @Test("appends to an existing file, and creates a file that only its owner can read")
     func appends() throws {
         let path = FileManager.default.temporaryDirectory.appending(path: "record-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: path) }
@@ -159,7 +159,7 @@ struct RecorderTests {
         #expect(mode == 0o600)
     }
 
-    @Test("says once that a file cannot be written to, and goes on in memory")
+    @Test("reports once that a file cannot be written, and continues in memory")
     func full() throws {
         let failures = Mutex<[RecordFile.Failure]>([])
         let file = try RecordFile(path: "/dev/full") { failure in failures.withLock { $0.append(failure) } }

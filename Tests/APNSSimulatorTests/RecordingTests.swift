@@ -127,7 +127,7 @@ struct RecordingTests {
         }
     }
 
-    @Test("is nothing where nobody asked for it")
+    @Test("is off by default")
     func off() async throws {
         try await withSimulator { (server) async throws in
             #expect(try await Push().send(to: server).status == 200)

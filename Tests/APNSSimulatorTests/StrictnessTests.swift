@@ -373,7 +373,7 @@ struct CredentialStrictnessTests {
 
 @Suite("By its control port the simulator", .timeLimit(.minutes(2)))
 struct StateControlTests {
-    @Test("shows and changes its settings, topics and devices, and says what is wrong with them")
+    @Test("shows and changes its settings, topics and devices, and explains mistakes in them")
     func state() async throws {
         try await withSimulator {
             $0.controlPort = 0

@@ -11,7 +11,7 @@ enum TestTokens {
         Data(bytes).base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
     }
 
-    /// Well-formed, with a signature that nobody made.
+    /// Well-formed, with an invalid signature.
     static func unsigned(
         keyID: String = keyID, issuedAt: Int = now, algorithm: String = "ES256", team: String = "\"TEAM123456\""
     ) -> String {

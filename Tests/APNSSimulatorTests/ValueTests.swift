@@ -27,7 +27,7 @@ struct FaultRuleTests {
     }
 
     @Test(
-        "is refused when it does nothing or is no list of pairs",
+        "is refused if it does nothing or is not a list of pairs",
         arguments: ["prefix=dead", "", "410", "=1", "at=connect"])
     func refuses(_ text: String) {
         #expect(throws: RuleError.self) { try FaultRule(text) }
@@ -211,7 +211,7 @@ struct DelayWheelTests {
         #expect(wheel.count == 0)
     }
 
-    @Test("catches up after the loop was away for rounds")
+    @Test("catches up after the loop was blocked for rounds")
     func catchesUp() {
         var wheel = DelayWheel(now: 0)
         for stream in 1...100 as ClosedRange<Int32> { wheel.hold(stream: stream, until: Int64(stream) * 40) }
@@ -238,7 +238,7 @@ struct StreamLimitStateTests {
         #expect(limit.answered(204) == 1000)
     }
 
-    @Test("can be told to stay")
+    @Test("can be fixed")
     func noPenalty() {
         var limit = StreamLimit(initial: 1, maximum: 1000, afterError: nil, isTrusted: false)
         #expect(limit.trust() == 1000)

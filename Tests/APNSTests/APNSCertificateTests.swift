@@ -50,7 +50,7 @@ struct APNSCertificateTests {
         #expect(try #require(production.notAfter) - #require(production.notBefore) == 365 * 86_400)
     }
 
-    @Test("that is none of Apple's has neither topics nor environments")
+    @Test("from another authority has neither topics nor environments")
     func foreign() throws {
         let certificate = try Self.certificate(subject: "/CN=worker", [])
         #expect(certificate.topics.isEmpty && certificate.environments.isEmpty)
@@ -97,7 +97,7 @@ struct APNSCertificateTests {
     }
 
     @Test(
-        "with a malformed list has none",
+        "with a malformed list has no topics",
         arguments: [
             [], [0x30], [0x0C, 0x01, 0x61], [0x30, 0x80, 0x00, 0x00], [0x30, 0x84, 0, 0, 0, 0], [0x30, 0xFF],
             [0x30, 0x02, 0x0C, 0x05], [0x30, 0x03, 0x0C, 0x01, 0xFF], [0x30, 0x00, 0x00], [0x3F, 0x01, 0x00],
@@ -130,7 +130,7 @@ struct APNSCertificateTests {
 @Suite("An APNs environment")
 struct APNSEnvironmentTests {
     @Test(
-        "is told by Apple's host names, and by no others",
+        "is derived from Apple's host names only",
         arguments: [
             ("api.push.apple.com", .production), ("API.push.apple.com.", .production),
             ("api.sandbox.push.apple.com", .sandbox), ("api.development.push.apple.com", .sandbox),

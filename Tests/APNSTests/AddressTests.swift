@@ -35,9 +35,9 @@ struct AddressTests {
         try await peer.stop()
     }
 
-    @Test("are asked for anew at each connect, and may be others then")
+    @Test("are resolved again at each connect")
     func askedAnew() async throws {
-        // Nobody listens on the first.
+        // The first address has no listener.
         let resolver = CountingResolver(six: [], four: ["127.0.0.9"])
         let script: ScriptedPeer.Script = { connection, event in
             switch event {
@@ -72,7 +72,7 @@ struct AddressTests {
     }
 }
 
-/// Gives the addresses it is told to, and counts how often it is asked.
+/// Returns fixed addresses, and counts the requests.
 private final class CountingResolver: Resolver, Sendable {
     private let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
     private let six: [String]

@@ -22,7 +22,7 @@ struct Base64Tests {
     }
 
     @Test(
-        "says where a text goes wrong",
+        "reports the position of the error",
         arguments: [
             ("!", 1), ("QUJD!", 5), ("QUJD-", 5), ("A", 2), ("QUJDR", 6), ("=", 1), ("Q=", 2), ("QU=J", 4),
             ("QUI==", 5),
@@ -33,7 +33,7 @@ struct Base64Tests {
     }
 
     @Test(
-        "for URLs takes neither padding nor white space, nor a second spelling of the same bytes",
+        "for URLs accepts neither padding nor white space, nor a second spelling of the same bytes",
         arguments: ["QQ==", "QR", "QUJ", "QUK", "Q", "QU JD", "QU\n", "QU+/", "QUJDR"])
     func strict(text: String) {
         #expect(Base64.decodeURL(text.utf8) == nil)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import APNS
 
-/// Apple, "Sending channel management requests to APNs": what arrives at the other end, and what is made of the answers.
+/// Requests and answers of Apple's "Sending channel management requests to APNs".
 @Suite("Channel management", .timeLimit(.minutes(2)))
 struct ChannelClientTests {
     private static let id = "dHN0LXNyY2gtY2hubA=="
@@ -79,7 +79,7 @@ struct ChannelClientTests {
         }
     }
 
-    @Test("reads a channel, byte by byte if need be, and whatever else is in the answer")
+    @Test("reads a channel, also byte by byte and with unknown members in the answer")
     func read() async throws {
         let body = #" {"push-type":"LiveActivity", "new":[1], "message-storage-policy":0}"#
         let frames = [HTTP2Frame.answer(1, status: 103, ends: false), Self.answer(200, ends: false), .data(1, body)]
@@ -128,7 +128,7 @@ struct ChannelClientTests {
         }
     }
 
-    @Test("tells why APNs refuses, with the id by which Apple finds the request again")
+    @Test("reports the reason of a refusal and the ID that Apple needs to find the request")
     func refusal() async throws {
         let requestID = "6f9619ff-8b86-d011-b42d-00c04fc964ff"
         let frames = [
@@ -152,7 +152,7 @@ struct ChannelClientTests {
         }
     }
 
-    @Test("has words for every reason, and none of them is APNs' body")
+    @Test("explains every reason in its own words, without APNs' body")
     func everyReason() {
         for reason in APNSReason.allCases {
             let response = Response(status: reason.status, reason: reason)
@@ -162,7 +162,7 @@ struct ChannelClientTests {
         }
     }
 
-    @Test("goes on with the next signing key when APNs refuses one")
+    @Test("continues with the next signing key when APNs refuses one")
     func nextKey() async throws {
         let refused = [
             Self.answer(403, ends: false), HTTP2Frame.data(1, #"{"reason":"InvalidProviderToken"}"#),
@@ -180,7 +180,7 @@ struct ChannelClientTests {
         }
     }
 
-    @Test("sends nothing for what is no channel's id", arguments: ["", "a b", "x\r\ny: z"])
+    @Test("sends nothing for an invalid channel ID", arguments: ["", "a b", "x\r\ny: z"])
     func malformedID(id: String) async throws {
         try await withPeer { peer in
             let client = try Self.client(peer)
@@ -204,7 +204,7 @@ struct ChannelClientTests {
         Oddity(testDescription: "a page", frames: [answer(200, ends: false), .data(1, "<html>")]),
     ]
 
-    @Test("takes nothing for an answer that is none", arguments: oddities)
+    @Test("rejects an invalid answer", arguments: oddities)
     func oddAnswers(oddity: Oddity) async throws {
         try await withPeer(script: Self.script(oddity.frames)) { peer in
             let client = try Self.client(peer)
@@ -222,7 +222,7 @@ struct ChannelClientTests {
         }
     }
 
-    @Test("leaves out of a list whatever is no id, for it goes to a terminal")
+    @Test("leaves invalid IDs out of a list, because it goes to a terminal")
     func strangeIDs() async throws {
         let frames = [
             Self.answer(200, ends: false), HTTP2Frame.data(1, #"{"channels":["YQ==","\u001b[2J","a b",""]}"#),
@@ -249,7 +249,7 @@ struct ChannelClientTests {
         Oddity(testDescription: "a status that is none", frames: [answer(0)]),
     ]
 
-    @Test("tells of a server that breaks off or breaks the protocol", arguments: breaches)
+    @Test("reports a server that breaks off or breaks the protocol", arguments: breaches)
     func breaksProtocol(breach: Oddity) async throws {
         try await withPeer(script: Self.script(breach.frames)) { peer in
             let error = await #expect(throws: APNSConnectionError.self) { try await Self.client(peer).list() }
@@ -267,7 +267,7 @@ struct ChannelClientTests {
         }
     }
 
-    @Test("tells of a server that never answers, at whatever stage")
+    @Test("reports a server that never answers, at any stage")
     func silence() async throws {
         try await withPeer { peer in
             let error = await #expect(throws: APNSConnectionError.self) {
@@ -283,7 +283,7 @@ struct ChannelClientTests {
         }
     }
 
-    @Test("tells of a server that hangs up, or speaks no HTTP/2")
+    @Test("reports a server that hangs up or does not support HTTP/2")
     func hangsUp() async throws {
         try await withPeer(transport: .hangsUp) { peer in
             await #expect(throws: (any Error).self) { try await Self.client(peer).list() }

@@ -33,7 +33,7 @@ struct ChannelValueTests {
     }
 
     @Test(
-        "is not made of what is no channel's id",
+        "is not made from an invalid channel ID",
         arguments: ["", " ", "YQ==\r\nx: y", "a b", "a,b", "ä", String(repeating: "a", count: 256)])
     func channelIDs(id: String) throws {
         let error = #expect(throws: BroadcastTarget.Invalid.self) {

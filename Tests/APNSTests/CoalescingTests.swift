@@ -122,7 +122,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test("wait while the channel takes no more, and go on when it does")
+    @Test("wait while the channel is not writable, and continue when it is")
     func unwritable() throws {
         try withConnection { connection, channel, counter, owner in
             setWritable(channel, false)
@@ -144,7 +144,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test("of acknowledgements that nobody reads end with the connection, before they grow")
+    @Test("of acknowledgements that the server does not read end with the connection, before they grow")
     func unreadAcknowledgements() throws {
         let ping = HTTP2Frame(kind: .ping, payload: Array(repeating: 1, count: 8)).bytes
         for frame in [ping, HTTP2Frame.settings().bytes] {

@@ -15,7 +15,7 @@ struct ConnectionPoolStateTests {
         return ConnectionPoolState(configuration)
     }
 
-    @Test("it keeps the minimum, and opens no more while those are being made")
+    @Test("it keeps the minimum, and opens no more while those are connecting")
     func minimum() {
         var state = pool(minimum: 2)
         #expect(state.connectionsToOpen(isWanted: false, now: start) == 2)
@@ -103,7 +103,7 @@ struct ConnectionPoolStateTests {
         #expect(state.connectionsToOpen(isWanted: true, now: start) == 0)
     }
 
-    @Test("its counts stay right and within the maximum, whatever happens in which order", arguments: 0..<200)
+    @Test("its counts stay right and within the maximum, in any order of events", arguments: 0..<200)
     func anyOrder(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         let maximum = Int.random(in: 1...6, using: &generator)

@@ -22,7 +22,7 @@ struct ConnectionWearTests {
             stream: 1, code: 0, isWritten: true, cancelled: nil, response: Response(status: status))
     }
 
-    @Test("is said once when stream identifiers near their end, and nothing is taken after the last")
+    @Test("is reported once when stream identifiers run out, and no request is accepted after the last")
     func streams() {
         var state = open()
         let first = state.submitted(stream: HTTP2ConnectionState.wornOutStream - 2)
@@ -81,7 +81,7 @@ struct ConnectionWearTests {
         #expect(state.serverErrorsInARow == 0)
         answer(&state, status: 500)
         #expect(state.serverErrorsInARow == 1)
-        // What is not answered says nothing.
+        // Requests without an answer do not count.
         state.submitted()
         _ = state.ended(stream: 1, code: 2, isWritten: true, cancelled: nil, response: nil)
         #expect(state.serverErrorsInARow == 1)
@@ -89,7 +89,7 @@ struct ConnectionWearTests {
         #expect(state.serverErrorsInARow == 0)
     }
 
-    @Test("is told from use: what was under way at a look, or since the last")
+    @Test("differs from use: requests in flight at a check, or since the last one")
     func lastUsed() {
         var state = open()
         #expect(state.lastUsed == start)
@@ -129,7 +129,7 @@ struct ConnectionWearTests {
         #expect(resumed.check(now: start + .seconds(22)) == .nothing)
     }
 
-    @Test("is a flood of bytes, which time and answers take away")
+    @Test("is a flood of bytes, which time and answers reduce")
     func flood() {
         var state = open()
         state.bytesRead(FloodGauge.burst + FloodGauge.answer + 1, now: start)

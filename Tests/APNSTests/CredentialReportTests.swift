@@ -22,7 +22,7 @@ struct CredentialReportTests {
             now: try now ?? #require(certificate.notBefore) + 1)
     }
 
-    @Test("has nothing to say of a good certificate, in either environment or elsewhere")
+    @Test("is empty for a good certificate, in any environment")
     func good() throws {
         for environment in [.production, .sandbox, nil] as [APNSEnvironment?] {
             for topic in ["com.example.app", "com.example.app.voip", nil] {
@@ -81,7 +81,7 @@ struct CredentialReportTests {
     }
 
     @Test(
-        "tells of a certificate for the other environment, except towards other servers",
+        "reports a certificate for the other environment, except for other servers",
         arguments: [("1", APNSEnvironment.sandbox), ("2", .production)])
     func environment(number: String, own: APNSEnvironment) throws {
         let certificate = try APNSCertificateTests.certificate(["1.2.840.113635.100.6.3.\(number)=ASN1:NULL"])

@@ -7,7 +7,7 @@ import Testing
 struct DeviceTokenTests {
     private let hex = String(repeating: "0123456789abcdef", count: 4)
 
-    @Test("that is in Apple's form already is taken without copying")
+    @Test("in Apple's form is used without copying")
     func canonical() throws {
         let text = ByteBuffer(string: hex)
         let token = try DeviceToken(text)
@@ -19,7 +19,7 @@ struct DeviceTokenTests {
     }
 
     @Test(
-        "is taken in the spellings that people store",
+        "is accepted in the common spellings",
         arguments: [
             "ABCDEF01", "<abcdef01>", "<abcd ef01>", "ab cd ef 01", "  AbCdEf01  ", "<ABCD EF01> ",
         ])
@@ -28,7 +28,7 @@ struct DeviceTokenTests {
     }
 
     @Test(
-        "of 32 bytes is taken in base64, of either alphabet, with and without padding",
+        "of 32 bytes is accepted in base64, of either alphabet, with and without padding",
         arguments: [
             "ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8=", "ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8",
         ])
@@ -62,7 +62,7 @@ struct DeviceTokenTests {
     }
 
     @Test(
-        "of hex digits with typing errors is not taken for base64",
+        "of hex digits with a typing error is not read as base64",
         arguments: [
             "AAECAwQF", String(repeating: "0", count: 57) + "OoOlIgG", String(repeating: "a", count: 41) + "xy",
             String(repeating: "A", count: 63) + "g", String(repeating: "g", count: 42),
@@ -86,7 +86,7 @@ struct DeviceTokenTests {
     }
 
     @Test(
-        "is refused with what is wrong",
+        "is refused with the reason",
         arguments: [
             ("", DeviceToken.Invalid.empty), ("  <> ", .empty), ("abc", .oddNumberOfDigits(3)),
             ("<a b c>", .oddNumberOfDigits(3)), ("abcdxx", .notHexadecimal(offset: 4)),
@@ -110,7 +110,7 @@ struct DeviceTokenTests {
         #expect(throws: DeviceToken.Invalid.decorated(decoration, offset: offset)) { try DeviceToken(text) }
     }
 
-    @Test("takes exactly the hexadecimal characters, for each of the 256 bytes")
+    @Test("accepts exactly the hexadecimal characters, for each of the 256 bytes")
     func everyByte() {
         for byte in UInt8.min...UInt8.max {
             let text = ByteBuffer(bytes: [0x61, byte, 0x62, 0x63])
@@ -133,7 +133,7 @@ struct DeviceTokenTests {
         }
     }
 
-    @Test("never stands in its own error, and is shortened for logs")
+    @Test("never appears in its own error, and is shortened for logs")
     func secrecy() throws {
         #expect(throws: DeviceToken.Invalid.self) { try DeviceToken(hex + "zz") }
         do {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("What is known of a connection to a feedback service")
+@Suite("The state of a connection to a feedback service")
 struct FeedbackSessionStateTests {
     private static let endpoint = APNSEndpoint(host: "feedback.example", port: 2196)
 
@@ -43,7 +43,7 @@ struct FeedbackSessionStateTests {
         if case .failure(let text) = gist { text.contains(words) } else { false }
     }
 
-    @Test("what has come is given before the end is told, however it ended", arguments: 0..<4)
+    @Test("received records are delivered before the end is reported, however it ended", arguments: 0..<4)
     func order(ending: Int) {
         var state = Self.connected()
         state.received(Self.tuples(25), now: Self.at(1))
@@ -63,19 +63,19 @@ struct FeedbackSessionStateTests {
         #expect(again == given[3])
     }
 
-    @Test("silence counts only while somebody asks, and from what came last")
+    @Test("silence counts only during a read, and from the last received bytes")
     func silence() {
         var state = Self.connected()
         #expect(state.deadline == nil)
         #expect(Self.next(&state, at: 100) == .wait)
         #expect(state.deadline == Self.at(160))
-        // Half a tuple is no answer, but no silence either.
+        // Half a tuple is not an answer, but not silence either.
         state.received(ByteBuffer(bytes: [0, 0, 0]), now: Self.at(159))
         #expect(Self.next(&state, at: 159) == .wait)
         #expect(state.deadline == Self.at(219))
         state.received(ByteBuffer(bytes: [0, 0, 1, 7]), now: Self.at(200))
         #expect(Self.next(&state, at: 200) == .tuples(1))
-        // Redis is away for an hour: nobody asks.
+        // Redis is unavailable for an hour, so there is no read.
         #expect(state.deadline == nil)
         state.timePassed(now: Self.at(4000))
         #expect(!state.hasEnded)
@@ -104,7 +104,7 @@ struct FeedbackSessionStateTests {
         #expect(Self.isFailure(closed, "may not accept the certificate"))
     }
 
-    @Test("after a stop what is on its way is still taken, until it is silent or time is up")
+    @Test("after a stop, records in transit are still read, until silence or a time limit")
     func stop() {
         var state = Self.connected()
         #expect(Self.next(&state, at: 0) == .wait)
@@ -123,7 +123,7 @@ struct FeedbackSessionStateTests {
         #expect(Self.isFailure(last, "is stopping"))
     }
 
-    @Test("a service that comes to its end after a stop has been read to its end")
+    @Test("a service that ends after a stop has been read to its end")
     func stopAndEnd() {
         var state = Self.connected()
         state.stop(now: Self.at(0))
@@ -134,7 +134,7 @@ struct FeedbackSessionStateTests {
         #expect(Self.next(&state, at: 0.1) == .end)
     }
 
-    @Test("the first error is the one that is told")
+    @Test("the first error is reported")
     func firstError() {
         var state = Self.connected()
         state.failed(IOError(errnoCode: ECONNRESET, reason: "reset"))
@@ -145,7 +145,7 @@ struct FeedbackSessionStateTests {
     }
 }
 
-@Suite("When feedback services are asked again")
+@Suite("The schedule of feedback services")
 struct FeedbackScheduleTests {
     private static func at(_ seconds: Int64) -> NIODeadline {
         .uptimeNanoseconds(1_000_000_000_000) + .seconds(seconds)
@@ -164,7 +164,7 @@ struct FeedbackScheduleTests {
         #expect(schedule.next == Self.at(105))
         schedule.finished(now: Self.at(204))
         #expect(schedule.next == Self.at(205))
-        // What took longer than the interval leaves rounds out, and does not make up for them.
+        // A round that took longer than the interval skips rounds, which are not repeated.
         schedule.finished(now: Self.at(600))
         #expect(schedule.next == Self.at(605))
         schedule.finished(now: Self.at(705))
@@ -172,7 +172,7 @@ struct FeedbackScheduleTests {
     }
 }
 
-@Suite("Where feedback services are")
+@Suite("The address of a feedback service")
 struct FeedbackEndpointTests {
     @Test("is where Apple had them, or at port 2196 of the same host")
     func defaults() {

@@ -50,7 +50,7 @@ struct FeedbackSessionTests {
         try await server.stop()
     }
 
-    /// All that a service tells, and how it ended.
+    /// All records of a service, and how it ended.
     private func drain(
         _ configuration: FeedbackSession.Configuration, atMost count: Int = 1000
     ) async throws -> (tuples: [FeedbackTuple], error: FeedbackError?, incomplete: Int) {
@@ -80,7 +80,7 @@ struct FeedbackSessionTests {
     }
 
     @Test(
-        "gives all that is sent, in whatever pieces, whether it is closed with close_notify or just so",
+        "delivers all sent records, in any pieces, whether or not it is closed with close_notify",
         arguments: [true, false])
     func pieces(inGoodOrder: Bool) async throws {
         for size in [1, 5, 38, 1000, 200_000] {
@@ -101,7 +101,7 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("a service that has nothing to say is at its end at once")
+    @Test("a service without records ends at once")
     func empty() async throws {
         try await withServer(script: { $0.hangUp() }) { server in
             let (tuples, error, _) = try await drain(Self.configuration(server.port))
@@ -109,7 +109,7 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("a cut in the middle of a tuple is told of, after the tuples before it")
+    @Test("a cut in the middle of a tuple is reported after the tuples before it")
     func cut() async throws {
         try await withServer(script: { peer in
             peer.send(Self.bytes(0..<50).dropLast(7))
@@ -122,7 +122,7 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("what is no tuple is told of with its place, after the tuples before it")
+    @Test("an invalid tuple is reported with its position, after the tuples before it")
     func malformed() async throws {
         try await withServer(script: { $0.send(Self.bytes(0..<3) + [0, 0, 0, 1, 0, 0, 1, 2, 3]) }) { server in
             let (tuples, error, _) = try await drain(Self.configuration(server.port))
@@ -131,7 +131,7 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("a reset is told of, after the tuples that were read before it")
+    @Test("a reset is reported after the tuples before it")
     func reset() async throws {
         try await withServer(script: { $0.send(Self.bytes(0..<20)) }) { server in
             let session = try await FeedbackSession.connect(Self.configuration(server.port))
@@ -146,7 +146,7 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("a service that goes silent without closing is told of, after the tuples before it")
+    @Test("a service that goes silent without closing is reported after the tuples before it")
     func silence() async throws {
         try await withServer(script: { $0.send(Self.bytes(0..<5)) }) { server in
             let (tuples, error, _) = try await drain(
@@ -156,7 +156,7 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("a certificate that the service does not take is told of", arguments: [nil, "client"])
+    @Test("a certificate that the service refuses is reported", arguments: [nil, "client"])
     func certificate(name: String?) async throws {
         try await withServer(authority: name == nil ? "ca" : "other-ca", script: { $0.close() }) { server in
             // In TLS 1.3 the refusal comes after the client's handshake is done.
@@ -172,7 +172,7 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("a service whose own certificate is for another, or of nobody that is trusted, is not asked")
+    @Test("a service with a certificate for another host or from an untrusted authority is not read")
     func server() async throws {
         try await withServer(script: { $0.close() }) { server in
             await #expect(throws: FeedbackError.self) {
@@ -186,7 +186,7 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("a server that takes the connection and says nothing is given up, and one that is not there at once")
+    @Test("a silent server is given up after a time, and an unreachable one at once")
     func dead() async throws {
         try await withServer(setsUpTLS: false, script: { _ in }) { server in
             let error = await #expect(throws: FeedbackError.self) {
@@ -232,7 +232,7 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("after a stop it gives what is on its way, and then says that it was not at its end")
+    @Test("after a stop it delivers records in transit, and reports that the end was not reached")
     func stop() async throws {
         try await withServer(script: { $0.send(Self.bytes(0..<500)) }) { server in
             let session = try await FeedbackSession.connect(Self.configuration(server.port))

@@ -50,7 +50,7 @@ struct FeedbackTuplesTests {
         #expect(remaining == cut)
     }
 
-    @Test("with a token that no device has are an error that says where, each time", arguments: [0, 101, 65535])
+    @Test("with an impossible token are an error with the position, each time", arguments: [0, 101, 65535])
     func malformed(length: Int) throws {
         let good = FeedbackServer.tuple(7, "00fc")
         var tuples = FeedbackTuples()
@@ -67,7 +67,7 @@ struct FeedbackTuplesTests {
 
     private static func next(_ tuples: inout FeedbackTuples) throws -> FeedbackTuple? { try tuples.next() }
 
-    @Test("what has not come whole is no tuple yet")
+    @Test("that are incomplete are not returned yet")
     func incomplete() throws {
         let bytes = FeedbackServer.tuple(7, "00fc13ad")
         for count in 0..<bytes.count {

@@ -19,7 +19,7 @@ struct FloodMemoryTests {
         ),
     ]
 
-    @Test("is kept through floods of more than 50 MB, and what was to be sent is sent", arguments: floods.indices)
+    @Test("is bounded through floods of more than 50 MB, and all notifications are sent", arguments: floods.indices)
     func kept(index: Int) async throws {
         let flood = Self.floods[index].frames
         let first = flood.flatMap(\.bytes)
@@ -36,7 +36,7 @@ struct FloodMemoryTests {
             case .connected: connection.send(.settings(maximumStreams: 10))
             case .frame(let frame):
                 guard frame.kind == .data, frame.stream == 1 else { return }
-                // What it answers with is left where it is.
+                // Its answers are not read.
                 connection.stopReading()
                 connection.send(bytes: first)
                 connection.flood(more)

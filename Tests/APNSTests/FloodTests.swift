@@ -26,7 +26,7 @@ struct FloodTests {
 
     private static let ping = Array(repeating: UInt8(1), count: 8)
     private static let started = HTTP2Frame.answer(1, status: 400, ends: false)
-    /// HEADERS that go on in CONTINUATION.
+    /// HEADERS that continue in CONTINUATION.
     private static let unfinished = HTTP2Frame(kind: .headers, flags: 1, stream: 1, payload: [0x88])
 
     static let floods = [

@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("Against servers that are not ours", .timeLimit(.minutes(3)), .serialized)
+@Suite("Third-party servers", .timeLimit(.minutes(3)), .serialized)
 struct ForeignServerTests {
     /// Sends until each of the notifications is answered, as a worker does: again what was certainly not processed.
     /// - Parameter inBetween: called with how many were sent, after each batch.
@@ -70,7 +70,7 @@ struct ForeignServerTests {
         }
     }
 
-    @Test("haproxy is reloaded again and again while 20,000 notifications are sent, and none is lost or doubtful")
+    @Test("haproxy is reloaded again and again while 20,000 notifications are sent, and none is lost or uncertain")
     func reload() async throws {
         try await ForeignServer.withHaproxy { server in
             let reloads = NIOLockedValueBox(0)
@@ -97,7 +97,7 @@ struct ForeignServerTests {
         return try .client(tls)
     }
 
-    @Test("a client certificate is taken by nginx and haproxy, and its lack told as what it is")
+    @Test("a client certificate is accepted by nginx and haproxy, and its absence reported as such")
     func clientCertificate() async throws {
         try await ForeignServer.withNginx(wantsCertificate: true) { port in
             let (with, _) = try await sendAll(100, port: port, connections: 1, tls: tls(certificate: true))

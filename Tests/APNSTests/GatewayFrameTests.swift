@@ -40,7 +40,7 @@ struct GatewayFrameTests {
         #expect(try bytes(.items) == [2, 0, 0, 0, UInt8(items.count)] + items)
     }
 
-    @Test("leaves out what the notification does not say, and says 0 for an expiration of 0")
+    @Test("omits absent fields, and has 0 for an expiration of 0")
     func absent() throws {
         let items: [UInt8] =
             [1, 0, 32] + Self.token + [2] + length + Array(Self.payload.utf8) + [3, 0, 4, 0xA1, 0xB2, 0xC3, 0xD4]
@@ -54,7 +54,7 @@ struct GatewayFrameTests {
         #expect(try bytes(.items, priority: given).last == sent)
     }
 
-    @Test("that no gateway takes has neither token nor payload, and an identifier")
+    @Test("that is deliberately invalid has neither token nor payload, but an identifier")
     func barrier() {
         var buffer = ByteBuffer()
         GatewayFrame.items.writeBarrier(identifier: 7, into: &buffer)
@@ -81,7 +81,7 @@ struct GatewayPacketTests {
                 == GatewayPacket(status: .invalidToken, identifier: 0xA1B2_C3D4))
     }
 
-    @Test("begins with 8, or it is none")
+    @Test("must begin with 8")
     func command() {
         var buffer = ByteBuffer(bytes: [72])
         #expect(throws: GatewayPacket.Failure.unknownCommand(72)) { try GatewayPacket.read(from: &buffer) }

@@ -76,7 +76,7 @@ struct GatewayPoolTests {
         return ends
     }
 
-    @Test("confirms by age, with the connection going on")
+    @Test("confirms by age while the connection stays open")
     func confirmsByAge() async throws {
         try await withGateway({ $0.confirmAfter = .milliseconds(50) }, script: { _, _ in }) { client, gateway in
             for _ in 0..<3 {
@@ -115,7 +115,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("with one connection at the most, all stays in order, however often the window is full")
+    @Test("with at most one connection, the order is kept, however often the window is full")
     func order() async throws {
         try await withGateway(
             {
@@ -157,7 +157,7 @@ struct GatewayPoolTests {
             for number in 0..<50 {
                 #expect(ends[number] == (number % 7 == 3 ? .refused(.invalidToken) : .confirmed), "\(number)")
             }
-            // What was taken and what was refused, in the order in which the gateway looked at it.
+            // The accepted and the refused notifications, in the order in which the gateway read them.
             #expect(gateway.items.filter { !$0.token.isEmpty }.map(\.number) == Array(0..<50))
         }
     }
@@ -202,7 +202,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("half a packet is none")
+    @Test("half a packet is ignored")
     func halfPacket() async throws {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item = event else { return }
@@ -217,7 +217,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("what is no error packet ends the connection, with a pause before the next")
+    @Test("bytes that are not an error packet end the connection, with a pause before the next")
     func garbage() async throws {
         let script: ScriptedGateway.Script = { peer, event in
             if case .item = event { peer.send(Array("HTTP/1.1 400 Bad Request\r\n".utf8)) }
@@ -233,7 +233,7 @@ struct GatewayPoolTests {
     }
 
     @Test(
-        "a gateway that takes connections and drops them gets one notification at a time, and then it is the certificate"
+        "a gateway that drops new connections gets one notification at a time, until the certificate is blamed"
     )
     func acceptsAndDrops() async throws {
         let script: ScriptedGateway.Script = { peer, event in
@@ -250,7 +250,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("a gateway that does not read is found out, and nothing it has not read is taken for delivered")
+    @Test("a gateway that does not read is detected, and no unread notification counts as delivered")
     func hangs() async throws {
         let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 2000) + #""}}"#
         let script: ScriptedGateway.Script = { peer, event in
@@ -264,7 +264,7 @@ struct GatewayPoolTests {
             }, script: script
         ) { client, _ in
             let ends = try await results(client.send((0..<5000).map { .example($0, payload: payload) }))
-            // What the two kernels can keep by themselves may be taken for read.
+            // Bytes in the buffers of the two kernels may count as read.
             let uncertain = ends.filter { if case .uncertain = $0 { true } else { false } }.count
             #expect(uncertain > 0)
             #expect(ends.filter { $0 == .confirmed }.count < 3000)
@@ -273,7 +273,7 @@ struct GatewayPoolTests {
     }
 
     @Test(
-        "an error packet that is later than the time after which all is confirmed is told of, with how many were lost")
+        "an error packet that comes after the confirmation time is reported with the number of lost notifications")
     func tooLate() async throws {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item(let item) = event, item.number == 2 else { return }
@@ -292,7 +292,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("close waits for what is being written, and asks what has become of it")
+    @Test("close waits for pending writes, and finds out what was accepted")
     func closeWaits() async throws {
         try await withGateway({ $0.batchTime = .seconds(5) }, script: Self.takesAll) { client, gateway in
             try await eventually("a connection") { try await client.ask { $0.usableConnections } == 1 }
@@ -336,7 +336,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("a batch fills one TLS record at the most, and no frame is torn apart for that")
+    @Test("a batch fills at most one TLS record, and no frame is split for that")
     func records() async throws {
         try await withGateway({ $0.confirmAfter = .milliseconds(50) }, script: Self.takesAll) { client, gateway in
             let notifications = (0..<1000).map { number in

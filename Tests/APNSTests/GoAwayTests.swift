@@ -124,7 +124,7 @@ struct GoAwayTests {
         }
     }
 
-    @Test("because the pool closes finishes what is under way, and takes nothing more")
+    @Test("because the pool closes finishes requests in flight, and accepts no more")
     func drain() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             switch event {
@@ -151,7 +151,7 @@ struct GoAwayTests {
         }
     }
 
-    @Test("because the pool closes at once leaves what is under way uncertain")
+    @Test("because the pool closes at once leaves requests in flight uncertain")
     func closeNow() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             if case .connected = event { connection.send(.settings(maximumStreams: 10)) }

@@ -30,7 +30,7 @@ struct HTTP2ConnectionStateTests {
     }
 
     @Test(
-        "takes the lesser of both ends' limits",
+        "uses the lower of both ends' limits",
         arguments: [(10, 1000, 10), (1000, 10, 10), (10, nil, 10), (10, 0, 0)])
     func limits(own: Int, server: Int?, free: Int) {
         #expect(open(ownLimit: own, serverLimit: server).freeStreams == free)
@@ -77,7 +77,7 @@ struct HTTP2ConnectionStateTests {
         #expect(state.inFlight == 0)
     }
 
-    @Test("tells what certainly was not processed from what may have been")
+    @Test("distinguishes requests that were certainly not processed from those that may have been")
     func unanswered() {
         let refused = NGHTTP2_REFUSED_STREAM.rawValue
         let internalError = NGHTTP2_INTERNAL_ERROR.rawValue
@@ -108,7 +108,7 @@ struct HTTP2ConnectionStateTests {
         #expect(state.inFlight == 0)
     }
 
-    @Test("takes no more streams after a GOAWAY, whose last stream can only become less")
+    @Test("accepts no more streams after a GOAWAY, whose last stream can only become lower")
     func goAway() {
         var state = open()
         state.submitted()
@@ -170,7 +170,7 @@ struct HTTP2ConnectionStateTests {
         #expect(why.hasPrefix("it set up TLS and sent no HTTP/2 SETTINGS within 5 s"))
     }
 
-    @Test("never allows more streams than any limit, whatever happens in which order", arguments: 0..<200)
+    @Test("never allows more streams than any limit, in any order of events", arguments: 0..<200)
     func anyOrder(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         var state = HTTP2ConnectionState(ownStreamLimit: Int.random(in: 1...20, using: &generator))

@@ -35,7 +35,7 @@ struct HTTPProxyTests {
     }
 
     @Test(
-        "that is none is refused with what would be right, and without the password",
+        "that is invalid is refused with the correct form, and without the password",
         arguments: [
             ("https://me:hunter2@proxy:1", "begins with http://, not https://"),
             ("socks5://me:hunter2@proxy:1", "begins with http://, not socks5://"),

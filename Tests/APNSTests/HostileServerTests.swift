@@ -48,7 +48,7 @@ struct HostileServerTests {
             switch event {
             case .connected: connection.send(.settings(maximumStreams: 10))
             case .frame(let frame):
-                // That there are to be no pushes holds once it is acknowledged.
+                // Server push is disabled once the setting is acknowledged.
                 if frame.kind == .settings, frame.flags == 0 { connection.send(.settingsAcknowledgement) }
                 if frame.kind == .data { connection.send(bytes: breach.bytes()) }
             }
@@ -90,7 +90,7 @@ struct HostileServerTests {
         }
     }
 
-    @Test("by sending as few bytes as it can at a time is understood all the same")
+    @Test("that sends a few bytes at a time is still understood")
     func bytewise() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             switch event {

@@ -64,7 +64,7 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
     private let core: NIOLoopBound<Core>
 
     /// - Parameters:
-    ///   - ticks: whether the pool's clock runs.
+    ///   - ticks: true to run the pool's clock.
     ///   - make: makes the pool.
     static func start(
         ticks: Bool = true, _ make: @escaping @Sendable (any EventLoop, Logger) -> Pool
@@ -108,7 +108,7 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
         return try await eventLoop.submit { question(core.value.pool) }.get()
     }
 
-    /// Closes as a worker does: what is under way is finished.
+    /// Closes as a worker does: requests in flight are finished.
     func close() async throws {
         let core = core
         try await eventLoop.flatSubmit { core.value.pool.close() }.get()
@@ -141,7 +141,7 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
 extension PoolClient {
     /// - Parameters:
     ///   - host: as it is connected to and verified.
-    ///   - ticks: whether the pool's clock runs.
+    ///   - ticks: true to run the pool's clock.
     static func start(
         host: String = "127.0.0.1", port: Int, trusted: String = "ca.pem", ticks: Bool = true,
         _ change: @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in }

@@ -15,7 +15,7 @@ struct ProviderTokenScheduleTests {
         #expect(schedule.isDue(now: 100 + 3000))
     }
 
-    @Test("signs anew when the clock was set back by more than a minute")
+    @Test("signs again after the clock was set back by more than a minute")
     func clockSetBack() {
         var schedule = ProviderTokenSchedule()
         schedule.signed(at: 10_000)
@@ -23,7 +23,7 @@ struct ProviderTokenScheduleTests {
         #expect(schedule.isDue(now: 9_939))
     }
 
-    @Test("signs anew after a refusal, but not for a token that was signed just now")
+    @Test("signs again after a refusal, but not for a token that was signed just now")
     func refusal() {
         var schedule = ProviderTokenSchedule()
         schedule.signed(at: 0)
@@ -37,7 +37,7 @@ struct ProviderTokenScheduleTests {
         #expect(!schedule.isDue(now: 61))
     }
 
-    @Test("never lets a token come near an hour, whatever the times at which it is asked")
+    @Test("never lets a token come near an hour, at any times of use")
     func neverTooOld() {
         var generator = SeededGenerator(seed: 3)
         var schedule = ProviderTokenSchedule()
@@ -54,7 +54,7 @@ struct ProviderTokenScheduleTests {
         }
     }
 
-    @Test("takes another's token where it has none, unless that is too old or from the future")
+    @Test("adopts another worker's token if it has none, unless that is too old or from the future")
     func adoptsFirst() {
         for (age, isTaken) in [
             (-62, false), (-61, false), (-60, true), (-1, true), (0, true), (2999, true), (3000, false), (3600, false),
@@ -70,7 +70,7 @@ struct ProviderTokenScheduleTests {
         }
     }
 
-    @Test("takes another's token instead of its own only where that was signed later")
+    @Test("adopts another worker's token only if it was signed later than its own")
     func adoptsLater() {
         for (candidate, isTaken) in [(9_000, false), (9_999, false), (10_000, false), (10_001, true), (10_500, true)]
             as [(Int64, Bool)]
@@ -82,7 +82,7 @@ struct ProviderTokenScheduleTests {
         }
     }
 
-    @Test("never takes a token back that was refused, nor an older one")
+    @Test("never adopts a refused token, nor an older one")
     func adoptsAfterRefusal() {
         var schedule = ProviderTokenSchedule()
         schedule.signed(at: 10_000)
@@ -105,7 +105,7 @@ struct ProviderTokenScheduleTests {
         #expect(own.refused(now: 11_060, issuedAt: 11_000) == true)
     }
 
-    @Test("takes others' tokens after the clock was set back, though its own seems later")
+    @Test("adopts others' tokens after the clock was set back, although its own seems later")
     func adoptsAfterClockSetBack() {
         var schedule = ProviderTokenSchedule()
         schedule.signed(at: 20_000)
@@ -118,7 +118,7 @@ struct ProviderTokenScheduleTests {
         #expect(refused.adopt(issuedAt: 10_000, now: 10_000) == true)
     }
 
-    @Test("does not take a refused token back after the clock was set back behind it")
+    @Test("does not adopt a refused token after the clock was set back behind it")
     func refusedBeforeClockSetBack() {
         var schedule = ProviderTokenSchedule()
         schedule.signed(at: 10_000)
@@ -128,7 +128,7 @@ struct ProviderTokenScheduleTests {
         #expect(schedule.adopt(issuedAt: 10_001, now: 9_990) == true)
     }
 
-    @Test("survives any time whatever", arguments: [Int64.min, .min + 1, -1, 0, .max - 1, .max])
+    @Test("survives any times", arguments: [Int64.min, .min + 1, -1, 0, .max - 1, .max])
     func extremes(time: Int64) {
         for now: Int64 in [.min, -1, 0, 1_792_800_000, .max] {
             var schedule = ProviderTokenSchedule()

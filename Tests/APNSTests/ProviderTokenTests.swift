@@ -29,7 +29,7 @@ struct ProviderTokenTests {
         #expect(token.issuedAt == 1_792_800_000)
     }
 
-    @Test("is made once, and anew at 50 minutes")
+    @Test("is signed once, and again after 50 minutes")
     func renewal() throws {
         let source = try ProviderTokenSource(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456")
         let first = try source.token(now: 1000)
@@ -39,7 +39,7 @@ struct ProviderTokenTests {
         #expect(second.issuedAt == 4000)
     }
 
-    @Test("is the same for all threads, and made anew once")
+    @Test("is the same for all threads, and renewed once")
     func threads() async throws {
         let source = try ProviderTokenSource(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456")
         for now: Int64 in [5000, 8000, 11000] {
@@ -53,7 +53,7 @@ struct ProviderTokenTests {
         }
     }
 
-    @Test("of two lanes that were both refused is made anew once")
+    @Test("of two lanes that were both refused is renewed once")
     func refusedTwice() throws {
         let source = try ProviderTokenSource(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456")
         let old = try source.token(now: 0)
@@ -65,7 +65,7 @@ struct ProviderTokenTests {
         #expect(try source.token(now: 1501) == new)
     }
 
-    @Test("shows its JWT to nobody who prints it, nor does its source")
+    @Test("does not show its JWT when printed, nor does its source")
     func printed() throws {
         let source = try ProviderTokenSource(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456")
         let token = try source.token(now: 1_792_800_000)

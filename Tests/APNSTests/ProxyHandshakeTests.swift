@@ -20,7 +20,7 @@ struct ProxyHandshakeTests {
         while let piece = bytes.readSlice(length: min(size, bytes.readableBytes)), piece.readableBytes > 0 {
             let step = handshake.receive(piece)
             guard step != .needsMore else { continue }
-            // What comes behind is not asked of it any more.
+            // The handshake does not read what follows.
             guard case .connected(var rest) = step else { return step }
             rest.writeBuffer(&bytes)
             return .connected(rest)
@@ -59,7 +59,7 @@ struct ProxyHandshakeTests {
     }
 
     @Test(
-        "says what is wrong", arguments: [1, 3, 1000],
+        "reports the cause", arguments: [1, 3, 1000],
         [
             ("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "wants a user and a password"),
             ("HTTP/1.1 403 Forbidden\r\nA: b\r\n\r\nbody", "does not allow connections to api.push.apple.com:443"),
@@ -80,7 +80,7 @@ struct ProxyHandshakeTests {
         #expect(why.contains(answer.why), "\(why)")
     }
 
-    @Test("of 401 and 403 to credentials mentions them, and does not tell them", arguments: [401, 403])
+    @Test("of 401 and 403 to credentials mentions them without showing them", arguments: [401, 403])
     func refusedWithCredentials(status: Int) {
         for credentials in [nil, HTTPProxy.Credentials(user: "somebody", password: "hunter2")] {
             guard case .failed(let why) = outcome("HTTP/1.1 \(status) No\r\n\r\n", pieces: 9, credentials) else {
@@ -92,7 +92,7 @@ struct ProxyHandshakeTests {
         }
     }
 
-    @Test("of 407 to credentials blames the credentials, and does not tell them")
+    @Test("of 407 to credentials blames them without showing them")
     func wrongCredentials() {
         let answer = outcome(
             "HTTP/1.1 407 No\r\n\r\n", pieces: 9, HTTPProxy.Credentials(user: "somebody", password: "hunter2"))

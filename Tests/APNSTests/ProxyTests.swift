@@ -26,7 +26,7 @@ struct ProxyTests {
         }
     }
 
-    @Test("that wants a user and a password they are sent to it, and to nobody else")
+    @Test("a user and a password are sent only to the proxy that requires them")
     func credentials() async throws {
         try await withPeer(script: answersAll) { peer in
             // "me:secret"
@@ -90,7 +90,7 @@ struct ProxyTests {
                 configuration.proxy = through
                 if case .staysSilent = refusal.behaviour { configuration.connectTimeout = .seconds(1) }
             }
-            // Nobody listens on port 1.
+            // Port 1 has no listener.
             try await withPool(port: 1, limits) { client in
                 try await eventually("two failures") { try await client.ask { $0.state.failures } >= 2 }
                 // On a busy machine a short time may be over before TCP is set up.

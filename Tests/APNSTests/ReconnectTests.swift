@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Connecting to APNs", .timeLimit(.minutes(2)))
 struct ReconnectTests {
-    @Test("is tried again and again while nobody listens, one attempt at a time, and then works")
+    @Test("is repeated while no server listens, one attempt at a time, and then works")
     func refused() async throws {
         // A port that was free a moment ago.
         let closed = try await ScriptedPeer.start(script: answersAll)
@@ -43,7 +43,7 @@ struct ReconnectTests {
         }
     }
 
-    @Test("goes on to the host's next address when the first does not answer")
+    @Test("uses the host's next address when the first does not answer")
     func nextAddress() async throws {
         try await withPeer(script: answersAll) { peer in
             // The server has no IPv6 address; the name has both, the IPv6 one first.
@@ -93,7 +93,7 @@ struct ReconnectTests {
         }
     }
 
-    @Test("takes a new connection at once when one that worked ends")
+    @Test("opens a new connection at once when a working one ends")
     func workedAndEnded() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             switch event {
@@ -150,7 +150,7 @@ struct ReconnectTests {
         }
     }
 
-    @Test("ends when the pool is closed meanwhile", arguments: [true, false])
+    @Test("ends when the pool is closed", arguments: [true, false])
     func closedWhileConnecting(atOnce: Bool) async throws {
         try await withPeer(transport: .staysSilent) { peer in
             let client = try await PoolClient.start(port: peer.port)

@@ -58,7 +58,7 @@ struct RejectionTests {
             }, says: "closed the connection (BadEnvironment)"),
     ]
 
-    @Test("is told as what it is, is met with growing pauses, and forgiven when it works", arguments: manners)
+    @Test("is reported as such, met with growing pauses, and forgiven when it works", arguments: manners)
     func rejected(manner: Manner) async throws {
         let failures = 12
         let script: ScriptedPeer.Script = { connection, event in
@@ -88,7 +88,7 @@ struct RejectionTests {
             let failure = try await client.ask { "\($0.lastFailure, default: "none")" }
             #expect(failure.contains(manner.says), "\(failure)")
             #expect(failure.contains("127.0.0.1"), "\(failure)")
-            // Until then, nothing makes it try: not time, and not that something is to be sent.
+            // Until then nothing triggers an attempt: neither time nor a new request.
             let connecting = try await client.ask { pool in
                 pool.check(now: notBefore - .nanoseconds(1))
                 return pool.state.connecting

@@ -40,7 +40,7 @@ struct ReplacementStateTests {
         #expect(state.connectionsToOpen(isWanted: false, now: start) == 0)
     }
 
-    @Test("those that nobody needs go at once, and the minimum's only for another")
+    @Test("unneeded ones end at once, and those of the minimum only for a replacement")
     func idle() {
         var state = pool(minimum: 1, usable: 3)
         state.replace(3, inUse: 0)
@@ -89,7 +89,7 @@ struct ReplacementStateTests {
         #expect(!state.isSuperfluous(lastUsed: start, now: start + .minutes(5)))
     }
 
-    @Test("ones that answer 500 are given up at growing intervals, and anew after a quiet time")
+    @Test("ones that answer 500 are given up at growing intervals, which start again after a quiet time")
     func recycling() {
         var state = pool(minimum: 1, usable: 1)
         var now = start
@@ -114,13 +114,13 @@ struct ReplacementStateTests {
         #expect(second)
     }
 
-    @Test("counts stay right and sending never stops, whatever happens in which order", arguments: 0..<200)
+    @Test("counts stay right and sending never stops, in any order of events", arguments: 0..<200)
     func anyOrder(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         let maximum = Int.random(in: 1...5, using: &generator)
         let minimum = Int.random(in: 1...maximum, using: &generator)
         var state = pool(minimum: minimum, maximum: maximum, usable: minimum)
-        // Each usable connection: whether it is to go.
+        // For each usable connection: true if it should end.
         var usable = Array(repeating: false, count: state.usable)
         func retireOutgoing() {
             while state.outgoingToRetire(ready: usable.count { !$0 }) > 0, let index = usable.firstIndex(of: true) {
@@ -150,7 +150,7 @@ struct ReplacementStateTests {
                 for index in old { usable[index] = true }
                 state.replace(old.count, inUse: Int.random(in: 0...usable.count, using: &generator))
                 retireOutgoing()
-                // The minimum is 1 at least: what can send is never given up to the last.
+                // The minimum is at least 1: the last usable connection is never given up.
                 #expect(!usable.isEmpty)
             default: retireOutgoing()
             }

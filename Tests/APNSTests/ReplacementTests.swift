@@ -19,7 +19,7 @@ struct ReplacementTests {
         _ port: Int, _ change: @escaping @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in }
     ) async throws -> PoolClient {
         try await PoolClient.start(port: port, ticks: false) { configuration in
-            // What is tested takes minutes of a clock that is not the connection's.
+            // The tests take minutes of a clock that is not the connection's.
             configuration.pingAfter = .hours(1000)
             configuration.idlePingAfter = .hours(1000)
             configuration.requestTimeout = .hours(1000)
@@ -184,7 +184,7 @@ struct ReplacementTests {
         }
     }
 
-    @Test("that are all replaced go on with their provider token, and the new ones have the new token")
+    @Test("that are all replaced keep their provider token, and the new ones have the new token")
     func anotherKey() async throws {
         let server = Hesitant()
         try await withPeer(script: server.script) { peer in
@@ -229,12 +229,12 @@ struct ReplacementTests {
         }
     }
 
-    @Test("that are not in use and not needed end when all are to be replaced, and none is made for them")
+    @Test("that are idle and not needed end when all should be replaced, and none is opened for them")
     func replacedIdle() async throws {
         try await withPeer(script: answersAll) { peer in
             try await withClient(peer.port, { $0.minimumConnections = 0 }) { client in
                 let start = NIODeadline.now()
-                // Nothing is connected, and yet there is room: without it nobody would ever have anything to send.
+                // There is capacity without any connection: otherwise nothing would ever be submitted.
                 let before = try await client.ask { ($0.usableConnections, $0.capacity, $0.isDormant) }
                 #expect(before == (0, 1, true))
                 try await expect(client.send(), .delivered)
@@ -267,7 +267,7 @@ struct ReplacementTests {
         }
     }
 
-    @Test("that work stay when TLS is set anew, and are kept while the new TLS does not work")
+    @Test("that work stay when TLS is configured again, and are kept while the new configuration fails")
     func anotherTLS() async throws {
         let context = { @Sendable (authority: String) throws in
             var tls = TLSClientConfiguration()
@@ -298,7 +298,7 @@ struct ReplacementTests {
         }
     }
 
-    @Test("that answer 500 five times in a row are replaced, which is told once")
+    @Test("that answer 500 five times in a row are replaced, which is logged once")
     func serverErrors() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             guard connection.number == 1 else { return answersAll(connection, event) }
@@ -306,7 +306,7 @@ struct ReplacementTests {
             case .connected: connection.send(.settings(maximumStreams: 10))
             case .frame(let frame):
                 guard frame.endsStream, frame.kind == .data else { return }
-                // The fifth is another: the row begins anew behind it.
+                // The fifth is another answer, so the row begins again after it.
                 connection.send(.answer(frame.stream, status: frame.stream == 9 ? 503 : 500))
             }
         }
@@ -355,7 +355,7 @@ struct ReplacementTests {
                 if fromEnd == 2 {
                     // At the submission, not when anything comes back.
                     let outgoing = try await client.ask { pool in
-                        // Nobody waits for these.
+                        // No request waits for these.
                         pool.delegate = nil
                         return (0..<3).map { pool.submit(.example($0), tag: 1000) ? pool.state.outgoing : -1 }
                     }

@@ -170,7 +170,7 @@ struct RequestHeadersTests {
         #expect(fields.filter { $0.name == "apns-priority" }.map(\.value) == ["10", "5", "1"])
     }
 
-    @Test("stay right for hundreds of different notifications under way together")
+    @Test("stay right for hundreds of different notifications in flight together")
     func manyAtOnce() async throws {
         var generator = SeededGenerator(seed: 5)
         let notifications = (0..<600).map { number in

@@ -39,7 +39,7 @@ struct ResponsivenessTests {
         #expect(state.fault == "3 requests in a row were not answered within 20 s")
     }
 
-    @Test("goes on when an answer comes between them, however many are missed in all")
+    @Test("continues when an answer comes between them, however many are missed in all")
     func answersBetween() {
         var state = Responsiveness()
         for round in 1...100 {

@@ -123,7 +123,7 @@ final class GatewayPeer: ChannelInboundHandler {
 
     func send(_ bytes: [UInt8]) { context?.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: nil) }
 
-    /// Closes without a word, but for TLS'.
+    /// Closes with TLS' close_notify only.
     func close() {
         hasStopped = true
         context?.close(promise: nil)

@@ -47,7 +47,7 @@ final class ScriptedPeer: Sendable {
     /// Starts a server.
     /// - Parameters:
     ///   - port: 0 for a free one.
-    ///   - protocols: what it takes through ALPN.
+    ///   - protocols: the protocols that it accepts through ALPN.
     ///   - sendBuffer: how much the system may keep of what is sent to one that does not read.
     static func start(
         host: String = "127.0.0.1", port: Int = 0, protocols: [String] = ["h2"], transport: Transport = .tls,

@@ -28,7 +28,7 @@ struct SecretSourceTests {
         #expect(try SecretSource.bytes([1], name: "test").read() == [1])
     }
 
-    @Test("that cannot be read says why, where, and what to do")
+    @Test("that cannot be read is an error with the cause, the place and a suggestion")
     func unreadable() throws {
         try withTemporaryDirectory { directory in
             let path = directory.path
@@ -49,7 +49,7 @@ struct SecretSourceTests {
         #expect(refusal(.bytes([], name: "the bytes")).contains("the bytes is empty"))
     }
 
-    @Test("that is no base64 says from which character on, and nothing of the contents")
+    @Test("that is not base64 is an error with the position, and without the contents")
     func notBase64() {
         let garbage = refusal(.base64("c2VjcmV0*secret", name: "APNS_KEY"))
         #expect(garbage.contains("APNS_KEY is not base64 from character 9 on"), "\(garbage)")
@@ -101,7 +101,7 @@ struct SecretSourceTests {
         }
     }
 
-    @Test("that is no readable file has no permissions to warn of")
+    @Test("that is not a readable file has no permissions to warn of")
     func withoutPermissions() {
         for source in [
             SecretSource.file("/nowhere"), .file("/tmp"), .base64("AA==", name: "X"), .bytes([1], name: "x"),

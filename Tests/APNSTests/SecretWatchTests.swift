@@ -18,7 +18,7 @@ struct SecretWatchStateTests {
         for _ in 0..<3 { #expect(state.saw(old) == .unchanged) }
         #expect(state.saw(new) == .unchanged)
         #expect(state.saw(new) == .changed)
-        // Nobody said what became of it: it is offered again.
+        // There was no reply about it, so it is offered again.
         #expect(state.saw(new) == .changed)
         state.accept()
         #expect(state.saw(new) == .unchanged)
@@ -26,7 +26,7 @@ struct SecretWatchStateTests {
         #expect(state.saw(old) == .changed)
     }
 
-    @Test("is not what goes on changing, nor what changes back")
+    @Test("is not a file that keeps changing, nor one that changes back")
     func unsettled() {
         var state = SecretWatchState(inUse: old)
         for contents in [new, newer, new, newer, new, old, new, old] { #expect(state.saw(contents) == .unchanged) }
@@ -46,7 +46,7 @@ struct SecretWatchStateTests {
         #expect(state.saw(new) == .changed)
     }
 
-    @Test("is rejected anew when what is in use was there in between")
+    @Test("is rejected again if the one in use was present in between")
     func rejectedAgain() {
         var state = SecretWatchState(inUse: old)
         _ = state.saw(new)
@@ -57,7 +57,7 @@ struct SecretWatchStateTests {
         #expect(state.saw(new) == .changed)
     }
 
-    @Test("is not what cannot be read, which is told once for each problem")
+    @Test("is not an unreadable file, which is logged once for each problem")
     func unreadable() {
         var state = SecretWatchState(inUse: old)
         #expect(state.failed(missing) == .unreadable)
@@ -87,7 +87,7 @@ struct SecretWatchTests {
         }
     }
 
-    @Test("builds anew when a file was replaced, and keeps the old through everything else")
+    @Test("builds again when a file was replaced, and otherwise keeps the old one")
     func files() throws {
         try withTemporaryDirectory { directory in
             let file = directory.appending(path: "key")

@@ -99,7 +99,7 @@ struct SharedProviderTokenTests {
         }
     }
 
-    @Test("that is no token at all is refused")
+    @Test("that is not a token is refused")
     func garbage() throws {
         let token = try signed(header: header, claims: claims)
         for text in [
@@ -112,7 +112,7 @@ struct SharedProviderTokenTests {
         #expect(untrusted(try signed(header: header, claims: claims + padding)) == .notToken)
     }
 
-    @Test("is told of without being shown")
+    @Test("is mentioned without being shown")
     func messages() throws {
         let token = try signed(header: header, claims: #"{"iss":"OTHER12345","iat":1}"#)
         let error = try #require(untrusted(token))

@@ -90,7 +90,7 @@ struct SigningKeyTests {
         }
     }
 
-    @Test("that is something else is told what it is")
+    @Test("that is something else is identified in the error")
     func otherFiles() throws {
         let workshop = try OpenSSLWorkshop()
         let p8 = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
@@ -123,7 +123,7 @@ struct SigningKeyTests {
         #expect(throws: SigningKey.Invalid.notPrivateKey) { try SigningKey(pem: text.utf8) }
     }
 
-    @Test("that is empty is told so", arguments: ["", "\n", " \r\n\t"])
+    @Test("that is empty is reported as empty", arguments: ["", "\n", " \r\n\t"])
     func empty(text: String) {
         #expect(throws: SigningKey.Invalid.empty) { try SigningKey(pem: text.utf8) }
     }
@@ -171,7 +171,7 @@ struct SigningKeyTests {
         }
     }
 
-    @Test("verifies its own signatures, and no other bytes whatever")
+    @Test("verifies its own signatures, and no other bytes")
     func verifies() throws {
         let key = try key("AuthKey_ABC123DEFG.p8")
         let other = try self.key("client-key.pem")
@@ -213,7 +213,7 @@ struct SigningKeyTests {
         }
     }
 
-    @Test("says in its errors what to look for, and nothing of the key")
+    @Test("has errors with a suggestion, and without the key")
     func messages() throws {
         #expect(SigningKey.Invalid.notPrivateKey.description.contains("BEGIN PRIVATE KEY"))
     }

@@ -30,7 +30,7 @@ struct StalledServerTests {
         }
     }
 
-    @Test("is dropped although it goes on sending, and what it cannot have got was not processed")
+    @Test("is dropped although it keeps sending, and requests that it cannot have received were not processed")
     func stalled() async throws {
         let connections = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
         try await withPeer(script: script(connections)) { peer in
@@ -49,7 +49,7 @@ struct StalledServerTests {
                 }
                 try await eventually("the end of all") {
                     for connection in connections.withLockedValue({ $0 }) {
-                        // A sign of life, which is no PING's answer.
+                        // Bytes that are not the PING's answer.
                         connection.eventLoop.execute {
                             connection.value.send(HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 0, 1]))
                         }
@@ -66,7 +66,7 @@ struct StalledServerTests {
                     case let other: Issue.record("\(other)")
                     }
                 }
-                // 32 MB would have been the whole: what could not be written is not taken for written.
+                // The whole would be 32 MB: bytes that could not be written do not count as written.
                 #expect(uncertain > 0)
                 #expect(unprocessed > 0)
                 try await expect(client.send(), .delivered)

@@ -139,7 +139,7 @@ struct StreamTests {
                     if frame.stream > 5 { connection.send(.answer(frame.stream, status: 200)) }
                     return
                 }
-                // Two answers make no room under a limit of one; a PING's answer tells that they were dealt with.
+                // Two answers free no stream under a limit of one; the PING's answer shows that they were processed.
                 connection.send(.settings(maximumStreams: 1), .answer(1, status: 200), .answer(3, status: 200))
                 connection.send(HTTP2Frame(kind: .ping, payload: Array(repeating: 7, count: 8)))
             }
@@ -175,7 +175,7 @@ struct StreamTests {
         }
     }
 
-    @Test("gets its answer whatever the shape of the body", arguments: [true, false])
+    @Test("gets its answer with any body", arguments: [true, false])
     func bodies(bytewise: Bool) async throws {
         let script: ScriptedPeer.Script = { connection, event in
             guard case .frame(let frame) = event, frame.endsStream, frame.kind == .data else {
@@ -308,7 +308,7 @@ struct StreamTests {
             case .frame(let frame) where frame.endsStream && frame.kind == .data && frame.stream == 3:
                 connection.send(.answer(3, status: 200))
             case .frame(let frame) where frame.kind == .resetStream:
-                // Late, and for nobody any more.
+                // Late, and without a receiver.
                 connection.send(.answer(frame.stream, status: 200))
             default: break
             }

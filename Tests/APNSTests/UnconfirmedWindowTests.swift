@@ -65,7 +65,7 @@ struct UnconfirmedWindowTests {
         #expect(findings.named?.tag == UInt64(10 + identifier))
     }
 
-    @Test("status 10 names the last that was taken", arguments: [GatewayStatus.shutdown, .noError])
+    @Test("status 10 names the last accepted notification", arguments: [GatewayStatus.shutdown, .noError])
     func shutdown(status: GatewayStatus) {
         var window = window(5)
         let findings = window.answered(packet(status, 3))
@@ -74,7 +74,7 @@ struct UnconfirmedWindowTests {
         #expect(findings.discarded == [14, 15])
     }
 
-    @Test("status 10 with 0, before anything was confirmed, says that nothing was taken")
+    @Test("status 10 with 0, before anything was confirmed, means that nothing was accepted")
     func shutdownAtOnce() {
         var window = window(3)
         #expect(window.answered(packet(.shutdown, 0)).discarded == [11, 12, 13])
@@ -90,7 +90,7 @@ struct UnconfirmedWindowTests {
         #expect(window.answered(packet(.missingDeviceToken, 5)).confirmed == [11, 12, 13, 14])
     }
 
-    @Test("a bad notification before the bad item is found all the same")
+    @Test("a bad notification before the bad item is still found")
     func badBeforeBarrier() {
         var window = window(4)
         _ = window.sendBarrier()
@@ -139,7 +139,7 @@ struct UnconfirmedWindowTests {
         #expect((window.count, window.first, window.bytes) == (1, 4, 100))
     }
 
-    @Test("tells how many were confirmed for their age and had been dropped")
+    @Test("counts notifications that were confirmed for their age and had been dropped")
     func tooEarly() {
         var window = window(4)
         window.left(position: 400)
@@ -216,7 +216,7 @@ struct UnconfirmedWindowTests {
 struct AdaptiveWindowTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
-    @Test("is unlimited until an item is bad, then twice what was taken before it, and soon unlimited again")
+    @Test("is unlimited until an item is bad, then twice the number accepted before it, and soon unlimited again")
     func limits() {
         var ahead = AdaptiveWindow()
         #expect(ahead.limit == .max)

@@ -46,7 +46,7 @@ struct UnresponsiveTests {
         }
     }
 
-    @Test("leaves what is under way on it to its deadline: it may be answered after all")
+    @Test("leaves its requests in flight until their deadline, because they may still be answered")
     func lateAnswers() async throws {
         let held = NIOLockedValueBox<[(NIOLoopBound<PeerConnection>, Int32)]>([])
         let script: ScriptedPeer.Script = { connection, event in

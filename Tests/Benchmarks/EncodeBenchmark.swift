@@ -43,7 +43,7 @@ enum EncodeBenchmark {
             let answerStart = Usage.now()
             let answered = try framing.receive(answers)
             if round > 0 { answer.add(since: answerStart, times: batch) }
-            // What the session says to the window's growth is not a request.
+            // The session's WINDOW_UPDATE is not a request.
             try framing.takeOutput(into: &output)
             guard submitted == batch, answered == batch else {
                 throw ValidationError("of \(batch) requests \(submitted) were taken and \(answered) answered")

@@ -1,6 +1,6 @@
 import TestSupport
 
-/// The account: what Redis counted, what APNs accepted and what became of every notification, and whether it agrees.
+/// The accounts of Redis and APNs and the outcome of every notification, and whether they agree.
 struct Balance {
     let sums: Ledger.Sums
     let notifications: Int

@@ -117,10 +117,10 @@ struct ChaosRun {
         }
     }
 
-    /// Lets the workers finish, and ends them. What is still there after that is stuck.
+    /// Lets the workers finish, and ends them. Jobs that remain after that are stuck.
     private func drain() async throws {
         var isDone = false
-        // What the workers give back when they end is for others to do.
+        // Other workers process the jobs that ending workers return.
         while !isDone {
             try stage.fleet.look()
             for slot in 0..<options.workers { try stage.fleet.start(slot) }

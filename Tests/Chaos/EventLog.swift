@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// Tells what happens, with the seconds since the run began, and keeps what went wrong with the run itself.
+/// Prints events with the seconds since the run began, and keeps the problems of the run itself.
 final class EventLog: Sendable {
     private struct State {
         var begin = ContinuousClock.now
@@ -23,7 +23,7 @@ final class EventLog: Sendable {
     var problems: Problems { state.withLock { $0.problems } }
 
     func wait(until milliseconds: Int) async {
-        // Nobody cancels it.
+        // This task is never cancelled.
         try? await Task.sleep(until: begin + .milliseconds(milliseconds), clock: .continuous)
     }
 

@@ -2,7 +2,7 @@ import Foundation
 import Synchronization
 import TestSupport
 
-/// The workers: as many places as there are to be, and in each a process, which comes and goes.
+/// The workers: a fixed number of places, with a changing process in each.
 final class Fleet: Sendable {
     /// How the processes have ended that there were.
     struct History: Sendable {
@@ -10,7 +10,7 @@ final class Fleet: Sendable {
         var killed = 0
         /// The accounts of the workers that ended properly.
         var accounts: [WorkerProcess.Account] = []
-        /// Processes that ended though nobody wanted them to, or not as they should, with the end of their log.
+        /// Processes that ended unexpectedly or with a wrong status, with the end of their log.
         var problems: [String] = []
         /// How many lines of each level all logs have.
         var logLines: [String: Int] = [:]
@@ -32,7 +32,7 @@ final class Fleet: Sendable {
 
     /// - Parameters:
     ///   - redisURL: for workers that have no way of their own to it.
-    ///   - logs: a directory for the workers' logs, if they are to be kept.
+    ///   - logs: the directory for the workers' logs; `nil` to discard them.
     init(places: [Place], redisURL: String, lease: Int, logs: URL?) {
         self.places = places
         self.redisURL = redisURL
@@ -60,7 +60,7 @@ final class Fleet: Sendable {
     /// `kill -9`.
     func kill(_ slot: Int) {
         guard let process = take(slot) else { return }
-        // Had it ended by itself, that would be the end to tell of.
+        // If it had ended by itself, that end would be reported.
         guard process.process.ending == nil else { return ended(process, slot, by: nil) }
         process.process.kill()
         history.withLock { $0.killed += 1 }
@@ -93,7 +93,7 @@ final class Fleet: Sendable {
         draining.withLock { $0.append(task) }
     }
 
-    /// Waits for all that were told to end.
+    /// Waits for all processes that were asked to end.
     func waitForEnds() async {
         let tasks = draining.withLock { tasks in
             defer { tasks = [] }

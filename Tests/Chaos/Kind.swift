@@ -9,7 +9,7 @@ enum Kind: CaseIterable {
     case bytes70k, bytes1M, bytes7M
     // Pushed twice with one id.
     case unique
-    // What a producer may wrap as the worker wraps retries, with nothing wrong in it.
+    // A valid wrapper from a producer, in the form of the worker's.
     case wrapped
     // Those that may be late.
     case shortLived

@@ -26,10 +26,10 @@ struct Ledger {
         var lapsed = 0
         /// Acceptances beyond the first.
         var duplicates = 0
-        /// Letters about whole jobs for many: Redis counts them as one.
+        /// Dead letters of whole jobs with many tokens: Redis counts each as one.
         var uncountedDead = 0
         var poison = 0
-        /// Copies of jobs that were to be sent once.
+        /// Copies of jobs with unique_for.
         var copies = 0
     }
 
@@ -39,7 +39,7 @@ struct Ledger {
     private(set) var starts: [Int32] = []
     private(set) var sums = Sums()
     private(set) var problems = Problems()
-    /// Letters about whole jobs with several notifications.
+    /// Dead letters of whole jobs with several notifications.
     private var uncountedDead = 0
 
     init(_ maker: JobMaker) {

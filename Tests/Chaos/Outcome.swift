@@ -17,7 +17,7 @@ struct Outcome {
         Dictionary(plan.faults.map { ("\($0.place): \($0.name)", 1) }, uniquingKeysWith: +)
     }
 
-    /// The account as a table, and what is wrong with it.
+    /// The accounts as a table, and their disagreements.
     var text: String {
         var lines = ["", row("", "Redis", "APNs", "by token")]
         let (sums, counters, simulator) = (balance.sums, balance.counters, balance.simulator)

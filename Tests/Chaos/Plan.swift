@@ -15,7 +15,7 @@ struct Plan {
     /// - Parameters:
     ///   - lease: of the workers, in milliseconds: some are stopped for longer than that.
     ///   - topology: which faults Redis can have.
-    ///   - durability: whether Redis can have some that lose what it had confirmed.
+    ///   - durability: true if Redis may lose confirmed writes.
     init(seed: UInt64, seconds: Int, workers: Int, lease: Int, topology: Topology, durability: Durability) {
         var generator = SeededGenerator(seed: seed)
         let odds = Odds(

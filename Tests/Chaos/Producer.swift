@@ -5,13 +5,13 @@ import NIOPosix
 import Redis
 import Synchronization
 
-/// Pushes all jobs at a steady rate, each of them once, however often that has to be tried.
+/// Pushes all jobs at a steady rate, each of them once, with as many attempts as needed.
 final class Producer: Sendable {
     /// The work done.
     struct Progress: Sendable {
         /// Jobs that Redis has.
         var pushed = 0
-        /// Pushes that had to be tried again, because no answer came or Redis refused.
+        /// Pushes that were repeated because there was no answer or Redis refused.
         var repeated = 0
         /// Of those, the ones that had been made after all.
         var alreadyMade = 0
@@ -112,7 +112,7 @@ final class Producer: Sendable {
         }
     }
 
-    /// - Returns: whether the jobs were pushed now, and not before.
+    /// - Returns: true if the jobs were pushed now, and not before.
     private func acknowledged(_ command: RedisCommand) async throws -> Bool {
         let answer = try await client.call(command).root
         guard let made = answer.integer else { throw answer.error.map { $0 as any Error } ?? Refused() }

@@ -10,13 +10,13 @@ protocol QueueServers: Sendable {
     /// How many replicas must have a write before it counts as done.
     var replicasToWaitFor: Int { get }
     /// Begins a fault.
-    /// - Returns: what there is to tell of it.
+    /// - Returns: a description of it for the log.
     func begin(_ fault: Fault.RedisFault) async throws -> String?
     /// Ends a fault.
     func end(_ fault: Fault.RedisFault) async throws
     /// Brings all servers back.
     func heal() async throws
-    /// Waits until all servers serve, and whoever has to follow another does.
+    /// Waits until all servers serve, and all replicas follow their masters.
     func waitUntilWell() async throws
     /// A connection to the server that holds a key.
     func connect(for key: String) throws -> RedisTestConnection

@@ -33,7 +33,7 @@ final class Stage: Sendable {
     }
 
     /// Begins a fault.
-    /// - Returns: what there is to tell of it beyond its name.
+    /// - Returns: a description of it in addition to its name.
     func begin(_ fault: Fault) async throws -> String? {
         switch (fault.action, fault.target) {
         case (.killWorker, .worker(let slot)): fleet.kill(slot)

@@ -3,9 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("The admin port and those who hold its connections")
+    @Suite("The admin port and clients that hold its connections")
     struct AdminPortTests {
-        /// Clients that send a head byte by byte, and come back when they are hung up on.
+        /// Clients that send a request head byte by byte, and reconnect after each hang-up.
         private final class Drippers {
             private let port: Int
             private var connections: [RawConnection] = []
@@ -21,7 +21,7 @@ extension EndToEnd {
                 return connection
             }
 
-            /// Each sends a byte, or connects again.
+            /// Each client sends a byte or reconnects.
             func drip() throws {
                 for (index, connection) in connections.enumerated() {
                     connection.send("s")
@@ -30,7 +30,7 @@ extension EndToEnd {
             }
         }
 
-        /// Asks as a probe does, with its patience.
+        /// Sends a request with the timeout of a probe.
         private static func probe(_ port: Int, _ path: String) async throws -> Int? {
             let curl = try ChildProcess(
                 "curl",
@@ -41,7 +41,7 @@ extension EndToEnd {
             return try await curl.wait() == .exited(0) ? Int(curl.output) : nil
         }
 
-        @Test("1,200 connections that drip keep no probe from its answer, and the worker from no connection to APNs")
+        @Test("1,200 slow connections neither delay a probe nor block the worker's connections to APNs")
         func drippers() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()

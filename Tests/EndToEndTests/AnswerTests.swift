@@ -36,14 +36,14 @@ extension EndToEnd {
             return result
         }
 
-        @Test("a worker that keeps no connection while there is nothing to send opens one when there is")
+        @Test("a worker without idle connections opens one when there is a job")
         func noConnectionKept() async throws {
             let result = try await Self.deliver(
                 (0..<100).map { TestJob.text(TestJob.token("a", $0)) }, options: ["--min-connections", "0"])
             #expect(result.worker.delivered == 100)
         }
 
-        @Test("tokens that are not valid are kept with what is known about them, and not tried again")
+        @Test("invalid tokens are stored with their details and not sent to again")
         func invalidTokens() async throws {
             let (gone, bad) = (TestJob.token("dead", 1), TestJob.token("bad0", 2))
             let foreign = TestJob.token("f0", 3).uppercased()
@@ -72,10 +72,10 @@ extension EndToEnd {
         }
 
         @Test(
-            "what may pass is tried again until it has",
+            "temporary failures are retried until they succeed",
             arguments: ["429", "500", "503", "503,retry-after=1", "502,body=text", "500,body=empty", "503,body=split"])
         func retried(_ answer: String) async throws {
-            // In both rounds together they are fewer than the failures in a row that open the endpoint's breaker.
+            // Both rounds together have fewer failures in a row than open the endpoint's breaker.
             let result = try await Self.deliver(
                 TestJob.many(4, prefix: "7") + TestJob.many(36, prefix: "a"),
                 rules: ["prefix=7,answer=\(answer),times=2"])
@@ -86,7 +86,7 @@ extension EndToEnd {
             #expect(result.worker.possibleDuplicates == 0)
         }
 
-        @Test("the attempts of a job come to an end, and it is kept")
+        @Test("a job that has used all its attempts becomes a dead letter")
         func attempts() async throws {
             let job = TestJob.text(TestJob.token("5", 1), #""max_attempts":3,"#)
             let fannedOut =
@@ -100,7 +100,7 @@ extension EndToEnd {
             #expect(letters.map { String(decoding: $0.original, as: UTF8.self) } == [job, fannedOut])
         }
 
-        @Test("a payload that APNs would not take is not sent: 4096 bytes, or 5120 for voip")
+        @Test("a payload over the limit is not sent: 4096 bytes, or 5120 for voip")
         func payloads() async throws {
             func job(_ number: Int, bytes: Int, _ members: String = "") -> String {
                 let payload = TestJob.payload(bytes: bytes)
@@ -114,7 +114,7 @@ extension EndToEnd {
             #expect(Set(result.queue.dead.map(\.original)) == Set(tooLarge.map { Array($0.utf8) }))
         }
 
-        @Test("a push type that needs a topic of its own gets it, and does not pause the others")
+        @Test("a push type that needs its own topic gets it, and other types are not paused")
         func topics() async throws {
             let types = [
                 "voip": "{}", "complication": "{}", "location": "{}", "background": #"{"aps":{"content-available":1}}"#,
@@ -130,7 +130,7 @@ extension EndToEnd {
             #expect(result.worker.delivered == types.count + 50 && result.worker.deferred == 0)
         }
 
-        @Test("tokens of any length arrive whole, are marked whole, and stand whole in the results")
+        @Test("tokens of any length arrive whole, are marked whole, and appear whole in the results")
         func longTokens() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410"])
@@ -153,7 +153,7 @@ extension EndToEnd {
             #expect(Set(results.compactMap { $0["token"] }) == Set(tokens + others + [gone]))
         }
 
-        @Test("what APNs refuses for good is kept with its reason: tried once, or three times if the reason is new")
+        @Test("a permanent refusal becomes a dead letter with its reason: after one attempt, or three for a new reason")
         func refused() async throws {
             let result = try await Self.deliver(
                 TestJob.many(10, prefix: "1") + TestJob.many(10, prefix: "2")
@@ -161,11 +161,11 @@ extension EndToEnd {
                 rules: ["prefix=1,answer=BadCollapseId", "prefix=2,answer=400,reason=NewReason"],
                 simulatorOptions: ["--topic", "com.example.app"])
             #expect(result.queue.deadReasons == ["BadCollapseId": 10, "NewReason": 10, "TopicDisallowed": 1])
-            // What a new reason means is not known: it may pass.
+            // An unknown reason may be temporary.
             #expect(result.worker.delivered == 10 && result.simulator.requests == 31 + 20)
         }
 
-        @Test("what has expired is not sent, nor tried again beyond its time")
+        @Test("an expired notification is neither sent nor retried")
         func expired() async throws {
             let soon = Int(Date().timeIntervalSince1970) + 2
             let result = try await Self.deliver(
@@ -178,7 +178,7 @@ extension EndToEnd {
             #expect(result.queue.dead.isEmpty)
         }
 
-        @Test("a job that is to be sent later waits for its time")
+        @Test("a scheduled job waits for its time")
         func sendAt() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -200,7 +200,7 @@ extension EndToEnd {
             #expect(account.delivered == 11 && account.scheduled == 1)
         }
 
-        @Test("connections and streams that break lose nothing, and every possible duplicate is counted")
+        @Test("broken connections and streams lose nothing, and every possible duplicate is counted")
         func faults() async throws {
             var generator = SeededGenerator(seed: 3)
             let jobs =
@@ -224,7 +224,7 @@ extension EndToEnd {
             #expect(result.simulator.duplicates >= 20 + 5)
         }
 
-        @Test("GOAWAY that takes back what was accepted loses nothing")
+        @Test("GOAWAY that returns accepted requests loses nothing")
         func goAwayToZero() async throws {
             let result = try await Self.deliver(
                 TestJob.many(3, prefix: "d") + TestJob.many(500, prefix: "a"),
@@ -234,7 +234,7 @@ extension EndToEnd {
             #expect(result.simulator.goAways >= 3)
         }
 
-        @Test("a request that is never answered is tried again, or dropped where the job says so")
+        @Test("a request without an answer is retried, or dropped if the job requests that")
         func silence() async throws {
             let result = try await Self.deliver(
                 TestJob.many(5, prefix: "5", members: #""on_uncertain":"resend","#)

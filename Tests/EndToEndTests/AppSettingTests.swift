@@ -54,7 +54,7 @@ extension EndToEnd {
                 }
             }
 
-            /// Pushes jobs, and waits until all that were pushed so far have ended.
+            /// Pushes jobs, and waits until all jobs so far have ended.
             func finish(_ jobs: [String], ended: Int) async throws {
                 try redis.push(jobs)
                 try await eventually("\(ended) have ended") { try storedResults(redis).count == ended }
@@ -67,7 +67,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("strict_payloads makes a refusal of what is a hint without it, also when it is turned on by a reload")
+        @Test("strict_payloads turns hints into refusals, also after a reload")
         func strictPayloads() async throws {
             func jobs(_ digit: String) -> [String] {
                 [
@@ -96,7 +96,7 @@ extension EndToEnd {
             #expect(account.delivered == 10 && account.dead == 2)
         }
 
-        @Test("expiration holds for jobs that name none, and a reload changes it for the jobs that come then")
+        @Test("expiration applies to jobs without their own, and a reload changes it for later jobs")
         func expiration() async throws {
             let now = Int64(Date().timeIntervalSince1970)
             func jobs(_ digit: String) -> [String] {
@@ -118,7 +118,7 @@ extension EndToEnd {
             let scene = try await Scene("expiration: 1h")
             try await scene.finish(jobs("a"), ended: 5)
             #expect(try expirations("a", scene.record) == [3500, 300, 0, 0])
-            // Without enqueued_at it counts from when the job was first seen.
+            // Without enqueued_at the expiration counts from when the job was first seen.
             let seen = try #require(try Self.received(scene.record)[TestJob.token("a", 5)]?.expiration)
             #expect((3600...3660).contains(seen - now))
             try await scene.reload("expiration: 2d")
@@ -137,7 +137,7 @@ extension EndToEnd {
             #expect(account.delivered == 24 && account.expired == 1)
         }
 
-        @Test("status counts jobs whose duration has no enqueued_at to count from")
+        @Test("status counts jobs with a relative duration and no enqueued_at")
         func undated() async throws {
             let scene = try await Scene()
             try await scene.finish(
@@ -165,11 +165,11 @@ extension EndToEnd {
             #expect(try await scene.stop().delivered == 6)
         }
 
-        @Test("next_key takes over when APNs says that the key is for the other environment, in the spelling it uses")
+        @Test("next_key is used when APNs reports that the key belongs to the other environment")
         func otherEnvironment() async throws {
             let redis = try RedisServer()
             let old = try TestCertificates.path("server-key.pem")
-            // Both keys are good; one is for the sandbox, which the simulator is not.
+            // Both keys are valid; one is for the sandbox, which this simulator is not.
             let simulator = try await SimulatorProcess(
                 options: ["--provider-key", "OLDKEY1234:TEAM123456:\(old),environment=sandbox"])
             try redis.push(TestJob.many(300, members: #""max_attempts":1,"#))
@@ -191,7 +191,7 @@ extension EndToEnd {
             #expect(try BreakerTests.pause("default", redis) == nil)
         }
 
-        @Test("apps of two teams never have tokens of both on one connection, which APNs would refuse")
+        @Test("apps of two teams never share a connection, which APNs would refuse")
         func teams() async throws {
             let redis = try RedisServer()
             let other = try TestCertificates.path("server-key.pem")

@@ -11,7 +11,7 @@ extension EndToEnd {
             return #"{"id":"big","tokens":[\#(tokens)],"payload":{"aps":{"alert":"to all"}}}"#
         }
 
-        @Test("is shared by workers, and a crash in its middle sends no more twice than the pieces under way")
+        @Test("is shared by workers, and after a crash only the pieces in flight are sent twice")
         func crash() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "100ms±50ms"])
@@ -39,7 +39,7 @@ extension EndToEnd {
             #expect(account.delivered > 0 && account.delivered < Self.count)
         }
 
-        @Test("does not hold up what stands behind it")
+        @Test("does not delay the jobs behind it")
         func smallJobBehind() async throws {
             let redis = try RedisServer()
             // 200 at once, each answered after 400 ms: the big job takes forty seconds.
@@ -54,7 +54,7 @@ extension EndToEnd {
             let soFar = try await simulator.account().distinctTokens
             #expect(soFar < Self.count)
             _ = try await worker.stop()
-            // What is left of the piece under way goes back, and nothing of it is sent again.
+            // The unsent part of the piece is returned, and nothing is sent twice.
             let accepted = try await simulator.stop()
             let queue = try QueueContents(redis)
             #expect(accepted.duplicates == 0)

@@ -3,13 +3,13 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Two apps in one worker, `good` and `other`, and what a fault of one of them does.
+    /// Two apps in one worker, `good` and `other`, and the effect of a fault of one of them.
     @Suite("Paused apps")
     struct BreakerTests {
         static let apps = [
             "APNS_WORKER_APPS": "good, other", "APNS_WORKER_APPS_GOOD_TOPIC": "com.example.app",
             "APNS_WORKER_APPS_OTHER_TOPIC": "com.example.other",
-            // Probes come soon, and are seen to come.
+            // Probes are frequent, so that the test sees them.
             "APNS_WORKER_PAUSE": "500", "APNS_WORKER_PAUSE_CAP": "1000",
         ]
 
@@ -17,14 +17,14 @@ extension EndToEnd {
             TestJob.many(count, prefix: prefix, members: #""app":"\#(app)","#)
         }
 
-        /// Why an app is paused, as Redis has it.
+        /// The reason why an app is paused, from Redis.
         static func pause(_ app: String, _ redis: RedisServer) throws -> [String: Any]? {
             guard let text = try redis.run("GET", "push:{shared}:apps:\(app):paused").text else { return nil }
             return try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
         }
 
         @Test(
-            "a credential that APNs refuses pauses its app for the fleet; the other goes on, and the new one is taken up"
+            "a refused credential pauses its app for the fleet; other apps continue, and a new credential is used"
         )
         func credential() async throws {
             let redis = try RedisServer()
@@ -53,7 +53,7 @@ extension EndToEnd {
                 let queue = try QueueContents(redis)
                 return queue.jobs.isEmpty && queue.retries.count + queue.claims == 201
             }
-            // Two workers with up to a thousand streams each have asked a few times, and not two hundred.
+            // Two workers with up to a thousand streams each have sent a few requests, not two hundred.
             let account = try await simulator.account()
             #expect((account.answers["403 InvalidProviderToken"] ?? 0) < 20)
             #expect(
@@ -74,7 +74,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().distinctTokens == 2201)
         }
 
-        @Test("a worker in the wrong environment marks hardly a token of 100,000, and goes on when it is right")
+        @Test("a worker in the wrong environment marks few of 100,000 tokens, and continues once it is corrected")
         func wrongEnvironment() async throws {
             let redis = try RedisServer()
             let wrong = try await SimulatorProcess(rules: ["answer=BadDeviceToken"], manyTokens: true)
@@ -86,7 +86,7 @@ extension EndToEnd {
             try await eventually("the app is paused") { try Self.pause("default", redis) != nil }
             let reason = try #require(try Self.pause("default", redis)?["reason"] as? String)
             #expect(reason.hasPrefix("BadDeviceToken"))
-            // Probes go on, and are all told the same.
+            // Probes continue and get the same answer.
             let before = try await wrong.account().requests
             try await eventually("probes are made") { try await wrong.account().requests >= before + 5 }
             for worker in workers { _ = try await worker.stop() }
@@ -103,7 +103,7 @@ extension EndToEnd {
             _ = try await right.stop()
         }
 
-        @Test("when tokens are called bad all at once, two a lane are marked at the most")
+        @Test("when all tokens are refused at once, at most two per lane are marked")
         func suddenly() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=b,answer=DeviceTokenNotForTopic"])
@@ -118,7 +118,7 @@ extension EndToEnd {
             #expect(queue.jobs.count + queue.retries.count + queue.invalidTokens.count == 500 && queue.dead.isEmpty)
         }
 
-        @Test("a single bad token is marked, though nothing else is known of the app")
+        @Test("a single bad token is marked, although nothing else is known about the app")
         func single() async throws {
             let result = try await AnswerTests.deliver(
                 [TestJob.text(TestJob.token("b", 1))], rules: ["answer=BadDeviceToken"])
@@ -126,14 +126,14 @@ extension EndToEnd {
             #expect(result.worker.invalidToken == 1 && result.worker.retried == 2 && result.simulator.requests == 3)
         }
 
-        @Test("with --max-bad-tokens 100 each word of APNs is taken")
+        @Test("with --max-bad-tokens 100 every BadDeviceToken is accepted")
         func believing() async throws {
             let result = try await AnswerTests.deliver(
                 TestJob.many(300), rules: ["answer=BadDeviceToken"], options: ["--max-bad-tokens", "100"])
             #expect(result.queue.invalidTokens.count == 300 && result.simulator.requests == 300)
         }
 
-        @Test("an app that a person pauses sends nothing until it is resumed, and the others go on")
+        @Test("an app that an operator paused sends nothing until it is resumed; other apps continue")
         func byHand() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -150,14 +150,14 @@ extension EndToEnd {
             let resumed = try await CommandLineTests.run(["resume", "--app", "other"], environment: environment)
             #expect(
                 resumed.output.hasPrefix("app other is resumed; it was paused: maintenance"), "\(resumed.errors)")
-            // What was put off comes back within its minute.
+            // A deferred job is due within its minute.
             try await eventually("all are delivered", within: .seconds(120)) {
                 try QueueContents(redis).count("delivered") == 200
             }
             expectAgreement(try await worker.stop(), try QueueContents(redis), try await simulator.stop())
         }
 
-        @Test("what would expire while its app is paused ends as expired, and is not put off")
+        @Test("a notification that expires while its app is paused ends as expired and is not deferred")
         func expiration() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()

@@ -56,7 +56,7 @@ extension EndToEnd {
                 }
             }
 
-            /// The ids of the results in requests that were accepted, once for each time.
+            /// The IDs of the results in accepted requests, once for each time.
             var accepted: [String] {
                 get throws { try requests.filter { $0.status == 200 }.flatMap { $0.ids.compactMap { $0 } } }
             }
@@ -106,7 +106,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("a worker's results are posted, signed, in batches, once each, to the URL that was given")
+        @Test("a worker's results are posted to the URL once each, signed and in batches")
         func posted() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=1,answer=BadCollapseId"])
@@ -132,12 +132,12 @@ extension EndToEnd {
             #expect(process.errors.contains("queue default: handed over 300 results"))
             // A URL can hold a secret, and a result a device token.
             #expect(!process.errors.contains("s3cret") && !process.errors.contains(TestJob.token("a", 1)))
-            // It has left nothing behind.
+            // No file is left behind.
             #expect(
                 try redis.run("XINFO", "CONSUMERS", "push:{default}:results", "callbacks").elements?.isEmpty == true)
         }
 
-        @Test("only the wanted results are posted, of a new group those since a time, over TLS")
+        @Test("only the selected results are posted; a new group starts at a given time; TLS works")
         func filtered() async throws {
             let redis = try RedisServer()
             try add(["old"], redis)
@@ -153,19 +153,19 @@ extension EndToEnd {
                 redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--since", "1h", "--outcome", "dead"])
             #expect(try await process.wait() == .exited(0), "\(process.errors)")
             #expect(try receiver.accepted == ["old"] && pending(redis) == 0)
-            // The group goes on from there.
+            // The group continues from there.
             try add(["new"], redis)
             let second = try callbacks(redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--since", "1h"])
             #expect(try await second.wait() == .exited(0), "\(second.errors)")
             #expect(try receiver.accepted == ["old", "new"])
-            // And one that begins now has no old ones.
+            // A new group gets no old results.
             let third = try callbacks(redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--group", "third"])
             #expect(try await third.wait() == .exited(0), "\(third.errors)")
             #expect(try receiver.accepted.count == 2)
         }
 
         @Test(
-            "no result is lost while the receiver is down, sick, slow, or cuts its answers",
+            "no result is lost while the receiver is unavailable, failing, slow, or cuts its answers",
             arguments: ["down", "500", "429", "302", "silent", "cut", "slow"])
         func outage(_ trouble: String) async throws {
             let redis = try RedisServer()
@@ -195,7 +195,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "one result that is never accepted is parked, and holds up no other", arguments: ["bad", "sick"])
+            "a result that is never accepted is parked and does not block others", arguments: ["bad", "sick"])
         func poison(_ kind: String) async throws {
             let redis = try RedisServer()
             let receiver = try await Receiver("\(kind):7")
@@ -211,7 +211,7 @@ extension EndToEnd {
             process.send(SIGTERM)
             #expect(try await process.wait() == .exited(0))
             #expect(process.errors.contains(#/parked result \d+-\d+ after 3 tries: it answered (422|500)/#))
-            // No other consumer takes it over, but the operator can.
+            // No other consumer claims it, but the operator can.
             try receiver.behave("200")
             let later = try webhook(redis, receiver, "--once", "--answer-timeout", "1s", "--claim-after", "2s")
             #expect(try await later.wait() == .exited(0))
@@ -221,7 +221,7 @@ extension EndToEnd {
             #expect(try pending(redis) == 0 && receiver.accepted.contains("7"))
         }
 
-        @Test("what a killed consumer had is handed over by another, or by itself when it comes back")
+        @Test("results of a killed consumer are delivered by another, or by itself after a restart")
         func killed() async throws {
             let redis = try RedisServer()
             let receiver = try await Receiver("slow")
@@ -255,7 +255,7 @@ extension EndToEnd {
             #expect(try receiver.accepted.contains("again") && pending(redis) == 0)
         }
 
-        @Test("consumers of a group share the results, and a slow one keeps what it works on")
+        @Test("consumers of a group share the results, and a slow one keeps those it is working on")
         func shared() async throws {
             let redis = try RedisServer()
             let receiver = try await Receiver("500")
@@ -277,7 +277,7 @@ extension EndToEnd {
             #expect(try receiver.accepted.sorted() == ["a", "b"])
         }
 
-        @Test("a command gets lines of JSON and a clean environment, and accepts them by ending with 0")
+        @Test("a command gets JSON lines and a clean environment, and accepts the lines by exiting with 0")
         func command() async throws {
             let redis = try RedisServer()
             let directory = redis.directory.path
@@ -313,7 +313,7 @@ extension EndToEnd {
             #expect(try await process.wait() == .exited(0))
         }
 
-        @Test("a lost stream and a Redis that restarts are survived")
+        @Test("a deleted stream and a restarted Redis are survived")
         func redisOutage() async throws {
             let redis = try RedisServer()
             let receiver = try await Receiver()

@@ -52,7 +52,7 @@ extension EndToEnd {
             ProcessInfo.processInfo.environment["APNS_WORKER_CAMPAIGN_NOTIFICATIONS"].flatMap { Int($0) } ?? 50_000
 
         @Test(
-            "of a campaign that is under way in four workers nothing is sent after it was cancelled",
+            "after a cancellation four workers send nothing more of a campaign in progress",
             arguments: [false, true])
         func cancelUnderLoad(inCluster: Bool) async throws {
             let cluster = inCluster ? try await RedisCluster() : nil
@@ -87,7 +87,7 @@ extension EndToEnd {
                 let before = change?.state ?? "running"
                 change = try Self.shown(result.output)
                 #expect(change?.state == "cancelled" && change?.before == before)
-                // A machine with much else to do may need longer than the command waits.
+                // A loaded machine may need longer than the command waits.
                 let isConfirmed = change?.unconfirmed == 0
                 #expect(result.ending == .exited(isConfirmed ? 0 : 1), "\(result.errors)")
                 return isConfirmed
@@ -114,7 +114,7 @@ extension EndToEnd {
             #expect(sent.duplicates == 0)
         }
 
-        @Test("a cancellation is undone: what it dropped is delivered once, and the rest too")
+        @Test("after a cancellation is undone, its notifications are delivered once each, and so is the rest")
         func requeue() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -132,7 +132,7 @@ extension EndToEnd {
                     + TestJob.many(20, prefix: "e", members: #""campaign":"spring","#))
             try await eventually("they are dropped") { try QueueContents(redis).count("cancelled") == 70 }
             #expect(try QueueContents(redis).dead.count == 21)
-            // Requeued without an end of the cancellation, a job is sent all the same, and the others stay cancelled.
+            // A job that is requeued before the cancellation ends is still sent, and the others stay cancelled.
             result = try await Self.run("requeue", "--id", "job-e2", redis: redis.url)
             #expect(result.status == 0)
             try await eventually("it is delivered") { try QueueContents(redis).count("delivered") == 801 }
@@ -147,7 +147,7 @@ extension EndToEnd {
             #expect(account.accepted == 875 && account.duplicates == 0)
         }
 
-        @Test("a campaign is paused and resumed, while another goes on, and no attempt is spent")
+        @Test("a campaign is paused and resumed without spending attempts, while another continues")
         func pause() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -168,7 +168,7 @@ extension EndToEnd {
             #expect(try await Self.show("spring", redis: redis.url).state == "paused")
             result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
             #expect(result.status == 0 && result.output.contains("is resumed"), "\(result)")
-            // Within moments, not when they would be due.
+            // Soon, and not only when they would be due.
             try await eventually("all are delivered", within: .seconds(20)) {
                 try QueueContents(redis).count("delivered") == 50
             }
@@ -178,7 +178,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().duplicates == 0)
         }
 
-        @Test("a limit holds for all workers together, and not for other campaigns")
+        @Test("a limit applies to all workers together, and not to other campaigns")
         func limit() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -200,7 +200,7 @@ extension EndToEnd {
             #expect(list.contains("running, 5/s"))
             result = try await Self.run("campaign", "limit", "slow", "--off", redis: redis.url)
             #expect(result.output == "campaign slow in queue default has no limit\n")
-            // Within moments, and not when their turns would have come.
+            // Soon, and not only when their turns would have come.
             try await eventually("all are delivered") {
                 try await Self.delivered("slow", redis: redis.url) == 400
             }
@@ -208,7 +208,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().duplicates == 0)
         }
 
-        @Test("jobs in Sidekiq's form belong to campaigns, too")
+        @Test("jobs in Sidekiq's format belong to campaigns, too")
         func sidekiq() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -232,7 +232,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 1)
         }
 
-        @Test("mistakes are refused, and names of others can't harm a terminal")
+        @Test("mistakes are refused, and names from other programs cannot harm a terminal")
         func mistakes() async throws {
             let redis = try RedisServer()
             var result = try await Self.run("campaign", "cancel", "spring", redis: redis.url)

@@ -6,7 +6,7 @@ extension EndToEnd {
     @Suite("APNs' certificate")
     struct CertificateTests {
         @Test(
-            "one that is not good is refused by its own name, and the jobs stay in Redis",
+            "a bad one is named in the error, and the jobs stay in Redis",
             arguments: [
                 ("server", "other-ca", "is not trusted"), ("wronghost", "ca", "example.invalid"),
                 ("expired", "ca", "expired"), ("notyet", "ca", "not valid"),
@@ -24,7 +24,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().requests == 0)
         }
 
-        @Test("one that is good is taken, a chain of two as well", arguments: ["server", "chain"])
+        @Test("a good one is accepted, also a chain of two", arguments: ["server", "chain"])
         func accepted(certificate: String) async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(certificate: certificate)

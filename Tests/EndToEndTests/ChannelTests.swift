@@ -56,13 +56,13 @@ extension EndToEnd {
             try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"] + options)
         }
 
-        @Test("are delivered to a channel that was created by command, and dead letters once it is deleted")
+        @Test("are delivered to a channel that a command created, and become dead letters after it is deleted")
         func lifeOfAChannel() async throws {
             let (channel, storing) = (try await createChannel(), try await createChannel("latest"))
             try await enqueue(channel, "--id", "one")
             try await enqueue(storing, "--expiration", "1h", "--priority", "5", "--collapse-id", "c")
             try redis.push(TestJob.many(5))
-            // A token that has become invalid concerns no broadcast.
+            // An invalid token does not affect broadcasts.
             try redis.run("SADD", "push:{shared}:invalid-tokens", TestJob.token("ff", 1), "")
             var account = try await worker().finish()
             #expect(account.delivered == 7 && account.dead == 0)
@@ -86,7 +86,7 @@ extension EndToEnd {
             #expect(accepted.broadcasts == 2 && accepted.answers == ["200": 12, "400 ChannelNotRegistered": 1])
         }
 
-        @Test("what a channel cannot be sent is known before or by APNs, and told with its reason")
+        @Test("jobs that a channel does not accept are refused by the worker or by APNs, with the reason")
         func refusals() async throws {
             let channel = try await createChannel()
             let payload = #""payload":{"aps":{"event":"update","timestamp":1,"content-state":{}}}"#
@@ -106,7 +106,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().answers == ["400 BadExpirationDate": 1, "403 TopicMismatch": 1])
         }
 
-        @Test("an app without the capability waits with its broadcasts, and with nothing else")
+        @Test("an app without the capability keeps its broadcasts waiting, and nothing else")
         func notEnabled() async throws {
             let other = try await SimulatorProcess(rules: ["prefix=ab,answer=200", "answer=FeatureNotEnabled"])
             var environment = environment
@@ -126,7 +126,7 @@ extension EndToEnd {
             #expect(!queue.keys.contains("push:{shared}:apps:default:paused"), "\(queue.keys)")
         }
 
-        @Test("too many of them are tried again, and no device is throttled for it")
+        @Test("TooManyRequests retries them, and no device is throttled")
         func throttled() async throws {
             let simulator = try await SimulatorProcess(rules: ["times=1,answer=429"])
             let created = try await CommandLineTests.run(
@@ -140,11 +140,11 @@ extension EndToEnd {
             #expect(account.delivered == 3 && account.retried == 1 && account.deferred == 0)
             let queue = try QueueContents(redis)
             #expect(!queue.keys.contains { $0.contains("throttled") }, "\(queue.keys)")
-            // Sent again under the same id.
+            // Sent again under the same apns-id.
             #expect(try await simulator.stop().distinctIDs == 3)
         }
 
-        @Test("the commands print JSON where it is asked for")
+        @Test("--json makes the commands print JSON")
         func json() async throws {
             let place = "localhost:\(simulator.port)"
             let created = try object(try await output("channels", "create", "--storage", "latest", "--json"))
@@ -171,7 +171,7 @@ extension EndToEnd {
             #expect(empty.ending == .exited(0) && empty.output.isEmpty && empty.errors.contains("no channels"))
         }
 
-        @Test("the commands say what is wrong, where, and what to do")
+        @Test("errors name the mistake, its place and a remedy")
         func errors() async throws {
             let unknown = try await run("channels", "read", "YQ==")
             #expect(unknown.ending == .exited(1) && unknown.output.isEmpty)
@@ -196,7 +196,7 @@ extension EndToEnd {
             #expect(try await run("channels", "list", "--app", "shop", environment: apps).ending == .exited(0))
         }
 
-        @Test("an app that goes through the binary gateway has none, and a transport that is wrong is named")
+        @Test("an app with the binary gateway has none, and a wrong transport is named")
         func gateway() async throws {
             let certificate = [
                 "APNS_WORKER_TRANSPORT": "gateway", "APNS_WORKER_KEY": "",
@@ -218,7 +218,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("deleting asks on a terminal, and takes nothing but yes for it", arguments: ["yes", "y", "no", ""])
+        @Test("deleting asks on a terminal, and accepts only yes", arguments: ["yes", "y", "no", ""])
         func asks(answer: String) async throws {
             let channel = try await createChannel()
             let command = "\(try BuiltProgram.path("apns-worker")) channels delete \(channel)"
@@ -232,7 +232,7 @@ extension EndToEnd {
             #expect(try await output("channels", "list") == (answer == "yes" ? "" : "\(channel)\n"))
         }
 
-        @Test("a certificate does as well as a key")
+        @Test("a certificate works as well as a key")
         func certificate() async throws {
             let simulator = try await SimulatorProcess(options: ["--client-ca", try TestCertificates.path("ca.pem")])
             let result = try await CommandLineTests.run(

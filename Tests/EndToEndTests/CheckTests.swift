@@ -29,7 +29,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("a good one has a verdict a line, changes nothing in Redis, and ends with 0")
+        @Test("a good one prints a verdict per line, changes nothing in Redis, and exits with 0")
         func good() async throws {
             let scene = try await Scene()
             try scene.redis.push(TestJob.many(3))
@@ -46,7 +46,7 @@ extension EndToEnd {
             #expect(try scene.redis.run("KEYS", "*") == .array(["push:{default}:jobs"]))
         }
 
-        @Test("authorities may be given as base64, in PEM or in DER")
+        @Test("authorities can be base64, of PEM or of DER")
         func authorities() async throws {
             let scene = try await Scene()
             let pem = try String(contentsOfFile: TestCertificates.path("ca.pem"), encoding: .utf8)
@@ -71,7 +71,7 @@ extension EndToEnd {
                 !result.output.contains("ok       app none: connected to localhost:") && result.ending == .exited(1))
         }
 
-        @Test("what APNs refuses, or cannot be reached, is named, and the rest is tried all the same")
+        @Test("an app that APNs refuses or that cannot be reached is named, and the others are still checked")
         func bad() async throws {
             let scene = try await Scene()
             let stranger = try TestCertificates.path("server-key.pem")
@@ -93,7 +93,7 @@ extension EndToEnd {
             #expect(noConnect.ending == .exited(0) && !noConnect.output.contains("redis:"))
         }
 
-        @Test("what is wrong with Redis is said, with what to do")
+        @Test("problems with Redis are reported with a suggestion")
         func redis() async throws {
             let scene = try await Scene()
             try scene.redis.run("SET", "push:{default}:retry", "x")
@@ -112,7 +112,7 @@ extension EndToEnd {
             #expect(away.ending == .exited(1))
         }
 
-        @Test("a user with no more rights than a worker needs is enough for it")
+        @Test("a Redis user with only a worker's permissions is enough")
         func rights() async throws {
             let scene = try await Scene()
             try scene.redis.run(
@@ -136,7 +136,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "what would become of a job is said",
+            "the treatment of a job is described",
             arguments: [
                 (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "payload of 22 bytes of at most 4096, made from"),
                 (#"{"token":"abcd","payload":{}}"#, true, "it has no `id`"),
@@ -168,20 +168,20 @@ extension EndToEnd {
             #expect(result.output.contains(words), "\(result.output)")
         }
 
-        @Test("a job can be looked at by somebody who has no app and no Redis, and is told what was assumed")
+        @Test("a job can be checked without an app and without Redis, with the assumptions listed")
         func withoutApps() async throws {
             let arguments = ["check", "--job", "-", "--no-connect", "--no-redis"]
             let good = try await CommandLineTests.run(arguments, input: #"{"id":"x","token":"abcd","alert":"hi"}"#)
             #expect(good.ending == .exited(0), "\(good.output)\(good.errors)")
             #expect(good.output.contains("warning  configuration: no app is configured"), "\(good.output)")
             #expect(good.output.contains("topic com.example.app"), "\(good.output)")
-            // A configuration that was begun is one that has a mistake.
+            // An incomplete configuration is a mistake.
             let half = try await CommandLineTests.run(
                 arguments, environment: ["APNS_WORKER_KEY": "/does/not/exist.p8"], input: "{}")
             #expect(half.ending == .exited(1) && half.output.contains("FAILED   configuration:"), "\(half.output)")
         }
 
-        @Test("a job is sent when that is asked for, and APNs' answer is told, as JSON where that is wanted")
+        @Test("--send sends a job and prints the answer of APNs, also as JSON")
         func send() async throws {
             let scene = try await Scene(rules: ["prefix=dead,answer=410"], options: ["--set", "unique-id=on"])
             let tokens = [TestJob.token("a", 1), TestJob.token("dead", 2)]
@@ -211,7 +211,7 @@ extension EndToEnd {
                     $0.level == "failure" && $0.sentence == "APNs answered for dead0000…: 410 Unregistered"
                 })
             #expect(lines.allSatisfy { !$0.sentence.contains(tokens[0]) })
-            // The made-up token, which the simulator does not know to be made up, and the two of the job.
+            // The made-up token, which the simulator accepts, and the two of the job.
             #expect(try await scene.simulator.stop().requests == 3)
         }
     }

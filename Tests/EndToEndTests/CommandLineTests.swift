@@ -26,7 +26,7 @@ extension EndToEnd {
             try #require(JSONSerialization.jsonObject(with: Data(job)) as? NSDictionary)
         }
 
-        /// A job that was made of flags without its time, and that.
+        /// A job that was made from flags, without its time; and its time.
         private static func enqueued(_ job: [UInt8]?) throws -> (job: NSDictionary, at: Double) {
             let all = try object(try #require(job))
             let time = try #require(all["enqueued_at"] as? Double)
@@ -106,7 +106,7 @@ extension EndToEnd {
                 ] as NSDictionary)
         }
 
-        @Test("enqueue --timestamp now is the time at which it runs, in whole seconds")
+        @Test("enqueue --timestamp now is the time of the command, in whole seconds")
         func timestampNow() async throws {
             let redis = try RedisServer()
             let before = Int(Date().timeIntervalSince1970)
@@ -118,7 +118,7 @@ extension EndToEnd {
             #expect((before...after).contains(try #require(job["timestamp"] as? Int)))
         }
 
-        @Test("enqueue --first goes before all others, and --queue and --prefix name the list")
+        @Test("enqueue --first puts the job first, and --queue and --prefix name the list")
         func order() async throws {
             let redis = try RedisServer()
             let line = TestJob.text(TestJob.token("a", 1))
@@ -143,7 +143,7 @@ extension EndToEnd {
             )
         }
 
-        @Test("enqueue takes lines as they are, tells the numbers of those that are no jobs, and ends with 1")
+        @Test("enqueue keeps lines unchanged, reports the numbers of those that are not jobs, and exits with 1")
         func lines() async throws {
             let redis = try RedisServer()
             let good = (0..<2500).map { TestJob.text(TestJob.token("a", $0), #""id":"\#($0)","#) }
@@ -159,7 +159,7 @@ extension EndToEnd {
             #expect(result.output == "enqueued 2500 jobs on default, refused 4\n")
             let errors = result.errors.split(separator: "\n")
             try #require(errors.count == 5, "\(result.errors)")
-            #expect(errors[0] == "note: no worker takes jobs from queue default")
+            #expect(errors[0] == "note: no worker claims jobs from queue default")
             #expect(errors[2].hasPrefix("line 3: the device token has a separator at 1"))
             #expect(errors[3].hasPrefix("line 4: the payload has 5020 bytes; APNs accepts 4096"))
             #expect(errors[1].hasPrefix("line 2: the job has no `payload`"))
@@ -172,7 +172,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "what cannot be done is said, with what to do about it",
+            "errors come with a suggestion",
             arguments: [
                 (["enqueue", "--token", "ab"], "--payload or --alert"),
                 (["enqueue", "--alert", "x"], "--token"),
@@ -221,7 +221,7 @@ extension EndToEnd {
             #expect(result.output.isEmpty)
         }
 
-        @Test("a Redis that is not there is named, its password is not")
+        @Test("an unreachable Redis is named, its password is not")
         func noRedis() async throws {
             let port = try RedisServer.freePort()
             let result = try await Self.run(
@@ -233,7 +233,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "--help of each tells what there is",
+            "--help of each command lists its options",
             arguments: [
                 ("apns-worker", [], ["run", "enqueue", "pause", "resume", "RPUSH"]),
                 ("apns-worker", ["run"], ["SIGTERM", "APNS_WORKER_REDIS_URL", "APNS_WORKER_KEY", "--exit-when-done"]),

@@ -5,12 +5,12 @@ import Testing
 extension EndToEnd {
     @Suite("compose.yaml")
     struct ComposeTests {
-        /// Replaces the hosts and folders of containers by those of this machine.
+        /// Replaces the hosts and folders of containers with those of this machine.
         private static func here(_ text: String, _ places: KeyValuePairs<String, String>) -> String {
             places.reduce(text) { $0.replacing($1.key, with: $1.value) }
         }
 
-        @Test("its services, as plain processes, send the job that is enqueued there")
+        @Test("its services, as plain processes, send the job that its example enqueues")
         func works() async throws {
             let compose = try DeployFolder.yaml("compose.yaml").at("services")
             let folder = try ConfigurationTests.Folder()
@@ -67,7 +67,7 @@ extension EndToEnd {
             #expect(try await curl.wait(within: .seconds(90)) == .exited(0), "\(curl.errors)")
             #expect(curl.output.contains(example[2]) && curl.output.contains(#""accepted":true"#), "\(curl.output)")
             for worker in workers {
-                // Not before it has begun to look after signals.
+                // Before that, it does not handle signals.
                 try await eventually("it works") { worker.errors.contains("started") }
                 worker.send(SIGTERM)
                 #expect(try await worker.wait() == .exited(0), "\(worker.errors)")
@@ -76,7 +76,7 @@ extension EndToEnd {
             #expect(try await simulator.wait() == .exited(0))
         }
 
-        @Test("containers cannot write, have no rights, and those of the worker have the time that a drain may take")
+        @Test("containers cannot write and have no capabilities, and workers get enough time for a drain")
         func hardening() throws {
             let compose = try DeployFolder.yaml("compose.yaml")
             let hardened = try compose.at("x-hardened")
@@ -103,10 +103,36 @@ extension EndToEnd {
                     #expect(try port.text().hasPrefix("127.0.0.1:"), "\(service)")
                 }
             }
-            // The simulator is not there in production, and its files aren't either.
+            // Production uses neither the simulator nor its files.
             let production = try services.texts("worker-production/environment")
             #expect(production.values.allSatisfy { !$0.contains("simulator") })
             #expect(throws: ChildProcess.Failure.self) { try services.at("worker-production/depends_on/simulator") }
+        }
+
+        @Test("a worker can start with the settings of the profile production")
+        func production() async throws {
+            let compose = try DeployFolder.yaml("compose.yaml")
+            let key = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
+            let environment = try compose.texts("services/worker-production/environment").mapValues {
+                Self.here(
+                    $0,
+                    [
+                        "/run/secrets/signing-key": key, "redis://redis:6379": "redis://127.0.0.1:1",
+                        "${APNS_WORKER_KEY_ID:-}": "ABC123DEFG", "${APNS_WORKER_TEAM_ID:-}": "TEAM123456",
+                        "${APNS_WORKER_TOPIC:-}": "com.example.app",
+                    ])
+            }
+            #expect(environment["APNS_WORKER_KEY"] == key)
+            let secrets = try compose.list("services/worker-production/secrets").map { try $0.text() }
+            #expect(secrets == ["signing-key"])
+            #expect(try compose.keys("secrets") == secrets)
+            let result = try await CommandLineTests.run(["config", "--given"], environment: environment)
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            // The commands at the top of the file set the other variables.
+            let text = try DeployFolder.text("compose.yaml")
+            for variable in ["KEY", "KEY_ID", "TEAM_ID", "TOPIC"] {
+                #expect(text.contains(" APNS_WORKER_\(variable)="), "\(variable)")
+            }
         }
 
         @Test("Prometheus finds the workers and their rules; Grafana finds Prometheus and the dashboard")

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Configuration")
     struct ConfigurationTests {
-        /// A folder with a configuration file, and whatever it names.
+        /// A folder with a configuration file and the files that it names.
         final class Folder {
             let url = FileManager.default.temporaryDirectory.appending(path: "configuration-\(UUID().uuidString)")
             var file: String { url.appending(path: "worker.yaml").path }
@@ -52,9 +52,9 @@ extension EndToEnd {
             return Dictionary(uniqueKeysWithValues: lines.map { ($0.key, $0) })
         }
 
-        // MARK: Where values are from
+        // MARK: Sources of values
 
-        @Test("flags go before variables, variables before the file, and that before what is there by default")
+        @Test("flags override variables, variables override the file, and the file overrides defaults")
         func precedence() async throws {
             let folder = try Folder(
                 try Self.credential() + """
@@ -75,7 +75,7 @@ extension EndToEnd {
             #expect(settings["lease"]?.reloaded == false && settings["max_attempts"]?.reloaded == true)
         }
 
-        @Test("how many dead letters a queue keeps, up to which size and for how long, and invalid tokens for how long")
+        @Test("bounds of dead letters by number, size and age, and of invalid tokens by age")
         func kept() async throws {
             let folder = try Folder(
                 try Self.credential() + """
@@ -104,7 +104,7 @@ extension EndToEnd {
             #expect(shown("invalid_tokens_days") == ["365d", "default"])
         }
 
-        @Test("durations, sizes and percentages have units; numbers without a unit mean the same as ever")
+        @Test("durations, sizes and percentages have units; numbers without a unit keep their old meaning")
         func units() async throws {
             let folder = try Folder(
                 try Self.credential() + """
@@ -131,7 +131,7 @@ extension EndToEnd {
             for (key, value) in expected { #expect(settings[key]?.value == value, "\(key)") }
         }
 
-        @Test("what an app has of its own goes before what all have, in the file and in variables")
+        @Test("an app's own setting overrides the common one, in the file and in variables")
         func ofItsOwn() async throws {
             let folder = try Folder(
                 try Self.credential() + """
@@ -155,7 +155,7 @@ extension EndToEnd {
             #expect(settings["apps.news.gateway.window"]?.value == "7")
         }
 
-        @Test("what it prints can be given back as a file, and says the same then")
+        @Test("its output can be used as a file and then prints the same")
         func roundTrip() async throws {
             let folder = try Folder(
                 try Self.credential() + """
@@ -179,7 +179,7 @@ extension EndToEnd {
             #expect(one["ca"]?.value == #"/tmp/a: "b" # c"#)
         }
 
-        @Test("secrets are shown nowhere, and can stand in files of their own")
+        @Test("secrets are never shown, and can be in files of their own")
         func secrets() async throws {
             let folder = try Folder()
             let url = try folder.write("redis://user:pa55word@127.0.0.1:7777/3\n", as: "url")
@@ -305,7 +305,7 @@ extension EndToEnd {
             return text + "a\(level): &a\(level) [\(aliases)]\n"
         }
 
-        @Test("the file may use all of YAML's forms, and an alias of an anchor")
+        @Test("the file may use all forms of YAML, including aliases")
         func forms() async throws {
             let folder = try Folder(
                 """
@@ -347,7 +347,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("a mistake in the file is told with its line, and what was meant", arguments: mistakes.indices)
+        @Test("a mistake in the file is reported with its line and a suggestion", arguments: mistakes.indices)
         func mistake(_ index: Int) async throws {
             let (yaml, sentence) = Self.mistakes[index]
             let folder = try Folder(yaml)
@@ -358,7 +358,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("all mistakes are told at once, those of variables and flags too; what Kubernetes sets is none")
+        @Test("all mistakes are reported at once, also those of variables and flags; Kubernetes' variables are ignored")
         func allMistakes() async throws {
             let folder = try Folder("lease: 5\nfoo: 1")
             let result = try await CommandLineTests.run(
@@ -382,7 +382,7 @@ extension EndToEnd {
             #expect(!result.errors.contains("SERVICE") && !result.errors.contains("PORT"))
         }
 
-        @Test("a file that is not there is told of, and so are a directory and other things that are no text")
+        @Test("a missing file is reported, and so are a directory and a file that is not text")
         func noFile() async throws {
             let folder = try Folder("a: 1")
             for path in ["/no/such.yaml", folder.url.path] {

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Crashes")
     struct CrashTests {
-        @Test("a second worker finishes what a killed one had begun: none lost, and no more twice than was under way")
+        @Test("a second worker finishes the jobs of a killed one: none lost, and only jobs in flight sent twice")
         func killedWorker() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "150ms±100ms"])
@@ -35,7 +35,7 @@ extension EndToEnd {
             #expect(account.lostClaims == 0 && account.delivered < count)
         }
 
-        @Test("a worker that was stopped for longer than its lease settles nothing that others have taken over")
+        @Test("a worker that was stopped for longer than its lease settles no reclaimed job")
         func zombie() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "300ms±100ms"])
@@ -63,7 +63,7 @@ extension EndToEnd {
             #expect(account.delivered + other.delivered >= count)
         }
 
-        @Test("a Redis that ends and comes back, in good order or not, loses nothing", arguments: [false, true])
+        @Test("a Redis that stops, cleanly or not, and returns loses nothing", arguments: [false, true])
         func restartedRedis(killed: Bool) async throws {
             let redis = try RedisServer(arguments: ["--appendonly", "yes", "--appendfsync", "always"])
             let simulator = try await SimulatorProcess(options: ["--delay", "60ms±40ms"])
@@ -77,7 +77,7 @@ extension EndToEnd {
                     try QueueContents(redis).count("delivered") > count / 4 * share
                 }
                 if killed { redis.kill() } else { redis.stop() }
-                // What is answered now cannot be settled before Redis is back.
+                // These answers cannot be settled before Redis is back.
                 var accepted = -1
                 try await eventually("the worker has sent what it had claimed") {
                     let now = try await simulator.account().accepted
@@ -94,7 +94,7 @@ extension EndToEnd {
             #expect(accepted.accepted == count && accepted.duplicates == 0)
         }
 
-        @Test("a Redis that comes back older than it was has its jobs done again")
+        @Test("jobs are repeated after Redis returns with older data")
         func olderRedis() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "1s"])
@@ -108,7 +108,7 @@ extension EndToEnd {
             redis.kill()
             try redis.start()
             #expect(try QueueContents(redis).claims > 0)
-            // Nobody else may take them over: their owner lives.
+            // No other worker may reclaim them: their owner lives.
             try await eventually("all are settled again") { try QueueContents(redis).count("delivered") == count }
             let account = try await worker.stop()
             let queue = try QueueContents(redis)

@@ -16,7 +16,7 @@ extension EndToEnd {
 
         private static var now: Int64 { Int64(Date().timeIntervalSince1970) }
 
-        @Test("all workers with one key send one provider token, which is in Redis, and in no log")
+        @Test("all workers with one key share one provider token, which is in Redis and in no log")
         func shared() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -40,7 +40,7 @@ extension EndToEnd {
             #expect(account.answers == ["200": 4000])
         }
 
-        @Test("an expired token is renewed once for all, and what was sent with it goes out again without an attempt")
+        @Test("an expired token is renewed once for all, and its requests are repeated without an attempt")
         func expired() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=e,times=1,answer=ExpiredProviderToken"])
@@ -49,7 +49,7 @@ extension EndToEnd {
             let workers = try (0..<3).map { _ in
                 try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--log-level", "debug"])
             }
-            // So that all that follows is sent at once, and with the token that will be refused.
+            // So that all later requests are sent at once, with the token that will be refused.
             try redis.push(TestJob.many(1000, prefix: "a"))
             try await eventually("all workers send") { try QueueContents(redis).count("delivered") == 1000 }
             try redis.push(TestJob.many(200, prefix: "e"))
@@ -66,7 +66,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "what stands in Redis for a token is verified, and a worker with something else there signs its own",
+            "a token from Redis is verified, and a worker that finds another value signs its own",
             arguments: ["garbage", "1 x", "foreign", "\r\nx: y", ""])
         func hostile(_ value: String) async throws {
             let redis = try RedisServer()
@@ -89,7 +89,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().answers == ["200": 50])
         }
 
-        @Test("while keys are rotated, the next one takes over when APNs refuses the first, and nothing is put off")
+        @Test("during a key rotation the next key is used when APNs refuses the first, and nothing is deferred")
         func rotation() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -130,7 +130,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a certificate is taken as PEM, as PKCS#12, and from variables in base64",
+            "a certificate can be PEM, PKCS#12, or base64 in variables",
             arguments: ["pem", "p12", "base64"])
         func certificate(_ form: String) async throws {
             let redis = try RedisServer()
@@ -158,7 +158,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("a certificate that is replaced is taken up, and the connections that work stay")
+        @Test("a replaced certificate is used, and working connections stay")
         func replaced() async throws {
             let redis = try RedisServer()
             let workshop = try OpenSSLWorkshop()
@@ -184,7 +184,7 @@ extension EndToEnd {
             try redis.push(TestJob.many(50, prefix: "b"))
             try await eventually("they are delivered") { try QueueContents(redis).count("delivered") == 100 }
             #expect(try await simulator.account().connections == 1)
-            // One that is no good is told, and the one before stays.
+            // An invalid certificate is logged, and the previous one stays.
             try Data("nothing".utf8).write(to: URL(filePath: workshop.path("current.pem")), options: .atomic)
             try await worker.logs("credential_unusable")
             try redis.push(TestJob.many(50, prefix: "c"))
@@ -210,7 +210,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "what is wrong with an app's settings is said, with the variable's name",
+            "mistakes in an app's settings are reported with the name of the variable",
             arguments: [
                 (["APNS_WORKER_APPS": "a b"], "not a valid name for an app"),
                 (["APNS_WORKER_APPS": ","], "names no app"),

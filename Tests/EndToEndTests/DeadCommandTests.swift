@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Looking at dead letters")
+    @Suite("The dead-letter commands")
     struct DeadCommandTests {
         private static func dead(_ arguments: String..., redis: RedisServer) async throws -> CommandLineTests.Output {
             try await CommandLineTests.run(["dead"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
@@ -21,7 +21,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("the list is a table, the newest first, with what the reader needs to choose")
+        @Test("the list is a table, newest first, with the columns needed to choose")
         func table() async throws {
             let redis = try RedisServer()
             try redis.bury((0..<60).map { TestLetter.numbered($0) } + [Self.hostile])
@@ -43,7 +43,7 @@ extension EndToEnd {
             #expect(nothing.ending == .exited(0) && nothing.errors.contains("none of the 61 dead letters"))
         }
 
-        @Test("for programs each letter is a line of JSON, all of them unless told otherwise")
+        @Test("for programs each dead letter is a line of JSON, and all are listed by default")
         func json() async throws {
             let redis = try RedisServer()
             try redis.bury((0..<300).map { TestLetter.numbered($0) } + [Self.hostile])
@@ -58,7 +58,7 @@ extension EndToEnd {
             #expect(counts.map { $0["count"] as? Int } == [300, 1, 1])
         }
 
-        @Test("one is shown whole, and its job byte for byte")
+        @Test("one is shown in full, with its job byte for byte")
         func show() async throws {
             let redis = try RedisServer()
             try redis.bury([Self.hostile, .numbered(1), .numbered(2)])
@@ -87,7 +87,7 @@ extension EndToEnd {
             )
         }
 
-        @Test("deleting needs an answer, or --yes, and deletes what was asked for")
+        @Test("delete asks for confirmation or needs --yes, and deletes exactly the selection")
         func delete() async throws {
             let redis = try RedisServer()
             try redis.bury((0..<20).map { TestLetter.numbered($0, reason: $0 < 5 ? "Old" : "New") })

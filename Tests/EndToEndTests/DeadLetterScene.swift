@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The two ways to requeue, which do the same.
+/// The two ways to requeue, which have the same effect.
 enum RequeueTool: CaseIterable, Sendable {
     case command
     case script
@@ -40,7 +40,7 @@ struct TestLetter {
     /// How long ago it was written.
     var seconds: Int64 = 60
 
-    /// One of a job of its own.
+    /// A dead letter with a job of its own.
     static func numbered(_ number: Int, reason: String = "UnknownApp", members: String = "") -> TestLetter {
         TestLetter(
             reason: reason, id: "job-\(number)", members: members,
@@ -67,7 +67,7 @@ extension RedisServer {
         }
     }
 
-    /// The waiting jobs' own bytes, out of their wrappers.
+    /// The bytes of the waiting jobs, without their wrappers.
     func originals(queue: String = "default") throws -> [[UInt8]] {
         try QueueContents(self, queue: queue).jobs.map { body in
             let text = Array("\"job\":".utf8)
@@ -80,7 +80,7 @@ extension RedisServer {
         }
     }
 
-    /// How often scripts were run.
+    /// The number of script executions.
     func scriptCalls() throws -> Int {
         let statistics = try #require(run("INFO", "commandstats").text)
         return statistics.matches(of: /cmdstat_eval(?:sha)?:calls=(\d+)/).reduce(0) { $0 + (Int($1.1) ?? 0) }

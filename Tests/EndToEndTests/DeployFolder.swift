@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Yams
 
-/// The files of deploy/, as they stand there.
+/// The files of deploy/.
 enum DeployFolder {
     static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
@@ -11,10 +11,10 @@ enum DeployFolder {
 
     static func text(_ name: String) throws -> String { try String(contentsOf: url(name), encoding: .utf8) }
 
-    /// A YAML file, read.
+    /// A parsed YAML file.
     static func yaml(_ name: String) throws -> YAMLNode { try YAMLNode(text(name), name) }
 
-    /// The settings of a unit, in their order, with their sections' names left out.
+    /// The settings of a unit in their order, without the names of the sections.
     static func unit(_ name: String) throws -> [(key: String, value: String)] {
         try text("systemd/\(name)").split(separator: "\n").filter { !$0.hasPrefix("#") }.compactMap { line in
             let parts = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
@@ -23,7 +23,7 @@ enum DeployFolder {
     }
 }
 
-/// A place in a YAML file. What is not there is an error that names it.
+/// A node of a YAML file. A missing node is an error that names its path.
 struct YAMLNode {
     let node: Node
     let path: String
@@ -40,7 +40,7 @@ struct YAMLNode {
         self.path = path
     }
 
-    /// A member, by names with slashes between; a number is that of an element.
+    /// Returns the node at a path of names with slashes between them; a number selects an element of a list.
     func at(_ names: String) throws -> YAMLNode {
         var place = self
         for name in names.split(separator: "/").map(String.init) {

@@ -5,7 +5,9 @@ import Testing
 extension EndToEnd {
     @Suite("One device")
     struct DeviceTests {
-        @Test("everything about a token is on one page, however it is written", arguments: RedisStage.Kind.allCases)
+        @Test(
+            "everything about a token is on one page, however the token is written", arguments: RedisStage.Kind.allCases
+        )
         func page(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             let token = TestJob.token("dead", 1)
@@ -55,7 +57,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("a device that nothing is known of, and a text that is not a token")
+        @Test("an unknown device, and a text that is not a token")
         func unknown() async throws {
             let stage = try await RedisStage(.single)
             let token = TestJob.token("a", 1)

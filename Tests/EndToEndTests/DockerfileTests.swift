@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("The image")
     struct DockerfileTests {
-        /// An instruction and its rest, with lines that were continued put together.
+        /// The instructions with their arguments; continued lines are joined.
         private static func instructions() throws -> [(name: String, rest: String)] {
             let lines = try DeployFolder.text("Dockerfile").split(separator: "\n").filter {
                 !$0.drop { $0 == " " }.hasPrefix("#")
@@ -17,7 +17,7 @@ extension EndToEnd {
             }
         }
 
-        /// The packages of Debian that the last stage installs.
+        /// The Debian packages that the last stage installs.
         private static func packages() throws -> Set<String> {
             let last = try #require(try instructions().last { $0.rest.contains("apt-get install") }).rest
             let install = try #require(last.split(separator: "&&").first { $0.contains("apt-get install") })
@@ -40,14 +40,14 @@ extension EndToEnd {
             let needed: [String] = try await Self.output("readelf", ["--dynamic", path]).matches(
                 of: /\(NEEDED\).*\[(.*)\]/
             ).map { String($0.1) }
-            // Those of Swift are linked into the programs of the image.
+            // Swift's own libraries are linked statically in the image.
             let system = needed.filter {
                 $0.firstMatch(of: /^lib(_?Foundation|swift|_Internat|_Testing|dispatch|Blocks)/) == nil
             }
             #expect(system.contains { $0.hasPrefix("libnghttp2") } && system.contains { $0.hasPrefix("libssl") })
             let packages = try Self.packages()
             for library in system {
-                // Of those that every Debian has.
+                // Every Debian has libc.
                 if try await Self.output("dpkg-query", ["--search", "*/\(library)"]).contains("libc6:") { continue }
                 let owners = try await Self.output("dpkg-query", ["--search", "*/\(library)"])
                     .split(separator: "\n").map { String($0.prefix { $0 != ":" }) }
@@ -61,7 +61,7 @@ extension EndToEnd {
             #expect(try Self.packages().contains(String(owner.prefix { $0 != ":" })), "\(owner)")
         }
 
-        @Test("what it copies is there, and is not kept from the builder")
+        @Test("every copied file exists and is not excluded by .dockerignore")
         func copies() throws {
             let ignored = try String(contentsOf: DeployFolder.root.appending(path: ".dockerignore"), encoding: .utf8)
                 .split(separator: "\n").filter { !$0.hasPrefix("#") }
@@ -69,14 +69,14 @@ extension EndToEnd {
             let copies = try Self.instructions().filter { $0.name == "COPY" && !$0.rest.hasPrefix("--from") }
             #expect(copies.count == 4)
             for copy in copies {
-                // Package.resolved need not be there.
+                // Package.resolved is optional.
                 let source = copy.rest.prefix { $0 != " " }.replacing("*", with: "swift")
                 #expect(FileManager.default.fileExists(atPath: DeployFolder.root.appending(path: source).path))
                 #expect(ignored.contains("!\(source)"), "\(source)")
             }
         }
 
-        @Test("one version of Swift is named everywhere, and the image is built by the Debian that it runs on")
+        @Test("one version of Swift is named everywhere, and all stages use the same release of Debian")
         func versions() throws {
             let bases = try Self.instructions().filter { $0.name == "FROM" }.map(\.rest)
             #expect(bases.dropFirst(2).allSatisfy { $0.hasPrefix("runtime AS ") })
@@ -102,7 +102,7 @@ extension EndToEnd {
             try String(contentsOf: DeployFolder.root.appending(path: path), encoding: .utf8)
         }
 
-        @Test("its health check finds a worker well, and finds out that there is none")
+        @Test("its health check passes for a healthy worker and fails without one")
         func healthCheck() async throws {
             let instructions = try Self.instructions()
             let check = try #require(instructions.last { $0.name == "HEALTHCHECK" }).rest
@@ -112,7 +112,7 @@ extension EndToEnd {
                 variable.first == "APNS_WORKER_ADMIN_PORT"
                     && instructions.contains { $0 == ("EXPOSE", String(variable[1])) })
             #expect(instructions.contains { $0 == ("USER", "65532:65532") })
-            // Another port than the image's: it may be somebody's here.
+            // Not the port of the image, which may be in use here.
             let environment = ["APNS_WORKER_ADMIN_PORT": "\(try RedisServer.freePort())"]
             let arguments = command.split(separator: " ").map(String.init)
             let none = try await CommandLineTests.run(arguments, environment: environment)
@@ -126,7 +126,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("without any of root's rights a worker works")
+        @Test("a worker works without any of root's capabilities")
         func withoutRights() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()

@@ -7,7 +7,7 @@ extension EndToEnd {
     /// they are printed, ports included.
     @Suite("The commands of the documentation", .enabled(if: Sandbox.isPermitted, "unshare(1) is not permitted here"))
     struct DocumentationCommandTests {
-        @Test("run, and print what the page shows", arguments: DocumentationPage.names)
+        @Test("run and print the output that the page shows", arguments: DocumentationPage.names)
         func run(name: String) async throws {
             let page = try DocumentationPage(name)
             let steps = try page.steps()
@@ -27,7 +27,7 @@ extension EndToEnd {
             }
         }
 
-        /// A line without what differs from run to run: numbers, times, identifiers, and the width of columns.
+        /// A line without the parts that differ between runs: numbers, times, identifiers, and the width of columns.
         private static func shape(_ line: String) -> String {
             line.replacing(/[0-9a-f]{8}-[0-9a-f-]{27}/, with: "#").replacing(/\b[0-9a-f]{8,}\b/, with: "#")
                 .replacing(/[0-9]+([.,:][0-9]+)*/, with: "#").replacing(/[ ]+/, with: " ")

@@ -22,7 +22,7 @@ struct DocumentationPage: Sendable {
             + (docs ?? []).filter { $0.hasSuffix(".md") }.sorted().map { "docs/\($0)" }
     }()
 
-    /// The anchors of the page: its headings as GitHub names them, and what `<a id="…">` names.
+    /// The anchors of the page: its headings as GitHub names them, and the values of `<a id="…">`.
     var anchors: Set<String> {
         var anchors: Set<String> = []
         var isInBlock = false
@@ -56,7 +56,7 @@ struct DocumentationPage: Sendable {
 struct DocumentationStep {
     enum Action {
         case command(String, status: Int)
-        /// A command that goes on until it is interrupted.
+        /// A command that runs until it is interrupted.
         case endless(String)
         case file(String, contents: String)
     }
@@ -76,7 +76,7 @@ extension DocumentationPage {
     /// - `<!-- not run: REASON -->`: the block is not run.
     /// - `<!-- output: example -->`: the block is run, and its output is not compared.
     /// - `<!-- file: NAME -->`: the block is written to a file. A Python block is run unless it has this mark.
-    /// - `<!-- run: COMMAND -->` stands alone and prepares what a reader has.
+    /// - `<!-- run: COMMAND -->` is a line of its own, with a command that the reader does not see.
     func steps() throws -> [DocumentationStep] {
         var steps: [DocumentationStep] = []
         var mark: (kind: Substring, value: String)?

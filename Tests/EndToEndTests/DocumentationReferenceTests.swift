@@ -7,7 +7,7 @@ import Testing
 extension EndToEnd {
     @Suite("The documentation's generated tables")
     struct DocumentationReferenceTests {
-        @Test("are those of the code; UPDATE_DOCS=1 writes them", arguments: DocumentationPage.names)
+        @Test("match the code; UPDATE_DOCS=1 writes them", arguments: DocumentationPage.names)
         func tables(name: String) async throws {
             let page = try DocumentationPage(name)
             var text = ""

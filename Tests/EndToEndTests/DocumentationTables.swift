@@ -25,6 +25,11 @@ enum DocumentationTables {
         case "shared-keys": try sharedKeys()
         case "members": try members(shortForms: false)
         case "short-forms": try members(shortForms: true)
+        case "exit-statuses": table(["Status", "Meaning"], ExitStatus.reference.map { [$0.status, $0.meaning] })
+        case "check-statuses":
+            table(
+                ["Status", "Line", "When"],
+                NagiosStatus.allCases.map { ["\($0.rawValue)", "`\($0.word): …`", $0.meaning] })
         case "apns-worker": try await DocumentedCommand.read("apns-worker").markdown
         case "apns-simulator": try await DocumentedCommand.read("apns-simulator").markdown
         default: throw DocumentationError(description: "there is no table \(name)")
@@ -349,7 +354,7 @@ struct DocumentedCommand: Decodable {
         (subcommands ?? []).filter { $0.commandName != "help" && $0.shouldDisplay != false }
     }
 
-    /// A section for each command, those that only group others included.
+    /// A section for each command, including those that only group others.
     var markdown: String { markdown([]) }
 
     private func markdown(_ parents: [String]) -> String {

@@ -6,7 +6,7 @@ extension EndToEnd {
     @Suite("Drain")
     struct DrainTests {
         @Test(
-            "finishes what is under way, gives back the rest in its old order, and ends with 0",
+            "finishes the requests in flight, returns the other jobs in their order, and exits with 0",
             arguments: [SIGTERM, SIGINT])
         func drain(signal: Int32) async throws {
             let redis = try RedisServer()
@@ -35,7 +35,8 @@ extension EndToEnd {
         }
 
         @Test(
-            "an idle worker ends at once, and one whose APNs never answers ends in its time", arguments: [true, false])
+            "an idle worker exits at once, and one whose APNs never answers exits within its timeout",
+            arguments: [true, false])
         func inTime(idle: Bool) async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["answer=silence"])
@@ -54,7 +55,7 @@ extension EndToEnd {
             #expect(ContinuousClock.now - start < .seconds(15))
             let queue = try QueueContents(redis)
             #expect(queue.claims == 0 && queue.workers.isEmpty)
-            // Each may have been taken: it is put off as an uncertain one.
+            // Each may have been accepted, so it is deferred as uncertain.
             #expect(queue.jobs.count + queue.retries.count == (idle ? 0 : 50))
             #expect(account.possibleDuplicates == (idle ? 0 : 50))
         }

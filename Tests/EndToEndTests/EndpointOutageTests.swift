@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// An APNs in trouble for as long as it pleases: every job waits, and all are delivered when it is over.
-    @Suite("APNs in trouble")
+    /// An APNs that fails for a long time: every job waits, and all are delivered when it recovers.
+    @Suite("A failing APNs")
     struct EndpointOutageTests {
         private let redis: RedisServer
         private let simulator: SimulatorProcess
@@ -24,7 +24,9 @@ extension EndToEnd {
 
         private func body(_ port: Int) async throws -> String { try await MetricsTests.get(port, "/readyz").body }
 
-        @Test("answers every request with a server error, far longer than ten attempts take: no job dies of it")
+        @Test(
+            "answers every request with a server error, for longer than ten attempts take: no job becomes a dead letter"
+        )
         func serverErrors() async throws {
             try await simulator.control("POST", "/rules", #"{"rule":"answer=503"}"#)
             let worker = try worker(["--max-attempts", "1"])
@@ -44,7 +46,7 @@ extension EndToEnd {
                 ["status", "--check"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
             #expect(checked.ending == .exited(2) && checked.output.contains("server errors"), "\(checked.output)")
 
-            // From now on one request after the other.
+            // From now on, one request at a time.
             let before = try await simulator.account().requests
             #expect(before <= 300)
             try await eventually("probes go on", within: .seconds(30)) {
@@ -63,7 +65,7 @@ extension EndToEnd {
             #expect(lines.count { $0.contains("event=answers_again") } == 1)
         }
 
-        @Test("answers no request, for as long: no job dies of it, and few are sent again")
+        @Test("answers no request, for as long: no job becomes a dead letter, and few are sent again")
         func silence() async throws {
             try await simulator.control("POST", "/rules", #"{"rule":"answer=silence"}"#)
             let worker = try worker(["--max-attempts", "2", "--request-timeout", "1000", "--max-streams", "20"])
@@ -96,7 +98,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "turns against a connection: what was sent on it goes out again on another, with no attempt spent",
+            "stops answering on one connection: its requests are repeated on another without spending an attempt",
             arguments: ["UnrelatedKeyIdInToken", "TooManyProviderTokenUpdates"])
         func connection(reason: String) async throws {
             try await simulator.control("POST", "/rules", "{\"rule\":\"connection=1,answer=\(reason)\"}")
@@ -112,7 +114,7 @@ extension EndToEnd {
             #expect(worker.log.contains("event=connection_refused"))
         }
 
-        @Test("is something else: an HTML page for every request pauses the app, and no attempt is spent")
+        @Test("is another server: an HTML page for every request pauses the app, and no attempt is spent")
         func notAPNs() async throws {
             try await simulator.control("POST", "/rules", #"{"rule":"answer=404,body=text"}"#)
             let worker = try worker(["--max-attempts", "1"])

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Enqueueing by the command")
+    @Suite("The enqueue command")
     struct EnqueueTests {
         private static let token = TestJob.token("ab", 1)
 
@@ -28,7 +28,7 @@ extension EndToEnd {
         }
 
         private static func worker(_ redis: RedisServer, _ options: [String] = []) async throws -> WorkerProcess {
-            // Nothing of what other workers of tests have for APNs.
+            // Without the APNs variables of the other tests' workers.
             let none = ["ENDPOINT", "CA", "KEY", "KEY_ID", "TEAM_ID", "TOPIC"].map { ("APNS_WORKER_\($0)", "") }
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: 1, options: ["--simulate"] + options,
@@ -40,12 +40,12 @@ extension EndToEnd {
             return worker
         }
 
-        @Test("gives a job without an ID one, prints it, and keeps the job's bytes otherwise")
+        @Test("gives a job without an ID one, prints it, and keeps the other bytes of the job")
         func ids() async throws {
             let redis = try RedisServer()
             let one = try await Self.enqueue(["--token", Self.token, "--alert", "x"], redis)
             let made = try #require(one.output.firstMatch(of: /^enqueued 1 job on default, id ([0-9a-f]{24})\n$/)?.1)
-            #expect(one.errors == "note: no worker takes jobs from queue default\n")
+            #expect(one.errors == "note: no worker claims jobs from queue default\n")
             #expect(try Self.jobs(redis).first?["id"] as? String == String(made))
             let given = try await Self.enqueue(
                 ["--token", Self.token, "--alert", "x", "--id", "order-7", "--json"], redis)
@@ -65,13 +65,13 @@ extension EndToEnd {
                     #"  {"id":"\#(ids[0])", "token":"ab", "alert": "a b" }"#, lines[1],
                     #"{"id":"\#(ids[2])","token":"ab","alert":"é"}"#,
                 ])
-            // Unchecked lines are left alone.
+            // --unchecked leaves lines unchanged.
             let unchecked = try await Self.enqueue(["--unchecked", "--json"], redis, input: lines[0])
             #expect(unchecked.output == #"{"queue":"default"}"# + "\n")
             #expect(try QueueContents(redis).jobs.last == Array(lines[0].utf8))
         }
 
-        @Test("gives a job of Sidekiq's form an ID in its wrapper")
+        @Test("gives a job in Sidekiq's format an ID in its wrapper")
         func sidekiqIDs() async throws {
             let redis = try RedisServer()
             let line = #"{"class":"PushJob","args":[{"token":"ab","alert":"x"}]}"#
@@ -81,7 +81,7 @@ extension EndToEnd {
             #expect(stored == #"{"jid":"\#(id)","class":"PushJob","args":[{"token":"ab","alert":"x"}]}"#)
         }
 
-        @Test("writes campaign, labels and the time to send")
+        @Test("writes the campaign, labels and send time")
         func members() async throws {
             let redis = try RedisServer()
             let flags = ["--token", Self.token, "--alert", "x"]
@@ -105,13 +105,13 @@ extension EndToEnd {
                 let refused = try await Self.enqueue(flags + wrong, redis)
                 #expect(refused.ending == .exited(64) && refused.errors.contains(part), "\(refused.errors)")
             }
-            // Flags of one job would be without effect on lines.
+            // Flags for one job would have no effect on lines.
             let lines = try await Self.enqueue(["--campaign", "spring"], redis, input: #"{"token":"ab","alert":"x"}"#)
             #expect(lines.ending == .exited(64) && lines.errors.contains("--campaign is for a job of flags"))
             #expect(try QueueContents(redis).jobs.count == 2)
         }
 
-        @Test("refuses an app that no worker has and a mistyped push type, of lines with their numbers")
+        @Test("refuses an app that no worker has and a mistyped push type, with the numbers of the lines")
         func mistakes() async throws {
             let redis = try RedisServer()
             let flags = ["--token", Self.token, "--alert", "x"]
@@ -146,7 +146,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("of several queues takes default, and notes a paused queue and one that no worker takes from")
+        @Test("uses default if there are several queues, and notes a paused queue and one without a worker")
         func queues() async throws {
             let redis = try RedisServer()
             let flags = ["--token", Self.token, "--alert", "x"]
@@ -161,7 +161,7 @@ extension EndToEnd {
             let quiet = try await Self.enqueue(flags, redis)
             #expect(quiet.errors.isEmpty, "\(quiet.errors)")
             let new = try await Self.enqueue(flags + ["--queue", "newqueue"], redis)
-            #expect(new.ending == .exited(0) && new.errors == "note: no worker takes jobs from queue newqueue\n")
+            #expect(new.ending == .exited(0) && new.errors == "note: no worker claims jobs from queue newqueue\n")
             try redis.run("SET", "push:{default}:paused", #"{"reason":"a wrong campaign"}"#)
             let paused = try await Self.enqueue(flags, redis)
             #expect(paused.errors.contains("note: queue default is paused: a wrong campaign"), "\(paused.errors)")
@@ -188,7 +188,7 @@ extension EndToEnd {
                 bad.output.contains(
                     /\ndead after \d+ (ms|s): BadCollapseId \(status 400, attempt 1, apns-id [0-9a-f-]{36}\)\n$/),
                 "\(bad.output)")
-            // One that no worker can read has an outcome too.
+            // An unreadable job has an outcome, too.
             let broken = try await Self.enqueue(
                 ["--token", "zz", "--alert", "x", "--wait", "30s", "--unchecked"], redis)
             #expect(
@@ -213,7 +213,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("--wait reports what keeps a job from its outcome")
+        @Test("--wait reports why a job has no outcome yet")
         func noOutcome() async throws {
             let redis = try RedisServer()
             let result = try await Self.enqueue(
@@ -221,7 +221,7 @@ extension EndToEnd {
             #expect(result.ending == .exited(1) && result.output == "enqueued 1 job on default, id a\n")
             #expect(
                 result.errors.contains(
-                    "no outcome of job a within 1 s: queue default has 1 waiting, 0 claimed and 0 later jobs; no worker takes"
+                    "no outcome of job a within 1 s: queue default has 1 waiting, 0 claimed and 0 later jobs; no worker claims"
                 ),
                 "\(result.errors)")
         }

@@ -12,7 +12,7 @@ extension EndToEnd {
         ]
 
         @Test(
-            "a Redis that is away is reported at once, waited for as long as --timeout says, and ends with 69",
+            "an unreachable Redis is reported at once, tried again until --timeout, and exits with 69",
             arguments: commands)
         func unavailable(command: [String]) async throws {
             let port = try RedisServer.freePort()
@@ -27,7 +27,7 @@ extension EndToEnd {
             #expect(ContinuousClock.now - started < .seconds(8))
         }
 
-        @Test("a Redis that comes while a command waits is used")
+        @Test("a Redis that appears while a command waits is used")
         func late() async throws {
             let redis = try RedisServer()
             redis.kill()
@@ -40,7 +40,7 @@ extension EndToEnd {
             #expect(process.output.contains("QUEUE"))
         }
 
-        @Test("a name that does not resolve ends with 69")
+        @Test("a name that does not resolve exits with 69")
         func unresolvable() async throws {
             let result = try await CommandLineTests.run(
                 ["status", "--timeout", "1", "--redis", "redis://no-such-host.invalid"])
@@ -48,7 +48,7 @@ extension EndToEnd {
             #expect(!result.errors.contains("Usage"))
         }
 
-        @Test("a refused login ends with 77 at once", arguments: commands)
+        @Test("a refused login exits with 77 at once", arguments: commands)
         func refused(command: [String]) async throws {
             let redis = try RedisServer(password: "right")
             for url in ["redis://:wrong@127.0.0.1:\(redis.port)", "redis://127.0.0.1:\(redis.port)"] {
@@ -59,7 +59,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("a full Redis ends with 69")
+        @Test("a full Redis exits with 69")
         func full() async throws {
             let redis = try RedisServer()
             try redis.bury([.numbered(1)])
@@ -73,7 +73,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a wrong setting ends with 78, a wrong flag with 64, and only a mistake in the command line has a usage text"
+            "a wrong setting exits with 78, a wrong flag with 64, and only wrong flags print a usage text"
         )
         func mistakes() async throws {
             let wrong = try await CommandLineTests.run(["status"], environment: ["APNS_WORKER_LANES": "two"])
@@ -101,7 +101,7 @@ extension EndToEnd {
                 ["status", "--check"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
         }
 
-        @Test("prints its line on standard output in any case: OK, WARNING, CRITICAL and UNKNOWN")
+        @Test("always prints its line on standard output: OK, WARNING, CRITICAL or UNKNOWN")
         func statuses() async throws {
             let redis = try RedisServer(password: "right")
             let url = "redis://:right@127.0.0.1:\(redis.port)"
@@ -121,7 +121,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("dead letters above one per cent of the day's outcomes are a problem, with the reasons and the command")
+        @Test("dead letters above one per cent of the day's outcomes are a problem, with reasons and a command")
         func deadLetters() async throws {
             let redis = try RedisServer()
             let day = try #require(redis.run("TIME").strings().first.flatMap { Double($0) })
@@ -144,14 +144,14 @@ extension EndToEnd {
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["dead_letters default"])
             #expect(view.problems[0].advice.contains("apns-worker requeue --queue default --reason PayloadTooLarge"))
-            // Fewer than ten on a quiet day are not a problem, unless a limit was given.
+            // Fewer than ten on a quiet day are not a problem, unless a limit is set.
             try count(20, 2, 0)
             #expect(try await Self.check(redis.url).ending == .exited(0))
             #expect(try await Self.check(redis.url, "--max-dead-rate", "5%").ending == .exited(1))
             #expect(try await Self.check(redis.url, "--max-dead-rate", "10%").ending == .exited(0))
             #expect(try await Self.check(redis.url, "--max-dead", "11").ending == .exited(1))
             #expect(try await Self.check(redis.url, "--max-dead", "12").ending == .exited(0))
-            // Once they are requeued or deleted, the day's count is no problem any more.
+            // Once they are requeued or deleted, the day's count is no longer a problem.
             try count(1000, 11, 1)
             try redis.run("DEL", "push:{default}:dead")
             #expect(try await Self.check(redis.url).ending == .exited(0))

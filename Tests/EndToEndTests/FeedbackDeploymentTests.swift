@@ -11,7 +11,7 @@ extension EndToEnd {
             return try String(contentsOf: root.appending(path: "deploy/\(name)"), encoding: .utf8)
         }
 
-        /// The command's arguments, with the directory for what Redis does not take in place of the one that stands there.
+        /// The arguments of the command, with another directory in place of /var/lib/apns-worker.
         private static func arguments(_ name: String, _ directory: String) throws -> [String] {
             for line in try text(name).split(separator: "\n") where !line.hasPrefix("#") {
                 if let match = line.firstMatch(of: /args: \[(.*)\]/) {
@@ -28,7 +28,7 @@ extension EndToEnd {
             "systemd/apns-worker-feedback.service", "cron/apns-worker-feedback", "kubernetes/feedback-cronjob.yaml",
         ]
 
-        @Test("the command that is there drains", arguments: files)
+        @Test("the command in each file reads the feedback service", arguments: files)
         func command(file: String) async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             let arguments = try Self.arguments(file, scene.redis.directory.path)
@@ -41,30 +41,30 @@ extension EndToEnd {
                     state: file.hasPrefix("systemd/") ? scene.redis.directory : nil))
             #expect(result.ending == .exited(0), "\(result.errors)")
             #expect(try scene.has(0..<10))
-            // Each keeps it where the deployment keeps its state.
+            // Each keeps its records where the deployment keeps its state.
             #expect(FileManager.default.fileExists(atPath: scene.spill.path))
         }
 
-        @Test("the variables that are named there are ones that the program knows", arguments: files)
+        @Test("the variables in each file are known to the program", arguments: files)
         func variables(file: String) async throws {
             let help = try await CommandLineTests.run(["feedback", "--help-hidden"]).output
             let named = try Self.text(file).matches(of: /APNS_WORKER_[A-Z_]+/).map { String($0.0) }
             #expect(named.count > 2)
             for variable in Set(named) {
-                // Not as a part of another's name.
+                // A whole word, not a part of another variable's name.
                 let isKnown = help.split { !($0.isLetter || $0.isNumber || $0 == "_") }.contains { $0 == variable }
                 #expect(isKnown, "\(variable)")
             }
         }
 
-        @Test("the units are ones that systemd takes")
+        @Test("systemd accepts the units")
         func units() async throws {
             let directory = FileManager.default.temporaryDirectory.appending(path: "units-\(UUID().uuidString)")
             try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
             defer { try? FileManager.default.removeItem(at: directory) }
             for kind in ["service", "timer"] {
                 let text = try Self.text("systemd/apns-worker-feedback.\(kind)")
-                // It looks for the program, too.
+                // systemd-analyze also checks that the program exists.
                 try text.replacing("/usr/local/bin/apns-worker", with: "/bin/true")
                     .write(
                         to: directory.appending(path: "apns-worker-feedback.\(kind)"), atomically: true, encoding: .utf8

@@ -4,9 +4,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Feedback while something is away")
+    @Suite("Feedback during outages")
     struct FeedbackOutageTests {
-        /// Sends the first, and the second half when it is told to.
+        /// Sends the first records, and the second half when the gate opens.
         private static func halves(_ gate: Gate, _ first: Range<Int>, _ second: Range<Int>) -> FeedbackServer.Script {
             @Sendable func whenOpen(_ peer: FeedbackPeer) {
                 guard gate.isOpen else { return peer.after(.milliseconds(5)) { whenOpen($0) } }
@@ -18,7 +18,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("Redis that is restarted in the middle is waited for, and has all then")
+        @Test("a Redis that restarts in the middle is waited for, and gets all records")
         func restart() async throws {
             let gate = Gate()
             let scene = try await FeedbackScene(
@@ -38,7 +38,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "records that Redis does not take in time are appended to a file, or written to standard error",
+            "records that Redis does not accept in time are appended to a file, or written to standard error",
             arguments: [true, false])
         func spill(toFile: Bool) async throws {
             let gate = Gate()
@@ -90,7 +90,7 @@ extension EndToEnd {
             #expect(details?.topic == "com.example.app" && details?.environment == "production")
         }
 
-        @Test("a file that is brought back and has lines that are no records is told of, by their numbers")
+        @Test("a file to be written back that has lines without records is reported with their numbers")
         func badFile() async throws {
             let redis = try RedisServer()
             let good = #"{"token":"00FC","at":5,"app":"a","topic":"t"}"#
@@ -108,7 +108,7 @@ extension EndToEnd {
             #expect(missing.ending == .exited(1) && missing.errors.contains("/none cannot be read"))
         }
 
-        @Test("a service is not asked while Redis is not there, or would not take what it tells")
+        @Test("a service is not read while Redis is unavailable or refuses writes")
         func notAsked() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             try scene.redis.run("SET", "push:{shared}:invalid-tokens:details", "x")
@@ -124,7 +124,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "SIGTERM in the middle: what has come is written, and the exit status says that there may be more",
+            "SIGTERM in the middle: received records are written, and the exit status reports that there may be more",
             arguments: [SIGTERM, SIGINT])
         func terminated(signal: Int32) async throws {
             let scene = try await FeedbackScene(script: { $0.send(FeedbackScene.bytes(0..<3000)) })
@@ -133,12 +133,12 @@ extension EndToEnd {
             process.send(signal)
             #expect(try await process.wait() == .exited(1))
             #expect(process.errors.contains("is stopping"), "\(process.errors)")
-            // All had arrived, or was on its way.
+            // All records had arrived or were in flight.
             let count = try scene.invalidTokens.count
             #expect(process.output.hasPrefix("default: \(count) records: \(count) added"), "\(process.output)")
         }
 
-        @Test("SIGTERM while Redis is away: what was read is kept elsewhere, at once")
+        @Test("SIGTERM while Redis is unavailable: records are kept elsewhere, at once")
         func terminatedWithoutRedis() async throws {
             let gate = Gate()
             let scene = try await FeedbackScene(script: Self.halves(gate, 0..<20, 20..<50))
@@ -148,7 +148,7 @@ extension EndToEnd {
             gate.open()
             try await eventually("the wait is told of") { process.errors.contains("waiting for Redis") }
             process.send(SIGTERM)
-            // Well before the five minutes that it would wait otherwise.
+            // Well before the five minutes of the default.
             #expect(try await process.wait(within: .seconds(120)) == .exited(1))
             #expect(try scene.spilled == (20..<50).map(FeedbackScene.token))
             #expect(process.errors.contains("the next run writes them to Redis first"), "\(process.errors)")
@@ -188,18 +188,18 @@ extension EndToEnd {
             try await server.stop()
         }
 
-        @Test("a service is not asked with the certificate of another app, whose tokens it would tell and forget")
+        @Test("a service is not read with the certificate of another app, whose records it would send and forget")
         func otherApp() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             let wrong = try await scene.run(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
-            // As for any settings that are wrong.
+            // The same status as for other wrong settings.
             #expect(wrong.ending == .exited(78), "\(wrong.errors)")
             #expect(wrong.errors.contains("com.example.app) is for com.example.app"), "\(wrong.errors)")
             #expect(wrong.errors.contains("not for the topic com.other.app"))
             #expect(wrong.errors.contains("was not read, and keeps its records"))
             #expect(scene.server.peers.isEmpty)
 
-            // One of two apps keeps the other from nothing.
+            // One app does not affect the other.
             var apps = ["APNS_WORKER_APPS": "shop,news", "APNS_WORKER_TOPIC": ""]
             apps["APNS_WORKER_APPS_SHOP_TOPIC"] = "com.example.app"
             apps["APNS_WORKER_APPS_NEWS_TOPIC"] = "com.other.app"
@@ -210,7 +210,7 @@ extension EndToEnd {
             #expect(both.errors.contains("news: FAILED: ") && both.errors.contains("not for the topic com.other.app"))
         }
 
-        @Test("needs no more rights in Redis than a worker")
+        @Test("needs only the Redis permissions of a worker")
         func rights() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             try scene.redis.run(

@@ -4,9 +4,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Feedback that is handed on")
+    @Suite("Output of feedback")
     struct FeedbackOutputTests {
-        @Test("--list prints each record with what became of it, and the summary goes to standard error")
+        @Test("--list prints each record with its outcome, and the summary goes to standard error")
         func list() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             try scene.redis.run("SADD", "push:{shared}:invalid-tokens", FeedbackScene.token(1))
@@ -25,7 +25,7 @@ extension EndToEnd {
             #expect(!result.errors.contains(FeedbackScene.token(0)))
         }
 
-        @Test("--json tells all in one object")
+        @Test("--json prints one object")
         func json() async throws {
             let scene = try await FeedbackScene(script: { peer in
                 peer.send(FeedbackScene.bytes(0..<5).dropLast(1))
@@ -41,7 +41,7 @@ extension EndToEnd {
             #expect(app.error?.contains("in the middle of a tuple") == true)
         }
 
-        @Test("--exec gives its command a few variables, those that are named, and none with a secret in it")
+        @Test("--exec passes a few variables to its command, and none with a secret")
         func execEnvironment() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<1))
             let file = scene.redis.directory.appending(path: "environment")
@@ -60,7 +60,7 @@ extension EndToEnd {
             #expect(text.contains("WANTED=value\n") && !text.contains("s3cret") && !text.contains("redis://"))
         }
 
-        @Test("--exec starts a command once, and gives it all records on its standard input")
+        @Test("--exec starts its command once and writes all records to its standard input")
         func exec() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<5000))
             let directory = scene.redis.directory
@@ -86,7 +86,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a command that fails, goes away, or reads nothing loses no record in Redis, and the exit status says so",
+            "a command that fails, exits early or reads nothing loses no record, and the exit status reports it",
             arguments: [
                 ("cat > /dev/null; exit 3", "ended with status 3"), ("exit 0", "did not read all"),
                 ("read line; kill -9 $$", "signal 9 ended it"), ("exec sleep 600", "nothing of it was read for 3 s"),
@@ -105,7 +105,7 @@ extension EndToEnd {
             #expect(try scene.has(0..<4000))
         }
 
-        @Test("a reader of --list that goes away loses no record in Redis")
+        @Test("a reader of --list that exits early loses no record")
         func listWithoutReader() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<4000))
             let program = try BuiltProgram.path("apns-worker")

@@ -3,7 +3,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// The parts of a test of `apns-worker feedback`: a service, a Redis, and the settings that lead from one to the other.
+/// The parts of a test of `apns-worker feedback`: a service, a Redis, and the settings for both.
 struct FeedbackScene {
     let redis: RedisServer
     let server: FeedbackServer
@@ -15,7 +15,7 @@ struct FeedbackScene {
         server = try await FeedbackServer.start(authority: authority, script: script)
     }
 
-    /// Tokens of 32 bytes that are told apart by a number.
+    /// Tokens of 32 bytes that differ by a number.
     static func token(_ number: Int) -> String {
         let hex = String(number, radix: 16)
         return String(repeating: "0", count: 64 - hex.count) + hex
@@ -23,14 +23,14 @@ struct FeedbackScene {
 
     static func tokens(_ numbers: Range<Int>) -> Set<String> { Set(numbers.map(token)) }
 
-    /// When a token became invalid, in seconds since 1970.
+    /// The time at which a token became invalid, in seconds since 1970.
     static func seconds(_ number: Int) -> UInt32 { 1_700_000_000 + UInt32(number) }
 
     static func bytes(_ numbers: Range<Int>) -> [UInt8] {
         numbers.flatMap { FeedbackServer.tuple(seconds($0), token($0)) }
     }
 
-    /// Sends these, and hangs up as Apple's did.
+    /// Sends these records and closes the connection, as Apple's service did.
     static func sending(_ numbers: Range<Int>) -> FeedbackServer.Script {
         { peer in
             peer.send(bytes(numbers))
@@ -38,7 +38,7 @@ struct FeedbackScene {
         }
     }
 
-    /// - Parameter state: where records are kept that Redis does not have; `nil` for a directory of its own.
+    /// - Parameter state: the directory for records that are not in Redis yet; `nil` for a new one.
     static func environment(_ redis: String, _ port: Int, state: URL? = nil) throws -> [String: String] {
         [
             "STATE_DIRECTORY": try state?.path ?? StateDirectories.new(), "APNS_WORKER_REDIS_URL": redis,
@@ -60,7 +60,7 @@ struct FeedbackScene {
             environment: Self.environment(redis.url, server.port, state: redis.directory).merging(environment) { $1 })
     }
 
-    /// Runs it to its end.
+    /// Runs the command to its end.
     func run(_ arguments: String..., environment: [String: String] = [:]) async throws
         -> EndToEnd.CommandLineTests.Output
     {
@@ -69,7 +69,7 @@ struct FeedbackScene {
         return .init(ending: ending, output: process.output, errors: process.errors)
     }
 
-    /// The file of records that Redis does not have.
+    /// The file of records that are not in Redis yet.
     var spill: URL { redis.directory.appending(path: "feedback.ndjson") }
 
     /// The tokens in that file; none if there is no file.
@@ -77,7 +77,7 @@ struct FeedbackScene {
         get throws {
             guard FileManager.default.fileExists(atPath: spill.path) else { return [] }
             let text = try String(contentsOf: spill, encoding: .utf8)
-            // The last line may be just being written.
+            // The last line may be incomplete.
             return try Record.all(text.split(separator: "\n").filter { $0.hasSuffix("}") }.joined(separator: "\n"))
                 .map(\.token)
         }
@@ -91,7 +91,7 @@ struct FeedbackScene {
     /// thousands.
     func has(_ numbers: Range<Int>) throws -> Bool { try invalidTokens == Self.tokens(numbers) }
 
-    /// A record that is handed to another program.
+    /// A record as it is passed to another program.
     struct Record: Decodable, Equatable {
         let token: String
         let at: Int64
@@ -126,7 +126,7 @@ struct FeedbackScene {
     }
 }
 
-/// Directories for what a process keeps from one run to the next. They go with the test process.
+/// Directories for the state of a process between runs. They are deleted with the test process.
 private enum StateDirectories {
     private static let all = FileManager.default.temporaryDirectory.appending(path: "states-\(UUID().uuidString)")
     private static let removal: Void = {

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Feedback that Redis does not have yet")
+    @Suite("Feedback records that are not in Redis yet")
     struct FeedbackSpillTests {
         /// Sends to the first client only: the service forgets what it has sent.
         private static func once(_ script: @escaping FeedbackServer.Script) -> FeedbackServer.Script {
@@ -13,7 +13,7 @@ extension EndToEnd {
             }
         }
 
-        /// Sends some, and the rest when it is told to.
+        /// Sends some records, and the rest when the gate opens.
         private static func gated(_ gate: Gate, _ first: Range<Int>, _ rest: Range<Int>) -> FeedbackServer.Script {
             @Sendable func whenOpen(_ peer: FeedbackPeer) {
                 guard gate.isOpen else { return peer.after(.milliseconds(5)) { whenOpen($0) } }
@@ -25,7 +25,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("a kill -9 loses nothing that was read: the next run writes it before it asks the service")
+        @Test("kill -9 loses no record that was read: the next run writes it before it reads the service")
         func killed() async throws {
             let gate = Gate()
             let scene = try await FeedbackScene(script: Self.gated(gate, 0..<20, 20..<1000))
@@ -38,7 +38,7 @@ extension EndToEnd {
             process.kill()
             scene.redis.resume()
             let kept = try scene.spilled
-            // Redis may have had the command in its socket.
+            // Redis may have received the command in its socket.
             let written = try scene.invalidTokens
             #expect(written == FeedbackScene.tokens(0..<20) || written == FeedbackScene.tokens(0..<20).union(kept))
             let mode = try FileManager.default.attributesOfItem(atPath: scene.spill.path)[.posixPermissions] as? Int
@@ -52,12 +52,12 @@ extension EndToEnd {
             #expect(report.apps.map(\.records) == [kept.count, 0])
             #expect(try scene.invalidTokens == FeedbackScene.tokens(0..<20).union(kept))
             #expect(try scene.spilled.isEmpty)
-            // Who is handed records gets those too, with the app that they are of.
+            // A command of --exec gets these records, too, with their app.
             let handed = try FeedbackScene.Record.all(String(contentsOf: file, encoding: .utf8))
             #expect(handed.map(\.token) == kept && handed.allSatisfy { $0.app == "default" })
         }
 
-        @Test("what Redis does not take is written by the next run, and the service is asked only then")
+        @Test("records that Redis refused are written by the next run before it reads the service")
         func leftover() async throws {
             let gate = Gate()
             let scene = try await FeedbackScene(
@@ -84,7 +84,7 @@ extension EndToEnd {
             #expect(scene.server.peers.count == 2)
         }
 
-        @Test("a round of a process that goes on writes what the round before could not")
+        @Test("with --interval a round first writes the records that the previous one could not write")
         func interval() async throws {
             let gate = Gate()
             let scene = try await FeedbackScene(
@@ -103,7 +103,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a service is not asked while Redis refuses writes",
+            "a service is not read while Redis refuses writes",
             arguments: [
                 ("full", "OOM"), ("replica", "READONLY"), ("few replicas", "NOREPLICAS"), ("no disk", "MISCONF"),
             ])
@@ -120,7 +120,7 @@ extension EndToEnd {
                 }
             case "few replicas": try scene.redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
             default:
-                // A file cannot take its place.
+                // A file cannot replace it.
                 try FileManager.default.createDirectory(
                     at: scene.redis.directory.appending(path: "blocked"), withIntermediateDirectories: true)
                 try scene.redis.run("CONFIG", "SET", "save", "3600 1000000")
@@ -144,7 +144,7 @@ extension EndToEnd {
             let after = try await scene.run()
             #expect(after.ending == .exited(0), "\(after.errors)")
             #expect(try scene.has(0..<10))
-            // It leaves nothing else there.
+            // No other file is left.
             #expect(try scene.redis.run("KEYS", "*probe*").elements?.isEmpty == true)
         }
 
@@ -163,7 +163,7 @@ extension EndToEnd {
             #expect(try scene.invalidTokens == FeedbackScene.tokens(0..<3).union(FeedbackScene.tokens(7..<9)))
             #expect(try scene.spilled.isEmpty)
 
-            // In the middle it is no accident, and nothing is done without somebody who looks at it.
+            // In the middle of the file it is not a crash: nothing is done until an operator has looked at it.
             let bad = heading + line(10) + "\n" + line(11).prefix(50) + "\n" + line(12) + "\n"
             try bad.write(to: scene.spill, atomically: true, encoding: .utf8)
             let peers = scene.server.peers.count
@@ -186,7 +186,7 @@ extension EndToEnd {
                 + "its next run writes them there.\n"
         }
 
-        @Test("a file that is something else, or for another Redis, is left alone, and no service is asked")
+        @Test("a file with other contents, or of another Redis, is left unchanged, and no service is read")
         func otherFile() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             let other = "# Records of apns-worker feedback for redis://other:6379 and the prefix push; …\n{}\n"
@@ -204,7 +204,7 @@ extension EndToEnd {
             #expect(scene.server.peers.isEmpty)
         }
 
-        @Test("two processes do not work with one file")
+        @Test("two processes cannot use one file")
         func locked() async throws {
             let scene = try await FeedbackScene(script: { $0.send(FeedbackScene.bytes(0..<1)) })
             let first = try scene.start()
@@ -219,7 +219,7 @@ extension EndToEnd {
             first.kill()
         }
 
-        @Test("with no room on the disk everything still goes to Redis, and the exit status is 1")
+        @Test("with a full disk all records still reach Redis, and the exit status is 1")
         func noRoom() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<1000))
             // A file may have 4,000 bytes; beyond that there is an error instead of the signal.
@@ -238,7 +238,7 @@ extension EndToEnd {
             #expect(try Data(contentsOf: scene.spill).isEmpty)
         }
 
-        @Test("without a state directory the file is in the home directory; without that one has to be named")
+        @Test("without a state directory the file is in the home directory; without that it must be named")
         func home() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             let home = scene.redis.directory.appending(path: "home")
@@ -257,7 +257,7 @@ extension EndToEnd {
             #expect(without.ending == .exited(0), "\(without.errors)")
         }
 
-        @Test("the simulator's feedback service keeps what a certificate of another app would have been told")
+        @Test("the simulator's feedback service keeps the records of another app's certificate")
         func simulator() async throws {
             let redis = try RedisServer()
             let file = redis.directory.appending(path: "waiting")

@@ -6,7 +6,7 @@ import Testing
 extension EndToEnd {
     @Suite("Feedback")
     struct FeedbackTests {
-        @Test("is drained into the set with its time, topic and source, and told of in a line")
+        @Test("is written to the set with its time, topic and source, and summarized in a line")
         func drain() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<2500))
             let first = try await scene.run()
@@ -52,7 +52,7 @@ extension EndToEnd {
             try await scene.server.stop()
         }
 
-        @Test("suppresses what a worker would send, unless the device has registered since, which then is remembered")
+        @Test("suppresses notifications, unless the device has registered since, which is then remembered")
         func suppresses() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             let simulator = try await SimulatorProcess()
@@ -68,7 +68,7 @@ extension EndToEnd {
             ).finish()
             #expect(account.suppressed == 2 && account.delivered == 1)
             #expect(try scene.invalidTokens == [FeedbackScene.token(0), FeedbackScene.token(2)])
-            // The service tells the same again, and a producer knows of another registration.
+            // The service reports the same again, and a producer records another registration.
             let registrations = "push:{shared}:registrations"
             #expect(try scene.redis.run("HGETALL", registrations).pairs() == [FeedbackScene.token(1): "1700000005000"])
             try scene.redis.run("DEL", "push:{shared}:invalid-tokens")
@@ -81,7 +81,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("comes whole in odd pieces, slowly")
+        @Test("arrives whole in small, slow pieces")
         func slowly() async throws {
             @Sendable func drip(_ peer: FeedbackPeer, _ rest: ArraySlice<UInt8>) {
                 guard !rest.isEmpty else { return peer.close() }
@@ -95,7 +95,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "that ends badly is written as far as it came, and the exit status says so",
+            "that breaks off is written up to that point, and the exit status reports it",
             arguments: ["cut", "reset", "silence", "nonsense"])
         func badEnds(how: String) async throws {
             let scene = try await FeedbackScene(script: { peer in
@@ -123,7 +123,7 @@ extension EndToEnd {
             #expect(process.output.contains("35 bytes of an incomplete one") == (how == "cut"))
         }
 
-        @Test("is not asked for by one whose certificate is refused, and that is said")
+        @Test("a refused certificate is reported")
         func refused() async throws {
             let scene = try await FeedbackScene(authority: "other-ca", script: FeedbackScene.sending(0..<3))
             let result = try await scene.run()
@@ -132,7 +132,7 @@ extension EndToEnd {
             #expect(try scene.invalidTokens.isEmpty)
         }
 
-        @Test("of one app is drained whatever the other apps' services do")
+        @Test("of one app is read whatever the services of other apps do")
         func apps() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<100))
             let silent = try await FeedbackServer.start { $0.send(FeedbackScene.bytes(200..<210)) }
@@ -169,7 +169,7 @@ extension EndToEnd {
             #expect(details[FeedbackScene.token(1)]?.environment == "sandbox")
             #expect(details.count == 110)
 
-            // One that is chosen is the only one, and one with a key cannot be.
+            // A selected app is the only one, and an app with a key cannot be selected.
             let chosen = try await scene.run("--app", "good", environment: environment)
             #expect(chosen.ending == .exited(0))
             #expect(chosen.output.hasPrefix("good: 100 records: 0 added, 100 known already"))
@@ -182,7 +182,7 @@ extension EndToEnd {
             #expect(none.ending == .exited(78) && none.errors.contains("no app has a certificate"), "\(none.errors)")
         }
 
-        @Test("goes on being asked for at an interval, whatever happens in between, until the process is told to end")
+        @Test("is read at an interval despite failures, until the process is stopped")
         func interval() async throws {
             let rounds = Counter()
             let scene = try await FeedbackScene(script: { peer in
@@ -198,7 +198,7 @@ extension EndToEnd {
             #expect(process.errors.contains("FAILED"))
         }
 
-        @Test("of which there is none is told of, but not with --quiet")
+        @Test("without records is reported, but not with --quiet")
         func quiet() async throws {
             let scene = try await FeedbackScene(script: { $0.hangUp() })
             let loud = try await scene.run()
@@ -212,7 +212,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("on a terminal shows how far it is, and leaves a line")
+        @Test("on a terminal shows its progress and leaves a line")
         func progress() async throws {
             let gate = Gate()
             let scene = try await FeedbackScene(script: { peer in
@@ -234,7 +234,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "with wrong settings is a mistake of usage",
+            "wrong settings are usage errors",
             arguments: [
                 (["--feedback-endpoint", "a b"], "a b"), (["--app", "nobody"], "there is no app nobody"),
                 (["--batch", "0"], "--batch"), (["--timeout", "soon"], "--timeout"),

@@ -60,7 +60,7 @@ struct FleetView: Decodable {
     let invalid_tokens: Int
     let rate: Double
 
-    /// Asks for it.
+    /// Runs the command.
     /// - Parameter redis: the URL.
     init(_ redis: String, _ options: String...) async throws {
         let result = try await EndToEnd.CommandLineTests.run(
@@ -78,6 +78,6 @@ struct FleetView: Decodable {
         workers.first { $0.pid == Int(process.process.processIdentifier) }
     }
 
-    /// The kinds of the problems, and whose they are.
+    /// The kinds of the problems, with the queue, app or worker of each.
     var kinds: [String] { problems.map { "\($0.kind) \($0.subject)" } }
 }

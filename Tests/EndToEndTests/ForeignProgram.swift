@@ -1,7 +1,7 @@
 import Foundation
 import TestSupport
 
-/// The programs of `Tests/Foreign`: servers and clients over HTTP/2 libraries that this project has no part in.
+/// The programs of `Tests/Foreign`: servers and clients that use third-party HTTP/2 libraries.
 enum ForeignProgram {
     private static let sources = DeployFolder.root.appending(path: "Tests/Foreign")
     private static let workshop = FileManager.default.temporaryDirectory
@@ -40,7 +40,7 @@ enum ForeignProgram {
         let install = try ChildProcess(
             path + "/bin/python", ["-m", "pip", "install", "--retries", "1", "--timeout", "20", "aioapns==4.0"])
         if try await install.wait(within: .seconds(180)) == .exited(0) { return path + "/bin/python" }
-        // pip's words for every failure below HTTP.
+        // pip's message for every failure below HTTP.
         if install.errors.contains("after connection broken by") { return nil }
         throw install.failure("cannot install aioapns")
     }
@@ -52,9 +52,9 @@ enum ForeignProgram {
     }
 }
 
-/// A server of ``ForeignProgram`` in APNs' place.
+/// A server of ``ForeignProgram`` that replaces APNs.
 final class ForeignServerProcess: Sendable {
-    /// The server's account. It knows a notification by its device token, of which each job has its own.
+    /// The server's account. It identifies a notification by its device token, which each job has alone.
     struct Account: Decodable {
         /// Whole requests, and those of them that were accepted, whether answered or not.
         let requests, accepted: Int
@@ -87,7 +87,7 @@ final class ForeignServerProcess: Sendable {
         port = try JSONDecoder().decode([String: Int].self, from: Data(process.output.utf8))["port"] ?? 0
     }
 
-    /// Ends it, and returns its account.
+    /// Stops the server and returns its account.
     func stop() async throws -> Account {
         process.send(SIGTERM)
         guard try await process.wait() == .exited(0), let line = process.output.split(separator: "\n").last else {

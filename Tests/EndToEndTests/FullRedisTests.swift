@@ -2,7 +2,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Commands on a server that has reached its `maxmemory`, which is when an operator needs them.
+    /// Commands on a server that has reached its `maxmemory`, when an operator needs them.
     @Suite("Commands on a Redis whose memory is full")
     struct FullRedisTests {
         private static func fill(_ redis: RedisServer) throws {
@@ -19,7 +19,7 @@ extension EndToEnd {
             try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
         }
 
-        @Test("queues and apps are paused and resumed, and workers are commanded")
+        @Test("queues and apps can be paused and resumed, and workers receive commands")
         func control() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -49,7 +49,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("nothing is enqueued or requeued, and they say why and what to do")
+        @Test("nothing is enqueued or requeued, and the error has the cause and a suggestion")
         func refusals() async throws {
             let redis = try RedisServer()
             try redis.bury([.numbered(1)])

@@ -6,7 +6,7 @@ extension EndToEnd {
     @Suite("The gateway and certificates")
     struct GatewayCertificateTests {
         @Test(
-            "of two apps, one by the gateway and one by HTTP/2, each has its jobs, and one's fault is not the other's")
+            "two apps, one with the gateway and one with HTTP/2, get their jobs, and faults stay separate")
         func twoApps() async throws {
             let scene = try await GatewayScene(rules: ["prefix=bad,answer=3,times=1"])
             let environment = [
@@ -34,7 +34,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a certificate of a stranger: nothing is taken, the log says what may be wrong, and the jobs stay",
+            "a certificate from an unknown authority: nothing is sent, the log names likely causes, and the jobs stay",
             arguments: [false, true])
         func stranger(refusedInHandshake: Bool) async throws {
             let scene = try await GatewayScene(options: refusedInHandshake ? ["--refuse-handshake"] : [])
@@ -71,11 +71,11 @@ extension EndToEnd {
             #expect(queue.jobs.count + queue.retries.count == 20 && queue.dead.isEmpty && queue.count("retried") == 0)
         }
 
-        @Test("a certificate of another app: the app is paused at once, nothing is ever sent, and the jobs stay")
+        @Test("a certificate of another app: the app is paused at once, nothing is sent, and the jobs stay")
         func otherApp() async throws {
             let workshop = try OpenSSLWorkshop()
             try workshop.certificate("right", subject: "/UID=com.other.app/CN=Apple Push Services: com.other.app")
-            // A file that is replaced later on.
+            // This file is replaced later.
             for (name, file) in [("client.pem", "in-use.pem"), ("client-key.pem", "in-use-key.pem")] {
                 try FileManager.default.copyItem(
                     atPath: try TestCertificates.path(name), toPath: workshop.path(file))
@@ -98,7 +98,7 @@ extension EndToEnd {
             let ready = try await MetricsTests.get(port, "/readyz")
             #expect(ready.status == 503 && ready.body.contains("CertificateNotForTopic"), "\(ready.body)")
 
-            // When a probe is due, and when somebody resumes the app: nothing is sent either.
+            // A due probe and a resumed app: still nothing is sent.
             try await eventually("a probe is overdue") {
                 let until = try BreakerTests.pause("default", scene.redis)?["until"] as? Double ?? .infinity
                 return until + 2000 < Date().timeIntervalSince1970 * 1000
@@ -114,7 +114,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.account().gateway.frames == [:])
             #expect(try await scene.simulator.account().gateway.accepted == 0)
 
-            // Both files, one after the other as by hand.
+            // Both files, one after the other, as an operator would.
             for (name, file) in [("right.pem", "in-use.pem"), ("right-key.pem", "in-use-key.pem")] {
                 try Data(workshop.read(name)).write(to: URL(filePath: workshop.path(file)), options: .atomic)
             }
@@ -128,7 +128,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().gateway.accepted == 20)
         }
 
-        @Test("a topic that is corrected while the worker runs ends the pause, and one that is made wrong begins it")
+        @Test("correcting the topic of a running worker ends the pause, and breaking it begins one")
         func correctedTopic() async throws {
             let scene = try await GatewayScene()
             let folder = try ConfigurationTests.Folder()
@@ -152,7 +152,7 @@ extension EndToEnd {
             worker.process.send(SIGHUP)
             try await eventually("the app is paused again") { try BreakerTests.pause("old", scene.redis) != nil }
             try scene.redis.push(TestJob.many(20, prefix: "b"))
-            // Claimed and put off, or left where they are.
+            // Claimed and deferred, or still in the list.
             try await eventually("a probe is overdue") {
                 let until = try BreakerTests.pause("old", scene.redis)?["until"] as? Double ?? .infinity
                 return until + 2000 < Date().timeIntervalSince1970 * 1000
@@ -163,7 +163,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().gateway.accepted == 20)
         }
 
-        @Test("a certificate of another app is told of also while the gateway is away")
+        @Test("a certificate of another app is reported even if the gateway is unavailable")
         func otherAppWithoutGateway() async throws {
             let redis = try RedisServer()
             let worker = try WorkerProcess(
@@ -173,7 +173,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("a worker with the wrong certificate keeps none that has the right one from sending")
+        @Test("a worker with the wrong certificate does not stop workers with the right one")
         func mixedFleet() async throws {
             let scene = try await GatewayScene()
             let wrong = try scene.worker(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
@@ -187,7 +187,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().gateway.accepted == 200)
         }
 
-        @Test("the gateway's own certificate is verified, and the host name in it")
+        @Test("the gateway's certificate and the host name in it are verified")
         func server() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(certificate: "wronghost", gateway: [])

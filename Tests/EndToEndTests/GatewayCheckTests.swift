@@ -19,7 +19,7 @@ extension EndToEnd {
                 ], input: job)
         }
 
-        @Test("a good one is said to take the certificate")
+        @Test("reports that a good one accepts the certificate")
         func good() async throws {
             let scene = try await GatewayScene()
             let result = try await Self.check(scene)
@@ -33,7 +33,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "one that drops connections, says something else or nothing at all is told of",
+            "reports one that drops connections, sends garbage, or sends nothing",
             arguments: [
                 ("at=connect,answer=close", 1, "FAILED   app default: "),
                 ("at=connect,answer=3", 1, "FAILED   app default: "),
@@ -46,7 +46,7 @@ extension EndToEnd {
             #expect(result.output.contains(words), "\(result.output)")
         }
 
-        @Test("a job that is sent is told of as far as the gateway tells")
+        @Test("reports as much of a job's outcome as the gateway reveals")
         func send() async throws {
             let scene = try await GatewayScene(rules: ["prefix=dead,answer=8"])
             let (good, bad) = (TestJob.token("a", 1), TestJob.token("dead", 2))
@@ -62,7 +62,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().gatewayTokens == [good])
         }
 
-        @Test("a job that the gateway cannot carry is said to be refused")
+        @Test("reports a job that the gateway cannot carry")
         func job() async throws {
             let scene = try await GatewayScene()
             for (job, words) in [

@@ -3,13 +3,13 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Ends of a gateway's worker")
+    @Suite("Crashes and drains with a gateway")
     struct GatewayCrashTests {
-        @Test("a second worker finishes what a killed one had not confirmed: none lost, and no more twice than that")
+        @Test("a second worker finishes the unconfirmed jobs of a killed one: none lost, and no others sent twice")
         func killed() async throws {
             let scene = try await GatewayScene()
             try scene.redis.push(TestJob.many(3000, prefix: "a"))
-            // Nothing beyond the first window: that is neither confirmed by age nor asked about.
+            // Only the first window: it is neither confirmed by age nor tested with a bad item.
             let first = try scene.worker(
                 confirmAfter: 600_000,
                 options: ["--gateway-window", "1000", "--gateway-barrier", "off", "--max-connections", "1"])
@@ -33,7 +33,7 @@ extension EndToEnd {
             #expect(accepted.gateway.accepted > 3000)
         }
 
-        @Test("a drain asks by a bad item what has been taken, gives back the rest in its old order, and ends with 0")
+        @Test("a drain finds out by a bad item what was accepted, returns the rest in order, and exits with 0")
         func drain() async throws {
             let scene = try await GatewayScene()
             let jobs = TestJob.many(6000, prefix: "a")
@@ -46,7 +46,7 @@ extension EndToEnd {
             #expect(account.delivered > 200 && account.delivered < jobs.count)
             #expect(simulated.gateway.accepted == account.delivered && account.possibleDuplicates == 0)
             #expect(simulated.acceptedByToken.count == account.delivered)
-            // A connection on which nothing was sent has nothing to ask about.
+            // A connection on which nothing was sent needs no test.
             #expect(
                 (1...simulated.gateway.connections).contains(simulated.gateway.packets["2 MissingDeviceToken"] ?? 0))
             #expect(queue.count("delivered") == account.delivered && account.lostClaims == 0)
@@ -57,9 +57,9 @@ extension EndToEnd {
             #expect(place == nil, "another job stands at place \(place?.offset ?? 0) than did before")
         }
 
-        @Test("a drain in which a bad token comes to light gives back what was behind it, with no attempt spent")
+        @Test("a drain that finds a bad token returns the jobs behind it without spending an attempt")
         func badOneInDrain() async throws {
-            // It is told of so late that the worker is stopped meanwhile.
+            // The packet comes so late that the worker is stopped before it.
             let scene = try await GatewayScene(rules: ["prefix=dead,answer=8,delay=3s"])
             let behind = TestJob.many(100, prefix: "b")
             try scene.redis.push(
@@ -76,7 +76,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().gateway.accepted == 100)
         }
 
-        @Test("without the bad item a drain has to call what it could not wait for uncertain, and it is sent again")
+        @Test("a drain without the bad item counts unconfirmed notifications as uncertain, and they are sent again")
         func drainWithoutBarrier() async throws {
             let scene = try await GatewayScene()
             try scene.redis.push(TestJob.many(100, prefix: "a"))

@@ -5,12 +5,12 @@ import Testing
 extension EndToEnd {
     @Suite("Bad tokens in a list for the gateway")
     struct GatewayListTests {
-        @Test("2,000 jobs with 3 % bad tokens, told of late and in single bytes: each good one arrives exactly once")
+        @Test("2,000 jobs with 3 % bad tokens, reported late and in single bytes: each good one arrives exactly once")
         func badOnes() async throws {
             var jobs = TestJob.many(2000, prefix: "a")
             var bad: Set<String> = []
             for number in 0..<60 {
-                // A quarter of the packets come late, while what is behind the bad one is still being written.
+                // A quarter of the packets come late, while notifications behind the bad one are still being written.
                 let token = TestJob.token(number % 4 == 0 ? "dead" : "bad0", number)
                 jobs[20 + number * 33] = TestJob.text(token)
                 bad.insert(token)
@@ -26,7 +26,7 @@ extension EndToEnd {
             #expect(result.log.lines(of: "app_paused").isEmpty)
         }
 
-        @Test("a worker in the wrong environment marks no token and pauses the app; in the right one all are delivered")
+        @Test("a worker in the wrong environment marks no token and pauses the app; once corrected, all are delivered")
         func wrongEnvironment() async throws {
             let scene = try await GatewayScene(rules: ["answer=8"])
             try scene.redis.push(TestJob.many(1000, prefix: "a"))
@@ -44,7 +44,7 @@ extension EndToEnd {
             #expect(queue.invalidTokens.isEmpty && queue.dead.isEmpty && account.delivered == 0)
             #expect(queue.jobs.count + queue.retries.count == 1000 && queue.claims == 0)
             #expect(wrong.lines(of: "app_paused").contains { $0.contains("InvalidToken") }, "\(wrong.log)")
-            // Each tells by the end of a connection.
+            // Each reveals itself by the end of a connection.
             #expect(try await scene.simulator.stop().gateway.refused["8 InvalidToken"] ?? 0 < 100)
 
             let right = try await SimulatorProcess(gateway: [])
@@ -57,7 +57,7 @@ extension EndToEnd {
             #expect(accepted.gateway.accepted == 1000 && accepted.acceptedByToken.count == 1000)
         }
 
-        @Test("a single bad token is marked, though nothing else is known of the app")
+        @Test("a single bad token is marked, although nothing else is known about the app")
         func single() async throws {
             let result = try await GatewayScene.deliver(
                 [TestJob.text(TestJob.token("b", 1))], rules: ["answer=8"])
@@ -65,7 +65,7 @@ extension EndToEnd {
             #expect(result.worker.invalidToken == 1 && result.worker.retried == 2)
         }
 
-        @Test("a token that the gateway called bad is not sent to again, until its device has registered anew")
+        @Test("a token that the gateway refused is not sent to until its device registers again")
         func suppressed() async throws {
             let bad = TestJob.token("dead", 1)
             let scene = try await GatewayScene(rules: ["prefix=dead,answer=8,times=1"])
@@ -81,7 +81,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().acceptedByToken[bad] == 1)
         }
 
-        @Test("a job with many tokens, some of them bad, is delivered to the others, once each")
+        @Test("a job with many tokens, some of them bad, is delivered to the others once each")
         func fanOut() async throws {
             let good = (0..<400).map { TestJob.token("a", $0) }
             var tokens = good

@@ -41,7 +41,7 @@ extension EndToEnd {
                 options: ["--pause", "500", "--pause-cap", "500"] + options, environment: environment)
         }
 
-        /// Has a worker do all that is in Redis, and expects that all tell the same story of it.
+        /// Runs a worker until the queue is empty, and expects that all accounts agree.
         func finish(
             _ worker: WorkerProcess, exactlyOnce: Bool = true, sourceLocation: SourceLocation = #_sourceLocation
         ) async throws -> Result {
@@ -62,8 +62,8 @@ extension EndToEnd {
             return result
         }
 
-        /// Returns the ends of jobs, each for a device of its own.
-        /// - Parameter exactlyOnce: whether nothing may be sent twice, nor be suspected of it.
+        /// Returns the outcomes of jobs, each for its own device.
+        /// - Parameter exactlyOnce: true if nothing may be sent twice or be counted as a possible duplicate.
         static func deliver(
             _ jobs: [String], rules: [String] = [], confirmAfter: Int = 1000, options: [String] = [],
             environment: [String: String] = [:], simulatorOptions: [String] = [], exactlyOnce: Bool = true,
@@ -81,10 +81,10 @@ extension EndToEnd {
 }
 
 extension SimulatorProcess.Account {
-    /// The tokens of what the gateway accepted, in order.
+    /// The tokens of the notifications that the gateway accepted, in order.
     var gatewayTokens: [String] { gatewayAccepted.map(\.token) }
 
-    /// Expects that what the gateway accepted are the tokens of `TestJob.many`, once each and in order.
+    /// Expects that the gateway accepted the tokens of `TestJob.many`, once each and in order.
     func expectOrder(_ count: Int, prefix: String, sourceLocation: SourceLocation = #_sourceLocation) {
         let tokens = gatewayTokens
         #expect(tokens.count == count, sourceLocation: sourceLocation)

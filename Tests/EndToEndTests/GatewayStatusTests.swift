@@ -6,7 +6,7 @@ extension EndToEnd {
     /// The effect of the gateway's statuses on jobs in Redis.
     @Suite("The gateway's statuses")
     struct GatewayStatusTests {
-        @Test("each status has its end: again, dead with its reason, or a token that is not valid")
+        @Test("each status has its effect: a retry, a dead letter with its reason, or an invalid token")
         func ends() async throws {
             let statuses = ["01", "02", "04", "05", "07", "08", "0a", "c8", "ff"]
             var jobs = TestJob.many(50, prefix: "a")
@@ -48,7 +48,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("8 for devices of another topic or environment and for expired ones; those without the app are feedback")
+        @Test("8 for devices of another topic or environment and for expired ones; uninstalled apps are feedback")
         func registry() async throws {
             func device(_ prefix: String, _ rest: String) -> [String] {
                 ["--device", "token=\(TestJob.token(prefix, 1)),topic=\(rest)"]
@@ -71,7 +71,7 @@ extension EndToEnd {
 
         @Test("3, 6 and 128 pause the app and keep its jobs, none of which spends an attempt")
         func pauses() async throws {
-            // Each waits for probes most of its time, so they can as well do so together.
+            // They mostly wait for probes, so they run at the same time.
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for (status, word) in [(3, "MissingTopic"), (6, "InvalidTopicSize"), (128, "ProtocolError")] {
                     group.addTask { try await Self.pause(by: status, word) }
@@ -94,10 +94,10 @@ extension EndToEnd {
             #expect(result.simulator.gateway.refused["\(status) \(word)"] == 1)
         }
 
-        @Test("10 confirms the named one and sends again what was behind it: nothing is lost, nothing twice")
+        @Test("10 confirms the notification it names, and later ones are sent again: nothing lost, nothing twice")
         func shutdown() async throws {
             let jobs = TestJob.many(400, prefix: "a") + TestJob.many(3, prefix: "b") + TestJob.many(100, prefix: "c")
-            // In the second form the last before the one that it meets is named.
+            // In the second form, the packet names the last notification before the one that triggered it.
             let result = try await GatewayScene.deliver(
                 jobs, rules: ["prefix=b,answer=10,accept=false,times=1", "after=60,answer=10"])
             #expect(result.worker.delivered == 503 && result.simulator.gateway.accepted == 503)
@@ -106,13 +106,13 @@ extension EndToEnd {
             #expect(!result.log.contains(" error "), "\(result.log)")
         }
 
-        @Test("a gateway that stops, with 10 to all, and comes back gets the rest, and nothing twice")
+        @Test("a gateway that shuts down with 10 and returns gets the rest, and nothing twice")
         func restart() async throws {
             let redis = try RedisServer()
             let port = try RedisServer.freePort()
             let first = try await GatewayScene.gateway(on: port)
             try redis.push(TestJob.many(3000, prefix: "a"))
-            // Slow enough that the first one gets but a part.
+            // Slow enough that the first one gets only a part.
             let worker = try WorkerProcess(
                 redis: redis.url, gateway: port, options: ["--exit-when-done", "--max-per-second", "1500"])
             try await eventually("some have been accepted") { try await first.account().accepted > 100 }
@@ -123,7 +123,7 @@ extension EndToEnd {
             expectAgreement(account, try QueueContents(redis))
             #expect(before.gateway.packets["10 Shutdown"] ?? 0 >= 1)
             #expect(account.delivered == 3000 && after.accepted > 0)
-            // What was being written when it stopped it has not named, but not taken either.
+            // The packet did not name what was being written when it arrived, and the gateway did not accept it.
             #expect(Set(before.acceptedByToken.keys).union(after.acceptedByToken.keys).count == 3000)
             #expect(before.accepted + after.accepted - 3000 <= account.possibleDuplicates)
             #expect(account.possibleDuplicates == 0 && account.retried == 0)

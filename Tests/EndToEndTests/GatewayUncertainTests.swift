@@ -3,11 +3,11 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Ends of connections that leave it open what the gateway has taken.
-    @Suite("A gateway that says nothing of the end")
+    /// Ends of connections after which it is unknown what the gateway accepted.
+    @Suite("A gateway that closes without a usable error packet")
     struct GatewayUncertainTests {
         @Test(
-            "a close, a reset, half a packet or one that names nothing: all is delivered, and what may be twice is counted"
+            "a close, a reset, half a packet or an unknown identifier: all are delivered, possible duplicates counted"
         )
         func wordless() async throws {
             let answers = [
@@ -28,7 +28,7 @@ extension EndToEnd {
             #expect(result.simulator.gateway.packets["8 InvalidToken"] == 3)
         }
 
-        @Test("what nobody can tell of is sent again or dropped, as the job says")
+        @Test("an uncertain notification is sent again or dropped, as the job requests")
         func onUncertain() async throws {
             let again = TestJob.many(20, prefix: "a", members: #""on_uncertain":"resend","#)
             let drop = TestJob.many(20, prefix: "b", members: #""on_uncertain":"drop","#)
@@ -44,7 +44,7 @@ extension EndToEnd {
             #expect(accepted.allSatisfy { $0.key.hasPrefix("a") || $0.value == 1 })
         }
 
-        @Test("a notification that the gateway hangs up on each time has its attempts, and does not keep others back")
+        @Test("a notification that always ends the connection runs out of attempts and does not block others")
         func attempts() async throws {
             let poison = TestJob.text(TestJob.token("e", 1), #""max_attempts":3,"#)
             let result = try await GatewayScene.deliver(
@@ -56,7 +56,7 @@ extension EndToEnd {
             #expect(letter.original == Array(poison.utf8))
         }
 
-        @Test("a gateway that reads nothing any more is found out, and nothing that it has not read is lost")
+        @Test("a gateway that stops reading is detected, and no unread notification is lost")
         func hang() async throws {
             let jobs = (0..<1500).map { number in
                 let token = number == 100 ? TestJob.token("c", 1) : TestJob.token("a", number)

@@ -3,9 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("The window of what the gateway has not confirmed")
+    @Suite("The window of unconfirmed notifications")
     struct GatewayWindowTests {
-        @Test("a full one keeps the lane from claiming: the rest stays in Redis for others")
+        @Test("a full one stops the lane from claiming: the rest stays in Redis for others")
         func full() async throws {
             let scene = try await GatewayScene()
             try scene.redis.push(TestJob.many(2000, prefix: "a"))
@@ -26,13 +26,13 @@ extension EndToEnd {
             #expect(queue.claims == 100 && queue.count("delivered") == 1900)
             #expect(try await scene.simulator.account().accepted == 2000)
             #expect(try await other.stop().delivered == 1900)
-            // Nobody has told it anything yet.
+            // The gateway has reported nothing yet.
             let account = try await worker.stop()
             #expect(account.delivered == 0 && account.possibleDuplicates == 100)
             #expect(try scene.queue().retries.count + scene.queue().jobs.count == 100)
         }
 
-        @Test("a full one empties by a bad item or by age, and all is delivered in order", arguments: ["on", "off"])
+        @Test("a full one empties by a bad item or by age, and all are delivered in order", arguments: ["on", "off"])
         func emptied(barrier: String) async throws {
             let jobs = TestJob.many(1000, prefix: "a")
             let result = try await GatewayScene.deliver(
@@ -44,7 +44,7 @@ extension EndToEnd {
             #expect(barrier == "on" ? packets >= 10 && packets <= 11 : packets == 0)
         }
 
-        @Test("one with less room than a claim is worth is asked about as well, where there is one connection only")
+        @Test("one with less capacity than a claim is also tested with a bad item if there is only one connection")
         func nearlyFull() async throws {
             let scene = try await GatewayScene()
             try scene.redis.push(TestJob.many(3000, prefix: "a"))
@@ -61,7 +61,7 @@ extension EndToEnd {
             #expect((3...8).contains(simulated.gateway.connections), "\(simulated.gateway.connections)")
         }
 
-        @Test("one that is full by bytes holds the rest back as well")
+        @Test("one that is full by bytes also stops claims")
         func bytes() async throws {
             let jobs = (0..<300).map {
                 #"{"token":"\#(TestJob.token("a", $0))","payload":\#(TestJob.payload(bytes: 2000))}"#
@@ -73,14 +73,14 @@ extension EndToEnd {
             #expect(result.simulator.gateway.connections >= 300 / 33)
         }
 
-        @Test("nothing is settled before its time is up or a packet has confirmed it")
+        @Test("nothing is settled before its time has passed or a packet has confirmed it")
         func confirmAfter() async throws {
             let scene = try await GatewayScene()
             let jobs = TestJob.many(50, prefix: "a")
             try scene.redis.push(jobs)
             let patient = try scene.worker(confirmAfter: 600_000)
             try await eventually("all are accepted") { try await scene.simulator.account().accepted == 50 }
-            // A later job has been claimed, sent and accepted, and still the first are not settled.
+            // A later job has been claimed, sent and accepted, but the first ones are not settled yet.
             try scene.redis.push(TestJob.many(1, prefix: "b"))
             try await eventually("the later one is accepted too") {
                 try await scene.simulator.account().accepted == 51
@@ -99,7 +99,7 @@ extension EndToEnd {
             #expect(try await patient.stop().possibleDuplicates == 0)
         }
 
-        @Test("after its time a notification is settled with no word of the gateway, and the connection goes on")
+        @Test("after its time a notification is settled without an answer, and the connection stays open")
         func byAge() async throws {
             let scene = try await GatewayScene()
             let worker = try scene.worker(confirmAfter: 200, options: ["--gateway-barrier", "off"])
@@ -129,7 +129,7 @@ extension EndToEnd {
             #expect(record.priority == (name == "items" ? 5 : nil))
         }
 
-        @Test("of a command without identifiers nothing can be told after a bad one: it is sent again, and counted")
+        @Test("with a command without identifiers, notifications behind a bad one are sent again and counted")
         func simple() async throws {
             let result = try await GatewayScene.deliver(
                 TestJob.many(30, prefix: "a") + [TestJob.text(TestJob.token("bad", 1), #""max_attempts":2,"#)],
@@ -140,7 +140,7 @@ extension EndToEnd {
             #expect(result.worker.possibleDuplicates >= 1)
         }
 
-        @Test("a connection that is idle beyond its time is closed, and the next job opens another")
+        @Test("a connection that is idle for too long is closed, and the next job opens another")
         func idle() async throws {
             let scene = try await GatewayScene()
             let proxy = try await FaultProxy(to: try scene.gatewayPort())

@@ -11,7 +11,7 @@ extension EndToEnd {
             return result.output.split(separator: "\n", omittingEmptySubsequences: false)
         }
 
-        @Test("a command's own options come first, and the settings that it shares are one line")
+        @Test("a command's own options come first, and shared settings are one line")
         func arrangement() async throws {
             let pause = try await Self.lines("pause", "--help")
             let options = try #require(pause.firstIndex(of: "OPTIONS:"))
@@ -56,7 +56,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "an unknown command is named with the one that was meant",
+            "an unknown command is reported with a suggestion",
             arguments: [
                 (["runn"], "run"), (["dead", "lst"], "list"), (["stauts", "--json"], "status"),
                 (["help", "resme"], "resume"),
@@ -76,7 +76,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("without a terminal progress is a line now and then, and no escape code")
+        @Test("without a terminal the progress is an occasional line without escape codes")
         func progress() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()

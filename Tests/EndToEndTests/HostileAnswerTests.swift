@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Answers that APNs never gives, or gives on a bad day, from a server over Python's h2.
+    /// Answers that APNs never or rarely gives, from a server over Python's h2.
     @Suite("Hostile answers")
     struct HostileAnswerTests {
         /// An answer of `Tests/Foreign/answer_server.py`.
@@ -43,7 +43,7 @@ extension EndToEnd {
                     redis: redis.url, endpoint: server.port, options: options, environment: environment)
             }
 
-            /// Waits until the worker has done all there was, and expects that it kept to HTTP/2.
+            /// Waits until the queue is empty, and expects that the worker kept to HTTP/2.
             func finish() async throws -> (worker: WorkerProcess.Account, queue: QueueContents) {
                 let account: WorkerProcess.Account
                 do { account = try await worker.finish() } catch {
@@ -62,10 +62,10 @@ extension EndToEnd {
 
         private static let unregistered = #"{"reason":"Unregistered"}"#
 
-        @Test("mark a token when they say 410, whatever else they say, since a time that can be")
+        @Test("with status 410 mark a token whatever else they contain, with a plausible time")
         func invalidTokens() async throws {
             let before = Int64(Date().timeIntervalSince1970 * 1000) - 1000
-            // The times that are taken as they are come first.
+            // The times that are used unchanged come first.
             let exact: [String: Int64] = ["a0": 1_700_000_000_123, "a1": 1_700_000_000_000]
             let answers: [String: Answer] = [
                 "a0": .status("410", #"{"reason":"Unregistered","timestamp":1700000000123}"#),
@@ -74,13 +74,13 @@ extension EndToEnd {
                 "b0": .status("410", #"{"reason":"Unregistered","timestamp":253402300799000}"#),
                 "b1": .status("410", #"{"reason":"Unregistered","timestamp":9223372036854775807}"#),
                 "b2": .status("410", #"{"reason":"Unregistered","timestamp":1e300}"#),
-                // Before there was APNs: seconds, as in the binary protocol, or nonsense.
+                // Before APNs existed: seconds, as in the binary protocol, or garbage.
                 "b3": .status("410", #"{"reason":"Unregistered","timestamp":1700000000}"#),
                 "b4": .status("410", #"{"reason":"Unregistered","timestamp":0}"#),
                 "b5": .status("410", #"{"reason":"Unregistered","timestamp":-1700000000123}"#),
                 "b6": .status("410", #"{"reason":"Unregistered","timestamp":"1700000000123"}"#),
                 "b7": .status("410", #"{"reason":"Unregistered","timestamp":[1700000000123]}"#),
-                // Without a reason, or with one that is none: believed because APNs accepts other tokens.
+                // Without a reason or with an unknown one: believed because APNs accepts other tokens.
                 "c0": .status("410"),
                 "c1": .status("410", "<html>Gone</html>"),
                 "c2": .status("410", #"{"reason":5,"timestamp":1700000000123}"#),
@@ -88,14 +88,14 @@ extension EndToEnd {
                 "c4": .status("410", "null"),
                 "c5": .status("410", #"{"reason":"\#(String(repeating: "x", count: 4000))"}"#),
                 "c6": .status("410", #"{"reason":"Shutdown"}"#),
-                // A megabyte, of which the beginning is right.
+                // A megabyte with a valid beginning.
                 "c7": Answer(headers: [[":status", "410"]], body: Self.unregistered + " ", repeat: 40_000),
                 "c8": .status(
                     "410", Self.unregistered, more: [["content-length", "25"], ["content-type", "text/plain"]]),
                 "c9": Answer(headers: [[":status", "410"]], body: Self.unregistered, early: true),
             ]
             let scene = try await Scene(answers, options: ["--exit-when-done"])
-            // Registered long ago, and known to be: APNs knows better.
+            // Registered long ago, and recorded: APNs overrides that.
             let tokens = Dictionary(uniqueKeysWithValues: answers.keys.map { ($0, TestJob.token($0, 1)) })
             for token in tokens.values {
                 try scene.redis.run("HSET", "push:{shared}:registrations", token, "1600000000000")
@@ -119,7 +119,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "wipe no list when a proxy says 410 to everything: the app is paused, no token is marked, and no job dies")
+            "with 410 for everything from a proxy wipe no list: the app is paused, no token is marked, no job dies")
         func proxy() async throws {
             let scene = try await Scene(["ff": .status("410", "<html>Gone</html>")])
             try scene.redis.push(TestJob.many(400, prefix: "ff"))
@@ -134,7 +134,7 @@ extension EndToEnd {
             _ = try await scene.server.stop()
         }
 
-        @Test("deliver when they say 200, whatever else they say")
+        @Test("with status 200 deliver, whatever else they contain")
         func delivered() async throws {
             let answers: [String: Answer] = [
                 "a0": .status("200", #"{"reason":"BadDeviceToken"}"#),
@@ -160,7 +160,7 @@ extension EndToEnd {
             )
         }
 
-        @Test("are tried again when they pass, soon even if they say when in words that mean nothing")
+        @Test("with temporary failures are retried, soon even if Retry-After is garbage")
         func retried() async throws {
             var answers: [String: Answer] = [
                 "a0": .status("500", #"{"reason":"Unregistered","timestamp":1700000000123}"#, times: 1),
@@ -181,7 +181,7 @@ extension EndToEnd {
             #expect(account.possibleDuplicates == 0 && queue.invalidTokens.isEmpty && queue.dead.isEmpty)
         }
 
-        @Test("break one request and no other, when they break HTTP: it is sent again under the same apns-id")
+        @Test("that break HTTP fail only their own request, which is repeated under the same apns-id")
         func malformed() async throws {
             let answers: [String: Answer] = [
                 "a0": .status("0", times: 1), "a1": .status("000", times: 1), "a2": .status("2000", times: 1),
@@ -203,7 +203,7 @@ extension EndToEnd {
             #expect(account.possibleDuplicates <= answers.count)
         }
 
-        @Test("pause the app they are about when they are not APNs', and no other; no job dies of it")
+        @Test("that do not come from APNs pause only their app; no job becomes a dead letter")
         func notAPNs() async throws {
             let answers: [String: Answer] = [
                 "a0": .status("400", #"{"reason":5}"#), "a1": .status("400", #"{"reason":{"a":1}}"#),

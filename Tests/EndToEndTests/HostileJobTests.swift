@@ -7,7 +7,7 @@ import Testing
 extension EndToEnd {
     @Suite("Hostile jobs")
     struct HostileJobTests {
-        @Test("10,000 random and mutated jobs crash nothing: what is no job is kept untouched, the rest is delivered")
+        @Test("10,000 random and mutated jobs crash nothing: invalid ones are kept unchanged, the rest is delivered")
         func hostile() async throws {
             var maker = HostileJobs(seed: 20_261_121)
             let inputs = maker.make(10_000)
@@ -31,7 +31,7 @@ extension EndToEnd {
                 do throws(JobError) {
                     let job = try JobDecoder.decode(ByteBuffer(bytes: input))
                     notifications += job.tokenCount
-                    // Its letter has what the producer wrote, without the wrapper that it came in.
+                    // Its dead letter has the producer's bytes, without the wrapper.
                     jobs[Array(job.originalBytes.readableBytesView), default: 0] += 1
                 } catch {
                     let original = Envelope.read(ByteBuffer(bytes: input)).original

@@ -1,6 +1,6 @@
 import TestSupport
 
-/// Ten thousand things that somebody might put onto the queue, the same each time.
+/// Ten thousand entries that a faulty producer might enqueue, the same each time.
 struct HostileJobs {
     private var generator: SeededGenerator
 
@@ -36,7 +36,7 @@ struct HostileJobs {
         let bytes = (0..<Int.random(in: 0...300, using: &generator)).map { _ in
             UInt8.random(in: 0...255, using: &generator)
         }
-        // What begins like a wrapper of the worker's own is somebody else's all the same.
+        // A job that begins like a worker's wrapper still belongs to its producer.
         return Bool.random(using: &generator) ? bytes : Array(#"{"apns_worker":1,"attempt":2,"job":"#.utf8) + bytes
     }
 

@@ -3,10 +3,10 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Servers in APNs' place that are none; what a connection makes of worse ones, `APNSTests` shows.
+    /// Servers that are not APNs. `APNSTests` tests the effect of worse ones on a connection.
     @Suite("Servers that are not APNs")
     struct HostileServerTests {
-        @Test("one that agrees to HTTP/2 and then says nothing is named, and nothing is lost to it")
+        @Test("one that agrees to HTTP/2 and then sends nothing is named, and nothing is lost")
         func silent() async throws {
             let redis = try RedisServer()
             let port = try RedisServer.freePort()

@@ -14,7 +14,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("with eight lanes and three queues sends Redis few commands, and one lane of it polls")
+        @Test("with eight lanes and three queues sends few commands to Redis, and only one lane polls")
         func commands() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -25,7 +25,7 @@ extension EndToEnd {
             try await eventually("each lane has a lease on each queue") {
                 try ["a", "b", "c"].allSatisfy { try connection.run("ZCARD", "push:{\($0)}:workers") == 8 }
             }
-            // What every lane does once is over when it has renewed its leases after its first claim, so that they are long.
+            // A lane has started when it has renewed its leases after its first claim: then they are long.
             try await eventually("the lanes without claims have long leases", within: .seconds(60)) {
                 try ["a", "b", "c"].allSatisfy { queue in
                     let later = try connection.run(

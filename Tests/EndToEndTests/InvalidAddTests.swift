@@ -21,7 +21,7 @@ extension EndToEnd {
             try redis.run("SCARD", "push:{shared}:invalid-tokens").number
         }
 
-        @Test("takes a file, standard input or arguments, in batches, and reports lines that are no tokens")
+        @Test("accepts a file, standard input or arguments, in batches, and reports lines that are not tokens")
         func sources() async throws {
             let redis = try RedisServer()
             let tokens = (0..<1800).map { TestJob.token("ab", $0) }
@@ -50,7 +50,7 @@ extension EndToEnd {
             #expect(try Self.count(redis) == 1803)
         }
 
-        @Test("stores what is known, and leaves out devices that have registered since")
+        @Test("stores the details, and leaves out devices that have registered since")
         func details() async throws {
             let redis = try RedisServer()
             let (token, other) = (TestJob.token("ab", 1), TestJob.token("ab", 2))
@@ -77,7 +77,7 @@ extension EndToEnd {
             #expect(list.output.split(separator: "\n").count == 3, "\(list.errors)")
         }
 
-        @Test("tokens that were added are not sent to; for one topic, only under that topic")
+        @Test("added tokens are not sent to; those of one topic, only for that topic")
         func suppression() async throws {
             let redis = try RedisServer()
             let tokens = (0..<4).map { TestJob.token("a", $0) }

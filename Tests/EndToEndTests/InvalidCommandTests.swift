@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Looking at invalid tokens, and repairing them")
+    @Suite("The commands for invalid tokens")
     struct InvalidCommandTests {
         private static func invalid(
             _ arguments: [String], _ url: String, input: String? = nil
@@ -12,7 +12,7 @@ extension EndToEnd {
                 ["invalid"] + arguments, environment: ["APNS_WORKER_REDIS_URL": url], input: input)
         }
 
-        /// Tokens as workers write them, half of them by a wrong environment.
+        /// Tokens as workers write them, half of them marked in a wrong environment.
         private static func fill(_ count: Int, _ redis: RedisServer) throws {
             let connection = try redis.connect()
             let now = Int64(Date().timeIntervalSince1970) * 1000
@@ -58,7 +58,7 @@ extension EndToEnd {
             #expect(try await Self.invalid(["list", "--source", "nobody"], redis.url).ending != .exited(0))
         }
 
-        @Test("all are exported, in each format, and a file is there whole or not at all")
+        @Test("all are exported in each format, and the file is complete or does not exist")
         func export() async throws {
             let redis = try RedisServer()
             try Self.fill(3000, redis)
@@ -92,7 +92,7 @@ extension EndToEnd {
             #expect(nowhere.ending != .exited(0) && nowhere.errors.contains("/does/not/exist"))
         }
 
-        @Test("tokens are removed by name, from a file or by what is known of them, with what is known of them")
+        @Test("tokens are removed by name, from a file or by a filter, together with their details")
         func remove() async throws {
             let redis = try RedisServer()
             try Self.fill(1000, redis)
@@ -138,7 +138,7 @@ extension EndToEnd {
             #expect(try counts() == [0, 0])
         }
 
-        @Test("in a Cluster, where the set and what is known of it are in one slot")
+        @Test("in a Cluster, where the set and the details are in one slot")
         func cluster() async throws {
             let cluster = try await RedisCluster()
             let set = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:invalid-tokens"))

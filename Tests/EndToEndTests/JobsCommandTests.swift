@@ -52,7 +52,7 @@ struct RedisStage {
 }
 
 extension EndToEnd {
-    @Suite("Jobs for operators")
+    @Suite("The jobs commands")
     struct JobsCommandTests {
         private static let hostile = #"{"id":"evil \u001b[31m\u202e","token":"abcd","alert":"<b>\u0007</b>"}"#
 
@@ -79,7 +79,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "are listed, counted and shown with their state, and a hostile one harms no terminal",
+            "list, count and show jobs with their state, and hostile ones cannot harm a terminal",
             arguments: RedisStage.Kind.allCases)
         func list(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
@@ -88,7 +88,7 @@ extension EndToEnd {
             let lines = list.output.split(separator: "\n")
             #expect(lines.count == 51 && list.errors.contains("there are more"), "\(list.errors)")
             #expect(lines[0].contains(/STATE +KEY +AGE +NEXT +ATTEMPT +APP +ID +CAMPAIGN +TOKENS +LAST ERROR/))
-            // Its id is not valid, so it has none.
+            // Its ID is not valid, so it has none.
             #expect(lines[3].contains(/waiting +[0-9a-f]{10} +\? +- +1 +- +- +- +abcd… +unreadable/), "\(lines[3])")
             #expect(!list.output.contains("\u{1B}") && !list.output.contains("\u{07}"))
             #expect(try await stage.run(["jobs", "list", "--count"]).output == "66\n")
@@ -132,7 +132,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "cancelled ones are dead letters and come back by requeue; export and enqueue do the same",
+            "cancel makes dead letters, which requeue returns; export and enqueue do the same",
             arguments: RedisStage.Kind.allCases)
         func cancel(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
@@ -173,7 +173,7 @@ extension EndToEnd {
             #expect(undone.output.contains("ended the cancellation of 1 ID"), "\(undone.errors)")
         }
 
-        @Test("run makes a scheduled job go out at once, and only once", arguments: RedisStage.Kind.allCases)
+        @Test("run sends a scheduled job at once, and only once", arguments: RedisStage.Kind.allCases)
         func run(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             let simulator = try await SimulatorProcess()
@@ -196,7 +196,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 1)
         }
 
-        @Test("jobs of a paused app are deferred, and go out when they are made due")
+        @Test("run makes deferred jobs of a paused app due")
         func deferred() async throws {
             let stage = try await RedisStage(.single)
             let simulator = try await SimulatorProcess()
@@ -215,7 +215,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("moved ones are in the other queue", arguments: RedisStage.Kind.allCases)
+        @Test("move puts jobs into the other queue", arguments: RedisStage.Kind.allCases)
         func move(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             try Self.fill(stage)
@@ -241,7 +241,7 @@ extension EndToEnd {
             #expect(try stage.contents().isSettled && stage.contents("bulk").isSettled)
         }
 
-        @Test("of Sidekiq's list are found, cancelled and kept in their order")
+        @Test("find and cancel jobs in Sidekiq's list and keep its order")
         func sidekiq() async throws {
             let stage = try await RedisStage(.single)
             let server = try stage.server()
@@ -261,7 +261,7 @@ extension EndToEnd {
             #expect(numbers == (0..<30).filter { $0 % 3 != 1 }.reversed())
         }
 
-        @Test("claimed jobs are shown with their lane, and cancelling by id drops what is not sent")
+        @Test("show claimed jobs with their lane, and cancelling by ID drops those that are not sent")
         func claimed() async throws {
             let stage = try await RedisStage(.single)
             let simulator = try await SimulatorProcess(options: ["--delay", "5s"])
@@ -275,7 +275,7 @@ extension EndToEnd {
             #expect(rows.count == 1 && rows.allSatisfy { ($0["lane"] as? String)?.isEmpty == false })
             let result = try await stage.run(["jobs", "cancel", "--yes", "--id", "job-1"])
             #expect(result.errors.contains("claimed by workers, which drop"), "\(result.output)\(result.errors)")
-            // With the answer to what was in flight.
+            // With the answers to the requests in flight.
             try await eventually("the tokens that were not sent to are cancelled") {
                 try stage.contents().deadReasons == ["Cancelled": 1]
             }

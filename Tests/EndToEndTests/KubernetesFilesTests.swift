@@ -8,7 +8,7 @@ extension EndToEnd {
         private static func deployment() throws -> YAMLNode { try DeployFolder.yaml("kubernetes/deployment.yaml") }
         private static func container() throws -> YAMLNode { try deployment().at("spec/template/spec/containers/0") }
 
-        /// The configuration that the pods have.
+        /// The configuration of the pods.
         private static func configuration() throws -> String {
             try DeployFolder.yaml("kubernetes/configmap.yaml").text("data/worker.yaml")
         }
@@ -19,12 +19,12 @@ extension EndToEnd {
             return try #require(text.hasSuffix("s") ? Int(text.dropLast()) : nil)
         }
 
-        @Test("the pods' configuration, variables and mounts are ones that a worker starts and works with")
+        @Test("a worker starts and works with the configuration, variables and mounts of the pods")
         func works() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
             let folder = try ConfigurationTests.Folder()
-            // Where the volumes are mounted, and what is in them.
+            // The mounted volumes and their contents.
             let mounts = try Dictionary(
                 uniqueKeysWithValues: Self.container().list("volumeMounts").map { mount in
                     let name = try mount.text("name")
@@ -34,7 +34,7 @@ extension EndToEnd {
                 })
             #expect(mounts.count == 2)
             let port = try RedisServer.freePort()
-            // It must not listen on all addresses here, nor on a port that may be somebody's.
+            // Here it must not listen on all addresses, nor on a port that may be in use.
             try folder.write(
                 Self.configuration().replacing("0.0.0.0", with: "127.0.0.1").replacing("9464", with: "\(port)"),
                 as: "config/worker.yaml")
@@ -65,7 +65,7 @@ extension EndToEnd {
             #expect(try await worker.wait() == .exited(0))
         }
 
-        @Test("everybody means the same port")
+        @Test("all manifests name the same port")
         func ports() throws {
             let port = try YAMLNode(Self.configuration(), "worker.yaml").text("admin/port")
             let container = try Self.container()
@@ -81,14 +81,14 @@ extension EndToEnd {
             #expect(annotations["prometheus.io/port"] == port)
         }
 
-        @Test("a pod has the time that its drain may take")
+        @Test("a pod gets enough time for a drain")
         func grace() throws {
             let grace = try Self.deployment().number("spec/template/spec/terminationGracePeriodSeconds")
-            // What Redis is given at the end to take what has not been settled, and something to spare.
+            // With the time for the last settlements, and some to spare.
             #expect(grace > (try Self.drainTimeout()) + 2 + 5)
         }
 
-        @Test("those who choose pods by their labels choose the workers")
+        @Test("all label selectors match the workers")
         func labels() throws {
             let labels = try Self.deployment().texts("spec/template/metadata/labels")
             for (file, place) in [
@@ -102,7 +102,7 @@ extension EndToEnd {
             #expect(try Self.deployment().text("metadata/name") == target)
         }
 
-        @Test("KEDA looks at the lists of the queues that the workers have")
+        @Test("KEDA reads the lists of the queues in the configuration")
         func keda() throws {
             let queues = try #require(
                 try YAMLNode(Self.configuration(), "worker.yaml").at("queues").node.mapping?.keys.compactMap(\.string))
@@ -114,7 +114,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "nothing of a pod can write where it should not, nor become more than it is",
+            "containers are read-only, unprivileged and without capabilities",
             arguments: ["deployment", "feedback-cronjob"])
         func hardening(file: String) throws {
             let whole = try DeployFolder.yaml("kubernetes/\(file).yaml")
@@ -130,7 +130,7 @@ extension EndToEnd {
             #expect(try pod.text("containers/0/resources/limits/memory").isEmpty == false)
         }
 
-        @Test("what kustomization.yaml names is there, and no manifest is forgotten")
+        @Test("kustomization.yaml names every manifest, and each exists")
         func kustomization() throws {
             let text = try DeployFolder.text("kubernetes/kustomization.yaml")
             let named = text.matches(of: /- ([a-z-]+\.yaml)/).map { String($0.1) }

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Limits")
     struct LimitTests {
-        @Test("a device that APNs has had enough of waits, what else goes there waits behind, and the others do not")
+        @Test("a throttled device waits, and so do its later notifications; other devices do not")
         func throttled() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=7,answer=429,retry-after=3,times=1"])
@@ -41,7 +41,7 @@ extension EndToEnd {
             #expect(account.retried == 1 && account.dead == 0)
         }
 
-        @Test("other workers leave a throttled device alone too")
+        @Test("other workers also wait for a throttled device")
         func throttledElsewhere() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -57,7 +57,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("an app's rate holds for all lanes of all workers, and each of them gets its share")
+        @Test("an app's rate applies to all lanes of all workers, and each gets its share")
         func rate() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -71,7 +71,7 @@ extension EndToEnd {
             try await eventually("all are delivered", within: .seconds(60)) {
                 try QueueContents(redis).count("delivered") == 600
             }
-            // A tenth of a second's worth may have been saved up.
+            // Permits for a tenth of a second may have accumulated.
             #expect(ContinuousClock.now - start >= .milliseconds(5800))
             var accounts: [WorkerProcess.Account] = []
             for worker in workers { accounts.append(try await worker.stop()) }
@@ -79,7 +79,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 600)
         }
 
-        @Test("one app's rate does not hold up another app")
+        @Test("the rate of one app does not slow another")
         func rateOfOne() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -98,7 +98,7 @@ extension EndToEnd {
             #expect(left.jobs.count + left.retries.count + left.count("delivered") == 4000)
         }
 
-        @Test("a collapse id of its own is the same each time a notification is sent")
+        @Test("a generated collapse ID stays the same when a notification is sent again")
         func collapse() async throws {
             let jobs = (0..<5).map {
                 TestJob.text(TestJob.token("d", $0), #""collapse_duplicates":true,"#)

@@ -7,7 +7,7 @@ extension EndToEnd {
     struct LogTests {
         private static let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-        /// The lines of a log in JSON, as Python reads them, which minds what is no UTF-8 and names that are there twice.
+        /// The lines of a JSON log, parsed by Python, which rejects invalid UTF-8 and duplicate names.
         private static func parsed(_ worker: WorkerProcess) throws -> [[String: String]] {
             let program = """
                 import json, sys
@@ -30,7 +30,7 @@ extension EndToEnd {
             return try JSONDecoder().decode([[String: String]].self, from: Data(python.output.utf8))
         }
 
-        @Test("are one JSON object a line, whatever the jobs have in them, with all that is known of each notification")
+        @Test("are one JSON object per line with all details of each notification, whatever the jobs contain")
         func json() async throws {
             let ids = [
                 #"a\"b\\c"#, #"💥\ud83d\udca5"#, #"é\u00e9"#, String(repeating: "x", count: 255),
@@ -43,7 +43,7 @@ extension EndToEnd {
                     TestJob.text(TestJob.token("a", number), "\"id\":\"\(id)\",\"traceparent\":\"\(Self.trace)\",").utf8
                 )
             }
-            // What is no UTF-8 within an id.
+            // Invalid UTF-8 in an ID.
             jobs.append(
                 Array("{\"id\":\"".utf8) + [0xFF, 0xC3, 0x28] + Array("\",\"token\":\"aa\",\"payload\":{}}".utf8))
             let redis = try RedisServer()
@@ -73,7 +73,7 @@ extension EndToEnd {
             #expect(!worker.log.contains(TestJob.token("a", 1)) && !worker.log.contains("Hello"))
         }
 
-        @Test("of 10,000 bad jobs are a few lines, which say how many there were")
+        @Test("of 10,000 bad jobs are a few lines with their number")
         func flood() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -95,7 +95,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("have a summary every so often while something happens, and none when nothing does")
+        @Test("have a regular summary while something happens, and none otherwise")
         func summary() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=5,answer=BadCollapseId"])
@@ -118,7 +118,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("say of a retry, and of the piece of a split job, which trace they belong to")
+        @Test("name the trace of a retry and of a piece of a split job")
         func traces() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=7,answer=429,times=1"])
@@ -147,7 +147,7 @@ extension EndToEnd {
             #expect(results.first { $0["id"] == "again" }?["attempt"] == "2")
         }
 
-        @Test("that nobody reads do not end the worker: a closed pipe, a full disk")
+        @Test("that cannot be written do not end the worker: a closed pipe, a full disk")
         func unreadable() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -172,7 +172,7 @@ extension EndToEnd {
             #expect(try QueueContents(redis).count("delivered") == 60)
         }
 
-        @Test("are refused in a format that there is not")
+        @Test("an unknown format is refused")
         func unknownFormat() async throws {
             let worker = try WorkerProcess(
                 redis: "redis://127.0.0.1:1", endpoint: 1, environment: ["APNS_WORKER_LOG_FORMAT": "xml"])

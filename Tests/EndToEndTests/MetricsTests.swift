@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Metrics and probes")
     struct MetricsTests {
-        @Test("what is measured agrees to the notification with what was sent and what became of it")
+        @Test("metrics match exactly the notifications that were sent and their outcomes")
         func agreement() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: [
@@ -66,7 +66,7 @@ extension EndToEnd {
 
             let answered = page.value("apns_worker_send_seconds_count", ["app": "default"])
             #expect(answered == page.value("apns_worker_requests_total"))
-            // Each that was sent, once: retries have waited for something else.
+            // Each sent notification once: retries have waited for another reason.
             #expect(page.value("apns_worker_queue_seconds_count", ["queue": "default"]) == Double(ends) - 5)
             #expect(try #require(page.value("apns_worker_send_seconds_sum", ["app": "default"])) > 0)
             #expect(page.value("apns_worker_breaker_state", ["app": "default", "state": "closed"]) == 1)
@@ -79,7 +79,7 @@ extension EndToEnd {
             // A lane without claims may have none.
             #expect((1...2).contains(page.families["apns_worker_lease_age_seconds"]?.samples.count ?? 0))
 
-            // Nothing of a device or of what it was sent.
+            // No device token and no payload.
             #expect(!text.contains(/[0-9a-f]{32}/) && !text.contains("Hello") && !text.contains("NewReason"))
             #expect(try await Promtool.check(text).isEmpty)
             #expect(page.families.values.allSatisfy { $0.help?.isEmpty == false })
@@ -95,7 +95,7 @@ extension EndToEnd {
             #expect(answered == Double(simulated.requests))
         }
 
-        @Test("what is only in Redis is shown: depth by state, the oldest job's age, pauses and invalid tokens")
+        @Test("the state in Redis is shown: depth by state, age of the oldest job, pauses and invalid tokens")
         func depth() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -127,7 +127,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("a worker without Redis is not ready, says why, and is again when Redis is back; it lives all the while")
+        @Test("a worker without Redis is alive but not ready, with the reason, and ready when Redis is back")
         func redisGone() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -160,7 +160,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("a worker that drains is not ready, and answers until it has ended")
+        @Test("a draining worker is not ready, and answers until it exits")
         func draining() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["answer=silence"])
@@ -182,7 +182,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("a worker whose only app can send nothing is not ready, and counts why")
+        @Test("a worker whose only app cannot send is not ready and counts the reasons")
         func noConnection() async throws {
             let redis = try RedisServer()
             let worker = try WorkerProcess(
@@ -200,7 +200,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "nothing listens unless it is asked for, and then on this machine's own address only",
+            "nothing listens by default, and then only on the loopback address",
             .enabled(if: geteuid() == 0, "only root sees the sockets of a process whose memory is private"))
         func closed() async throws {
             let redis = try RedisServer()
@@ -212,7 +212,7 @@ extension EndToEnd {
                 // 127.0.0.1 in the kernel's own spelling.
                 let expected =
                     isOpen ? ["0100007F:" + String(try await worker.adminPort(), radix: 16, uppercase: true)] : []
-                // The kernel may leave a socket out of its list where others come and go while it is read.
+                // The kernel may omit a socket from its list while others open and close.
                 try await eventually("it listens on \(expected)") {
                     try worker.listeningAddresses().map { $0.replacing(/:0+/, with: ":") } == expected
                 }
@@ -221,7 +221,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("a port that is taken ends the start with an error that names it")
+        @Test("a port in use ends the start with an error that names it")
         func taken() async throws {
             let redis = try RedisServer()
             let result = try await CommandLineTests.run(
@@ -231,7 +231,7 @@ extension EndToEnd {
             #expect(result.errors.contains("the admin port cannot be 127.0.0.1:\(redis.port): Address already in use"))
         }
 
-        @Test("the command asks for whoever has no HTTP client: 0 if all is well, 1 and why if not")
+        @Test("the health command works without an HTTP client: 0 if healthy, 1 with the reason if not")
         func command() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -241,7 +241,7 @@ extension EndToEnd {
             try await eventually("it is ready") {
                 try await CommandLineTests.run(["health", "--ready", "--admin-port", port]).ending == .exited(0)
             }
-            // As in a container: the port is in the environment, and what the file says is of no consequence.
+            // As in a container: the port is in the environment, which overrides the file.
             let alive = try await CommandLineTests.run(
                 ["health"], environment: ["APNS_WORKER_ADMIN_PORT": port, "APNS_WORKER_CONFIG": "/nowhere.yaml"])
             #expect(alive.ending == .exited(0) && alive.output == "alive\n" && alive.errors.isEmpty)
@@ -261,7 +261,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "the command does not take another server's silence or babble for an answer",
+            "the health command does not accept another server's silence or garbage",
             arguments: ["silent", "redis"])
         func otherServer(kind: String) async throws {
             let redis = try RedisServer()
@@ -274,7 +274,7 @@ extension EndToEnd {
             if kind == "silent" { redis.resume() }
         }
 
-        // MARK: Asking
+        // MARK: Requests
 
         static func get(_ port: Int, _ path: String) async throws -> (status: Int, body: String) {
             let curl = try ChildProcess(
@@ -290,7 +290,7 @@ extension EndToEnd {
 }
 
 extension WorkerProcess {
-    /// The port that its log tells.
+    /// The port from its log.
     func adminPort() async throws -> Int {
         try await logs("admin_port_opened")
         let line = lines(of: "admin_port_opened").first ?? ""
@@ -303,7 +303,7 @@ extension WorkerProcess {
         let process = "/proc/\(process.processIdentifier)"
         let own = Set(
             try FileManager.default.contentsOfDirectory(atPath: process + "/fd").compactMap {
-                // One that is closed meanwhile is none of those.
+                // A socket that was closed since then is not one of them.
                 try? FileManager.default.destinationOfSymbolicLink(atPath: "\(process)/fd/\($0)")
             })
         return try ["tcp", "tcp6"].flatMap { family in
@@ -319,7 +319,7 @@ extension WorkerProcess {
 }
 
 extension ChildProcess {
-    /// Tells it to end, and waits until it has.
+    /// Stops it, and waits for its end.
     fileprivate func stopAndWait() async throws -> Ending {
         send(SIGTERM)
         return try await wait()

@@ -18,7 +18,7 @@ extension EndToEnd {
                 TestJob.many(200, prefix: "5030") + TestJob.many(100, prefix: "4290")
                 + TestJob.many(100, prefix: "5000")
             let gone = TestJob.many(100, prefix: "dead") + TestJob.many(50, prefix: "bad0")
-            // Two devices that take it and one that is gone; and one token that is none.
+            // Two valid tokens, an unregistered one, and a malformed one.
             let fannedOut = (0..<100).map { number in
                 let tokens = ["c1", "c2", "dead1"].map { "\"\(TestJob.token($0, number))\"" }.joined(separator: ",")
                 let more = number % 2 == 0 ? #","not a token""# : ""
@@ -53,7 +53,7 @@ extension EndToEnd {
             #expect(worker.delivered == 950 + 400 + 200 + 100)
             #expect(worker.invalidToken == 150 + 100)
             #expect(worker.expired == 50)
-            // A token that is called bad before anything else is known of the app is asked about again.
+            // A token that is refused before anything else is known about the app is sent to again.
             let held = queue.count("retried:BadDeviceToken")
             #expect(worker.retried == 200 + 100 * 2 + 100 + held && held < 50)
             #expect(worker.possibleDuplicates == 0)

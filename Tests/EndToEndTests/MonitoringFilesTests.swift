@@ -30,7 +30,7 @@ extension EndToEnd {
             try JSONDecoder().decode(Dashboard.self, from: Data(contentsOf: DeployFolder.url("grafana/dashboard.json")))
         }
 
-        /// All expressions of the dashboard, with something in the place of its variables.
+        /// All expressions of the dashboard, with values in place of its variables.
         private static func panelExpressions() throws -> [String] {
             let dashboard = try dashboard()
             let panels = dashboard.panels.flatMap { $0.targets ?? [] }.map(\.expr)
@@ -49,13 +49,13 @@ extension EndToEnd {
             #expect(tool.output.contains("SUCCESS"))
         }
 
-        @Test("the rules are ones that Prometheus takes, and fire where they have to and nowhere else")
+        @Test("Prometheus accepts the rules, and they fire exactly when they should")
         func rules() async throws {
             try await Self.promtool(["check", "rules", DeployFolder.url("prometheus/alerts.yaml").path])
             try await Self.promtool(["test", "rules", DeployFolder.url("prometheus/alerts.test.yaml").path])
         }
 
-        @Test("each rule is tested, says how urgent it is, what is the matter, and what to do")
+        @Test("each rule is tested and has a severity, a summary, a description and an action")
         func everyRule() throws {
             let tests = try DeployFolder.text("prometheus/alerts.test.yaml")
             let rules = try DeployFolder.yaml("prometheus/alerts.yaml").list("groups/0/rules")
@@ -70,7 +70,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("the dashboard's expressions are ones that Prometheus takes, and its panels have numbers of their own")
+        @Test("Prometheus accepts the dashboard's expressions, and panel numbers are unique")
         func expressions() async throws {
             let expressions = try Self.panelExpressions()
             #expect(expressions.count > 40)
@@ -85,7 +85,7 @@ extension EndToEnd {
             #expect(variables.first?.type == "datasource")
         }
 
-        /// The names of all samples that a worker tells.
+        /// The names of all samples that a worker reports.
         private static func samples(_ port: Int) async throws -> Set<String> {
             let curl = try ChildProcess("curl", ["-sS", "--fail", "http://127.0.0.1:\(port)/metrics"])
             #expect(try await curl.wait() == .exited(0), "\(curl.errors)")
@@ -93,9 +93,9 @@ extension EndToEnd {
             return Set(lines.map { String($0.prefix { $0 != "{" && $0 != " " }) })
         }
 
-        @Test("every metric that is named there is one that a worker has")
+        @Test("every metric in the files is one that a worker has")
         func names() async throws {
-            // Without a limit there is no metric of one.
+            // Without maxmemory there is no metric for it.
             let redis = try RedisServer(arguments: ["--maxmemory", "1gb"])
             let simulator = try await SimulatorProcess(
                 gateway: [], options: ["--client-ca", try TestCertificates.path("ca.pem")])
@@ -131,7 +131,7 @@ extension EndToEnd {
                 (expressions + definitions + keda).flatMap { $0.matches(of: /\b(?:apns_worker|process)_[a-z_]+/) }
                     .map { String($0.0) })
             #expect(named.count > 25)
-            // It is shown only when there is something to show, and has its name here.
+            // It is reported only if it is not 0, so its name is read from the source.
             let rare = "metric_series_dropped_total"
             let metrics = DeployFolder.root.appending(path: "Sources/PushWorker/Metrics/WorkerMetric.swift")
             #expect(try String(contentsOf: metrics, encoding: .utf8).contains("\"\(rare)\""))

@@ -1,13 +1,13 @@
 import Foundation
 import TestSupport
 
-/// nginx as a stand-in for APNs that is none of ours: TLS, HTTP/2, 200 to everything, and a line for each request.
+/// nginx as a third-party stand-in for APNs: TLS, HTTP/2, 200 to everything, and a log line for each request.
 final class NginxServer: Sendable {
     let port: Int
     private let process: ChildProcess
     private let directory: URL
 
-    /// - Parameter requests: after how many nginx says GOAWAY and closes a connection.
+    /// - Parameter requests: the number of requests after which nginx sends GOAWAY and closes a connection.
     init(requestsPerConnection requests: Int) async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "nginx-\(UUID().uuidString)")
         let port = try RedisServer.freePort()

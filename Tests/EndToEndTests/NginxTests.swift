@@ -9,7 +9,7 @@ extension EndToEnd {
         private static let count =
             ProcessInfo.processInfo.environment["APNS_WORKER_TEST_NGINX_JOBS"].flatMap(Int.init) ?? 5000
 
-        @Test("loses none, although each connection ends after 1,000 requests")
+        @Test("loses nothing, although each connection ends after 1,000 requests")
         func none() async throws {
             let nginx = try await NginxServer(requestsPerConnection: 1000)
             let redis = try RedisServer()

@@ -1,7 +1,7 @@
 import Foundation
 import TestSupport
 
-/// The part of systemd that services notify: a datagram socket, and the messages that came there.
+/// The part of systemd that services notify: a datagram socket with the received messages.
 final class NotifyListener {
     /// The value of `NOTIFY_SOCKET`.
     let name: String
@@ -10,7 +10,7 @@ final class NotifyListener {
     /// The datagrams, by their lines.
     private(set) var messages: [[String]] = []
 
-    /// - Parameter isAbstract: whether its name is one that is in no folder.
+    /// - Parameter isAbstract: true for a name that is not in the file system.
     init(isAbstract: Bool = false) throws {
         let unique = UUID().uuidString
         path = isAbstract ? nil : "/tmp/notify-\(unique)"
@@ -34,7 +34,7 @@ final class NotifyListener {
         if let path { unlink(path) }
     }
 
-    /// Takes what has come.
+    /// Reads the pending datagrams.
     func read() {
         var buffer = [UInt8](repeating: 0, count: 65_536)
         while true {
@@ -51,11 +51,11 @@ final class NotifyListener {
         return messages.flatMap { $0 }
     }
 
-    /// The lines but for those that come again and again.
+    /// The lines without those that repeat.
     var changes: [String] {
         lines.filter { $0 != "WATCHDOG=1" && !$0.hasPrefix("MONOTONIC_USEC=") }
     }
 
-    /// How often the watchdog was fed.
+    /// The number of times the watchdog was fed.
     var watchdogs: Int { lines.count { $0 == "WATCHDOG=1" } }
 }

@@ -18,7 +18,7 @@ extension EndToEnd.OlderLibrariesTests {
         #expect(result.simulator.gateway.refused["1 ProcessingError"] == 1 + 3 + 5)
     }
 
-    @Test("many notifications are one write, of a TLS record at the most")
+    @Test("many notifications are one write of at most one TLS record")
     func batches() async throws {
         let scene = try await EndToEnd.GatewayScene()
         let counter = TLSRecords()
@@ -35,7 +35,7 @@ extension EndToEnd.OlderLibrariesTests {
         let records = counter.sizes
         // 200 bytes each, so that 13 records would do; the first claims are small.
         #expect(records.count >= 13 && records.count <= 60, "\(records)")
-        // What is in a record and what TLS 1.3 adds: the type, and the tag.
+        // The plaintext of a record and what TLS 1.3 adds: the type and the tag.
         #expect(records.allSatisfy { $0 <= 16_384 + 1 + 16 }, "\(records)")
         #expect(records.contains { $0 > 14_000 }, "\(records)")
     }

@@ -26,7 +26,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().gatewayTokens == spellings.map { _ in hex })
         }
 
-        @Test("what is no token of 32 to 100 bytes never gets to the gateway, where it would end the connection")
+        @Test("a token that does not have 32 to 100 bytes never reaches the gateway, where it would end the connection")
         func badTokens() async throws {
             let bad = ["", "abcd", "zz" + String(repeating: "0", count: 62), String(repeating: "0", count: 202), "%00"]
             let result = try await GatewayScene.deliver(
@@ -54,7 +54,7 @@ extension EndToEnd {
                 #expect((now + duration - 1...latest + duration + 1).contains(expiration))
             }
             #expect(seen[3] == 0 && seen[4] == now + 77_777)
-            // The gateway takes none at all for "do not store".
+            // The gateway uses 0 for "do not store".
             #expect((now + 30 * 86_400 - 1...latest + 30 * 86_400 + 1).contains(seen[5]))
         }
 
@@ -69,7 +69,7 @@ extension EndToEnd {
             result.simulator.expectOrder(600, prefix: "a")
         }
 
-        @Test("close waits for what is being written")
+        @Test("close waits for pending writes")
         func close() async throws {
             let scene = try await GatewayScene()
             let jobs = (0..<3000).map {
@@ -86,7 +86,7 @@ extension EndToEnd {
             #expect(queue.jobs.count == jobs.count - account.delivered && queue.retries.isEmpty)
         }
 
-        @Test("a gateway that is not there at first is tried again after pauses that grow, and then gets all")
+        @Test("a gateway that is unreachable at first is tried again after growing pauses, and then gets everything")
         func reconnectDelay() async throws {
             let redis = try RedisServer()
             let port = try RedisServer.freePort()
@@ -102,7 +102,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().gateway.accepted == 200)
         }
 
-        @Test("a certificate that the gateway accepts and then drops at once: told, and all is kept")
+        @Test("a certificate that the gateway accepts and then drops at once is reported, and all jobs are kept")
         func droppedAtConnect() async throws {
             let result = try await GatewayScene.deliver(
                 TestJob.many(50, prefix: "a"), rules: ["at=connect,answer=close,times=4"], confirmAfter: 400,
@@ -110,11 +110,11 @@ extension EndToEnd {
             #expect(result.worker.delivered == 50 && result.simulator.gateway.accepted == 50)
             #expect(result.queue.dead.isEmpty)
             #expect(!result.log.lines(of: "apns_connection_failed").isEmpty, "\(result.log)")
-            // Once for the first connection at the most, and then for one at a time.
+            // At most once for the first connection, and then for one at a time.
             #expect(result.worker.retried <= 50 + 4)
         }
 
-        @Test("a certificate that the gateway drops with the first notification: the app is paused until it is taken")
+        @Test("a certificate that the gateway drops with the first notification pauses the app until it is accepted")
         func droppedAtNotification() async throws {
             let redis = try RedisServer()
             let port = try RedisServer.freePort()

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Situations that people on call meet, from the first look to the end of the trouble, with the program's commands only.
+    /// Situations on call, from the first symptom to the solution, with the program's commands only.
     @Suite("On call")
     struct OnCallTests {
         private static let inAnHour = Int(Date().timeIntervalSince1970) + 3600
@@ -24,7 +24,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a wrong campaign is stopped: the orders among it go out, and one reminder is cancelled",
+            "a wrong campaign is stopped: orders continue, and one reminder is cancelled",
             arguments: RedisStage.Kind.allCases)
         func wrongCampaign(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
@@ -75,7 +75,9 @@ extension EndToEnd {
             #expect(account.accepted == delivered && account.duplicates == 0)
         }
 
-        @Test("why a job retries is shown, and it is sent when APNs works again", arguments: RedisStage.Kind.allCases)
+        @Test(
+            "the reason of a retry is shown, and the job is sent when APNs works again",
+            arguments: RedisStage.Kind.allCases)
         func retrying(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             let simulator = try await SimulatorProcess(
@@ -97,7 +99,7 @@ extension EndToEnd {
             let shown = try await Self.command(stage, "jobs", "show", key)
             #expect(shown.output.contains("429 TooManyRequests"), "\(shown)")
             try await simulator.control("DELETE", "/rules")
-            // The token has a pause of its own, which `jobs run` does not shorten.
+            // The token has its own pause, which `jobs run` does not shorten.
             try await stage.server(of: "push:{shared}:throttled-tokens").run("DEL", "push:{shared}:throttled-tokens")
             _ = try await worker.stop()
             let next = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
@@ -142,7 +144,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a broken template: it is a problem at once, is repaired, and delivered",
+            "a broken template is reported at once, repaired, and delivered",
             arguments: RedisStage.Kind.allCases)
         func brokenTemplate(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
@@ -173,7 +175,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().duplicates == 0)
         }
 
-        @Test("a command for the wrong thing is refused or reported", arguments: RedisStage.Kind.allCases)
+        @Test("a command with a wrong target is refused or reported", arguments: RedisStage.Kind.allCases)
         func wrongThing(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             let simulator = try await SimulatorProcess()
@@ -202,14 +204,14 @@ extension EndToEnd {
             }
             let nobody = try await Self.command(
                 stage, "enqueue", "--alert", "x", "--token", TestJob.token("0d", 1), "--queue", "newqueue")
-            #expect(nobody.errors.contains("no worker takes jobs from queue newqueue"), "\(nobody)")
+            #expect(nobody.errors.contains("no worker claims jobs from queue newqueue"), "\(nobody)")
             #expect(try await FleetView(stage.url).worker(worker)?.state == "running")
             _ = try await worker.stop()
             _ = try await simulator.stop()
         }
 
         @Test(
-            "in a container with two queues, commands list both and change the ones that are named",
+            "in a container with two queues, commands list both and change the named ones",
             arguments: RedisStage.Kind.allCases)
         func twoQueues(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
@@ -231,7 +233,7 @@ extension EndToEnd {
             #expect(try await FleetView(stage.url).queues.allSatisfy { $0.paused != nil })
             _ = try await Self.command(stage, "resume", "--all-queues", "--yes", environment: environment)
             #expect(try await FleetView(stage.url).queues.allSatisfy { $0.paused == nil })
-            // One is meant by default, and it is named.
+            // The default is used, and it is named.
             let enqueued = try await Self.command(
                 stage, "enqueue", "--alert", "x", "--token", TestJob.token("0d", 1), environment: environment)
             #expect(enqueued.output.contains("default") || enqueued.errors.contains("default"), "\(enqueued)")
@@ -239,7 +241,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "Redis is away: commands report it at once, with a status of its own and no usage text",
+            "Redis is unavailable: commands report it at once, with their own exit status and no usage text",
             arguments: [false, true])
         func redisIsAway(inCluster: Bool) async throws {
             let port = try RedisServer.freePort()

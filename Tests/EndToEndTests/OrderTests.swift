@@ -3,13 +3,13 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Orders to workers")
+    @Suite("Commands for workers")
     struct OrderTests {
         private static func command(_ redis: String, _ arguments: String...) async throws -> CommandLineTests.Output {
             try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis])
         }
 
-        @Test("a quiet worker finishes what it has, takes nothing more, keeps its lease, and works again when told to")
+        @Test("a quiet worker finishes its jobs, claims no more, keeps its lease, and works again after --undo")
         func quiet() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "300ms"])
@@ -45,7 +45,7 @@ extension EndToEnd {
             #expect(try QueueContents(redis).lastingKeys.isEmpty)
         }
 
-        @Test("SIGTSTP makes a worker quiet, SIGCONT ends that, and SIGTERM drains a quiet one")
+        @Test("SIGTSTP makes a worker quiet, SIGCONT ends that, and SIGTERM drains a quiet worker")
         func signals() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -68,7 +68,7 @@ extension EndToEnd {
             #expect(worker.lines(of: "not_ready").isEmpty)
         }
 
-        @Test("no job is left in the hands of an idle worker that becomes quiet the moment that jobs come")
+        @Test("no job stays with an idle worker that becomes quiet at the moment jobs arrive")
         func idle() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -89,7 +89,7 @@ extension EndToEnd {
             #expect(try await worker.stop().possibleDuplicates == 0)
         }
 
-        @Test("workers are stopped by name or all at once: they drain, end with 0, and leave nothing")
+        @Test("workers are stopped by name or all at once: they drain, exit with 0, and leave nothing")
         func stop() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -125,7 +125,7 @@ extension EndToEnd {
             #expect(nobody.ending != .exited(0) && nobody.errors.contains("no worker is running"))
         }
 
-        @Test("an order to a worker that does not hear it is not done in time, and says so")
+        @Test("a command that does not reach its worker in time is reported")
         func unheard() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -139,7 +139,7 @@ extension EndToEnd {
             worker.process.kill()
         }
 
-        @Test("an idle worker costs Redis a script every few seconds")
+        @Test("an idle worker costs Redis one script every few seconds")
         func cost() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -169,14 +169,14 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("status, pauses and orders work in a Cluster, on queues of several servers")
+        @Test("status, pauses and commands work in a Cluster, on queues of several servers")
         func cluster() async throws {
             let cluster = try await RedisCluster()
             let simulator = try await SimulatorProcess()
             let slots = try ["a", "b"].map { try cluster.slot(of: "push:{\($0)}:jobs") }
             #expect(try cluster.owner(ofSlot: slots[0]) !== cluster.owner(ofSlot: slots[1]))
             let worker = try WorkerProcess(redis: cluster.url, endpoint: simulator.port, options: ["--queue", "a,b"])
-            // Nobody names the queues: they are found on all servers.
+            // Without names, the queues are found on all servers.
             try await eventually("it is seen on both") {
                 let view = try await FleetView(cluster.url)
                 return view.queues.map(\.name) == ["a", "b"] && view.worker(worker)?.queues == ["a", "b"]
@@ -197,7 +197,7 @@ extension EndToEnd {
             for node in cluster.nodes { #expect(try node.run("KEYS", "push:{[ab]}*") == .array([])) }
         }
 
-        @Test("status, pauses and orders work with Sentinel, after a failover too")
+        @Test("status, pauses and commands work with Sentinel, also after a failover")
         func sentinel() async throws {
             let set = try await RedisSentinelSet()
             let simulator = try await SimulatorProcess()

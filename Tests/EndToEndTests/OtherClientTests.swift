@@ -3,9 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Clients that this project has no part in, against the simulator. curl, nghttp and h2load are what the simulator's own
-    /// tests ask with.
-    @Suite("Clients by others and the simulator")
+    /// Third-party clients against the simulator. The simulator's own tests use curl, nghttp
+    /// and h2load.
+    @Suite("Third-party clients with the simulator")
     struct OtherClientTests {
         private struct Report: Decodable {
             /// How often each answer came, such as `200`.
@@ -33,7 +33,7 @@ extension EndToEnd {
             return report
         }
 
-        @Test("Go's client sends 2,000 over 100 streams, and is answered its mistakes")
+        @Test("Go's client sends 2,000 requests over 100 streams, and its mistakes are answered")
         func go() async throws {
             let report = try await report([ForeignProgram.go(), "push"], count: 2000)
             #expect(
@@ -45,7 +45,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "aioapns sends 300 over two connections, and is answered its mistakes",
+            "aioapns sends 300 requests over two connections, and its mistakes are answered",
             .enabled("PyPI cannot be reached") { try await ForeignProgram.aioapns("aioapns_client.py") != nil })
         func aioapns() async throws {
             let command = try #require(try await ForeignProgram.aioapns("aioapns_client.py"))

@@ -3,9 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Servers that do what HTTP/2 allows and APNs may do, each over another library: Go's net/http and framer, Python's h2,
+    /// Servers that do everything HTTP/2 allows, each with another library: Go's net/http and framer, Python's h2,
     /// and nghttpd. nginx and haproxy have suites of their own.
-    @Suite("Servers by others in APNs' place")
+    @Suite("Third-party servers as APNs")
     struct OtherServerTests {
         /// `APNS_WORKER_TEST_FOREIGN_JOBS=50000` for a longer run.
         private static let count =
@@ -31,7 +31,7 @@ extension EndToEnd {
             return seen
         }
 
-        @Test("Go's server restarts gracefully, each time with another stream limit: nothing is lost or accepted twice")
+        @Test("Go's server restarts gracefully, each time with another stream limit: nothing lost or accepted twice")
         func goRestarts() async throws {
             let seen = try await deliver(to: [ForeignProgram.go(), "serve", "--restart-every", "\(Self.count / 10)"])
             #expect(seen.restarts >= 3 && seen.duplicates == 0, "\(seen)")
@@ -43,7 +43,7 @@ extension EndToEnd {
             #expect(seen.goAways >= 5 && seen.resets >= 100 && seen.settings >= 10 && seen.cuts == 0)
         }
 
-        @Test("connections that end without a word among all these lose nothing")
+        @Test("connections that end without GOAWAY among all these lose nothing")
         func goCuts() async throws {
             let seen = try await deliver(to: [ForeignProgram.go(), "frames", "--cut-every", "700", "--seed", "2"])
             #expect(seen.cuts >= 3 && seen.goAways >= 5)
@@ -87,7 +87,7 @@ extension EndToEnd {
 
         private func startNghttpd(_ port: Int) async throws -> ChildProcess {
             let path = ProcessInfo.processInfo.environment["PATH", default: ""]
-            // By the line, because what waits in a buffer is lost when it is killed.
+            // Line-buffered, because a kill loses buffered output.
             let process = try ChildProcess(
                 "stdbuf",
                 [

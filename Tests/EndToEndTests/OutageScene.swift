@@ -3,7 +3,7 @@ import PushQueue
 import TestSupport
 import Testing
 
-/// A worker that is at work on a backlog when something befalls its Redis.
+/// A worker that is processing a backlog when its Redis fails.
 struct OutageScene {
     let redis: RedisServer
     let simulator: SimulatorProcess
@@ -13,9 +13,9 @@ struct OutageScene {
     /// Starts all three, and waits until a tenth of the jobs are delivered.
     /// - Parameters:
     ///   - count: jobs with a token each.
-    ///   - arguments: of the server.
-    ///   - rules: of the simulator.
-    ///   - options: of the worker, besides those that keep 200 notifications under way.
+    ///   - arguments: for the server.
+    ///   - rules: for the simulator.
+    ///   - options: for the worker, in addition to those that keep 200 notifications in flight.
     init(count: Int = 4000, arguments: [String] = [], rules: [String] = [], options: [String] = []) async throws {
         self.count = count
         let redis = try RedisServer(arguments: arguments)
@@ -35,10 +35,10 @@ struct OutageScene {
             options: ["--max-connections", "1", "--max-streams", "200", "--exit-when-done"] + options)
     }
 
-    /// Waits until APNs gets nothing more: all that the worker had claimed has been answered.
+    /// Waits until APNs gets no more requests: all claimed jobs have been answered.
     func apnsIsQuiet() async throws { try await simulator.isQuiet() }
 
-    /// Waits until the worker has done all there was, and expects that each job was delivered exactly once, that all
+    /// Waits until the queue is empty, and expects that each job was delivered exactly once, that all
     /// accounts agree, and that the log is short.
     func finishWithoutDuplicates(
         complaints: ClosedRange<Int> = 1...3, sourceLocation: SourceLocation = #_sourceLocation
@@ -54,8 +54,8 @@ struct OutageScene {
 }
 
 extension SimulatorProcess {
-    /// Waits until no request has come for longer than any of these tests' answers takes.
-    /// - Returns: how many have come.
+    /// Waits until no request has come for longer than any answer takes in these tests.
+    /// - Returns: the number of requests.
     @discardableResult
     func isQuiet(after least: Int = 0) async throws -> Int {
         var (requests, since) = (-1, ContinuousClock.now)
@@ -69,7 +69,7 @@ extension SimulatorProcess {
 }
 
 extension WorkerProcess {
-    /// The lines in which it says that something is wrong, besides how the tests' Redis is set up.
+    /// The log lines about problems, except those about the setup of the tests' Redis.
     var complaints: [String] {
         log.split(separator: "\n").filter { line in
             (line.contains(" warning ") || line.contains(" error "))
@@ -77,7 +77,7 @@ extension WorkerProcess {
         }.map(String.init)
     }
 
-    /// Expects that it told of what was wrong, and did not go on and on about it; nor about its end.
+    /// Expects that the problem and its end were logged, and not repeatedly.
     func expectComplaints(_ count: ClosedRange<Int>, sourceLocation: SourceLocation = #_sourceLocation) {
         let lines = log.split(separator: "\n")
         #expect(

@@ -6,12 +6,12 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Redis goes, and comes back.
+    /// Redis becomes unavailable and returns.
     @Suite("Outages of Redis")
     struct OutageTests {
         private static let durable = ["--appendonly", "yes", "--appendfsync", "always"]
 
-        @Test("gone for seconds: what is answered meanwhile is settled when it is back")
+        @Test("for seconds: answers of that time are settled when Redis is back")
         func gone() async throws {
             let scene = try await OutageScene(arguments: Self.durable, options: ["--lanes", "2"])
             scene.redis.kill()
@@ -23,7 +23,7 @@ extension EndToEnd {
             try await scene.finishWithoutDuplicates()
         }
 
-        @Test("gone for longer than the lease, with eight lanes: all keep their claims, and nothing is sent twice")
+        @Test("for longer than the lease, with eight lanes: all keep their claims, and nothing is sent twice")
         func goneForLong() async throws {
             let options = ["--lanes", "4", "--max-streams", "20"]
             let scene = try await OutageScene(count: 12_000, arguments: Self.durable, options: options)
@@ -31,7 +31,7 @@ extension EndToEnd {
             try await eventually("both are at work") { try QueueContents(scene.redis).workers.count == 8 }
             scene.redis.kill()
             let accepted = try await scene.simulator.account().accepted
-            // The lease is 7 s; with Redis gone, nothing shows that it has ended.
+            // The lease is 7 s; without Redis, nothing shows that it has ended.
             try await Task.sleep(for: .milliseconds(9000))
             try scene.redis.start()
             let accounts = [try await scene.worker.finish(), try await other.finish()]
@@ -48,10 +48,10 @@ extension EndToEnd {
             }
         }
 
-        @Test("restarted in good order, with its data in a snapshot")
+        @Test("a clean restart with a snapshot")
         func restartedFromSnapshot() async throws {
             let scene = try await OutageScene()
-            // Redis saves on SIGTERM only when it is told to save at times.
+            // Redis saves on SIGTERM only if regular saving is configured.
             try scene.redis.run("CONFIG", "SET", "save", "3600 1")
             scene.redis.stop()
             try await scene.apnsIsQuiet()
@@ -59,7 +59,7 @@ extension EndToEnd {
             try await scene.finishWithoutDuplicates(complaints: 0...3)
         }
 
-        @Test("a claim that its owner knows nothing of is found before long, and worked on")
+        @Test("a claim unknown to its owner is soon found and processed")
         func lateClaim() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -76,7 +76,7 @@ extension EndToEnd {
             worker.expectComplaints(1...1)
         }
 
-        @Test("the worker starts before Redis does: it waits, and says so")
+        @Test("a worker that starts before Redis waits and reports it")
         func absentAtTheStart() async throws {
             let redis = try RedisServer(arguments: Self.durable)
             try redis.push(TestJob.many(100))
@@ -92,7 +92,7 @@ extension EndToEnd {
             worker.expectComplaints(1...3)
         }
 
-        @Test("a drain while Redis is away ends in its time, and the next worker finishes what was left")
+        @Test("a drain without Redis ends in time, and the next worker finishes the remaining jobs")
         func drainWithoutRedis() async throws {
             let scene = try await OutageScene(arguments: Self.durable)
             scene.redis.kill()
@@ -100,7 +100,7 @@ extension EndToEnd {
             try await scene.apnsIsQuiet()
             scene.worker.process.send(SIGTERM)
             let ended = scene.worker
-            // It has until the end of its time, because Redis may come back: for a while nothing happens.
+            // It waits until its timeout, because Redis may return: for a while nothing happens.
             try await Task.sleep(for: .milliseconds(500))
             #expect(ended.process.ending == nil)
             try scene.redis.start()
@@ -114,7 +114,7 @@ extension EndToEnd {
             #expect(simulated.accepted == scene.count && simulated.duplicates == 0)
         }
 
-        @Test("a drain whose Redis stays away ends in its time; what it could not settle is sent again, and counted")
+        @Test("a drain whose Redis stays unavailable ends in time; unsettled jobs are sent again and counted")
         func drainWithoutEnd() async throws {
             let scene = try await OutageScene(arguments: Self.durable, options: ["--drain-timeout", "1000"])
             scene.redis.kill()
@@ -138,7 +138,7 @@ extension EndToEnd {
             #expect(account.delivered + second.delivered == simulated.accepted)
         }
 
-        @Test("an invalid token that was confirmed, and is not known to the Redis that comes next, is written again")
+        @Test("an invalid token that was confirmed but is unknown to the new Redis is written again")
         func forgottenToken() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["answer=Unregistered"])
@@ -173,7 +173,7 @@ extension EndToEnd {
             #expect(queue.invalidTokenDetails[TestJob.token("a", 1)]?.reason == "Unregistered")
         }
 
-        @Test("silent for longer than any answer may take: what was sent may be executed after all")
+        @Test("no answer for longer than the time limit: commands may still be executed")
         func halfOpen() async throws {
             let scene = try await OutageScene()
             scene.redis.pause()
@@ -184,7 +184,7 @@ extension EndToEnd {
             try await scene.finishWithoutDuplicates()
         }
 
-        @Test("paused for its clients, for a moment and for longer than an answer may take")
+        @Test("clients are paused, briefly and for longer than the time limit of an answer")
         func paused() async throws {
             let scene = try await OutageScene(count: 6000)
             try scene.redis.run("CLIENT", "PAUSE", "500", "ALL")
@@ -196,7 +196,7 @@ extension EndToEnd {
             try await scene.finishWithoutDuplicates()
         }
 
-        @Test("connections that are killed again and again cost nothing but time")
+        @Test("connections that are killed again and again cost only time")
         func killedConnections() async throws {
             let scene = try await OutageScene()
             for _ in 0..<25 {

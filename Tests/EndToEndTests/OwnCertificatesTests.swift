@@ -3,9 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("A simulator that makes its own certificates")
+    @Suite("A simulator with its own certificates")
     struct OwnCertificatesTests {
-        @Test("is trusted by the worker, which it trusts by key and by certificate")
+        @Test("is trusted by the worker and trusts it, by key and by certificate")
         func check() async throws {
             let directory = FileManager.default.temporaryDirectory.appending(path: "certs-\(UUID().uuidString)").path
             defer { try? FileManager.default.removeItem(atPath: directory) }

@@ -51,10 +51,10 @@ extension EndToEnd {
             #expect(try await Self.output(program, ["--generate-completion-script", "fish"]).contains("apns-\(name)"))
         }
 
-        @Test("an archive of the commit names it, where programs read it")
+        @Test("an archive of the commit names it in the file that programs read")
         func commit() async throws {
             let root = DeployFolder.root.path
-            // A source that is not a clone is an archive already.
+            // A source that is not a clone is already an archive.
             guard FileManager.default.fileExists(atPath: "\(root)/.git") else { return }
             let commit = try await Self.output("git", ["-C", root, "rev-parse", "HEAD"])
             let archive = "git -C \"$1\" archive HEAD Sources/PushWorker/Build/commit.txt | tar --extract --to-stdout"

@@ -11,14 +11,14 @@ extension EndToEnd {
             return result.output
         }
 
-        /// How many scripts the server has run: a worker that looks at its queue runs one.
+        /// The number of scripts that the server has run: a worker that checks its queue runs one.
         private static func scripts(_ redis: RedisServer) throws -> Int {
             let statistics = try #require(redis.run("INFO", "commandstats").text)
             return statistics.matches(of: /cmdstat_eval(?:sha)?:calls=(\d+)/).reduce(0) { $0 + (Int($1.1) ?? 0) }
         }
 
         @Test(
-            "a paused queue sends nothing, be the worker there before or after, and then sends all",
+            "a paused queue sends nothing, whether the worker starts before or after, and everything once resumed",
             arguments: [true, false])
         func pause(isRunningBefore: Bool) async throws {
             let redis = try RedisServer()
@@ -36,7 +36,7 @@ extension EndToEnd {
             let before = try Self.scripts(redis)
             let start = ContinuousClock.now
             try await eventually("the worker has looked again and again") { try Self.scripts(redis) >= before + 4 }
-            // Paused queues are looked at about once a second.
+            // Paused queues are checked about once a second.
             #expect(ContinuousClock.now - start < .seconds(20))
             let queue = try QueueContents(redis)
             #expect(queue.jobs.count + queue.claims == 20)
@@ -53,7 +53,7 @@ extension EndToEnd {
             expectAgreement(try await running.stop(), try QueueContents(redis), try await simulator.stop())
         }
 
-        @Test("only the queue that is named is paused")
+        @Test("only the named queue is paused")
         func otherQueue() async throws {
             let redis = try RedisServer()
             let output = try await Self.command(

@@ -51,13 +51,13 @@ extension EndToEnd {
             try process.output.split(separator: "\n").filter { !$0.hasPrefix("#") }.map(Row.init)
         }
 
-        /// A simulator to which all device tokens are made up.
+        /// A simulator that rejects all device tokens.
         private func simulator(_ options: [String] = []) async throws -> SimulatorProcess {
             try await SimulatorProcess(
                 rules: ["answer=BadDeviceToken"], options: ["--topic", "com.example.app"] + options)
         }
 
-        @Test("the simulator answers every question about a key as docs/apns.md expects; the report names nothing")
+        @Test("the simulator answers every question about a key as docs/apns.md expects; the report has no secrets")
         func key() async throws {
             let simulator = try await simulator()
             let (ending, process) = try await probe(simulator.port, byKey() + ["--yes"])
@@ -75,7 +75,7 @@ extension EndToEnd {
             #expect(report.firstMatch(of: /[0-9A-Fa-f]{16}/) == nil, "a token or an id")
         }
 
-        @Test("so it does about a certificate")
+        @Test("the same for a certificate")
         func certificate() async throws {
             let simulator = try await simulator(["--client-ca", TestCertificates.path("ca.pem")])
             let (ending, process) = try await probe(simulator.port, byCertificate() + ["--yes"])
@@ -86,7 +86,7 @@ extension EndToEnd {
                 rows.contains { $0.item == "certificate-and-token" } && !rows.contains { $0.item == "two-updates.1" })
         }
 
-        @Test("an answer that differs is reported as it is, and one that is missing ends it with 1")
+        @Test("a different answer is reported unchanged, and a missing one exits with 1")
         func differences() async throws {
             let differing = try await SimulatorProcess(rules: ["answer=500,reason=Nonsense"])
             let (ending, process) = try await probe(

@@ -5,12 +5,12 @@ import Testing
 extension EndToEnd {
     @Suite("The memory of a process with secrets")
     struct ProcessMemoryTests {
-        /// Nothing is there that could end a command.
+        /// Redis is unreachable, so a command waits for it.
         private static let environment = ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"]
 
-        /// The user who may read the memory and the environment of a program of an ordinary user.
+        /// The owner of the process's files in /proc, who may read its memory and environment. An ordinary user runs it.
         private static func owner(_ command: [String]) async throws -> uid_t {
-            // To root's processes all that follows makes no difference.
+            // For a process of root the owner would always be root.
             let setpriv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
             let line = (geteuid() == 0 ? setpriv : []) + command
             let process = try ChildProcess(line[0], Array(line.dropFirst()), environment: environment)
@@ -21,7 +21,7 @@ extension EndToEnd {
                 return line == "\(name)\n"
             }
             if name == "apns-worker" {
-                // It says something once it works.
+                // It prints something once it works.
                 try await eventually("\(name) works") { process.errors.contains("Redis") }
             }
             var status = stat()
@@ -29,7 +29,7 @@ extension EndToEnd {
             return status.st_uid
         }
 
-        @Test("another process of the same user may not read it, and it leaves no core dump")
+        @Test("another process of the same user cannot read it, and there is no core dump")
         func owner() async throws {
             let ordinary = try await Self.owner(["sleep", "600"])
             #expect(ordinary == (geteuid() == 0 ? 65534 : geteuid()))

@@ -2,11 +2,11 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The way to APNs through a proxy that is none of ours.
+    /// Connections to APNs through a third-party proxy.
     @Suite("Proxies")
     struct ProxyTests {
         @Test(
-            "an HTTP proxy is gone through, with and without a password, by setting and by the usual variables",
+            "an HTTP proxy is used, with and without a password, by setting and by the usual variables",
             arguments: [true, false], ["APNS_WORKER_PROXY", "HTTPS_PROXY", "https_proxy"])
         func proxied(hasPassword: Bool, variable: String) async throws {
             let redis = try RedisServer()
@@ -24,7 +24,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 200)
         }
 
-        @Test("a proxy that wants another password is named, and the jobs stay in Redis")
+        @Test("a proxy with another password is named, and the jobs stay in Redis")
         func refused() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -41,7 +41,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().connections == 0)
         }
 
-        @Test("hosts that are excepted are connected to directly", arguments: ["localhost", "*", ".host,localhost"])
+        @Test("connections to excepted hosts are direct", arguments: ["localhost", "*", ".host,localhost"])
         func excepted(_ list: String) async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()

@@ -4,7 +4,7 @@ import PushQueue
 import TestSupport
 import Testing
 
-/// All that a queue holds in Redis, read by another client than the worker's.
+/// The contents of a queue in Redis, read by a client that is not the worker's.
 struct QueueContents {
     struct Letter {
         let original: [UInt8]
@@ -70,19 +70,20 @@ struct QueueContents {
         self.counters = counters
     }
 
-    /// The keys of the queue that do not expire by themselves within minutes or the counters of days and minutes.
+    /// The keys of the queue, except counters and those that expire within minutes.
     var lastingKeys: Set<String> {
         keys.filter { key in
-            key.hasPrefix("push:{") && ![":stats:", ":minute:", ":next:", ":gauges", "{shared}"].contains { key.contains($0) }
+            key.hasPrefix("push:{")
+                && ![":stats:", ":minute:", ":next:", ":gauges", "{shared}"].contains { key.contains($0) }
         }
     }
 
-    /// True if nothing is left to do.
+    /// True if no work is left.
     var isSettled: Bool { jobs.isEmpty && retries.isEmpty && claims == 0 }
 
     func count(_ counter: String) -> Int { counters[counter] ?? 0 }
 
-    /// How many dead letters there are of each reason.
+    /// The number of dead letters of each reason.
     var deadReasons: [String: Int] { Dictionary(grouping: dead, by: \.reason).mapValues(\.count) }
 }
 
@@ -121,8 +122,8 @@ extension RedisValue {
     }
 }
 
-/// Expects that the worker, Redis and the simulator tell the same story, and that nothing is left to do.
-/// - Parameter duplicatesAreCounted: `false` where the simulator lies about what it has accepted.
+/// Expects that the accounts of worker, Redis and simulator agree, and that no work is left.
+/// - Parameter duplicatesAreCounted: `false` if the simulator's rules misreport what it accepted.
 func expectAgreement(
     _ worker: WorkerProcess.Account, _ queue: QueueContents, _ simulator: SimulatorProcess.Account,
     duplicatesAreCounted: Bool = true, sourceLocation: SourceLocation = #_sourceLocation
@@ -135,7 +136,7 @@ func expectAgreement(
     }
 }
 
-/// Expects that the worker and Redis tell the same story, and that nothing is left to do.
+/// Expects that the accounts of worker and Redis agree, and that no work is left.
 func expectAgreement(
     _ worker: WorkerProcess.Account, _ queue: QueueContents, sourceLocation: SourceLocation = #_sourceLocation
 ) {

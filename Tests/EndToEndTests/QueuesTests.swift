@@ -10,7 +10,7 @@ extension EndToEnd {
             try queues.map { try QueueContents(redis, queue: $0).count("delivered") }
         }
 
-        @Test("share the worker by their weights while all have work, and each is emptied in the end")
+        @Test("share the worker by their weights while all have jobs, and all are emptied")
         func weighted() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "20ms±5ms"])
@@ -29,7 +29,7 @@ extension EndToEnd {
             }
             let halfway = try delivered(redis, queues)
             #expect(halfway[0] < 3000, "too late to see anything")
-            // Exact to what is under way, and what was delivered between the three looks.
+            // Exact except for jobs in flight and those delivered between the three reads.
             #expect(abs(halfway[1] - halfway[0] / 2) < 500, "\(halfway)")
             #expect(abs(halfway[2] - halfway[0] / 6) < 400, "\(halfway)")
             let account = try await worker.finish()
@@ -42,7 +42,7 @@ extension EndToEnd {
             #expect(accepted.accepted == 9000 && accepted.duplicates == 0)
         }
 
-        @Test("in strict order, wait for the one before them")
+        @Test("in strict order, wait for the queues before them")
         func strict() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "20ms±5ms"])
@@ -66,7 +66,7 @@ extension EndToEnd {
             #expect(try await worker.finish().delivered == 4000)
         }
 
-        @Test("do not wait for one that is paused, which goes on as soon as it is resumed")
+        @Test("do not wait for a paused queue, which continues once it is resumed")
         func paused() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -85,7 +85,8 @@ extension EndToEnd {
         }
 
         @Test(
-            "of one name are refused, and so are weights that are none", arguments: ["a,a", "a:0", "a:b", "a:", "a,,b"])
+            "with the same name are refused, and so are invalid weights",
+            arguments: ["a,a", "a:0", "a:b", "a:", "a,,b"])
         func refused(queues: String) async throws {
             let result = try await CommandLineTests.run(["run", "--topic", "a", "--queue", queues])
             #expect(result.ending != .exited(0))

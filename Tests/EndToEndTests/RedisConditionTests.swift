@@ -20,7 +20,7 @@ extension EndToEnd {
                 ])
         }
 
-        @Test("a full Redis stands first, with what to do, and nobody is told to start workers")
+        @Test("a full Redis is reported first, with a suggestion, and no advice to start workers")
         func full() async throws {
             let redis = try RedisServer()
             let place = "127.0.0.1:\(redis.port)"
@@ -43,7 +43,7 @@ extension EndToEnd {
             #expect(server.eviction_policy == "noeviction" && server.append_only == false && server.role == "master")
             #expect(server.writes_refused?.hasPrefix("OOM ") == true && server.error == nil)
 
-            // It cannot renew its lease now, for whatever reason.
+            // It cannot renew its lease now, whatever the reason.
             worker.process.send(SIGSTOP)
             try await eventually("its lease ends") {
                 try await FleetView(redis.url).worker(worker)?.lease_left_ms ?? 0 < -5000
@@ -68,7 +68,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("without any worker, too, a full Redis is what to see to first")
+        @Test("a full Redis is reported first even without any worker")
         func fullWithoutWorker() async throws {
             let redis = try RedisServer()
             try redis.push(TestJob.many(3))
@@ -78,7 +78,7 @@ extension EndToEnd {
             #expect(!view.problems.contains { $0.advice.contains("start ") }, "\(view.problems)")
         }
 
-        @Test("from 90 percent it is nearly full, which needs somebody; check warns")
+        @Test("from 90 percent Redis is nearly full: status reports a problem, and check warns")
         func nearlyFull() async throws {
             let redis = try RedisServer()
             try redis.run("SET", "ballast", String(repeating: "x", count: 20_000_000))
@@ -97,7 +97,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a policy that evicts is told by status and check, and by the worker at its start, once",
+            "an eviction policy is reported by status and check, and once by the worker when it starts",
             arguments: [
                 ("allkeys-lru", "evicts any key, waiting jobs included, when"),
                 ("volatile-ttl", "evicts keys with an expiry when"),
@@ -124,7 +124,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("a Redis without an append-only file is told by the worker at its start, and one with it is not")
+        @Test("a missing append-only file is reported by the worker when it starts")
         func persistence() async throws {
             let simulator = try await SimulatorProcess()
             for isOn in [false, true] {
@@ -145,7 +145,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("a user who may not ask is a warning, once, and no problem")
+        @Test("a user without permission to ask is a warning, once, and not a problem")
         func rights() async throws {
             let redis = try RedisServer()
             try redis.run("ACL", "SETUSER", "default", "-info")
@@ -161,7 +161,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("metrics have the memory, its limit, and whether writes are refused; that it is over is logged")
+        @Test("metrics have the memory, its limit, and refused writes; the end of the problem is logged")
         func metrics() async throws {
             let redis = try RedisServer()
             let server = ["server": "127.0.0.1:\(redis.port)"]
@@ -187,14 +187,14 @@ extension EndToEnd {
             #expect(after.families["apns_worker_redis_memory_max_bytes"]?.samples.isEmpty ?? true)
             #expect(after.value("apns_worker_redis_evicts", server) == 0)
             try await worker.logs("redis_full_ended", " notice ")
-            // Rarely, and by one lane: at the start, and once since.
+            // Rarely, and by one lane: at the start, and once since then.
             let statistics = try redis.run("INFO", "commandstats").text ?? ""
             let counts = statistics.firstMatch(of: /cmdstat_rpushx:calls=(\d+),.*rejected_calls=(\d+)/)
             #expect((2...4).contains(counts.flatMap { (Int($0.1) ?? 0) + (Int($0.2) ?? 0) } ?? 0), "\(statistics)")
             _ = try await worker.stop()
         }
 
-        @Test("why a worker is not ready is told, and that it is again")
+        @Test("the reason why a worker is not ready is logged, and so is its end")
         func notReady() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["answer=410"])
@@ -221,7 +221,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("what is the matter with an app is told of the app, and the worker says only that it is not ready")
+        @Test("a problem of an app is logged for the app; the worker only logs that it is not ready")
         func appOnly() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["answer=InvalidProviderToken"])
@@ -237,7 +237,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("a replica is told, and workers that cannot renew their leases there are not gone")
+        @Test("a replica is reported, and workers that cannot renew their leases are not shown as missing")
         func replica() async throws {
             let redis = try RedisServer()
             try redis.push(TestJob.many(1))
@@ -251,7 +251,7 @@ extension EndToEnd {
 
         // MARK: Several servers
 
-        @Test("behind Sentinels a master that accepts what no replica has is told, and one without replicas")
+        @Test("behind Sentinels a master without replicas, or with writes that no replica has, is reported")
         func sentinel() async throws {
             let set = try await RedisSentinelSet(replicas: 1, arguments: ["--appendonly", "yes"])
             let master = set.servers[0]
@@ -276,7 +276,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("in a Cluster each server stands for its queues, and a full one does not speak for the others")
+        @Test("in a Cluster each server affects only its own queues")
         func cluster() async throws {
             let cluster = try await RedisCluster()
             let owners = try ["a", "b"].map { try cluster.owner(ofSlot: cluster.slot(of: "push:{\($0)}:jobs")) }

@@ -3,13 +3,13 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Redis is there, and will not.
+    /// Redis answers, but refuses commands.
     @Suite("Refusals of Redis")
     struct RefusalTests {
         @Test("READONLY: the server becomes a replica, and a master again")
         func readOnly() async throws {
             let scene = try await OutageScene()
-            // Of a master that does not exist: it keeps its data.
+            // A replica of a master that does not exist keeps its data.
             try scene.redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.freePort())")
             try await scene.worker.logs("redis_refused", "READONLY")
             try await scene.worker.logs("not_ready")
@@ -25,9 +25,9 @@ extension EndToEnd {
             try await scene.finishWithoutDuplicates()
         }
 
-        @Test("LOADING: the server is back and has still to read its data")
+        @Test("LOADING: the server is back and still reads its data")
         func loading() async throws {
-            // A server that reads looks at its connections every 2 MB: that is every fifth of these keys, each 50 ms.
+            // A loading server handles its connections every 2 MB: every fifth of these keys, each 50 ms.
             let scene = try await OutageScene(arguments: ["--key-load-delay", "50000", "--rdbcompression", "no"])
             try scene.redis.run(
                 "EVAL", "for i = 1, 100 do redis.call('SET', KEYS[1] .. i, string.rep('x', 400000)) end", "1", "ballast"
@@ -41,7 +41,7 @@ extension EndToEnd {
             #expect(scene.worker.log.contains("LOADING"), "\(scene.worker.log)")
         }
 
-        @Test("BUSY: somebody's script does not end")
+        @Test("BUSY: another client's script does not end")
         func busy() async throws {
             let scene = try await OutageScene(arguments: ["--lua-time-limit", "100"])
             let script = try EndlessScript(on: scene.redis)
@@ -54,7 +54,7 @@ extension EndToEnd {
             try await scene.finishWithoutDuplicates()
         }
 
-        @Test("OOM: the server's memory is full: the queue drains all the same, and producers are refused")
+        @Test("OOM: the memory is full: the queue still drains, and producers are refused")
         func outOfMemory() async throws {
             let scene = try await OutageScene(rules: ["prefix=0410,answer=410", "prefix=0503,times=1,answer=503"])
             try scene.redis.push(TestJob.many(20, prefix: "0410") + TestJob.many(20, prefix: "0503"))
@@ -69,7 +69,7 @@ extension EndToEnd {
             #expect(simulated.accepted == scene.count + 20 && simulated.duplicates == 0)
         }
 
-        @Test("NOSCRIPT: the server's scripts are flushed all the time, and nobody notices")
+        @Test("NOSCRIPT: the server's scripts are flushed all the time, without effect")
         func noScript() async throws {
             let scene = try await OutageScene(count: 8000)
             for _ in 0..<100 {
@@ -82,7 +82,7 @@ extension EndToEnd {
             try await scene.finishWithoutDuplicates(complaints: 0...0)
         }
 
-        @Test("UNBLOCKED: the wait for jobs is cut short, by an error or because the server became a replica")
+        @Test("UNBLOCKED: the wait for jobs ends early, by an error or because the server became a replica")
         func unblocked() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -114,7 +114,7 @@ extension EndToEnd {
             worker.expectComplaints(0...4)
         }
 
-        @Test("as long as nothing can be settled, no more than some 10,000 jobs are taken")
+        @Test("while nothing can be settled, at most about 10,000 jobs are claimed")
         func unsettled() async throws {
             let scene = try await OutageScene(count: 14_000)
             try scene.redis.run("ACL", "SETUSER", "default", "-hdel")
@@ -129,7 +129,7 @@ extension EndToEnd {
             try await scene.finishWithoutDuplicates()
         }
 
-        @Test("as long as the invalid tokens' set cannot be written, no more than some 10,000 jobs are taken")
+        @Test("while the set of invalid tokens cannot be written, at most about 10,000 jobs are claimed")
         func unwrittenTokens() async throws {
             let redis = try RedisServer()
             let count = 14_000
@@ -151,7 +151,7 @@ extension EndToEnd {
             worker.expectComplaints(1...3)
         }
 
-        @Test("a dead-letter set of more than it may hold loses its oldest letters, and the queue goes on")
+        @Test("a full set of dead letters loses its oldest ones, and the queue continues")
         func fullOfDeadLetters() async throws {
             let redis = try RedisServer()
             let fill = """
@@ -166,7 +166,7 @@ extension EndToEnd {
                 return redis.call('ZCARD', KEYS[1])
                 """
             let yesterday = Int((Date().timeIntervalSince1970 - 86_400) * 1000)
-            // In portions, each of which takes less time than a connection waits.
+            // In portions, each of which is shorter than a connection's timeout.
             for portion in 0..<10 {
                 let (first, count) = (portion * 100_000 + 1, (portion + 1) * 100_000)
                 #expect(
@@ -182,7 +182,7 @@ extension EndToEnd {
             #expect(try redis.run("ZSCORE", "push:{default}:dead", "500\n") == .null)
         }
 
-        @Test("dead letters keep to the bytes that the setting allows: the oldest go, and status shows the rest")
+        @Test("dead letters stay within the bytes of the setting: the oldest are deleted, and status counts the rest")
         func deadLettersBytes() async throws {
             let redis = try RedisServer()
             let padding = String(repeating: "x", count: 1000)
@@ -207,7 +207,7 @@ extension EndToEnd {
     }
 }
 
-/// A script that runs until somebody kills it, in a thread of its own.
+/// A script that runs until it is killed, in a thread of its own.
 private final class EndlessScript: Sendable {
     private let task: Task<RedisValue, any Error>
 

@@ -21,7 +21,7 @@ extension EndToEnd {
 
             func write(_ yaml: String) throws { try folder?.write(yaml) }
 
-            /// Writes the file and says so.
+            /// Writes the file and sends SIGHUP.
             func reload(_ yaml: String) async throws {
                 let before = worker.lines(of: "configuration_reloaded").count
                 try write(yaml)
@@ -71,7 +71,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "an app that is taken away finishes what it has; jobs for it become dead letters, until it is there again")
+            "a removed app finishes its jobs; later jobs become dead letters until it is configured again")
         func removed() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "500ms±100ms"])
@@ -94,7 +94,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 320)
         }
 
-        @Test("a changed file is taken up without being told; one with mistakes is not, and the one before stays")
+        @Test("a changed file is applied automatically; one with mistakes is not, and the previous one stays")
         func byItself() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -109,7 +109,7 @@ extension EndToEnd {
             try await eventually("what is right again is taken up", within: .seconds(60)) {
                 scene.worker.log.contains("apps_changed=shop")
             }
-            // An app that cannot be made, such as one whose key is gone, is a mistake too.
+            // An app that cannot be created, such as one whose key is missing, is also a mistake.
             try scene.write(Self.shop(simulator.port, "    key: /no/such.p8\n"))
             scene.worker.process.send(SIGHUP)
             try await scene.worker.logs("configuration_refused", "/no/such.p8")
@@ -118,9 +118,9 @@ extension EndToEnd {
             _ = try await scene.worker.stop()
         }
 
-        @Test("the log's level changes at once, and what needs a restart is named")
+        @Test("the log level changes at once, and changes that need a restart are named")
         func level() async throws {
-            // Without the file it warns.
+            // Without a file it logs a warning.
             let redis = try RedisServer(arguments: ["--appendonly", "yes"])
             let simulator = try await SimulatorProcess()
             let scene = try Scene(redis, "log_level: warning\n" + Self.shop(simulator.port))
@@ -128,14 +128,14 @@ extension EndToEnd {
             #expect(scene.worker.log.isEmpty, "\(scene.worker.log)")
             try await scene.reload(
                 "log_level: debug\nlease: 8000\nqueue_order: strict\nmax_attempts: 3\n" + Self.shop(simulator.port))
-            // WorkerProcess gives the lease by a variable, which goes before the file.
+            // WorkerProcess sets the lease with a variable, which overrides the file.
             try await scene.worker.logs("restart_needed", "queue_order")
             #expect(scene.worker.log.contains("log_level, max_attempts"))
             _ = try await scene.worker.stop()
             #expect(scene.worker.lines(of: "drained").count == 1)
         }
 
-        @Test("a limit that is lowered holds for what comes, and a paused app is tried again when its settings change")
+        @Test("a lower limit applies to later notifications, and a paused app is tried again after its settings change")
         func limits() async throws {
             let redis = try RedisServer()
             let good = try await SimulatorProcess()

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Enqueueing with replicas")
     struct ReplicasTests {
-        /// A master with a replica that is in step.
+        /// A master with a replica in sync.
         private struct Pair {
             let master: RedisServer
             let replica: RedisServer
@@ -27,7 +27,7 @@ extension EndToEnd {
 
         private static let one = ["--token", TestJob.token("ab", 1), "--alert", "x", "--replicas", "1"]
 
-        @Test("a job counts when the replica has it")
+        @Test("a job counts once the replica has it")
         func confirmed() async throws {
             let pair = try await Pair()
             let result = try await pair.enqueue(Self.one)
@@ -41,7 +41,7 @@ extension EndToEnd {
             #expect(try pair.replica.run("LLEN", "push:{default}:jobs") == 1501)
         }
 
-        @Test("a replica that does not answer: exit 1, and the error says that the job is there nevertheless")
+        @Test("a replica that does not answer: exit status 1, and the error says that the job is enqueued nevertheless")
         func unconfirmed() async throws {
             let pair = try await Pair()
             pair.replica.pause()
@@ -57,11 +57,11 @@ extension EndToEnd {
             pair.replica.resume()
         }
 
-        @Test("of many lines those are named that were not confirmed, and none behind them is enqueued")
+        @Test("unconfirmed lines are named, and no later line is enqueued")
         func lines() async throws {
             let pair = try await Pair()
             pair.replica.pause()
-            // An empty line and one that is no job are lines too.
+            // An empty line and an invalid job also count as lines.
             let lines = ["", "{"] + TestJob.many(2500)
             let result = try await pair.enqueue(
                 ["--replicas", "1", "--replicas-timeout", "1s"], input: lines.joined(separator: "\n"))
@@ -78,7 +78,7 @@ extension EndToEnd {
             pair.replica.resume()
         }
 
-        @Test("a master that dies before the replica has it: it is not known, and not success")
+        @Test("a master that dies before the replica has the job: the result is unknown, and not a success")
         func died() async throws {
             let pair = try await Pair()
             pair.replica.pause()
@@ -95,7 +95,7 @@ extension EndToEnd {
             pair.replica.resume()
         }
 
-        @Test("in a Cluster the slot is followed, and the new owner's replica asked")
+        @Test("in a Cluster a moved slot is followed, and the new owner's replica confirms")
         func cluster() async throws {
             let cluster = try await RedisCluster(replicas: 1)
             let slot = try cluster.slot(of: "push:{default}:jobs")
@@ -105,7 +105,7 @@ extension EndToEnd {
             let process = try ChildProcess(
                 BuiltProgram.path("apns-worker"), ["enqueue"] + Self.one,
                 environment: ["APNS_WORKER_REDIS_URL": cluster.url])
-            // The list is not there: as long as the slot moves, each push is sent away.
+            // The list does not exist: while the slot moves, each push is redirected.
             try await eventually("it has been sent away") {
                 try old.run("INFO", "errorstats").text?.contains("errorstat_ASK") == true
             }
@@ -115,7 +115,7 @@ extension EndToEnd {
             #expect(try new.run("LLEN", "push:{default}:jobs") == 1)
         }
 
-        @Test("the producer's example pushes until the replica has the job, and that is sent once")
+        @Test("the producer's example pushes until the replica has the job, which is sent once")
         func producer() async throws {
             let pair = try await Pair()
             let example = DeployFolder.url("producers/enqueue_confirmed.py").path
@@ -146,7 +146,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "mistakes are told before anything is pushed",
+            "mistakes are reported before anything is pushed",
             arguments: [
                 (["--replicas", "0"], "--replicas must be"), (["--replicas", "-1"], "replicas"),
                 (["--replicas-timeout", "5s"], "is for --replicas"),

@@ -10,7 +10,7 @@ extension EndToEnd {
             #expect(result.ending == .exited(0), "\(result.errors)")
         }
 
-        @Test("jobs that APNs refused are delivered once each when it takes them, a worker running all the while")
+        @Test("refused jobs are delivered once each when APNs accepts them, while a worker runs")
         func delivered() async throws {
             let redis = try RedisServer()
             // The first request for each of these devices is refused, and later ones are not.
@@ -30,7 +30,7 @@ extension EndToEnd {
             #expect(accepted.accepted == 300 && accepted.distinctTokens == 300 && accepted.duplicates == 0)
         }
 
-        @Test("of a job only the devices get it that had not, and the others not twice")
+        @Test("only the devices that did not get a job get it")
         func someTokens() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
@@ -53,7 +53,7 @@ extension EndToEnd {
             #expect(try QueueContents(redis).dead.isEmpty)
         }
 
-        @Test("the pieces of a big job that is refused unsent keep their devices, also when they come back")
+        @Test("pieces of a big job that are refused unsent keep their devices, also when requeued")
         func pieces() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -74,7 +74,7 @@ extension EndToEnd {
             #expect(listed.output.components(separatedBy: #""requeues":1"#).count == 4, "\(listed.output)")
         }
 
-        @Test("a job that is to be unique is not a duplicate of itself")
+        @Test("a job with unique_for is not a duplicate of itself")
         func unique() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
@@ -84,7 +84,7 @@ extension EndToEnd {
             try await eventually("it is refused") { try QueueContents(redis).dead.count == 1 }
             try await Self.requeue(redis, "--id", "u")
             try await eventually("it is delivered") { try QueueContents(redis).count("delivered") == 1 }
-            // Another with its id still is.
+            // Another job with its ID still is.
             try redis.push([job])
             try await eventually("the other is dropped") { try QueueContents(redis).count("dropped:Duplicate") == 1 }
             let account = try await worker.stop()
@@ -92,7 +92,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 1)
         }
 
-        @Test("attempts begin anew, or one more is made")
+        @Test("attempts start again, or one more is made")
         func attempts() async throws {
             for (flags, requests) in [([], 3), (["--keep-attempts"], 1)] as [([String], Int)] {
                 let redis = try RedisServer()
@@ -110,7 +110,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("what no worker can read comes back as the same dead letter")
+        @Test("a job that no worker can read becomes the same dead letter again")
         func malformed() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -129,7 +129,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("what was good for a time is not sent after that time")
+        @Test("an expired job is not sent")
         func expired() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])

@@ -16,7 +16,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "both do the same with the same letters",
+            "both have the same effect on the same dead letters",
             arguments: [
                 ["--all", "--yes"], ["--reason", "BadPayload"], ["--reason", "Bad*"],
                 ["--reason=BadPayload", "--reason", "UnknownApp"],
@@ -40,7 +40,7 @@ extension EndToEnd {
             #expect(command.0.ending == script.0.ending)
             #expect(command.0.output == script.0.output)
             if flags != ["--all"] { #expect(command.0.errors == script.0.errors) }
-            // The script works some moments later, and both times are in the jobs and letters.
+            // The script runs a moment later, and jobs and dead letters contain both times.
             #expect(command.1.jobs.map(Self.withoutTime) == script.1.jobs.map(Self.withoutTime))
             #expect(command.1.dead.map(\.original) == script.1.dead.map(\.original))
             #expect(command.1.counters == script.1.counters)
@@ -56,7 +56,9 @@ extension EndToEnd {
             String(decoding: job, as: UTF8.self).replacing(/"requeued":\d+/, with: "")
         }
 
-        @Test("what fits is what was asked for, and is told by reason", arguments: RequeueTool.allCases)
+        @Test(
+            "filters select exactly the matching dead letters, and the summary is by reason",
+            arguments: RequeueTool.allCases)
         func chosen(tool: RequeueTool) async throws {
             let redis = try RedisServer()
             try redis.bury(Self.mixed)
@@ -80,7 +82,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "mistakes in the flags are told, and nothing is done", arguments: RequeueTool.allCases,
+            "mistakes in flags are reported, and nothing is changed", arguments: RequeueTool.allCases,
             [
                 ([], "--all"), (["--all", "--reason", "X"], "--all cannot be combined with filters"),
                 (["--reason", ""], "--reason is empty"),
@@ -98,7 +100,7 @@ extension EndToEnd {
             #expect(try QueueContents(redis).dead.count == 1)
         }
 
-        @Test("bytes of any kind go back as they were", arguments: RequeueTool.allCases)
+        @Test("bytes of any kind are returned unchanged", arguments: RequeueTool.allCases)
         func bytes(tool: RequeueTool) async throws {
             let redis = try RedisServer()
             let originals: [[UInt8]] = [
@@ -111,7 +113,7 @@ extension EndToEnd {
             #expect(try Set(redis.originals()) == Set(originals))
         }
 
-        @Test("killed in the middle and repeated, it has moved each job once", arguments: RequeueTool.allCases)
+        @Test("killed in the middle and repeated, it moves each job once", arguments: RequeueTool.allCases)
         func killed(tool: RequeueTool) async throws {
             let redis = try RedisServer()
             let letters = (0..<400).map { TestLetter.numbered($0) }
@@ -128,7 +130,7 @@ extension EndToEnd {
             #expect(try QueueContents(redis).dead.isEmpty)
         }
 
-        @Test("interrupted, it says how far it has come", arguments: RequeueTool.allCases, [SIGINT, SIGTERM])
+        @Test("interrupted, it reports its progress", arguments: RequeueTool.allCases, [SIGINT, SIGTERM])
         func interrupted(tool: RequeueTool, signal: Int32) async throws {
             let redis = try RedisServer()
             try redis.bury((0..<300).map { TestLetter.numbered($0) })
@@ -151,7 +153,7 @@ extension EndToEnd {
                 try (0..<2).map { _ in try tool.start(["--reason", "UnknownApp"], redis: redis) }
             }
             for process in processes {
-                // One that finds nothing left exits with 1.
+                // A run that finds nothing exits with 1.
                 let ending = try await process.wait()
                 #expect(ending == .exited(process.output.contains("requeued") ? 0 : 1), "\(process.errors)")
             }
@@ -161,7 +163,7 @@ extension EndToEnd {
             #expect(originals.count == 4000 && Set(originals) == Set(letters.map(\.original)))
         }
 
-        @Test("200,000 letters are gone through in short calls", arguments: [RequeueTool.command])
+        @Test("200,000 dead letters are processed in short calls", arguments: [RequeueTool.command])
         func many(tool: RequeueTool) async throws {
             let redis = try RedisServer()
             try redis.bury(
@@ -174,7 +176,7 @@ extension EndToEnd {
             #expect(try redis.run("ZCARD", "push:{default}:dead") == 198_000)
         }
 
-        @Test("what cannot be reached or is not the master is told")
+        @Test("a server that cannot be reached or is not the master is reported")
         func refused() async throws {
             let redis = try RedisServer()
             for tool in RequeueTool.allCases {
@@ -191,7 +193,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("on a terminal many are moved only after a question")
+        @Test("on a terminal many are moved only after confirmation")
         func question() async throws {
             for tool in RequeueTool.allCases {
                 let redis = try RedisServer()
@@ -208,7 +210,7 @@ extension EndToEnd {
             }
         }
 
-        /// Returns the output on a terminal on which an answer is typed.
+        /// Returns the output on a terminal into which an answer is typed.
         private static func onTerminal(
             _ tool: RequeueTool, _ flags: [String], _ redis: RedisServer, answer: String
         ) async throws -> String {
@@ -226,7 +228,7 @@ extension EndToEnd {
             return process.output
         }
 
-        @Test("the script has the Lua of the command in it")
+        @Test("the script contains the command's Lua")
         func embedded() throws {
             let script = try String(contentsOf: URL(filePath: RequeueTool.scriptPath), encoding: .utf8)
             let start = try #require(script.range(of: "<<'LUA'\n")?.upperBound)
@@ -235,7 +237,7 @@ extension EndToEnd {
             #expect(String(script[start..<end]) + "\n" == source, "run scripts/requeue.d/embed")
         }
 
-        @Test("the script works alone, elsewhere, in a folder and for a user without anything")
+        @Test("the script works alone, in another folder, and with an empty environment")
         func alone() async throws {
             let redis = try RedisServer(password: "s3cret")
             try redis.bury([.numbered(1)])

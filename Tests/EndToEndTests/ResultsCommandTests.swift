@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Looking at results")
+    @Suite("The results command")
     struct ResultsCommandTests {
         private static func results(_ arguments: [String], _ redis: RedisServer) async throws -> CommandLineTests.Output
         {
@@ -60,11 +60,11 @@ extension EndToEnd {
                 "\(text.output)")
             let none = try await Self.results(["--campaign", "autumn"], redis)
             #expect(none.ending == .exited(0) && none.errors == "no results match (4 searched in queue default)\n")
-            // A job or a device that is named should have results.
+            // No result for a named job or device is a failure.
             #expect(try await Self.results(["--id", "nosuch"], redis).ending == .exited(1))
         }
 
-        @Test("finds those of a period, by time or by duration, a page at a time in both directions")
+        @Test("finds those of a period, by time or by duration, in pages and in both directions")
         func period() async throws {
             let redis = try RedisServer()
             let now = Int64(Date().timeIntervalSince1970 * 1000)
@@ -74,7 +74,7 @@ extension EndToEnd {
             #expect(try await Self.ids(["--newest-first"], redis) == all.reversed())
             let recent = try await Self.ids(["--since", "20m"], redis)
             #expect((380...403).contains(recent.count) && recent.last == "1202")
-            // The second one is asked later.
+            // The second one is requested later.
             let earlier = try await Self.ids(["--until", "20m"], redis)
             #expect((1203...1206).contains(earlier.count + recent.count) && earlier.first == "0")
             let second = now / 1000 - 2000 + 5
@@ -94,7 +94,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("shows those of all queues in the order of their time, or of the queues that are named")
+        @Test("shows those of all queues or of the named ones, in order of time")
         func queues() async throws {
             let redis = try RedisServer()
             let now = Int64(Date().timeIntervalSince1970 * 1000)
@@ -124,7 +124,7 @@ extension EndToEnd {
             #expect(follower.output.split(separator: "\n").count == 2)
         }
 
-        @Test("any entry of the stream is shown, and does nothing to a terminal or to JSON")
+        @Test("any entry of the stream is shown without harm to a terminal or to JSON")
         func hostile() async throws {
             let redis = try RedisServer()
             for (labels, time) in [

@@ -11,7 +11,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "tell the end of each notification, with all that is known, in agreement with the counters and the simulator"
+            "record the outcome of each notification with all details, and match the counters and the simulator"
         )
         func allOutcomes() async throws {
             let redis = try RedisServer()
@@ -77,7 +77,7 @@ extension EndToEnd {
                 results.filter { $0["reason"] == "MalformedJSON" && $0["token"] == nil && $0["id"] == nil }.count == 1)
         }
 
-        @Test("are there once for each settlement after a worker was killed, and tell of everything at least once")
+        @Test("are written once for each settlement after a worker was killed, and at least once for each notification")
         func killed() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "100ms±50ms"])
@@ -100,7 +100,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("are those that were asked for, and no more than that", arguments: ["failures", "off", ""])
+        @Test("contain only the outcomes that the setting asks for", arguments: ["failures", "off", ""])
         func kept(_ mode: String) async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=1,answer=BadCollapseId"])
@@ -118,7 +118,7 @@ extension EndToEnd {
             #expect(outcomes(results).keys.sorted() == ["dead"] && (100...200).contains(results.count))
         }
 
-        @Test("are kept of each queue as it wants them, or else as all do")
+        @Test("are kept by each queue's own setting or else by the common one")
         func ofQueues() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=1,answer=BadCollapseId"])

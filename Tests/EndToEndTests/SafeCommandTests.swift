@@ -10,7 +10,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "what acts on everything, or deletes for good, refuses without a terminal and without --yes",
+            "commands for everything and deletions need a terminal or --yes",
             arguments: [
                 ["stop", "--all"], ["quiet", "--all"], ["quiet", "--all", "--undo"], ["requeue", "--all"],
                 ["requeue", "--reason", "UnknownApp", "--all-queues"], ["dead", "delete", "--all"],
@@ -28,7 +28,7 @@ extension EndToEnd {
             #expect(try redis.run("DBSIZE") == before && QueueContents(redis).dead.count == 1)
         }
 
-        @Test("stop --all without a terminal leaves the fleet alone, and with --yes ends it")
+        @Test("stop --all without a terminal changes nothing, and with --yes stops the fleet")
         func fleet() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -48,7 +48,7 @@ extension EndToEnd {
             _ = try await worker.finish()
         }
 
-        @Test("a mistyped name of a queue is refused with the one that was meant, and --force goes on")
+        @Test("a mistyped queue name is refused with a suggestion, and --force continues")
         func queueNames() async throws {
             let redis = try RedisServer()
             try redis.push([TestJob.text("ab")], queue: "critical")
@@ -65,13 +65,13 @@ extension EndToEnd {
             let forced = try await Self.run(redis.url, "pause", "--queue", "critcal", "--force")
             #expect(forced.ending == .exited(0), "\(forced)")
             #expect(try redis.run("EXISTS", "push:{critcal}:paused") == 1)
-            // Where nothing is known, a name is as good as another: a pause can precede the first job.
+            // If no queue exists yet, any name is accepted: a pause can precede the first job.
             let fresh = try RedisServer()
             #expect(try await Self.run(fresh.url, "pause", "--queue", "first").ending == .exited(0))
             #expect(try await Self.run(fresh.url, "pause", "--queue", "second").ending == .exited(1))
         }
 
-        @Test("what matches nothing exits with 1, in a dry run too")
+        @Test("no match exits with 1, also in a dry run")
         func nothing() async throws {
             let redis = try RedisServer()
             try redis.bury([.numbered(1)])
@@ -86,7 +86,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("pause says how many notifications of claimed jobs still go out, and needs no reason")
+        @Test("pause prints how many notifications of claimed jobs still go out, and needs no reason")
         func pauseCounts() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["answer=silence"])
@@ -117,7 +117,7 @@ extension EndToEnd {
             worker.process.kill()
         }
 
-        @Test("pause --now has workers hand back what they have not submitted, and resume sends each once")
+        @Test("pause --now makes workers return unsubmitted jobs, and resume sends each once")
         func pauseNow() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["delay=1s"], options: ["--control-port", "0"])
@@ -134,7 +134,7 @@ extension EndToEnd {
             #expect(paused.ending == .exited(0) && paused.output.contains("Workers hand back"), "\(paused)")
             try await eventually("all is handed back", within: .seconds(15)) { try QueueContents(redis).claims == 0 }
             let accepted = try await simulator.account().accepted
-            // At ten per second 600 would take a minute; what went out after the command is what was in flight.
+            // At ten per second, 600 would take a minute; only notifications in flight went out after the command.
             #expect(accepted < 200, "\(accepted)")
             #expect(try await Self.run(redis.url, "resume").ending == .exited(0))
             try await simulator.control("DELETE", "/rules")
@@ -146,7 +146,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().duplicates == 0)
         }
 
-        @Test("all queues are paused, resumed, listed and requeued at once, and several by their names")
+        @Test("all queues are paused, resumed, listed and requeued at once, or several by name")
         func severalQueues() async throws {
             let redis = try RedisServer()
             for (index, queue) in ["bulk", "critical", "default"].enumerated() {
@@ -168,7 +168,7 @@ extension EndToEnd {
             #expect(resumed.ending == .exited(0) && resumed.output.matches(of: /is resumed/).count == 2)
             #expect(try redis.run("EXISTS", "push:{critical}:paused") == 1)
 
-            // With several in the configuration, a command that changes something wants to know which.
+            // With several configured queues, a command that changes something needs a name.
             let environment = ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_QUEUE": "critical,default"]
             let unclear = try await CommandLineTests.run(["requeue", "--reason", "Other"], environment: environment)
             #expect(unclear.ending == .exited(64), "\(unclear)")
@@ -184,7 +184,7 @@ extension EndToEnd {
                 deleted.output == "deleted 2 dead letters of queue bulk: 1 Other, 1 UnknownApp\n", "\(deleted)")
         }
 
-        @Test("--since and --until take a duration and a time, and the former names still work")
+        @Test("--since and --until accept a duration and a time, and the old names still work")
         func periods() async throws {
             let redis = try RedisServer()
             try redis.bury([60, 600, 6000].map { TestLetter(reason: "R\($0)", original: [0x7B], seconds: $0) })

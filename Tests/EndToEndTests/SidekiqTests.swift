@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Jobs that Sidekiq and Resque have written")
+    @Suite("Jobs from Sidekiq and Resque")
     struct SidekiqTests {
         private static let options = ["--queue", "push", "--format", "sidekiq"]
 
@@ -16,7 +16,7 @@ extension EndToEnd {
             for job in jobs { try redis.run("LPUSH", list, job) }
         }
 
-        @Test("are sent, retried and kept as dead letters with the bytes that they came with")
+        @Test("are sent, retried and kept as dead letters with their original bytes")
         func whole() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=5,answer=429", "prefix=4,answer=BadCollapseId"])
@@ -45,7 +45,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().distinctTokens >= 300)
         }
 
-        @Test("are taken in the order of their list, and wake a worker that waits for them")
+        @Test("are claimed in the order of their list, and wake a waiting worker")
         func order() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -61,7 +61,7 @@ extension EndToEnd {
             #expect(try QueueContents(redis, queue: "push").isSettled)
         }
 
-        @Test("of each form, for thousands of devices, are split and sent to each once", arguments: 0...2)
+        @Test("in each format, for thousands of devices, are split and sent to each once", arguments: 0...2)
         func split(form: Int) async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -84,7 +84,7 @@ extension EndToEnd {
             #expect(accepted.distinctTokens == 2500 && accepted.duplicates == 0 && accepted.distinctIDs == 2500)
         }
 
-        @Test("are taken over from a worker that was killed, each with the apns-id that its jid gives")
+        @Test("are reclaimed from a killed worker, each with the apns-id derived from its jid")
         func crash() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "150ms±100ms"])
@@ -105,7 +105,7 @@ extension EndToEnd {
             #expect(accepted.distinctTokens == count && accepted.distinctIDs == count)
         }
 
-        @Test("of Resque are on its own list, and are taken from its left")
+        @Test("from Resque are in its own list and claimed from its left end")
         func resque() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -121,7 +121,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("are taken beside others by one worker, where the file says of each queue how its jobs are written")
+        @Test("are claimed beside others by one worker whose file names the format of each queue")
         func file() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -147,7 +147,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().distinctTokens == 3)
         }
 
-        @Test("are enqueued and checked by the commands too")
+        @Test("can be enqueued and checked by the commands")
         func commands() async throws {
             let redis = try RedisServer()
             let environment = ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_FORMAT": "sidekiq"]
@@ -160,7 +160,7 @@ extension EndToEnd {
             #expect(many.output == "enqueued 1 job on default, refused 1\n")
             #expect(many.errors.contains("line 2: the job is not of the form"), "\(many.errors)")
             let list = try redis.run("LRANGE", "queue:default", "0", "-1").strings()
-            // What was enqueued first is the last from the left.
+            // The first enqueued job is the last from the left.
             let written = try #require(list.last)
             #expect(list.count == 2 && written.hasPrefix(#"{"class":"Shop::PushJob","queue":"default","args":[{"#))
             let object = try #require(JSONSerialization.jsonObject(with: Data(written.utf8)) as? [String: Any])
@@ -173,7 +173,7 @@ extension EndToEnd {
             #expect(hint.output.contains("--format sidekiq"), "\(hint.output)")
         }
 
-        @Test("in a Cluster have to be on a list of the queue's slot, which is said at the start")
+        @Test("in a Cluster must be in a list of the queue's slot, which is checked at the start")
         func cluster() async throws {
             let cluster = try await RedisCluster()
             let simulator = try await SimulatorProcess()

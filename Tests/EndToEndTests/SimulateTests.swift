@@ -7,7 +7,7 @@ extension EndToEnd {
     struct SimulateTests {
         private typealias Object = [String: Any]
 
-        /// A worker that has no credential and no endpoint of its own.
+        /// A worker without its own credential and endpoint.
         private func worker(
             _ redis: RedisServer, _ options: [String] = [], environment: [String: String] = [:]
         ) throws -> WorkerProcess {
@@ -17,7 +17,7 @@ extension EndToEnd {
                 environment: Dictionary(uniqueKeysWithValues: none).merging(environment) { $1 })
         }
 
-        /// The URL that the log names.
+        /// The URL from the log.
         private func control(_ worker: WorkerProcess) async throws -> String {
             var address: Substring?
             try await eventually("the log names the control port") {
@@ -37,7 +37,7 @@ extension EndToEnd {
                 try JSONSerialization.jsonObject(with: Data(curl.output.utf8)) as? Object, "\(curl.output)")
         }
 
-        /// Returns the notifications of the worker's simulator once there are so many.
+        /// Returns the notifications of the worker's simulator once it has received that many.
         private func notifications(_ url: String, _ count: Int) async throws -> [Object] {
             var all: [Object] = []
             try await eventually("the simulator receives \(count)") {
@@ -49,7 +49,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "sends what is enqueued to a simulator of its own, which tells what it received, over both transports",
+            "sends jobs to its own simulator, which lists what it received, over both transports",
             arguments: ["http2", "gateway"])
         func whole(_ transport: String) async throws {
             let redis = try RedisServer()
@@ -80,13 +80,13 @@ extension EndToEnd {
             }
             let first = try #require(recorded.first)
             #expect(NSDictionary(dictionary: first) == NSDictionary(dictionary: notification))
-            // A drain may ask the gateway for certainty, with an item that is bad on purpose.
+            // A drain may send the gateway an invalid item on purpose, to find out what it accepted.
             #expect(recorded.dropFirst().allSatisfy { $0["accepted"] as? Bool == false && transport == "gateway" })
             let end = try #require(worker.lines(of: "simulation_stopped").last)
             #expect(end.contains("accepted=1") && end.contains("by_gateway=1") == (transport == "gateway"))
         }
 
-        @Test("makes go wrong what its rules say, and what it is told while it runs")
+        @Test("simulates the failures of its rules, also of rules added while it runs")
         func rules() async throws {
             let redis = try RedisServer()
             let worker = try worker(
@@ -104,7 +104,7 @@ extension EndToEnd {
             #expect(account.delivered == 1 && account.invalidToken == 2 && account.dead == 1)
         }
 
-        @Test("has rules for the gateway too, whose feedback service tells of what they met")
+        @Test("has rules for the gateway, too, and its feedback service reports the tokens they matched")
         func gatewayRules() async throws {
             let redis = try RedisServer()
             let worker = try worker(
@@ -112,7 +112,7 @@ extension EndToEnd {
                 [
                     "--transport", "gateway", "--gateway-confirm-after", "50", "--simulate-gateway-rule",
                     "prefix=dead,answer=8", "--simulate-gateway-rule", "prefix=90,answer=feedback",
-                    // One of two would be suspicious.
+                    // One invalid token of two would be suspicious.
                     "--max-bad-tokens", "100",
                 ])
             let url = try await control(worker)
@@ -129,7 +129,7 @@ extension EndToEnd {
             #expect(account.delivered == 1 && account.invalidToken == 1)
         }
 
-        @Test("serves several apps at once, each with what its transport needs, whatever else they are configured with")
+        @Test("serves several apps with different transports at once, whatever their other settings")
         func apps() async throws {
             let redis = try RedisServer()
             let worker = try worker(
@@ -137,7 +137,7 @@ extension EndToEnd {
                 environment: [
                     "APNS_WORKER_APPS": "shop,news", "APNS_WORKER_APPS_SHOP_TOPIC": "com.example.shop",
                     "APNS_WORKER_APPS_NEWS_TOPIC": "com.example.news", "APNS_WORKER_APPS_NEWS_TRANSPORT": "gateway",
-                    // Neither is there, and neither is looked at.
+                    // Neither file exists, and neither is read.
                     "APNS_WORKER_KEY": "/nowhere/key.p8", "APNS_WORKER_CA": "/nowhere/ca.pem",
                     "HTTPS_PROXY": "http://127.0.0.1:1",
                 ])
@@ -152,20 +152,20 @@ extension EndToEnd {
             #expect(try await worker.stop().delivered == 2)
         }
 
-        @Test("ends when the queue is done, and stays until the worker has drained")
+        @Test("ends when the queue is empty, after the worker has drained")
         func exitWhenDone() async throws {
             let redis = try RedisServer()
             try redis.push(TestJob.many(500))
             let worker = try worker(redis, ["--exit-when-done", "--log-level", "error"])
             #expect(try await worker.finish().delivered == 500)
-            // Nobody is to take it for the real thing, whatever the log's level.
+            // Always logged, so that a simulation is not mistaken for the real service.
             #expect(worker.lines(of: "simulation_started").count == 1)
         }
 
-        @Test("can be run again at once, and beside another, on the same Redis")
+        @Test("can be repeated at once, and run twice at the same time on one Redis")
         func again() async throws {
             let redis = try RedisServer()
-            // The provider token that the first one leaves in Redis is signed with a key that the next does not have.
+            // The first run leaves a provider token in Redis that is signed with a key the next run does not have.
             for _ in 0..<2 {
                 try redis.push(TestJob.many(20))
                 let worker = try worker(redis, ["--exit-when-done"])
@@ -175,7 +175,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("fails at the end when its recording could not be written")
+        @Test("fails at the end if its recording could not be written")
         func fullDisk() async throws {
             let redis = try RedisServer()
             try redis.push([TestJob.text(TestJob.token("aa", 1))])
@@ -186,7 +186,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "is refused where it would not do what was meant",
+            "is refused with settings that contradict it",
             arguments: [
                 (["--simulate", "--endpoint", "sandbox"], [:], "and --simulate cannot be combined"),
                 (
@@ -216,7 +216,7 @@ extension EndToEnd {
             #expect(result.errors.contains(words), "\(result.errors)")
         }
 
-        @Test("says which control port is taken")
+        @Test("prints which control port is in use")
         func taken() async throws {
             let redis = try RedisServer()
             let result = try await CommandLineTests.run(

@@ -9,7 +9,7 @@ extension EndToEnd {
             try await CommandLineTests.run(["status"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
         }
 
-        @Test("a fresh Redis: a page that says so, no problem, and nothing written")
+        @Test("an empty Redis: the page shows it, no problem is reported, and nothing is written")
         func fresh() async throws {
             let redis = try RedisServer()
             let view = try await FleetView(redis.url)
@@ -21,7 +21,7 @@ extension EndToEnd {
             #expect(try redis.run("DBSIZE") == 0)
         }
 
-        @Test("without Redis there is an error that names it, and another status than 0")
+        @Test("without Redis, an error names it and the exit status is not 0")
         func absent() async throws {
             let port = try RedisServer.freePort()
             for options in [["--json"], ["--check"], ["--watch"], []] {
@@ -32,7 +32,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("jobs wait and there is no worker: that stands first, and --check exits 1")
+        @Test("jobs wait without a worker: reported first, and --check exits with 2")
         func noWorker() async throws {
             let redis = try RedisServer()
             try redis.push(TestJob.many(3), queue: "typo")
@@ -45,11 +45,11 @@ extension EndToEnd {
             #expect(lines.allSatisfy { $0.count <= 80 }, "\(page.output)")
             let check = try await Self.page(redis.url, "--check")
             #expect(check.ending == .exited(2) && check.output.hasPrefix("CRITICAL: queue typo"), "\(check)")
-            // Whoever asks for one queue is told of that one.
+            // With --queue, only the problems of that queue are reported.
             #expect(try await FleetView(redis.url, "--queue", "other").problems.isEmpty)
         }
 
-        @Test("workers with several lanes and queues are one line each, with what they do; after a drain they are gone")
+        @Test("a worker with several lanes and queues is one line, which disappears after its drain")
         func workers() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=ee,answer=silence", "prefix=dd,answer=413"])
@@ -90,7 +90,7 @@ extension EndToEnd {
             #expect(try !QueueContents(redis, queue: "a").keys.contains { $0.contains("info") || $0.contains("order") })
         }
 
-        @Test("a worker that was killed is shown as gone until another takes over")
+        @Test("a killed worker is shown as missing until another reclaims its jobs")
         func killed() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=ee,answer=silence"])
@@ -117,7 +117,7 @@ extension EndToEnd {
             _ = try await next.stop()
         }
 
-        @Test("what APNs refuses and what people have paused is shown, each with its reason")
+        @Test("refused and paused apps are shown with the reason")
         func pauses() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=bb,answer=InvalidProviderToken"])
@@ -170,7 +170,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("what others have written into a worker's place reaches no terminal, and stops nothing")
+        @Test("foreign data in a worker's place reaches no terminal and stops nothing")
         func hostile() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -213,7 +213,7 @@ extension EndToEnd {
             #expect(try view.queue("good").error == nil)
         }
 
-        @Test("jobs in a list that others name are counted without being told of it: the worker tells")
+        @Test("jobs in a list with a configured name are counted automatically, because workers report the name")
         func otherList() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -227,7 +227,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("the age of the oldest job is told, and --max-age makes it a problem")
+        @Test("the age of the oldest job is shown, and --max-age makes it a problem")
         func age() async throws {
             let redis = try RedisServer()
             let old = Int(Date().timeIntervalSince1970) - 3600
@@ -238,13 +238,13 @@ extension EndToEnd {
             #expect(try await !FleetView(redis.url, "--max-age", "2h").kinds.contains("too_old default"))
         }
 
-        @Test("--watch looks again and again, bears an outage, and ends with 0 at SIGINT")
+        @Test("--watch refreshes, survives an outage, and exits with 0 on SIGINT")
         func watch() async throws {
             let redis = try RedisServer()
             let watch = try ChildProcess(
                 BuiltProgram.path("apns-worker"), ["status", "--watch", "0.1", "--redis", redis.url])
             try await eventually("several pages are there") { watch.output.components(separatedBy: "QUEUE").count > 3 }
-            // A pipe gets blocks, and nothing for a terminal.
+            // In a pipe it prints plain pages without escape codes.
             #expect(!watch.output.contains("\u{1B}"))
             redis.kill()
             try await eventually("it tells of the outage") { watch.output.contains("showing the previous state") }
@@ -258,7 +258,7 @@ extension EndToEnd {
             #expect(try await watch.wait() == .exited(0))
         }
 
-        @Test("--watch draws on a terminal in its place, no more than there is room, and leaves it as it was")
+        @Test("--watch redraws in place, fits the terminal, and leaves it unchanged")
         func terminal() async throws {
             let redis = try RedisServer()
             for number in 0..<20 { try redis.push([TestJob.text("ab")], queue: "queue-\(number)") }
@@ -279,26 +279,26 @@ extension EndToEnd {
             #expect(kill(process, SIGINT) == 0)
             #expect(try await terminal.wait() == .exited(0))
 
-            // The terminal itself puts a carriage return before each line feed.
+            // The terminal itself adds a carriage return before each line feed.
             let output = String(String.UnicodeScalarView(terminal.output.unicodeScalars.filter { $0 != "\r" }))
             let frames = output.components(separatedBy: home)
             #expect(frames[0] == "\u{1B}[?1049h\u{1B}[?25l")
             #expect(frames.last?.hasSuffix("\u{1B}[J\u{1B}[?25h\u{1B}[?1049l") == true)
             for frame in frames.dropFirst() {
                 let page = try #require(frame.components(separatedBy: "\u{1B}[J").first)
-                // What is left of a longer line is wiped out, and the last line ends without a feed that would scroll.
+                // The rest of a longer line is erased, and the last line has no line feed, which would scroll.
                 let lines = page.components(separatedBy: "\n")
                 #expect(lines.count == 16 && lines.allSatisfy { $0.hasSuffix("\u{1B}[K") })
                 let bare = lines.map { $0.replacing(/\u{1B}\[[0-9;]*[A-Za-z]/, with: "") }
                 #expect(bare.allSatisfy { $0.count <= 70 }, "\(bare)")
                 #expect(bare.last?.wholeMatch(of: /… \d+ more lines/) != nil, "\(bare)")
-                // What is wrong with all of them leaves room for the table.
+                // The list of problems leaves room for the table.
                 #expect(bare.contains { $0.hasPrefix("! the same of 18 more: queue-") }, "\(bare)")
                 #expect(bare.contains { $0.hasPrefix("QUEUE ") } && bare.contains { $0.hasPrefix("queue-0 ") })
             }
         }
 
-        @Test("hundreds of thousands of tokens, dead letters and other keys do not make it slow")
+        @Test("hundreds of thousands of tokens, dead letters and other keys do not slow it down")
         func many() async throws {
             let redis = try RedisServer()
             let fill = """
@@ -324,7 +324,7 @@ extension EndToEnd {
             let queue = try view.queue("default")
             #expect(queue.dead == 200_000 && queue.dead_reasons == ["R": 1000] && view.notes.isEmpty)
             let statistics = try #require(redis.run("INFO", "commandstats").text)
-            // Looked through by the thousand, and no command did more than its bound.
+            // Scanned by the thousand, and no command did more than its bound.
             #expect(!statistics.contains("cmdstat_keys:") && !statistics.contains("cmdstat_smembers:"))
             let lookUps = statistics.firstMatch(of: /cmdstat_scan:calls=(\d+)/).flatMap { Int($0.1) } ?? 0
             #expect((1...400).contains(lookUps))

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Tokens that are known not to be valid")
+    @Suite("Known invalid tokens")
     struct SuppressionTests {
         private static func details(
             _ at: Int64, topic: String = "com.example.app", _ more: String = ""
@@ -30,7 +30,7 @@ extension EndToEnd {
             return result
         }
 
-        @Test("are not sent to, and are counted, be it a job's only token or one of many")
+        @Test("are not sent to and are counted, as a job's only token or as one of many")
         func suppressed() async throws {
             let redis = try RedisServer()
             let tokens = (0..<300).map { TestJob.token("dead", $0) }
@@ -48,7 +48,7 @@ extension EndToEnd {
             #expect(result.queue.invalidTokens == Set(tokens))
         }
 
-        @Test("are sent to when the device has registered since, and are taken out of the set")
+        @Test("are sent to if the device has registered since, and are removed from the set")
         func registered() async throws {
             let redis = try RedisServer()
             let at: Int64 = 1_700_000_000_000
@@ -68,7 +68,7 @@ extension EndToEnd {
             #expect(Set(result.queue.invalidTokenDetails.keys) == [tokens[1]])
         }
 
-        @Test("are sent to when they are not valid for another topic, or in another environment")
+        @Test("are sent to if they are invalid only for another topic or environment")
         func elsewhere() async throws {
             let redis = try RedisServer()
             let tokens = (0..<3).map { TestJob.token("cd", $0) }
@@ -79,7 +79,7 @@ extension EndToEnd {
             #expect(result.worker.delivered == 2 && result.worker.suppressed == 1)
         }
 
-        @Test("are noted with their environment, and suppressed from then on, but not for another environment")
+        @Test("are stored with their environment and then suppressed only in it")
         func noted() async throws {
             let redis = try RedisServer()
             let job = TestJob.text(TestJob.token("dead", 1))
@@ -98,7 +98,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("a set that cannot be read delays nothing, and is told")
+        @Test("a set that cannot be read delays nothing and is logged")
         func unreadable() async throws {
             let redis = try RedisServer()
             try redis.run("SET", "push:{shared}:invalid-tokens", "something else")

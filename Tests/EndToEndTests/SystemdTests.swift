@@ -15,7 +15,7 @@ extension EndToEnd {
             return try WorkerProcess(redis: redis, endpoint: endpoint, options: options, environment: environment)
         }
 
-        @Test("that it is ready, that it lives, and that it stops", arguments: [false, true])
+        @Test("report that it is ready, alive and stopping", arguments: [false, true])
         func life(isAbstract: Bool) async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "100ms"])
@@ -28,7 +28,7 @@ extension EndToEnd {
             #expect(listener.changes == ["READY=1", "STOPPING=1"])
         }
 
-        @Test("nothing of a watchdog that nobody asked for, or that is for another process", arguments: [false, true])
+        @Test("do not feed a watchdog that is not enabled or is for another process", arguments: [false, true])
         func noWatchdog(isForAnother: Bool) async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -42,7 +42,7 @@ extension EndToEnd {
             #expect(listener.watchdogs == 0)
         }
 
-        @Test("that it has started and lives although Redis is unavailable")
+        @Test("report that it has started and lives although Redis is unavailable")
         func withoutRedis() async throws {
             let redis = try RedisServer()
             redis.kill()
@@ -56,7 +56,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("nothing while it is stopped in its tracks, and again when it goes on")
+        @Test("stop while the process is stopped, and continue with it")
         func stopped() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -64,14 +64,14 @@ extension EndToEnd {
             let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 400)
             try await eventually("it lives") { listener.watchdogs > 2 }
             worker.process.send(SIGSTOP)
-            // The signal has arrived when the process is in that state; what it said before is read then.
+            // In that state the process has received the signal; its earlier messages are read then.
             try await eventually("it has stopped") {
                 let stat = try String(
                     contentsOfFile: "/proc/\(worker.process.processIdentifier)/stat", encoding: .utf8)
                 return stat.split(separator: ")").last?.hasPrefix(" T") ?? false
             }
             let fed = listener.watchdogs
-            // Five times the pause between two: for a while nothing may come.
+            // Five times the usual interval: no message may come in that time.
             try await Task.sleep(for: .seconds(1))
             #expect(listener.watchdogs == fed)
             worker.process.send(SIGCONT)
@@ -79,7 +79,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("that it goes on living while it drains")
+        @Test("continue during a drain")
         func drain() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["answer=silence"])
@@ -95,7 +95,7 @@ extension EndToEnd {
             #expect(listener.watchdogs > fed)
         }
 
-        @Test("that it reloads its configuration, whether or not it can be used")
+        @Test("report a reload, whether or not the configuration is valid")
         func reload() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -106,7 +106,7 @@ extension EndToEnd {
             try await eventually("it is ready") { listener.changes == ["READY=1"] }
             worker.process.send(SIGHUP)
             try await eventually("it has loaded it") { listener.changes == ["READY=1", "RELOADING=1", "READY=1"] }
-            // By these systemd tells a reload that it asked for from one before.
+            // With these systemd distinguishes the reload that it requested from an earlier one.
             let message = try #require(listener.messages.first { $0.contains("RELOADING=1") })
             #expect(message.contains { $0.wholeMatch(of: /MONOTONIC_USEC=[1-9][0-9]*/) != nil })
             try folder.write("log_levle: info\n")
@@ -122,7 +122,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("nothing where the socket is not there, and the worker works all the same, and says so once")
+        @Test("a missing socket is logged once, and the worker still works")
         func noSocket() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()

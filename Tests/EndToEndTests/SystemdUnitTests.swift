@@ -7,7 +7,7 @@ extension EndToEnd {
     struct SystemdUnitTests {
         private static let name = "apns-worker.service"
 
-        /// A copy with a program that exists, for systemd-analyze looks for it.
+        /// A copy that names a program that exists, because systemd-analyze checks it.
         private static func copy(_ name: String) throws -> (folder: ConfigurationTests.Folder, path: String) {
             let folder = try ConfigurationTests.Folder()
             let text = try DeployFolder.text("systemd/\(name)")
@@ -15,7 +15,7 @@ extension EndToEnd {
             return (folder, try folder.write(text, as: name))
         }
 
-        @Test("it is one that systemd takes")
+        @Test("systemd accepts it")
         func verify() async throws {
             let (folder, path) = try Self.copy(Self.name)
             let verify = try ChildProcess("systemd-analyze", ["verify", path])
@@ -25,11 +25,11 @@ extension EndToEnd {
         }
 
         @Test(
-            "by systemd's own measure it is exposed to hardly anything: 1.5 of 10 or less",
+            "systemd-analyze security rates its exposure at 1.5 of 10 or less",
             arguments: [name, "apns-worker-feedback.service"])
         func exposure(name: String) async throws {
             let (folder, path) = try Self.copy(name)
-            // Tenths.
+            // In tenths.
             let security = try ChildProcess(
                 "systemd-analyze", ["security", "--offline=true", "--no-pager", "--threshold=15", path])
             #expect(try await security.wait() == .exited(0), "\(security.output)\(security.errors)")
@@ -38,7 +38,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a system call that it may not make is an error: Swift's runtime makes one at each start",
+            "a forbidden system call is an error and not a kill: Swift's runtime makes one at each start",
             arguments: [name, "apns-worker-feedback.service"])
         func systemCalls(name: String) throws {
             let unit = try DeployFolder.unit(name)
@@ -46,7 +46,7 @@ extension EndToEnd {
             #expect(unit.contains { $0.key == "SystemCallFilter" })
         }
 
-        @Test("its settings and those of the file that goes with it are ones that a worker can start with")
+        @Test("a worker can start with its settings and those of worker.yaml")
         func settings() async throws {
             let unit = try DeployFolder.unit(Self.name)
             let start = try #require(unit.first { $0.key == "ExecStart" }).value
@@ -67,14 +67,14 @@ extension EndToEnd {
             #expect(result.output.contains("com.example.shop") && result.output.contains("9464"), "\(result.output)")
         }
 
-        @Test("systemd waits for a drain, and looks for its life no oftener than it can know of a stuck loop")
+        @Test("systemd allows enough time for a drain, and its watchdog is slower than the detection of a stuck loop")
         func times() throws {
             let unit = try DeployFolder.unit(Self.name)
             func seconds(_ key: String) throws -> Int {
                 let value = try #require(unit.last { $0.key == key }).value
                 return try #require(Int(value.trimmingSuffix { $0 == "s" }), "\(key)")
             }
-            // The drain's default, and what Redis is given then to take what has not been settled.
+            // The default drain timeout, and the time for the last settlements.
             #expect(try seconds("TimeoutStopSec") > 25 + 2 + 10)
             #expect(try seconds("WatchdogSec") > 10 * 2)
             #expect(unit.contains { $0 == ("Type", "notify") } && unit.contains { $0 == ("Restart", "always") })

@@ -13,7 +13,7 @@ final class TLSRecords: Sendable {
     /// The bytes of each record, its header apart. TLS 1.3 sends the end of its handshake as such records too.
     var sizes: [Int] { state.withLock { $0.sizes } }
 
-    /// To be called with all that is sent.
+    /// Must be called with all sent bytes.
     func arrived(_ bytes: ByteBuffer) {
         state.withLock { state in
             state.input.writeImmutableBuffer(bytes)

@@ -1,7 +1,7 @@
 import TestSupport
 import Testing
 
-/// Jobs to test with, as a producer would write them.
+/// Jobs as a producer would write them.
 enum TestJob {
     /// A device token of 64 hex digits.
     static func token(_ prefix: String, _ number: Int) -> String {
@@ -10,19 +10,19 @@ enum TestJob {
     }
 
     /// A job for one device.
-    /// - Parameter members: more members, each with a comma behind it.
+    /// - Parameter members: more members, each followed by a comma.
     static func text(_ token: String, _ members: String = "") -> String {
         #"{\#(members)"token":"\#(token)","payload":{"aps":{"alert":"Hello \#(token.suffix(6))"}}}"#
     }
 
-    /// Numbered jobs, every other one with an id.
+    /// Numbered jobs, every second one with an ID.
     static func many(_ count: Int, prefix: String = "", members: String = "") -> [String] {
         (0..<count).map { number in
             text(token(prefix, number), members + (number % 2 == 0 ? #""id":"job-\#(prefix)\#(number)","# : ""))
         }
     }
 
-    /// A payload of exactly so many bytes.
+    /// A payload of exactly this many bytes.
     static func payload(bytes: Int) -> String {
         let empty = #"{"aps":{"alert":""}}"#
         return #"{"aps":{"alert":"\#(String(repeating: "x", count: bytes - empty.utf8.count))"}}"#

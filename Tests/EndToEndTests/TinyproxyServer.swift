@@ -1,7 +1,7 @@
 import Foundation
 import TestSupport
 
-/// tinyproxy as an HTTP proxy that is none of ours, with Basic authentication if a user is given.
+/// tinyproxy as a third-party HTTP proxy, with Basic authentication if a user is given.
 final class TinyproxyServer: Sendable {
     let port: Int
     private let process: ChildProcess

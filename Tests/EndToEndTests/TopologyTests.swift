@@ -3,9 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Where Redis is")
+    @Suite("Redis topologies")
     struct TopologyTests {
-        @Test("a failover of Sentinel is followed without a restart, and nothing is lost")
+        @Test("a Sentinel failover is followed without a restart, and nothing is lost")
         func sentinel() async throws {
             let set = try await RedisSentinelSet(arguments: ["--min-replicas-to-write", "1"])
             let simulator = try await SimulatorProcess(options: ["--delay", "60ms±40ms"])
@@ -22,11 +22,11 @@ extension EndToEnd {
             #expect(queue.isSettled && queue.workers.isEmpty && queue.dead.isEmpty)
             #expect(queue.count("delivered") == count)
             #expect(accepted.distinctTokens == count)
-            // What the old master had not passed on is done again.
+            // Writes that the old master had not replicated are repeated.
             #expect(account.delivered == accepted.accepted)
         }
 
-        @Test("in a Cluster two queues are with two servers, and one that moves is followed")
+        @Test("in a Cluster two queues are on two servers, and one that moves is followed")
         func cluster() async throws {
             let cluster = try await RedisCluster()
             let simulator = try await SimulatorProcess(
@@ -67,7 +67,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "in a Cluster a lane has one connection to a node, and a wait one of its own, for any number of apps and queues",
+            "in a Cluster a lane has one connection per node, and one for waiting, for any number of apps and queues",
             arguments: [(apps: 1, queues: 1), (apps: 10, queues: 1), (apps: 10, queues: 3)])
         func connections(apps: Int, queues: Int) async throws {
             let cluster = try await RedisCluster()
@@ -82,7 +82,7 @@ extension EndToEnd {
                 options: ["--lanes", "2", "--queue", (0..<queues).map { "q\($0)" }.joined(separator: ",")],
                 environment: environment)
             for queue in 0..<queues {
-                // Jobs that use all that the fleet shares.
+                // Jobs that use everything the fleet shares.
                 let jobs = names.flatMap { name in
                     ["aaaa", "dead", "ffff"].flatMap { prefix in
                         TestJob.many(5, prefix: "\(prefix)\(queue)", members: #""app":"\#(name)","#)
@@ -104,7 +104,7 @@ extension EndToEnd {
                 }
                 return found
             }
-            // Those that ask for the slots are closed when they have the answer.
+            // Connections that read the slots are closed after the answer.
             try await eventually("no lane has two connections to a node") {
                 try found().values.allSatisfy { $0.allSatisfy { $0 <= 1 } }
             }
@@ -114,7 +114,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("over TLS, with a client certificate, an ACL user, a password from a file and a database of one's own")
+        @Test("TLS with a client certificate, an ACL user, a password file and another database")
         func secured() async throws {
             let port = try RedisServer.freePort()
             let redis = try RedisServer(
@@ -124,7 +124,7 @@ extension EndToEnd {
                     "--tls-key-file", try TestCertificates.path("server-key.pem"),
                     "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
                 ])
-            // What a worker needs, and no more.
+            // Only the permissions that a worker needs.
             try redis.run(
                 "ACL", "SETUSER", "worker", "on", ">s3cret", "~push:*", "+@connection", "+@scripting", "+@read",
                 "+@write", "+time", "+select", "+info")
@@ -157,7 +157,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "what is wrong with its certificates is said",
+            "problems with its certificates are reported",
             arguments: [
                 (["--redis-ca", "/does/not/exist", "--redis", "rediss://localhost"], "/does/not/exist"),
                 (["--redis-ca", "x", "--redis", "redis://localhost"], "rediss"),

@@ -3,9 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Jobs that are to be unique")
+    @Suite("Unique jobs")
     struct UniqueJobTests {
-        @Test("are sent once, however often they are enqueued and however many workers there are")
+        @Test("are sent once, however often they are enqueued and however many workers run")
         func once() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=503,times=1"])
@@ -27,7 +27,7 @@ extension EndToEnd {
             #expect(accepted.accepted == 300 && accepted.distinctTokens == 300 && accepted.duplicates == 0)
         }
 
-        @Test("are sent all the same when the worker that had reserved them is killed or drained")
+        @Test("are still sent if the worker that reserved them is killed or drained")
         func reservedElsewhere() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "400ms±100ms"])

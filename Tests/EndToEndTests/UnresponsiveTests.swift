@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Servers and load balancers that are there and answer nothing.
-    @Suite("APNs that is there and does not answer")
+    /// Servers and load balancers that accept connections and never answer.
+    @Suite("An APNs that does not answer")
     struct UnresponsiveTests {
         private let redis: RedisServer
 
@@ -17,7 +17,7 @@ extension EndToEnd {
 
         private func body(_ port: Int) async throws -> String { try await MetricsTests.get(port, "/readyz").body }
 
-        @Test("on its first connection: that is known in seconds, and all is delivered after the deadline")
+        @Test("on its first connection: detected in seconds, and all is delivered after the deadline")
         func wedge() async throws {
             let simulator = try await simulator("at=connect,connection=1,answer=wedge")
             let worker = try WorkerProcess(
@@ -37,7 +37,7 @@ extension EndToEnd {
             #expect(view.problems.first?.message.contains("gets no answers from localhost:\(simulator.port)") == true)
             #expect(ContinuousClock.now - start < .seconds(19))
             try await eventually("all are delivered", within: .seconds(30)) { try redis.counted("delivered") == 20 }
-            // The deadline is after 20 seconds; retries take half a second here.
+            // The deadline is 20 seconds; retries take half a second here.
             #expect(ContinuousClock.now - start > .seconds(19) && ContinuousClock.now - start < .seconds(26))
             try await eventually("it is ready again") { try await body(port) == "ready\n" }
             try await eventually("status is well again") { try await FleetView(redis.url).problems.isEmpty }
@@ -51,7 +51,7 @@ extension EndToEnd {
             expectTold(worker)
         }
 
-        /// Expects one line when it began and one when it was over.
+        /// Expects one line at the beginning and one at the end.
         private func expectTold(_ worker: WorkerProcess) {
             let began = worker.lines(of: "no_answers")
             #expect(began.count == 1 && began.first?.contains(" error ") == true, "\(worker.log)")
@@ -59,7 +59,7 @@ extension EndToEnd {
             worker.expectComplaints(1...2)
         }
 
-        @Test("on its first connection: no job dies of it, however few attempts and however short the deadline")
+        @Test("on its first connection: no job is lost, however few attempts and however short the deadline")
         func fewAttempts() async throws {
             let simulator = try await simulator("at=connect,connection=1,answer=wedge")
             let worker = try WorkerProcess(
@@ -67,7 +67,7 @@ extension EndToEnd {
                 options: ["--request-timeout", "1000", "--max-attempts", "3"])
             let tokens = (0..<10).map { "\"\(TestJob.token("b", $0))\"" }.joined(separator: ",")
             try redis.push([#"{"tokens":[\#(tokens)],"payload":{"aps":{"alert":"x"}}}"#])
-            // Some come while the connection is of no use, some after.
+            // Some arrive while the connection is useless, some after.
             func push(_ part: Int) throws {
                 try redis.push((0..<10).map { TestJob.text(TestJob.token("a", part * 10 + $0)) })
             }
@@ -88,7 +88,7 @@ extension EndToEnd {
             expectTold(worker)
         }
 
-        @Test("and grants no window: what cannot be written goes by another connection, with no attempt spent")
+        @Test("and grants no window: requests use another connection, without spending an attempt")
         func noWindow() async throws {
             let simulator = try await simulator("at=connect,connection=1,answer=no-window")
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
@@ -106,7 +106,7 @@ extension EndToEnd {
             #expect(account.resent == 84 && accepted.connections == 2 && accepted.accepted == 100)
         }
 
-        @Test("and sends no SETTINGS: it is not ready within seconds, and no attempt is spent")
+        @Test("and sends no SETTINGS: the worker is not ready within seconds, and no attempt is spent")
         func noSettings() async throws {
             let simulator = try await simulator("at=connect,answer=no-settings")
             let worker = try WorkerProcess(
@@ -132,7 +132,7 @@ extension EndToEnd {
             #expect(accepted.requests == 200)
         }
 
-        @Test("and was not there before, with no connection kept when idle: jobs do not wait for ever")
+        @Test("from the start, without idle connections: jobs do not wait forever")
         func noConnectionKept() async throws {
             let port = try RedisServer.freePort()
             let worker = try WorkerProcess(redis: redis.url, endpoint: port, options: ["--min-connections", "0"])
@@ -145,7 +145,7 @@ extension EndToEnd {
             #expect(account.delivered == 10 && account.retried == 0)
         }
 
-        @Test("and refuses every stream: it gets hardly more requests than there are jobs, and no attempt is spent")
+        @Test("and refuses every stream: it gets few more requests than there are jobs, and no attempt is spent")
         func refusal() async throws {
             let simulator = try await simulator("answer=reset")
             let worker = try WorkerProcess(
@@ -156,7 +156,7 @@ extension EndToEnd {
             try await eventually("each was refused three times") { try await simulator.account().requests >= 60 }
             // Twice at once, and then after pauses of about a second, two, four …
             #expect(ContinuousClock.now - start > .milliseconds(500))
-            // That no more come can be seen only by waiting.
+            // Only waiting shows that no more come.
             while ContinuousClock.now - start < .seconds(8) {
                 #expect(try await simulator.account().requests < 200)
                 try await Task.sleep(for: .milliseconds(500))
@@ -168,7 +168,7 @@ extension EndToEnd {
             #expect(account.delivered == 20 && account.dead == 0 && account.retried == 0)
         }
 
-        @Test("from now on, on all its connections, until it is mended: that is told once, and told to be over")
+        @Test("from some moment on, on all connections, until it recovers: logged once, and its end logged once")
         func wedgedLater() async throws {
             let simulator = try await SimulatorProcess(options: ["--control-port", "0"])
             let worker = try WorkerProcess(
@@ -196,7 +196,7 @@ extension EndToEnd {
             #expect(lines.count { $0.contains(" error ") } == 1, "\(worker.log)")
         }
 
-        @Test("one app's server: the other app goes on, and status names the one")
+        @Test("for one app only: the other app continues, and status names the affected one")
         func otherApp() async throws {
             let simulator = try await simulator("at=connect,answer=wedge")
             let other = try await SimulatorProcess()
@@ -218,7 +218,7 @@ extension EndToEnd {
             worker.process.kill()
         }
 
-        @Test("a server that never begins TLS is given up after connect_timeout, and tried again within reconnect_cap")
+        @Test("and never begins TLS is given up after connect_timeout, and tried again within reconnect_cap")
         func silentServer() async throws {
             let attempts = Counter()
             let server = try await FaultProxy(to: redis.port) { _ in _ = attempts.next() }

@@ -170,7 +170,7 @@ struct HTTPPortTests {
         }
     }
 
-    @Test("closes behind what is no HTTP, and behind a client that is to close itself and does not")
+    @Test("closes after bytes that are not HTTP, and after a client that should close itself and does not")
     func lingering() async throws {
         try await withPort { port in
             let garbage = try RawConnection(port: port.port)

@@ -96,7 +96,7 @@ struct PortConnectionTests {
     func closing() {
         var connection = connection()
         connection.bytesCame(now: start)
-        // An answer to what is no request.
+        // An answer without a request.
         connection.answerEnded(now: start)
         #expect(!connection.isClosing)
         connection.outputClosed(now: start + .seconds(1))

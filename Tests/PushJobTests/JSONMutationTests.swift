@@ -107,7 +107,7 @@ struct JSONMutationTests {
     }
 
     /// Compares the scanner's and the decoder's judgement with Foundation's.
-    /// - Returns: whether the document is JSON.
+    /// - Returns: true if the document is JSON.
     @discardableResult
     private func compare(_ bytes: [UInt8]) -> Bool {
         let scannerError = bytes.jsonError

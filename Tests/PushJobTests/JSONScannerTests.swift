@@ -6,7 +6,7 @@ import Testing
 @Suite("JSON scanner")
 struct JSONScannerTests {
     @Test(
-        "says what is wrong and at which byte",
+        "reports the mistake and its byte",
         arguments: [
             ("", JSONError.Kind.unexpectedEnd, 0),
             ("[1, 2", .unexpectedEnd, 5),
@@ -89,7 +89,7 @@ struct JSONScannerTests {
         }
     }
 
-    @Test("a string of eight million bytes is no trouble, and its last byte counts")
+    @Test("a string of eight million bytes is read, and its last byte counts")
     func hugeString() {
         var text = [UInt8](repeating: UInt8(ascii: "x"), count: 8 << 20)
         text[0] = UInt8(ascii: "\"")
@@ -152,7 +152,7 @@ struct JSONScannerTests {
         #expect(bytes.withUnsafeBytes { JSONNumber.value(of: $0, decimals: decimals, exact: true) } == value)
     }
 
-    @Test("cuts what is finer than asked for, when told so")
+    @Test("cuts excess precision if allowed")
     func cut() {
         let bytes = Array("1700000000.1239999999999999999999".utf8)
         let value = bytes.withUnsafeBytes { JSONNumber.value(of: $0, decimals: 3, exact: false) }

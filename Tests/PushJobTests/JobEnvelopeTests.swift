@@ -79,7 +79,7 @@ struct JobEnvelopeTests {
     }
 
     @Test(
-        "an original that nobody can read still comes out of its wrapper byte for byte",
+        "an unreadable original still comes out of its wrapper byte for byte",
         arguments: [
             "", "hello", "{", "}", "}}", "\"", "\\", "{\"token\":", "\u{0}\u{1}", "[1,]", "nested \"job\":{}", " {} ",
             "{\"apns_worker\":1,\"job\":{}}", String(repeating: "[", count: 1000),

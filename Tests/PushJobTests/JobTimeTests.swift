@@ -65,7 +65,7 @@ struct JobTimeTests {
     }
 
     @Test(
-        "refuses what is no duration, and what would never end",
+        "refuses text that is not a duration, and endless durations",
         arguments: [
             "", "s", "h1", "1h30", "1x", "1H", "-1h", "+1h", "1.5h", " 1h", "1h ", "1h 30m", "1m1h", "1h1h", "1hh",
             "36501d", "99999999999999999999s", "9223372036854775807w", "1700000000000", "never",

@@ -24,7 +24,7 @@ struct JobTokensTests {
         #expect(job.tokenStrings == expected)
     }
 
-    @Test("a copy of an iterator goes on from where it was made")
+    @Test("a copy of an iterator continues from where it was made")
     func cursor() throws {
         let job = try decodeJob(#"{"payload":{},"tokens":["a","b","c"]}"#)
         var first = try #require(job.tokens).makeIterator()

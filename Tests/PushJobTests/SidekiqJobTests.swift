@@ -96,7 +96,7 @@ struct SidekiqJobTests {
         #expect(error.description.contains(#"{"class":"PushJob","args":[{"#))
     }
 
-    @Test("that are no JSON, or whose job is not good, are refused for that")
+    @Test("that are not JSON, or whose job is invalid, are refused for that")
     func inner() {
         #expect(refusal(#"{"class":"P","args":[{}]"#)?.code.rawValue == "MalformedJSON")
         #expect(refusal(#"[1}"#)?.code.rawValue == "MalformedJSON")

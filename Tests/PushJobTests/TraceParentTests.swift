@@ -46,7 +46,7 @@ struct TraceParentTests {
     }
 
     @Test(
-        "that is not valid, or no string at all, is no reason to refuse a job",
+        "that is invalid, or not a string, does not make a job invalid",
         arguments: ["\"x\"", "1", "{\"a\":[]}", "null", "true"])
     func ignored(_ value: String) throws {
         let job = try JobDecoder.decode(ByteBuffer(string: #"{"traceparent":\#(value),"token":"ab","payload":{}}"#))

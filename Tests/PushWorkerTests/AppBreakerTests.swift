@@ -8,7 +8,7 @@ struct AppBreakerTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     let pause = TimeAmount.seconds(15)
 
-    /// A breaker that was tripped, and whose pause Redis has told.
+    /// A breaker that was tripped, with the pause from Redis.
     private func open() -> AppBreaker {
         var breaker = AppBreaker()
         #expect(breaker.tripped(reason: "x", isProbe: false, now: start) == true)
@@ -23,7 +23,7 @@ struct AppBreakerTests {
         #expect(!breaker.isOpen && !breaker.wantsProbe(now: start))
     }
 
-    @Test("tells of a fault once, though many requests were under way")
+    @Test("reports a fault once, although many requests were in flight")
     func once() {
         var breaker = open()
         #expect(breaker.tripped(reason: "x", isProbe: false, now: start + .seconds(1)) == false)
@@ -45,7 +45,7 @@ struct AppBreakerTests {
         #expect(breaker.decide(now: later) != .probe && breaker.decide(now: later + .hours(1)) != .ask)
     }
 
-    @Test("waits when somebody else makes the probe")
+    @Test("waits while another lane makes the probe")
     func othersProbe() {
         var breaker = open()
         let later = start + pause
@@ -55,7 +55,7 @@ struct AppBreakerTests {
         #expect(breaker.reason == "y")
     }
 
-    @Test("what is read of the pause while a probe is asked for does not lose the probe, which nobody else would get")
+    @Test("a read of the pause during the request for a probe does not lose the probe")
     func readMeanwhile() {
         var breaker = open()
         let later = start + pause
@@ -89,7 +89,7 @@ struct AppBreakerTests {
         #expect(breaker.decide(now: later) == .wait(until: later + .seconds(30)))
     }
 
-    @Test("an answer to what was under way does not end a probe")
+    @Test("an answer to an earlier request does not end a probe")
     func lateAnswers() {
         var breaker = open()
         breaker.asked()
@@ -145,7 +145,7 @@ struct AppBreakerTests {
         #expect(breaker.isOpen && breaker.decide(now: later) == .wait(until: .distantFuture))
     }
 
-    @Test("goes on where it was when the block ends: with the fleet's pause, or without one")
+    @Test("resumes its state when the operator's pause ends: with the fleet's pause, or without one")
     func unblocked() {
         var breaker = AppBreaker()
         breaker.block("wrong certificate")

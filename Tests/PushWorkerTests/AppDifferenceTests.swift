@@ -32,7 +32,7 @@ struct AppDifferenceTests {
         { $0.proxy = try? HTTPProxy("http://localhost:3128") },
     ]
 
-    @Test("connections are made anew for what they are made by", arguments: transportChanges.indices)
+    @Test("connections are replaced after changes that affect them", arguments: transportChanges.indices)
     func transport(_ index: Int) {
         let difference = AppDifference(from: app(), to: app("shop", Self.transportChanges[index]))
         #expect(difference.isChanged && difference.changesTransport && !difference.changesCredential)
@@ -60,7 +60,7 @@ struct AppDifferenceTests {
         #expect(difference.isChanged && !difference.changesTransport && !difference.changesCredential)
     }
 
-    @Test("apps are told of by name")
+    @Test("apps are reported by name")
     func report() {
         let report = ReloadReport(
             from: [app("a"), app("b"), app("c")], to: [app("b") { $0.maximumPerSecond = 1 }, app("c"), app("d")])

@@ -12,7 +12,7 @@ struct BadTokenGuardTests {
         #expect(judgements == Array(repeating: .hold, count: 7) + [.trip])
     }
 
-    @Test("when all goes wrong at once, two are marked at the most before it is known")
+    @Test("when all answers are bad at once, at most two are marked before it is known")
     func wrongAllAtOnce() {
         var guarding = BadTokenGuard()
         for _ in 0..<1000 { guarding.good() }
@@ -51,7 +51,7 @@ struct BadTokenGuardTests {
         #expect(marked > held)
     }
 
-    @Test("a single bad token, of which nothing else tells, is not believed at once")
+    @Test("a single bad token without other evidence is not believed at once")
     func alone() {
         var guarding = BadTokenGuard()
         #expect(guarding.bad() == .hold)

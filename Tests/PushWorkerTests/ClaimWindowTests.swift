@@ -16,7 +16,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 5000, busy: 0, now: start)?.count == ClaimWindow.maximumCount)
     }
 
-    @Test("asks for nothing while a claim is under way or nothing is free")
+    @Test("claims nothing while a claim is in flight or no capacity is left")
     func oneAtATime() {
         var window = ClaimWindow()
         #expect(window.next(free: 0, busy: 0, now: start) == nil)
@@ -52,7 +52,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 10, busy: 0, now: start) != nil)
     }
 
-    @Test("looks more often at a queue that is paused, so that it goes on within a second")
+    @Test("checks a paused queue more often, so that it continues within a second")
     func paused() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -130,7 +130,7 @@ struct ClaimWindowTests {
         var window = ClaimWindow()
         let claim = window.next(free: 10, busy: 0, now: start)
         window.failed(mayHaveRun: true, now: start)
-        // The lease must not expire while the claim can't be repeated, and a renewal is no answer to the claim.
+        // The lease must not expire while the claim cannot be repeated, and a renewal does not answer the claim.
         #expect(window.renewal(now: start)?.count == 0)
         _ = window.answered(received: 0, isPaused: false, nextDue: nil, now: start)
         #expect(window.isInDoubt)
@@ -173,7 +173,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 3, busy: 0, now: start) == .init(first: 1, count: 3, join: true))
     }
 
-    @Test("joins anew under a new name, with none of the old claims in doubt")
+    @Test("joins again under a new name, with none of the old claims in doubt")
     func afresh() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -198,7 +198,7 @@ struct ClaimWindowTests {
     }
 
     @Test(
-        "never gives a number twice, never has two claims under way and never starves, in any order of events",
+        "never repeats a number, never has two claims in flight and never starves, in any order of events",
         arguments: 0..<300)
     func anyOrder(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
@@ -229,7 +229,7 @@ struct ClaimWindowTests {
                     nextDue: Bool.random(using: &random) ? Int64.random(in: 0...3000, using: &random) : nil, now: now)
                 answeredTo = max(answeredTo, claim.first + received - 1)
                 underWay = nil
-                // A renewal that is answered does not end the pause that a refused claim was told to make.
+                // The answer to a renewal does not end the pause after a refused claim.
                 checkItGoesOn(window, now: now + max(ClaimWindow.idlePoll, longestRefusal))
             case 4:
                 guard underWay != nil else { continue }

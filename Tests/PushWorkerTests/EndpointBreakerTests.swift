@@ -57,7 +57,7 @@ struct EndpointBreakerTests {
         #expect(pauses.last == longest)
     }
 
-    @Test("closes with any answer, and goes on with longer pauses if it opens again at once")
+    @Test("closes with any answer, and continues with longer pauses if it opens again at once")
     func closes() {
         var breaker = open()
         let later = start + .seconds(1)

@@ -8,10 +8,10 @@ import Testing
 
 @testable import PushWorker
 
-/// The engine's real parts when APNs is in trouble, refuses a connection, or is not APNs.
+/// The engine's real parts while APNs fails, refuses a connection, or is another server.
 @Suite("The engine in an outage")
 struct EngineOutageTests {
-    // MARK: An endpoint in trouble
+    // MARK: A failing endpoint
 
     enum Outage: CaseIterable {
         case serverErrors, silence
@@ -28,7 +28,7 @@ struct EngineOutageTests {
             outage == .silence ? nil : .response(Response(status: 503, reason: .serviceUnavailable))
         }
         let requests = scene.transport.sent.count
-        // What was in flight when it began, and then one after the other.
+        // The requests in flight when it began, and then one at a time.
         #expect(requests >= 100 && requests < 100 + 40, "\(requests) requests")
         #expect(scene.queue.dead.isEmpty, "\(scene.stats)")
         #expect(scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) })

@@ -275,7 +275,7 @@ final class FakeStores: LaneStores {
     func close() -> EventLoopFuture<Void> { loop.makeSucceededVoidFuture() }
 }
 
-/// A queue without Redis: what the scripts do with a claim and a settlement, to the extent that an engine's test looks at.
+/// A queue without Redis: the effects of a claim and a settlement, as far as the engine's tests need them.
 final class FakeQueue: QueueStore {
     private let loop: EmbeddedEventLoop
     private let fleet: FakeFleet

@@ -371,7 +371,7 @@ struct EngineTests {
 
     // MARK: The queue
 
-    @Test("goes on under another name after its lease was lost, and settles nothing of the old one")
+    @Test("continues under another name after its lease was lost, and settles nothing of the old one")
     func lostLease() throws {
         let scene = try EngineScene()
         scene.pushOne()
@@ -413,7 +413,7 @@ struct EngineTests {
         #expect(scene.stats == ["delivered": 1] && scene.log.events.contains("redis_accepted"))
     }
 
-    @Test("claims nothing while it is quiet, and goes on afterwards")
+    @Test("claims nothing while it is quiet, and continues afterwards")
     func quiet() throws {
         let scene = try EngineScene()
         scene.lane.setQuiet(true)

@@ -13,7 +13,7 @@ struct FindingLogTests {
         log.update(kinds.map(finding))
     }
 
-    @Test("a finding is told once as long as it lasts, and its end once")
+    @Test("a finding is logged once as long as it lasts, and its end once")
     func once() {
         var log = FindingLog()
         #expect(update(&log, .evicts, .notPersistent) == [.found(finding(.evicts)), .found(finding(.notPersistent))])
@@ -23,7 +23,7 @@ struct FindingLogTests {
         #expect(update(&log, .evicts, .notPersistent) == [.found(finding(.evicts))])
     }
 
-    @Test("memory that wavers at its limit is told when it gets worse, and when there is room again")
+    @Test("memory that wavers at its limit is logged when it gets worse, and when it has recovered")
     func memory() {
         var log = FindingLog()
         #expect(update(&log, .nearlyFull) == [.found(finding(.nearlyFull))])
@@ -35,13 +35,13 @@ struct FindingLogTests {
         #expect(update(&log, .nearlyFull) == [.found(finding(.nearlyFull))] && update(&log) == [.ended(.nearlyFull)])
     }
 
-    @Test("what the lanes meet themselves is theirs to tell")
+    @Test("problems that lanes meet themselves are logged by them")
     func refusals() {
         var log = FindingLog()
         #expect(update(&log, .refusesWrites, .replica) == [] && update(&log) == [])
     }
 
-    @Test("each end is told in words of its own")
+    @Test("each end has its own message")
     func endings() {
         for kind in QueueServer.Finding.Kind.allCases { #expect(kind.endingSentence.hasPrefix("Redis ")) }
     }

@@ -8,7 +8,7 @@ import Testing
 struct LogThrottleTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
-    @Test("is told at once, and then once a minute with how many there were")
+    @Test("are logged at once, and then once a minute with their number")
     func counted() {
         var incidents = LogThrottle<String>()
         #expect(incidents.occurred("a", now: start) { "first" } == 1)
@@ -20,7 +20,7 @@ struct LogThrottleTests {
         #expect(incidents.occurred("a", now: start + .minutes(10)) { "third" } == 2)
     }
 
-    @Test("is told when the minute is over though it happens no more, and at the end")
+    @Test("are logged when the minute is over although there are no more, and at the end")
     func overdue() {
         var incidents = LogThrottle<String>()
         #expect(incidents.overdue(now: start).count == 0)

@@ -41,7 +41,7 @@ struct JobCheckTests {
         #expect(warnings(members).contains { $0.contains("needs `content-available` 1") })
         let verdicts = verdicts(members, Self.app { $0.strictPayloads = true })
         #expect(verdicts.contains { $0.level == .failure && $0.sentence.contains("BadPayload: a background") })
-        // A push type that is not known is no mistake.
+        // An unknown push type is not a mistake.
         let new = #""alert":"x","push_type":"hologram","topic":"com.example.shop.hologram""#
         #expect(warnings(new, Self.app { $0.strictPayloads = true }).contains { $0.contains("push type hologram") })
         let unclear = #""content_changed":true"#

@@ -58,7 +58,7 @@ struct JobRouterTests {
     }
 
     @Test(
-        "a job that fits no app is told why",
+        "a job that fits no app gets the reason",
         arguments: [
             (#""app":"other""#, "UnknownApp"), (#""topic":"com.example.other""#, "UnknownApp"),
             (#""priority":5"#, "NoApp"),

@@ -42,7 +42,7 @@ struct JobSchemaTests {
         #expect(Set(types) == Set(PushType.allCases.map(\.rawValue)))
     }
 
-    /// Values of all members, good and bad. What is after the bar is bad.
+    /// Values of all members, valid and invalid. Those after the bar are invalid.
     private static let values: [(member: JobMember, good: [String], bad: [String])] = [
         (
             .id, [#""x""#, #""é \" x""#, text(255)],
@@ -205,7 +205,7 @@ struct JobSchemaTests {
         (#"{"token":"ab","mdm":null,"custom":{"mdm":1}}"#, true),
     ]
 
-    @Test("agrees with the worker on 4000 jobs made and broken at random, but for what it cannot say")
+    @Test("agrees with the worker on 4000 jobs made and broken at random, except for rules it cannot express")
     func random() async throws {
         var random = SeededGenerator(seed: 0x5C4E)
         var jobs: [String] = []
@@ -262,7 +262,7 @@ struct JobSchemaTests {
         for (job, verdict) in zip(jobs, try await Self.schemaVerdicts(jobs.map(\.0))) {
             #expect(verdict && Self.refusal(job.0)?.code.rawValue == job.1, "\(job.0)")
         }
-        // Beside these: what depends on the worker's apps, and what Apple's rules say of a payload and its push type.
+        // In addition: rules of the worker's apps, and Apple's rules about a payload and its push type.
         let check = JobCheck([Self.app])
         for (job, reason) in [
             (#"{"token":"ab","payload":{"x":"\#(String(repeating: "x", count: 5000))"}}"#, "PayloadTooLarge"),
@@ -314,7 +314,7 @@ struct JobSchemaTests {
         return verdicts
     }
 
-    /// A job of some members with mostly good values, sometimes with some letters changed.
+    /// A job of some members with mostly valid values, sometimes with some characters changed.
     private static func randomJob(_ random: inout SeededGenerator) -> String {
         var members: [String] = []
         var added: Set<JobMember> = []

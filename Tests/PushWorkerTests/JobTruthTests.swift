@@ -40,7 +40,7 @@ struct JobTruthTests {
         #expect(scene.transport.tokens == sent)
         for _ in sent { scene.answer(EngineScene.delivered) }
         scene.run()
-        // What is no token at all is not compared with anything.
+        // An invalid token is not compared with anything.
         let malformed = tokens.count { $0 == "zz" }
         #expect(scene.stats["delivered"] == sent.count && scene.stats["dead"] == (malformed > 0 ? malformed : nil))
         #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0)

@@ -68,7 +68,7 @@ struct LaneMetricsTests {
         #expect(PushType.allCases.map(\.place) == Array(PushType.allCases.indices))
     }
 
-    @Test("the time is read once a turn, and an enqueueing in the future is no time at all")
+    @Test("the time is read once a turn, and a future time of enqueueing is ignored")
     func times() {
         let metrics = LaneMetrics(apps: 1, queues: 2, takesTimes: true)
         metrics.setClock(ofQueue: 1, ahead: 1_700_000_000_000)
@@ -187,7 +187,7 @@ struct FateTests {
     }
 }
 
-@Suite("How long the head of a queue has waited")
+@Suite("The age of the head of a queue")
 struct HeadWatchTests {
     private let one = ByteBuffer(string: "one")
     private let other = ByteBuffer(string: "other")
@@ -200,7 +200,7 @@ struct HeadWatchTests {
         #expect(watch.saw(other, enqueuedAt: 1900, now: 2000) == 100)
     }
 
-    @Test("counts from when it was first seen, where it does not, and anew for the next")
+    @Test("counts from when a job without a time was first seen, and again for the next")
     func seen() {
         var watch = HeadWatch()
         #expect(watch.saw(one, enqueuedAt: nil, now: 1000) == 0)
@@ -210,7 +210,7 @@ struct HeadWatchTests {
         #expect(watch.saw(other, enqueuedAt: nil, now: 1800) == 0)
     }
 
-    @Test("is no less than it has been seen to be, whatever a producer's clock says")
+    @Test("is at least what it has been seen to be, whatever a producer's clock says")
     func future() {
         var watch = HeadWatch()
         #expect(watch.saw(one, enqueuedAt: 5000, now: 1000) == 0)

@@ -179,7 +179,7 @@ struct NotificationRulesTests {
 
     @Test("an inferred background notification is one by its payload, which is not looked at again")
     func inferred() {
-        // What no scan could take: whoever looked would have to refuse it.
+        // No scan could accept this: any check would refuse it.
         #expect(Self.refusal(.background, "not JSON", isInferred: true) == nil)
         #expect(Self.refusal(.alert, "not JSON") == nil)
         #expect(Self.refusal(.background, "not JSON")?.code.text == "BadPayload")

@@ -50,7 +50,7 @@ struct RateBudgetTests {
         #expect(budget.reserve(waiting: 50, now: start + .seconds(1)) == 1)
     }
 
-    @Test("what is put off comes back at the rate, and within an hour")
+    @Test("deferred notifications return at the rate, and within an hour")
     func putOff() {
         var budget = RateBudget(perSecond: 10)
         #expect(budget.putOff(notifications: 1, now: start) == .milliseconds(1100))

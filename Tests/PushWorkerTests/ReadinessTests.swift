@@ -8,7 +8,7 @@ import Testing
 struct ReadinessTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
-    @Test("is not told of when it is lost for less than a moment")
+    @Test("is not logged if it is lost only for a moment")
     func moment() {
         var readiness = Readiness()
         #expect(readiness.update(isReady: false, now: start) == nil)
@@ -17,7 +17,7 @@ struct ReadinessTests {
         #expect(readiness.update(isReady: false, now: start + .milliseconds(1500)) == nil)
     }
 
-    @Test("is told of once when it is lost, and once when it is back")
+    @Test("is logged once when it is lost, and once when it is back")
     func once() {
         var readiness = Readiness()
         #expect(readiness.update(isReady: false, now: start) == nil)

@@ -38,7 +38,7 @@ struct RecentRateTests {
     }
 }
 
-@Suite("Which orders are obeyed")
+@Suite("The commands that a worker follows")
 struct WorkerCommandsTests {
     @Test("each once, however often and on however many queues it is seen, and none that a later one took back")
     func once() {

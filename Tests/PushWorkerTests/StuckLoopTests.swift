@@ -14,7 +14,7 @@ import Testing
 
 @Suite("An event loop that is stuck")
 struct StuckLoopTests {
-    @Test("is told of at once, keeps neither probe nor scrape waiting, and is forgotten when it turns again")
+    @Test("is reported at once, delays neither probe nor scrape, and is forgotten when it turns again")
     func stuck() async throws {
         let redis = try RedisServer()
         let worker = try Self.worker(redis)
@@ -35,7 +35,7 @@ struct StuckLoopTests {
         try await eventually("the stuck loop is seen") {
             worker.liveness(patience: .seconds(4)).problems.contains(stuck)
         }
-        // Before the loop counts as stuck it just does not answer; afterwards nobody asks it any more.
+        // Until the loop counts as stuck it only does not answer; after that it is not asked.
         let problems = await worker.health().problems
         #expect(problems.contains("the event loop of lane 1 does not answer") || problems.contains(stuck))
         try await eventually("it counts as stuck", within: .seconds(60)) {
@@ -54,7 +54,7 @@ struct StuckLoopTests {
         #expect(try await measured(WorkerMetric.requests) == 0, "the last page stays")
     }
 
-    /// A worker of two lanes whose APNs nobody answers at.
+    /// A worker with two lanes and an APNs that does not answer.
     private static func worker(_ redis: RedisServer) throws -> Worker {
         let source = try ProviderTokenSource(
             key: SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8")))),

@@ -17,13 +17,13 @@ struct TokenThrottlesTests {
         #expect(throttles.count == 1)
     }
 
-    @Test("what comes meanwhile waits behind, in its order")
+    @Test("notifications that arrive in that time wait behind, in their order")
     func order() {
         var throttles = TokenThrottles()
         _ = throttles.throttled(token, retryAt: 2000, now: 1000)
         #expect(throttles.decide(token, isReturning: false, now: 1100) == .wait(until: 2000 + spacing))
         #expect(throttles.decide(token, isReturning: false, now: 1200) == .wait(until: 2000 + 2 * spacing))
-        // The first one's turn; the second comes back while it is under way, and so does a new one.
+        // The first one's turn; the second returns while it is in flight, and so does a new one.
         #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
         #expect(throttles.decide(token, isReturning: false, now: 2001) == .wait(until: 2000 + 3 * spacing))
         throttles.ended(token, now: 2050)
@@ -48,7 +48,7 @@ struct TokenThrottlesTests {
         #expect(until > 5000)
     }
 
-    @Test("those that were under way together come back one after the other")
+    @Test("those that were in flight together return one after the other")
     func together() {
         var throttles = TokenThrottles()
         let first = throttles.throttled(token, retryAt: 2000, now: 1000)
@@ -57,7 +57,7 @@ struct TokenThrottlesTests {
         #expect(first < second && second < third)
     }
 
-    @Test("is forgotten when nobody waits any more")
+    @Test("is forgotten when no notification waits for it")
     func forgotten() {
         var throttles = TokenThrottles()
         _ = throttles.throttled(token, retryAt: 2000, now: 1000)
@@ -70,7 +70,7 @@ struct TokenThrottlesTests {
         #expect(throttles.isEmpty)
     }
 
-    @Test("one that was to be tried and never was does not block the token for ever")
+    @Test("a retry that never happened does not block the token forever")
     func lostTry() {
         var throttles = TokenThrottles()
         _ = throttles.throttled(token, retryAt: 2000, now: 1000)
@@ -80,7 +80,7 @@ struct TokenThrottlesTests {
         #expect(throttles.decide(token, isReturning: true, now: 100_000) == .send)
     }
 
-    @Test("what others were told counts, as long as it lasts, and is bounded")
+    @Test("throttles of other lanes count as long as they last, and are bounded")
     func learned() {
         var throttles = TokenThrottles()
         throttles.learned(token, until: 2000, now: 3000)

@@ -8,7 +8,7 @@ import Testing
 struct OngoingIssuesTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
-    @Test("is told when the first has them, and that they are over when nobody has them any more")
+    @Test("is logged when the first lane has them, and their end when the last one is free of them")
     func together() {
         var troubles = OngoingIssues()
         #expect(troubles.began("redis", at: "a", now: start) == 1)
@@ -20,7 +20,7 @@ struct OngoingIssuesTests {
         #expect(troubles.ended("redis", at: "b", now: start + .seconds(62)) == nil)
     }
 
-    @Test("is told again after a long while, in each form, and of each subject by itself")
+    @Test("is logged again after a long while, in each form, and for each subject separately")
     func again() {
         var troubles = OngoingIssues()
         #expect(troubles.began("queue", at: "a", form: "OOM", now: start) != nil)
@@ -30,7 +30,7 @@ struct OngoingIssuesTests {
         #expect(troubles.began("other", at: "a", form: "OOM", now: start + .minutes(20)) != nil)
     }
 
-    @Test("of what comes and goes is told once in thirty seconds, with its end")
+    @Test("for problems that come and go is written once in thirty seconds, with the end")
     func flapping() {
         var troubles = OngoingIssues()
         var told: [Int] = []
@@ -57,7 +57,7 @@ struct OngoingIssuesTests {
             if Bool.random(using: &random) {
                 sources.insert(source)
                 guard troubles.began("x", at: source, now: now) != nil else {
-                    // What lasts is told in the end.
+                    // A lasting problem is logged in the end.
                     #expect(isTold || lastTold.map { now - $0 < OngoingIssues.quiet } == true)
                     continue
                 }

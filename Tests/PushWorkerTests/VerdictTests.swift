@@ -3,7 +3,7 @@ import Testing
 
 @testable import PushWorker
 
-/// The table of the design: what each of APNs' answers means.
+/// The table of the design: the meaning of each of APNs' answers.
 @Suite("A verdict on an answer")
 struct VerdictTests {
     static let expected: [(APNSReason, Verdict)] = [
@@ -121,7 +121,7 @@ struct VerdictTests {
         #expect(verdict(403, "NewRefusal") == .pauseApp(reason: "NewRefusal"))
         #expect(verdict(413) == .dead(reason: "HTTP413"))
         #expect(verdict(410, "NewlyGone") == .tokenInvalid(reason: "NewlyGone", since: nil))
-        // A proxy may say so of every token.
+        // A proxy may answer that for every token.
         #expect(verdict(410) == .tokenSuspect(reason: "HTTP410"))
     }
 

@@ -29,7 +29,7 @@ struct WrongCertificateTests {
         #expect(words.contains("com.example.app, ") && words.contains("not for the topic com.other.app"))
     }
 
-    @Test("has to be for all topics of the app")
+    @Test("must cover all topics of the app")
     func several() throws {
         let topics = ["com.example.app.voip", "com.example.second"]
         #expect(Self.refusal(try Self.app(topic: "com.example.app", certificate: "com.example.app")) == nil)

@@ -75,7 +75,7 @@ struct FaultProxyTests {
         #expect(try old.run("PING") == .status("PONG"))
         #expect(try idle.run("PING") == .status("PONG"))
         try await proxy.begin(.blackHole)
-        // Both wait for an answer until their time is up, and are not told that anything is wrong.
+        // Both wait for an answer until their time limit, without any error.
         let new = try RedisTestConnection(port: proxy.port, timeout: Self.patience)
         for client in [old, new] {
             let failure = #expect(throws: RedisServer.Failure.self) { try client.run("SET", "key", "1") }
@@ -105,7 +105,7 @@ struct FaultProxyTests {
         let redis = try RedisServer()
         let proxy = try await FaultProxy(to: redis.port)
         let client = try RedisTestConnection(port: proxy.port)
-        // One that waits to be accepted is no old one yet.
+        // A connection that waits to be accepted is not an old one yet.
         #expect(try client.run("PING") == .status("PONG"))
         for _ in 0..<3 {
             try await proxy.begin(.refusal)

@@ -3,7 +3,7 @@ import Redis
 import Synchronization
 import TestSupport
 
-/// A client that is kept busy: always some dozens of commands under way, each on two keys of their own, until one fails.
+/// A busy client: always some dozens of commands in flight, each on two keys of their own, until one fails.
 final class Pipeline: Sendable {
     private struct State {
         var next = 0
@@ -37,7 +37,7 @@ final class Pipeline: Sendable {
     }
 
     /// Ends the load.
-    /// - Returns: what was appended to the list, in the order of the answers.
+    /// - Returns: the values that were appended to the list, in the order of the answers.
     func finish() async throws -> [Int] {
         state.withLock { $0.isStopped = true }
         try await eventually {

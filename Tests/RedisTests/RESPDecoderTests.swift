@@ -99,7 +99,7 @@ struct RESPDecoderTests {
     }
 
     @Test(
-        "refuses what is no reply",
+        "refuses bytes that are not a reply",
         arguments: [
             "HTTP/1.1 400 Bad Request\r\n", "\u{16}\u{3}", "$x\r\n", ":12a\r\n", "*99999999999999999999\r\n", "$-2\r\n",
         ])
@@ -114,7 +114,7 @@ struct RESPDecoderTests {
         #expect(try decode([Array("*2147483647\r\n:1\r\n".utf8)[...]], by: RESPDecoder()).isEmpty)
     }
 
-    @Test("tells an error's prefix, and leaves out the arguments that Redis repeats")
+    @Test("returns an error's prefix, and omits the arguments that Redis repeats")
     func errors() throws {
         #expect(try one("-MOVED 3999 127.0.0.1:6381\r\n").error?.prefix == "MOVED")
         #expect(try one("-something odd\r\n").error?.prefix == "")

@@ -27,7 +27,7 @@ struct ReconnectStateTests {
         #expect(backoff.delay(failures: 3, random: 1) == .milliseconds(200))
     }
 
-    @Test("goes on from the longer wait while connections do not last, and from the shortest once one did")
+    @Test("continues with the longer wait while connections do not last, and with the shortest once one did")
     func flapping() {
         var state = ReconnectState(backoff: ReconnectBackoff())
         var now = start
@@ -102,7 +102,7 @@ struct ReconnectStateTests {
         let backoff = ReconnectBackoff()
         var state = ReconnectState(backoff: backoff)
         var now = start
-        // What a reader of the log, and the socket, know.
+        // The state as seen by a reader of the log and by the socket.
         var (isStarted, isTrying, isReady, isClosed) = (false, false, false, false)
         var lastReport: NIODeadline?
         var toldOfOutage: NIODeadline?

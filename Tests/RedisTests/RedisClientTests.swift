@@ -114,7 +114,7 @@ struct RedisClientTests {
         }
     }
 
-    @Test("reaches a server by its socket, in the database and under the name that it is told")
+    @Test("reaches a server by its socket, in the configured database and under the configured name")
     func socketDatabaseName() async throws {
         let server = try RedisServer(arguments: ["--unixsocket", "redis.sock"])
         var named = RedisClientConfiguration()

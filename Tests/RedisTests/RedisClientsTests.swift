@@ -87,7 +87,7 @@ struct RedisClientsTests {
         let cluster = try await RedisCluster(nodeTimeout: 15_000)
         let tags = (0..<8).map { "{\($0)}" }
         try await withLoad(cluster, tags: tags) { load in
-            // One after the other, while the others go on over the same connections.
+            // One after the other, while the others continue over the same connections.
             for (turn, tag) in (tags + tags.prefix(4)).enumerated() {
                 let slot = try cluster.slot(of: tag)
                 let old = try cluster.owner(ofSlot: slot)
@@ -111,7 +111,7 @@ struct RedisClientsTests {
         }
     }
 
-    @Test("lose a killed node, find its replica, and what is with other nodes goes on undisturbed")
+    @Test("lose a killed node, find its replica, and use the other nodes undisturbed")
     func failover() async throws {
         let cluster = try await RedisCluster(replicas: 1, arguments: ["--cluster-require-full-coverage", "no"])
         let tags = (0..<12).map { "{\($0)}" }

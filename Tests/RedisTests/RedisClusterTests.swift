@@ -108,7 +108,7 @@ struct RedisClusterTests {
         }
     }
 
-    @Test("leaves to its caller what it must not follow, and goes on")
+    @Test("returns redirections that it must not follow to the caller, and continues")
     func refusals() async throws {
         let cluster = try await RedisCluster()
         let slot = try cluster.slot(of: "{queue}")
@@ -128,7 +128,7 @@ struct RedisClusterTests {
             let asked = try await client.call(RedisCommand("GET", "{queue}b"))
             #expect(asked.root.isNull)
 
-            // The node that is to be asked is gone: the caller learns that nothing was done, and nothing else is lost.
+            // The node to ask is unavailable: the caller learns that nothing was done, and nothing else is lost.
             new.kill()
             #expect(try await prefix(of: RedisCommand("SET", "{queue}b", "1"), client) == "ASK")
             let here = try await client.call(RedisCommand("GET", "{queue}a"))
@@ -174,7 +174,7 @@ struct RedisClusterTests {
         #expect(!error.description.contains("hunter2"))
     }
 
-    @Test("of a single server's URL is told which URL it needs")
+    @Test("of a single server's URL gets an error with the URL it needs")
     func clusterBySingleURL() async throws {
         let cluster = try await RedisCluster()
         let slot = try cluster.slot(of: "{queue}")

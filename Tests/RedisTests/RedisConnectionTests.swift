@@ -42,7 +42,7 @@ struct RedisConnectionTests {
         #expect(results.texts.count == 3 && connection.pendingCount == 0)
     }
 
-    @Test("is given up when a command is not answered in time, and tells who may have been executed")
+    @Test("is given up when a command is not answered in time, and names commands that may have been executed")
     func timeout() throws {
         let results = Results()
         var closed: RedisError?
@@ -98,7 +98,9 @@ struct RedisConnectionTests {
         #expect(results.errors.last == .notConnected(address: "cache:6379", reason: "the server closed the connection"))
     }
 
-    @Test("ends at what is no reply, and at an answer to nothing", arguments: ["HTTP/1.1 400\r\n", "+OK\r\n+OK\r\n"])
+    @Test(
+        "ends after bytes that are not a reply, and after an unexpected answer",
+        arguments: ["HTTP/1.1 400\r\n", "+OK\r\n+OK\r\n"])
     func violation(bytes: String) throws {
         let results = Results()
         connection.send(RedisCommand("a"), timeout: nil) { results.add("a", $0) }

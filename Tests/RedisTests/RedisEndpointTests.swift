@@ -53,7 +53,7 @@ struct RedisEndpointTests {
     }
 
     @Test(
-        "is refused for what is wrong with it",
+        "is refused with the reason",
         arguments: [
             ("", RedisURLError.scheme), ("cache:6379", .scheme), ("http://cache", .scheme),
             ("redis://", .host), ("redis:///1", .host), ("redis://:6379", .host), ("redis://[::1", .host),

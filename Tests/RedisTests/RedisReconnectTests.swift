@@ -19,7 +19,7 @@ struct RedisReconnectTests {
                 while true { _ = try await client.call(RedisCommand("PING")) }
             }
             #expect(error?.description.contains("127.0.0.1:\(server.port)") == true)
-            // Several attempts fail, of which the log tells but the first.
+            // Several attempts fail, but only the first is logged.
             try await eventually { states.failures.count >= 4 }
             try server.start()
             try await client.waitUntilReady(timeout: .seconds(20))
@@ -58,7 +58,7 @@ struct RedisReconnectTests {
             server.pause()
             let error = await #expect(throws: RedisError.self) { _ = try await client.call(RedisCommand("PING")) }
             #expect(error == .timeout(address: "127.0.0.1:\(server.port)", after: .milliseconds(300)))
-            // The kernel goes on accepting connections for the stopped server.
+            // The kernel still accepts connections for the stopped server.
             try await eventually { states.failures.last?.description.contains("no answer within 300 ms") == true }
             server.resume()
             try await client.waitUntilReady(timeout: .seconds(20))
@@ -67,7 +67,7 @@ struct RedisReconnectTests {
         }
     }
 
-    @Test("tells of a command without an answer that it may have been executed")
+    @Test("reports that a command without an answer may have been executed")
     func killed() async throws {
         let server = try RedisServer()
         let states = States()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Redis
 
-@Suite("An error that tells of another server")
+@Suite("An error that points to another server")
 struct RedisRefusalTests {
     static let sender = RedisEndpoint.Location.host("10.0.0.1", port: 6379)
     static let single = RedisTopology.single(RedisEndpoint(location: sender))
@@ -11,7 +11,7 @@ struct RedisRefusalTests {
     static let cluster = RedisTopology.cluster(RedisTopology.Cluster(nodes: [sender]))
 
     @Test(
-        "in a Cluster names the owner of the slot, or is told to find it",
+        "in a Cluster names the owner of the slot, or asks to find it",
         arguments: [
             ("MOVED 7 10.0.0.2:6380", RedisRefusal.moved(.host("10.0.0.2", port: 6380))),
             ("MOVED 7 fe80::2:6380", .moved(.host("fe80::2", port: 6380))),

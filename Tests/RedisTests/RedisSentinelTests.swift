@@ -8,7 +8,7 @@ import Testing
 
 @Suite("A client of a master under Sentinels", .timeLimit(.minutes(2)))
 struct RedisSentinelTests {
-    @Test("follows the master when it is killed, and when a Sentinel is told to put another in its place")
+    @Test("follows the master when it is killed, and after a failover by command")
     func failover() async throws {
         let set = try await RedisSentinelSet()
         let states = States()
@@ -26,7 +26,7 @@ struct RedisSentinelTests {
             try first.start()
             try await set.failOver()
             acknowledged += try await write(300..<500, by: client)
-            // The old master would go on for ten seconds more, until a Sentinel tells it that it is a replica.
+            // The old master would continue for ten more seconds, until a Sentinel makes it a replica.
             try await eventually { try await place(of: client) == .host("127.0.0.1", port: set.master().port) }
             #expect(acknowledged == Array(0..<500))
         }
@@ -107,7 +107,7 @@ struct RedisSentinelTests {
         try await group.shutdownGracefully()
     }
 
-    @Test("is told of a command that was blocked at the failover, and has the next one answered by the new master")
+    @Test("reports a command that was blocked at the failover, and has the next one answered by the new master")
     func blocked() async throws {
         let set = try await RedisSentinelSet(replicas: 1)
         var configuration = RedisClientConfiguration()
@@ -129,7 +129,7 @@ struct RedisSentinelTests {
         }
     }
 
-    @Test("leaves a master that its Sentinels do not name any more, though it goes on answering")
+    @Test("leaves a master that its Sentinels no longer name, although it still answers")
     func refresh() async throws {
         let servers = [try RedisServer(), try RedisServer()]
         let sentinel = try RedisServer(
@@ -173,12 +173,12 @@ struct RedisSentinelTests {
         #expect(try servers[1].run("GET", "c") == "3")
     }
 
-    @Test("does not take a replica for the master, and goes on when it becomes one")
+    @Test("does not accept a replica as the master, and continues when it becomes one")
     func staleSentinel() async throws {
         let master = try RedisServer()
         let replica = try RedisServer()
         try replica.run("REPLICAOF", "127.0.0.1", "\(master.port)")
-        // It lets nobody know its replicas, so the Sentinel does not put things right.
+        // It hides its replicas, so the Sentinel cannot correct the configuration.
         let sentinel = try RedisServer(
             arguments: ["--sentinel"],
             file: [
@@ -189,7 +189,7 @@ struct RedisSentinelTests {
             let error = await #expect(throws: RedisError.self) {
                 try await client.waitUntilReady(timeout: .milliseconds(500))
             }
-            // Sentinel itself follows a replica that it is told to monitor to its master, sooner or later.
+            // Sentinel itself follows from a monitored replica to its master, sooner or later.
             if let error { #expect(error.description.contains("it is a replica")) }
             try replica.run("REPLICAOF", "NO", "ONE")
             try await client.waitUntilReady(timeout: .seconds(20))

@@ -67,7 +67,7 @@ struct RedisTopologyTests {
     }
 
     @Test(
-        "is refused for what is wrong with it",
+        "is refused with the reason",
         arguments: [
             ("redis+sentinel://s1", RedisURLError.sentinelMaster), ("redis+sentinel://s1/0", .sentinelMaster),
             ("redis+sentinel://s1?master=", .query), ("redis+sentinel://s1?master=a&master=b", .query),

@@ -144,7 +144,7 @@ struct RouteTests {
         #expect(route.found(Link()) == false && route.takeOver() == nil && route.close().links.isEmpty)
     }
 
-    /// The use of a node: what it was sent and has not answered, in order.
+    /// The use of a node: the commands in flight, in order.
     private final class NodeLink {
         let node: Int
         var pending: [RedisRequest] = []

@@ -26,7 +26,7 @@ struct ServerDiscoveryStateTests {
         #expect(search.seeds == [place(2), place(1), place(3)])
     }
 
-    @Test("asks others in the same search, also such as it has only just heard of, when the server lets nobody in")
+    @Test("asks others in the same search, also newly discovered ones, when the server refuses the login")
     func learning() {
         var search = ServerDiscoveryState(seeds: [place(1)], name: "m")
         #expect(search.begin() == .ask(place(1)))
@@ -38,7 +38,7 @@ struct ServerDiscoveryStateTests {
         #expect(search.begin() == .ask(place(3)))
     }
 
-    @Test("tells of every failure, and of a refused login before all")
+    @Test("reports every failure, with a refused login first")
     func errors() {
         var search = ServerDiscoveryState(seeds: [place(1), place(2)], name: "m")
         #expect(search.begin() == .ask(place(1)))
@@ -79,7 +79,7 @@ struct ServerDiscoveryStateTests {
     }
 
     @Test(
-        "ends, asks nobody twice, and finds the server when one honest seed is left",
+        "ends, asks no server twice, and finds the server if one honest seed is left",
         arguments: 0..<2000 as Range<UInt64>)
     func property(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
@@ -92,7 +92,7 @@ struct ServerDiscoveryStateTests {
             if Int.random(in: 0..<4, using: &random) == 0 {
                 search.moved(to: servers.randomElement(using: &random)!)
             }
-            // The world of this round: who is down, and which server is the right one.
+            // The state of this round: the unavailable servers, and the right one.
             let right = servers.randomElement(using: &random)!
             let honest = configured.randomElement(using: &random)!
             let down = Set(seeds.filter { $0 != honest && Int.random(in: 0..<3, using: &random) == 0 })

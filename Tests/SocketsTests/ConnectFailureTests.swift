@@ -70,7 +70,7 @@ struct ConnectFailureTests {
         #expect(DescriptorLimit.raise(to: 350) == 400, "a limit that is higher already stays")
     }
 
-    @Test("the machine's shortage is told from the process' own")
+    @Test("the machine's shortage is distinguished from the process' own")
     func machine() {
         let error = IOError(errnoCode: ENFILE, reason: "socket")
         #expect(ConnectFailure.reason(error).hasPrefix("this machine has no file descriptor left"))

@@ -61,7 +61,7 @@ struct ClosingTests {
         #expect(pair.clientEvents.errors.isEmpty)
     }
 
-    @Test("ends as soon as the peer answers, whatever data it had sent meanwhile")
+    @Test("ends as soon as the peer answers, whatever data it had sent before")
     func answered() throws {
         let pair = try EmbeddedPair()
         try pair.connect()
@@ -87,7 +87,7 @@ struct ClosingTests {
         #expect(pair.clientEvents.errors.isEmpty)
     }
 
-    @Test("without close_notify is a truncation, told once, after the data")
+    @Test("without close_notify is a truncation, reported once, after the data")
     func truncation() async throws {
         try await withServer(
             Fixtures.server(),
@@ -108,7 +108,7 @@ struct ClosingTests {
         }
     }
 
-    @Test("during the handshake is told as such, and fails what was written")
+    @Test("during the handshake is reported as such, and fails pending writes")
     func closedDuringHandshake() async throws {
         let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .childChannelInitializer { $0.close() }
@@ -116,7 +116,7 @@ struct ClosingTests {
         let client = try await SocketClient.connect(
             Fixtures.client(), port: listener.localAddress?.port ?? 0)
         let seen = try await client.end.get()
-        // The kernel may tell it as an end or as a reset, if the hello came too late; either is told once.
+        // The kernel may report an end or a reset if the hello came too late; either is reported once.
         #expect(seen.errors.count == 1)
         if let error = seen.tlsErrors.first { #expect(error.kind == .closedDuringHandshake) }
         try await listener.close()

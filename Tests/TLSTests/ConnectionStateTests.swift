@@ -86,7 +86,7 @@ struct ConnectionStateTests {
         #expect(state.peerClosed(keepsOutputOpen: true) == .close)
     }
 
-    @Test("tells what an end of the transport means")
+    @Test("distinguishes the meanings of the transport's end")
     func transportEnd() {
         var idle = ConnectionState()
         #expect(idle.transportEnded() == .ignore)

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Handshake")
 struct HandshakeTests {
-    @Test("tells both sides what was agreed on")
+    @Test("reports to both sides what was agreed on")
     func summary() throws {
         let pair = try EmbeddedPair(
             client: Fixtures.client(protocols: ["h2", "http/1.1"]), server: Fixtures.server(protocols: ["h2"]))
@@ -64,7 +64,7 @@ struct ApplicationProtocolTests {
         #expect(pair.serverEvents.handshake == nil)
     }
 
-    @Test("are agreed on by nobody when one side has none", arguments: [([], ["h2"]), (["h2"], []), ([], [])])
+    @Test("are not agreed on when one side has none", arguments: [([], ["h2"]), (["h2"], []), ([], [])])
     func none(client: [String], server: [String]) throws {
         let pair = try agreed(client: client, server: server)
         #expect(pair.clientEvents.handshake != nil && pair.serverEvents.handshake != nil)

@@ -13,7 +13,7 @@ struct HostilePeerTests {
         return (channel, events)
     }
 
-    @Test("that speak HTTP to a server are told so by name, and shown out")
+    @Test("that speak HTTP to a server are named in the error and disconnected")
     func plainHTTP() throws {
         let (channel, events) = try activeChannel(TLSHandler(server: Fixtures.server()))
         channel.pipeline.fireChannelRead(ByteBuffer(string: "GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
@@ -22,7 +22,7 @@ struct HostilePeerTests {
         #expect(!channel.isActive)
     }
 
-    @Test("that answer a client without TLS are told to be no TLS port")
+    @Test("that answer a client without TLS are reported as ports without TLS")
     func plainServer() throws {
         let (channel, events) = try activeChannel(TLSHandler(client: Fixtures.client(), host: "localhost"))
         let write = channel.eventLoop.makePromise(of: Void.self)
@@ -58,7 +58,7 @@ struct HostilePeerTests {
         #expect(events.handshake == nil)
     }
 
-    @Test("that change a byte under way are found out", arguments: [0, 3, 5, 20, 200])
+    @Test("that change a byte in transit are detected", arguments: [0, 3, 5, 20, 200])
     func tampering(offset: Int) throws {
         let pair = try EmbeddedPair()
         try pair.connect()

@@ -43,13 +43,14 @@ struct IdentityFormTests {
         #expect(try TLSIdentity(bytes: certificate, keyBytes: binaryKey, source: "aps.cer").userID == "com.example.app")
     }
 
-    @Test("of no known form is told so", arguments: ["", "hello", "MIIKaQIBAzCCCi8GCSqGSIb3DQEHAaCC"])
+    @Test("of no known form is reported as such", arguments: ["", "hello", "MIIKaQIBAzCCCi8GCSqGSIb3DQEHAaCC"])
     func unknown(text: String) throws {
         #expect(
             try kind { _ = try TLSIdentity(bytes: Array(text.utf8), source: "file") } == .notRecognised(source: "file"))
     }
 
-    @Test("of some other binary form is no PKCS#12 file", arguments: [[0x30], [0x30, 0x80], [0x30, 0x03, 2, 1, 3]])
+    @Test(
+        "of some other binary form is not read as PKCS#12", arguments: [[0x30], [0x30, 0x80], [0x30, 0x03, 2, 1, 3]])
     func otherBinary(bytes: [UInt8]) throws {
         guard case .notPKCS12(source: "file", _) = try kind({ _ = try TLSIdentity(bytes: bytes, source: "file") })
         else {
@@ -58,7 +59,7 @@ struct IdentityFormTests {
         }
     }
 
-    @Test("tells from when and until when it is valid, and what its extensions hold")
+    @Test("has its period of validity, and its extensions")
     func facts() throws {
         let workshop = try OpenSSLWorkshop()
         try workshop.certificate(

@@ -13,7 +13,7 @@ struct IdentityTests {
         try #require(throws: TLSError.self) { try body() }
     }
 
-    @Test("tell who the identity is and until when")
+    @Test("contain the name of the identity and its end")
     func identity() throws {
         let identity = try Fixtures.identity("client")
         #expect(identity.commonName == "Apple Push Services: com.example.app")
@@ -42,7 +42,7 @@ struct IdentityTests {
         #expect(error.kind == .fileUnreadable(path: "/tmp", reason: "Is a directory"))
     }
 
-    @Test("that are not PEM are told apart by what was expected")
+    @Test("that are not PEM get errors that name the expected contents")
     func notPEM() throws {
         let certificate = try contents("client.pem")
         let key = try contents("client-key.pem")

@@ -19,7 +19,7 @@ final class OpenSSLCommand {
         input = given.writing
         let (stream, continuation) = AsyncStream.makeStream(of: String.self)
         chunks = stream.makeAsyncIterator()
-        // The shell joins the two outputs: with one pipe given for both, Foundation now and then never tells the end.
+        // The shell joins the two outputs: with one pipe for both, Foundation sometimes never reports the end.
         process.executableURL = URL(filePath: "/bin/sh")
         process.arguments = ["-c", "exec openssl \"$@\" 2>&1", "sh"] + arguments
         process.standardInput = given.reading
@@ -60,7 +60,7 @@ final class OpenSSLCommand {
         while let chunk = await chunks.next() { output += chunk }
     }
 
-    /// A server on a free port, which it tells.
+    /// A server on a free port, which it prints.
     static func server(_ arguments: [String]) async throws -> (command: OpenSSLCommand, port: Int) {
         let certificate = try ["-cert", Fixtures.path("server.pem"), "-key", Fixtures.path("server-key.pem")]
         let command = try OpenSSLCommand(["s_server", "-accept", "127.0.0.1:0"] + certificate + arguments)

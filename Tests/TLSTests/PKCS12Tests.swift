@@ -74,7 +74,7 @@ struct PKCS12Tests {
     }
 
     @Test(
-        "are refused with another passphrase, which is not told", arguments: [modern, keychain],
+        "are refused with another passphrase, which is not shown", arguments: [modern, keychain],
         ["wrong1", "secret\0x", "", nil])
     func wrongPassphrase(arguments: [String], passphrase: String?) throws {
         let error = try error(export(arguments), passphrase: passphrase)
@@ -94,7 +94,7 @@ struct PKCS12Tests {
         EVP_CIPHER_free(cipher)
     }
 
-    @Test("of old algorithms name what is missing where OpenSSL's legacy provider is not installed")
+    @Test("with old algorithms name what is missing if OpenSSL's legacy provider is not installed")
     func missingProvider() throws {
         let empty = try OpenSSLWorkshop()
         let modern = try PKCS12File(bytes: export(Self.modern), source: "new.p12", modules: empty.directory.path)
@@ -107,7 +107,7 @@ struct PKCS12Tests {
         #expect(error.description.contains("old.p12") && error.description.contains("openssl-provider-legacy"))
     }
 
-    @Test("of old algorithms can be read by many threads at once, with others reading new ones")
+    @Test("with old algorithms can be read by many threads at once, with others reading new ones")
     func threads() async throws {
         let (old, new) = (try export(Self.keychain), try export(Self.modern))
         let read = try await withThrowingTaskGroup(of: Int.self) { group in
@@ -149,7 +149,7 @@ struct PKCS12Tests {
         EVP_PKEY_free(key)
     }
 
-    @Test("without a key or without a certificate say which is missing")
+    @Test("without a key or without a certificate get an error that names the missing part")
     func incomplete() throws {
         let workshop = try OpenSSLWorkshop()
         try workshop.openssl(

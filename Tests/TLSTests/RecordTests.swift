@@ -69,7 +69,7 @@ struct RecordTests {
         #expect(String(buffer: pair.serverEvents.received) == "onetwo")
     }
 
-    @Test("are not made of nothing, and the promise is kept all the same")
+    @Test("are not made of nothing, and the promise is still kept")
     func empty() throws {
         let pair = try connectedPair()
         let promise = pair.client.eventLoop.makePromise(of: Void.self)

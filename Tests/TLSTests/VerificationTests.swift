@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Verification", .timeLimit(.minutes(1)))
 struct VerificationTests {
-    /// Connects to a server with the certificate of that name; returns what each side was told, once.
+    /// Connects to a server with the named certificate; returns what each side reported, once.
     private func refusal(
         certificate: String, host: String = "localhost", trusting authority: String = "ca.pem"
     ) async throws -> (client: TLSError, server: TLSError) {
@@ -102,7 +102,7 @@ struct VerificationTests {
     }
 
     @Test(
-        "never connects to what is no host", arguments: ["", ".", "[]", "local host", "localhost\0.evil", "bücher.de"])
+        "never connects to an invalid host", arguments: ["", ".", "[]", "local host", "localhost\0.evil", "bücher.de"])
     func invalidHosts(host: String) throws {
         let pair = try EmbeddedPair(host: host)
         try pair.connect()
@@ -130,7 +130,7 @@ struct VerificationTests {
         #expect(pair.clientEvents.handshake != nil)
     }
 
-    @Test("takes any certificate when verification is off, and still tells which")
+    @Test("accepts any certificate if verification is off, and still reports it")
     func verificationOff() throws {
         let pair = try EmbeddedPair(
             client: Fixtures.client(trusting: "other-ca.pem", verifying: false), server: Fixtures.server("expired"),
@@ -203,7 +203,7 @@ struct ClientCertificateTests {
         #expect((certificate.refusal == nil) == (authority == "ca.pem"))
     }
 
-    @Test("are reported even if there is none, or nobody who could have signed it")
+    @Test("are reported even if there is none, or its authority is unknown")
     func reportedWithoutAuthorities() throws {
         let server = try Fixtures.server(clientCertificates: .reported(nil))
         let pair = try EmbeddedPair(client: Fixtures.client(identity: Fixtures.identity("client")), server: server)

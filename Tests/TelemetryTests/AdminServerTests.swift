@@ -47,7 +47,7 @@ struct AdminServerTests {
         }
     }
 
-    @Test("a probe that is good has 200, one that is not 503, and says what is wrong and for how long")
+    @Test("a successful probe gets 200, another 503 with the problem and its duration")
     func probes() async throws {
         let bad = Probe("not ready", isGood: false, problems: [.init("Redis is gone", seconds: 12)])
         try await Self.with(Self.sources(readiness: bad)) { address in
@@ -60,7 +60,7 @@ struct AdminServerTests {
         }
     }
 
-    @Test("whoever asks for nothing or for something else is told what there is")
+    @Test("a request without a path or with an unknown one gets a list of paths")
     func overview() async throws {
         try await Self.with(Self.sources()) { address in
             let overview = try await Self.curl(address + "/")

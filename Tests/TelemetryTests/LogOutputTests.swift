@@ -60,7 +60,7 @@ struct LogOutputTests {
         #expect(numbers.count == 8 * 200)
     }
 
-    @Test("does without what cannot be written: a full disk, a pipe that nobody reads")
+    @Test("survives output that cannot be written: a full disk, a pipe without a reader")
     func lost() throws {
         let full = open("/dev/full", O_WRONLY | O_CLOEXEC)
         try #require(full >= 0)
@@ -78,7 +78,7 @@ struct LogOutputTests {
         try withFile { descriptor, file in
             let logger = logger(descriptor)
             logger.info("one")
-            // What is written to goes away, and comes back.
+            // The output becomes unavailable and returns.
             let full = open("/dev/full", O_WRONLY | O_CLOEXEC)
             let aside = dup(descriptor)
             dup2(full, descriptor)
@@ -96,7 +96,7 @@ struct LogOutputTests {
         }
     }
 
-    @Test("goes by a level that can be changed at any time, but for loggers with one of their own")
+    @Test("uses a level that can be changed at any time, except for loggers with their own")
     func level() throws {
         try withFile { descriptor, file in
             let level = SharedLogLevel(.notice)

@@ -95,7 +95,7 @@ struct MetricsPageTests {
         #expect(read.families["other"]?.samples.map(\.value) == [5] && page.dropped == 0)
     }
 
-    @Test("beyond the limit new series are left out and counted; those that there are go on")
+    @Test("beyond the limit new series are omitted and counted; existing ones continue")
     func limit() throws {
         var page = MetricsPage(maximumSeries: 2)
         for round in 1...2 {
@@ -123,7 +123,7 @@ struct MetricsPageTests {
         #expect(findings.isEmpty, "\(findings)")
     }
 
-    @Test("the tool finds what is wrong, or the test before would say nothing")
+    @Test("the tool finds mistakes, or the test before would prove nothing")
     func promtoolFinds() async throws {
         let findings = try await Promtool.check("# TYPE a counter\na{b=\"1} 1\n")
         #expect(!findings.isEmpty)

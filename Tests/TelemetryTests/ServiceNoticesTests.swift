@@ -99,7 +99,7 @@ struct ServiceNoticesTests {
         }
     }
 
-    @Test("a socket that nobody has made is an error that says so")
+    @Test("a socket that does not exist is an error that names the cause")
     func nobody() throws {
         let socket = try NotifySocket("/nowhere/notify")
         #expect(throws: NotifySocket.Failure(description: "No such file or directory")) { try socket.send("READY=1") }

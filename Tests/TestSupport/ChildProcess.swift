@@ -12,7 +12,7 @@ public final class ChildProcess: Sendable {
         /// The error, with the end of the program's output.
         public let description: String
 
-        /// - Parameter description: what went wrong.
+        /// - Parameter description: the problem.
         public init(description: String) { self.description = description }
     }
 
@@ -42,8 +42,8 @@ public final class ChildProcess: Sendable {
     /// Starts a program.
     /// - Parameters:
     ///   - path: the program's path, or its name if it is on PATH.
-    ///   - environment: what is added to this process' own environment; `APNS_WORKER_…` are not inherited.
-    ///   - input: what it reads from standard input.
+    ///   - environment: variables in addition to this process' own; `APNS_WORKER_…` are not inherited.
+    ///   - input: its standard input.
     public init(_ path: String, _ arguments: [String], environment: [String: String] = [:], input: Data? = nil) throws {
         name = URL(filePath: path).lastPathComponent
         directory = FileManager.default.temporaryDirectory.appending(path: "\(name)-\(UUID().uuidString)")
@@ -181,7 +181,7 @@ private final class Watchdog: Sendable {
             throw ChildProcess.Failure(description: "no pair of sockets to be had")
         }
         pipe = ends[1]
-        // Ctrl-C reaches the whole group, and a child that is stopped at that moment would outlive it for ever.
+        // Ctrl-C reaches the whole group, and a child that is stopped at that moment would outlive it forever.
         processIdentifier = try Spawn.run(
             [
                 "/bin/sh", "-c", "trap '' INT TERM HUP; read line; kill -9 $0; rm -rf \"$1\"", "\(child)",
@@ -203,7 +203,7 @@ private enum Spawn {
     static func find(_ name: String) throws -> String {
         if name.contains("/") { return name }
         let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(String.init)
-        // Debian keeps servers in sbin, which is not on everybody's PATH.
+        // Debian installs servers in sbin, which is often not on the PATH.
         let candidates = (folders + ["/usr/sbin", "/usr/bin"]).map { "\($0)/\(name)" }
         guard let path = candidates.first(where: FileManager.default.isExecutableFile(atPath:)) else {
             throw ChildProcess.Failure(description: "\(name) is not installed")

@@ -2,7 +2,7 @@ import Foundation
 import NIOCore
 import NIOPosix
 
-/// Stands between clients and a server on 127.0.0.1 and passes bytes on, until it is told to do it badly.
+/// A proxy between clients and a server on 127.0.0.1 that passes bytes on, with faults on request.
 public final class FaultProxy: Sendable {
     /// The faults of a proxy, until ``heal()``.
     public enum Fault: Equatable, Sendable {
@@ -13,7 +13,7 @@ public final class FaultProxy: Sendable {
         case blackHole
         /// Clients' requests arrive, but none of the server's answers.
         case noAnswers
-        /// New connections are refused; those that are open go on.
+        /// New connections are refused; open ones continue.
         case refusal
     }
 

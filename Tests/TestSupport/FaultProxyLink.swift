@@ -7,7 +7,7 @@ final class FaultProxyLink {
     private let client: any Channel
     private var server: (any Channel)?
     private var isClosed = false
-    /// True if bytes were swallowed: what comes after them would make no sense to the other side.
+    /// True if bytes were swallowed: later bytes would make no sense to the other side.
     private(set) var hasLostBytes = false
 
     init(client: any Channel, core: FaultProxyCore) throws {
@@ -28,7 +28,7 @@ final class FaultProxyLink {
         setReading(client, true)
     }
 
-    /// Takes what the client sends, though nobody is there to have it.
+    /// Reads the client's bytes, although they have no receiver.
     func swallow() {
         hasLostBytes = true
         setReading(client, true)

@@ -96,7 +96,7 @@ public final class FeedbackPeer: Sendable {
 
     /// True if TLS was set up, and the client's certificate taken.
     public var isConnected: Bool { counts.withLockedValue { $0.isConnected } }
-    /// How many bytes have been handed to the system: what a client that does not read does not take stays here.
+    /// The number of bytes that were passed to the system: bytes for a client that does not read stay here.
     public var sentBytes: Int { counts.withLockedValue { $0.sent } }
     /// True if the connection has ended.
     public var isClosed: Bool { counts.withLockedValue { $0.isClosed } }

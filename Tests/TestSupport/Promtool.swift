@@ -2,7 +2,7 @@ import Foundation
 
 /// Prometheus' tool that checks metrics.
 public enum Promtool {
-    /// - Returns: what it says; empty where all is well.
+    /// - Returns: its output; empty if there are no findings.
     public static func check(_ page: String) async throws -> String {
         let file = FileManager.default.temporaryDirectory.appending(path: "metrics-\(UUID().uuidString).txt")
         try page.write(to: file, atomically: true, encoding: .utf8)

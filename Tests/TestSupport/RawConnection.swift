@@ -7,7 +7,7 @@ public final class RawConnection {
     public private(set) var received = ""
     /// True once the peer sends nothing more.
     public private(set) var isClosed = false
-    /// True once the peer also reads nothing more: what was sent to it was answered with a reset.
+    /// True once the peer no longer reads: sent bytes were answered with a reset.
     public private(set) var isReset = false
 
     /// Connects.
@@ -48,7 +48,7 @@ public final class RawConnection {
         return max(0, count)
     }
 
-    /// Sends nothing more, and goes on reading.
+    /// Sends nothing more, and continues reading.
     public func closeOutput() { shutdown(descriptor, Int32(SHUT_WR)) }
 
     /// Reads what has come.
@@ -75,7 +75,7 @@ public final class RawConnection {
     }
 
     /// Sends a byte, and reads what has come.
-    /// - Returns: whether the peer reads nothing more.
+    /// - Returns: true if the peer no longer reads.
     public func isRefused() -> Bool {
         read()
         send("x")

@@ -13,7 +13,7 @@ public final class RedisCluster: Sendable {
     ///   - replicas: for each master.
     ///   - nodeTimeout: after how many milliseconds without an answer a node is taken for dead.
     ///   - arguments: options beyond those of ``RedisServer``.
-    ///   - tls: whether all talk to each other, and are talked to by ``url``, over TLS.
+    ///   - tls: true if all connections, including those of ``url``, use TLS.
     public init(
         masters: Int = 3, replicas: Int = 0, nodeTimeout: Int = 1000, arguments: [String] = [], password: String? = nil,
         tls: Bool = false
@@ -109,10 +109,10 @@ public final class RedisCluster: Sendable {
     /// Ends the move of a slot.
     public func finishMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
         let identifier = try identifier(of: new)
-        // The new owner first: were the old one first, and the new one to fail now, nobody would own the slot.
+        // The new owner first: if the old one came first and the new one failed then, the slot would have no owner.
         for node in [new, old] + nodes.filter({ $0 !== new && $0 !== old && $0.processIdentifier != nil }) {
             let answer = try node.run("CLUSTER", "SETSLOT", "\(slot)", "NODE", identifier)
-            // Replicas are told by their masters, and refuse: "only with masters".
+            // Replicas learn it from their masters, and refuse: "only with masters".
             if answer != .status("OK"), answer.text?.contains("masters") != true {
                 throw RedisServer.Failure(description: "SETSLOT NODE: \(answer)")
             }

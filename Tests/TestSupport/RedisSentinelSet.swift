@@ -19,7 +19,7 @@ public final class RedisSentinelSet: Sendable {
     ///   - arguments: options of master and replicas beyond those of ``RedisServer``.
     ///   - password: of master and replicas.
     ///   - sentinelPassword: of the Sentinels.
-    ///   - tls: whether all talk to each other, and are talked to by ``url``, over TLS.
+    ///   - tls: true if all connections, including those of ``url``, use TLS.
     public init(
         replicas: Int = 2, sentinels: Int = 3, name: String = "mymaster", downAfter: Int = 1500,
         arguments: [String] = [], password: String? = nil, sentinelPassword: String? = nil, tls: Bool = false

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// A private `redis-server` on 127.0.0.1 with its own port and directory, which keeps nothing on disk unless told.
+/// A private `redis-server` on 127.0.0.1 with its own port and directory, by default without any data on disk.
 ///
 /// Where `APNS_WORKER_TEST_REDIS_SERVER` is set, it is that program: another version of Redis, or Valkey. Sentinels are
 /// the same program.
@@ -23,9 +23,9 @@ public final class RedisServer: Sendable {
     ///   - arguments: options beyond `--save "" --appendonly no`, such as `["--appendonly", "yes"]`.
     ///   - password: sets `requirepass`.
     ///   - file: lines for a configuration file that the server may write to; Sentinels must have one.
-    ///   - tls: whether it has a port for TLS besides the other, with the `server` of ``TestCertificates``; clients need
+    ///   - tls: true for a second port with TLS, with the `server` of ``TestCertificates``; clients need
     ///     no certificate.
-    ///   - cluster: whether it is a node of a Cluster.
+    ///   - cluster: true for a node of a Cluster.
     ///   - findPort: returns a port to try. Another process may have it by the time the server wants it; the server is
     ///     started with the next one then.
     public init(
@@ -139,7 +139,7 @@ public final class RedisServer: Sendable {
         ended.kill()
     }
 
-    /// A port that nobody on 127.0.0.1 had a moment ago.
+    /// A port on 127.0.0.1 that was free a moment ago.
     ///
     /// Below those that the system gives to clients: a server that is started again must not find one of them in its place.
     public static func freePort() throws -> Int {

@@ -11,7 +11,7 @@ public struct SeededGenerator: RandomNumberGenerator {
         return Self.mixed(state)
     }
 
-    /// A number that is the same for the same input, and tells nothing of it.
+    /// A number that is the same for the same input, and does not reveal it.
     public static func mixed(_ input: UInt64) -> UInt64 {
         var value = input
         value = (value ^ value >> 30) &* 0xBF58_476D_1CE4_E5B9

@@ -179,7 +179,7 @@ public final class SimulatorProcess: Sendable {
     }
 
     /// Ends it in good order.
-    /// - Returns: what it has seen and done in all.
+    /// - Returns: its final account.
     public func stop() async throws -> Account { try await account(by: SIGTERM) }
 
     /// Goes through the tokens that notifications were accepted for, and how many; after ``stop()``, with `manyTokens`.

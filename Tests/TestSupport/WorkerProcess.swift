@@ -40,7 +40,7 @@ public final class WorkerProcess: Sendable {
             "APNS_WORKER_RETRY_BASE": "100", "APNS_WORKER_RETRY_CAP": "400", "APNS_WORKER_LOG_FORMAT": "text",
         ]
         let command = [try BuiltProgram.path("apns-worker"), "run", "--account", account.path] + options
-        // Who is not root has none to give up, and is not let.
+        // Only root has capabilities to drop.
         let setpriv = hasRights || geteuid() != 0 ? [] : ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
         let prlimit = descriptors.map { ["prlimit", "--nofile=\($0)"] } ?? []
         let line = prlimit + setpriv + command
@@ -92,8 +92,8 @@ public final class WorkerProcess: Sendable {
         }
     }
 
-    /// Waits until it ends by itself, because it was told to `--exit-when-done`.
-    /// - Returns: what it has done.
+    /// Waits until it ends by itself, after `--exit-when-done`.
+    /// - Returns: its statistics.
     /// - Throws: ``ChildProcess/Failure`` when it does not end with 0, or not in time.
     public func finish(within limit: Duration = .seconds(90)) async throws -> Account {
         let ending = try await process.wait(within: limit)
@@ -103,9 +103,9 @@ public final class WorkerProcess: Sendable {
         return try decoder.decode(Account.self, from: Data(contentsOf: accountPath))
     }
 
-    /// Tells it to drain, and waits until it has ended.
+    /// Drains it with SIGTERM, and waits until it has ended.
     /// - Parameter signal: SIGTERM or SIGINT.
-    /// - Returns: what it has done.
+    /// - Returns: its statistics.
     public func stop(by signal: Int32 = SIGTERM) async throws -> Account {
         process.send(signal)
         return try await finish()

@@ -16,7 +16,7 @@ import (
 
 const jobs = "push:{default}:jobs"
 
-// Job has the members that are used here; `apns-worker schema` prints all there are.
+// Job has the members that are used here; `apns-worker schema` prints the schema with all members.
 type Job struct {
 	ID         string         `json:"id,omitempty"`
 	Token      string         `json:"token"`
@@ -43,12 +43,11 @@ func main() {
 	}
 	defer connection.Close()
 
-	// As short as it gets. Durations and the age of the queue count from `enqueued_at`: without it, from when a worker first
-	// sees the job.
+	// The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
 	now := time.Now().Unix()
 	enqueue(connection, Job{Token: token, Alert: text, EnqueuedAt: now})
 
-	// With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+	// An id gives a job that is enqueued twice the same apns-id.
 	one := 1
 	enqueue(connection, Job{
 		ID:         "order-1742-shipped",
@@ -63,7 +62,7 @@ func main() {
 		Custom:     map[string]any{"order": 1742},
 	})
 
-	// Many: one RPUSH takes any number; some hundreds at a time keep the requests small.
+	// Many jobs: RPUSH accepts several at once. A few hundred at a time keep the requests small.
 	var many []Job
 	for n := 0; n < 100; n++ {
 		number := fmt.Sprintf("%04d", n)
@@ -73,7 +72,7 @@ func main() {
 	}
 	enqueue(connection, many...)
 
-	// What is in the set gets no more pushes until the device registers again.
+	// Tokens in this set get no pushes until the device registers again.
 	isInvalid, err := redis.Bool(connection.Do("SISMEMBER", "push:{shared}:invalid-tokens", strings.ToLower(token)))
 	if err != nil {
 		log.Fatal(err)

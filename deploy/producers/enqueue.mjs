@@ -13,11 +13,10 @@ const [
 const redis = createClient({ url: process.env.REDIS_URL ?? "redis://127.0.0.1:6379" });
 await redis.connect();
 
-// As short as it gets. Durations and the age of the queue count from `enqueued_at`: without it, from when a worker first sees
-// the job.
+// The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
 await redis.rPush(JOBS, JSON.stringify({ token, alert: text, enqueued_at: Date.now() / 1000 }));
 
-// With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+// An id gives a job that is enqueued twice the same apns-id.
 await redis.rPush(
   JOBS,
   JSON.stringify({
@@ -34,7 +33,7 @@ await redis.rPush(
   }),
 );
 
-// Many: one RPUSH takes any number; some hundreds at a time keep the requests small.
+// Many jobs: RPUSH accepts several at once. A few hundred at a time keep the requests small.
 const jobs = Array.from({ length: 100 }, (_, n) =>
   JSON.stringify({
     id: `news-${n}`,
@@ -45,7 +44,7 @@ const jobs = Array.from({ length: 100 }, (_, n) =>
 );
 await redis.rPush(JOBS, jobs);
 
-// What is in the set gets no more pushes until the device registers again.
+// Tokens in this set get no pushes until the device registers again.
 const isInvalid = await redis.sIsMember("push:{shared}:invalid-tokens", token.toLowerCase());
 console.log(`enqueued 102 jobs; ${isInvalid ? "the token is invalid" : "nothing is known against the token"}`);
 

@@ -22,11 +22,10 @@ function job(array $members): string
     return json_encode($members, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES);
 }
 
-// As short as it gets. Durations and the age of the queue count from `enqueued_at`: without it, from when a worker first sees
-// the job.
+// The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
 $redis->rPush(JOBS, job(['token' => $token, 'alert' => $text, 'enqueued_at' => microtime(true)]));
 
-// With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+// An id gives a job that is enqueued twice the same apns-id.
 $redis->rPush(JOBS, job([
     'id' => 'order-1742-shipped',
     'token' => $token,
@@ -40,7 +39,7 @@ $redis->rPush(JOBS, job([
     'custom' => ['order' => 1742],
 ]));
 
-// Many: one RPUSH takes any number; some hundreds at a time keep the requests small.
+// Many jobs: RPUSH accepts several at once. A few hundred at a time keep the requests small.
 $jobs = [];
 for ($n = 0; $n < 100; $n++) {
     $jobs[] = job([
@@ -52,7 +51,7 @@ for ($n = 0; $n < 100; $n++) {
 }
 $redis->rPush(JOBS, ...$jobs);
 
-// What is in the set gets no more pushes until the device registers again.
+// Tokens in this set get no pushes until the device registers again.
 if ($redis->sIsMember('push:{shared}:invalid-tokens', strtolower($token))) {
     echo "enqueued 102 jobs; the token is invalid\n";
 } else {

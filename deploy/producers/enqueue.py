@@ -17,11 +17,10 @@ text = sys.argv[2] if len(sys.argv) > 2 else "Grüße aus Köln"
 
 connection = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"))
 
-# As short as it gets. Durations and the age of the queue count from `enqueued_at`: without it, from when a worker first sees
-# the job.
+# The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
 connection.rpush(JOBS, json.dumps({"token": token, "alert": text, "enqueued_at": time.time()}))
 
-# With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+# An id gives a job that is enqueued twice the same apns-id.
 connection.rpush(JOBS, json.dumps({
     "id": "order-1742-shipped",
     "token": token,
@@ -35,13 +34,13 @@ connection.rpush(JOBS, json.dumps({
     "custom": {"order": 1742},
 }))
 
-# Many: one RPUSH takes any number; some hundreds at a time keep the requests small.
+# Many jobs: RPUSH accepts several at once. A few hundred at a time keep the requests small.
 jobs = [
     {"id": f"news-{n}", "token": f"{token[:-4]}{n:04}", "alert": text, "enqueued_at": time.time()} for n in range(100)
 ]
 connection.rpush(JOBS, *map(json.dumps, jobs))
 
-# What is in the set gets no more pushes until the device registers again.
+# Tokens in this set get no pushes until the device registers again.
 if connection.sismember("push:{shared}:invalid-tokens", token.lower()):
     print("enqueued 102 jobs; the token is invalid")
 else:

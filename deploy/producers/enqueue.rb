@@ -12,11 +12,10 @@ text = ARGV[1] || "Grüße aus Köln"
 
 redis = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379"))
 
-# As short as it gets. Durations and the age of the queue count from `enqueued_at`: without it, from when a worker first sees
-# the job.
+# The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
 redis.rpush(JOBS, JSON.generate(token: token, alert: text, enqueued_at: Time.now.to_f))
 
-# With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+# An id gives a job that is enqueued twice the same apns-id.
 redis.rpush(JOBS, JSON.generate(
   id: "order-1742-shipped",
   token: token,
@@ -30,7 +29,7 @@ redis.rpush(JOBS, JSON.generate(
   custom: { order: 1742 }
 ))
 
-# Many: one RPUSH takes any number; some hundreds at a time keep the requests small.
+# Many jobs: RPUSH accepts several at once. A few hundred at a time keep the requests small.
 jobs = (0...100).map do |n|
   JSON.generate(
     id: "news-#{n}", token: token[0...-4] + format("%04d", n), alert: text, enqueued_at: Time.now.to_f
@@ -38,7 +37,7 @@ jobs = (0...100).map do |n|
 end
 redis.rpush(JOBS, jobs)
 
-# What is in the set gets no more pushes until the device registers again.
+# Tokens in this set get no pushes until the device registers again.
 if redis.sismember("push:{shared}:invalid-tokens", token.downcase)
   puts "enqueued 102 jobs; the token is invalid"
 else

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Enqueues pushes with redis-cli; jq writes the JSON, so that no text can break out of it.
+# Enqueues pushes with redis-cli. jq writes the JSON, so that any text is quoted correctly.
 #
 #   REDIS_URL=redis://127.0.0.1:6379 ./enqueue.sh [TOKEN [TEXT]]
 set -eu
@@ -10,25 +10,25 @@ jobs='push:{default}:jobs'
 
 redis() { redis-cli --no-auth-warning -u "${REDIS_URL:-redis://127.0.0.1:6379}" -e "$@"; }
 
-# As short as it gets. Durations and the age of the queue count from `enqueued_at`: without it, from when a worker first sees
-# the job. -x takes the last argument from standard input, whatever is in it.
+# The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
+# -x reads the last argument from standard input, so it may contain any bytes.
 jq -cnj --arg token "$token" --arg text "$text" '{token: $token, alert: $text, enqueued_at: now}' |
     redis -x RPUSH "$jobs" >/dev/null
 
-# With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+# An id gives a job that is enqueued twice the same apns-id.
 jq -cnj --arg token "$token" --arg text "$text" '{
     id: "order-1742-shipped", token: $token, alert: {title: "Your order", body: $text}, badge: 1, sound: "default",
     priority: 10, expiration: "1h", enqueued_at: now, collapse_id: "order-1742", custom: {order: 1742}
 }' | redis -x RPUSH "$jobs" >/dev/null
 
-# Many: a connection and a pipeline for all of them, in the protocol itself, as `redis-cli --pipe` takes it.
+# Many jobs: `redis-cli --pipe` sends them over one connection. It reads commands in Redis' protocol.
 jq -nrj --arg token "$token" --arg text "$text" --arg jobs "$jobs" '
     def bulk: "$\(utf8bytelength)\r\n\(.)\r\n";
     range(100) | {id: "news-\(.)", token: ($token[:-4] + ("000\(.)"[-4:])), alert: $text, enqueued_at: now} | tojson
     | "*3\r\n" + ("RPUSH" | bulk) + ($jobs | bulk) + bulk' |
     redis --pipe >/dev/null
 
-# What is in the set gets no more pushes until the device registers again.
+# Tokens in this set get no pushes until the device registers again.
 if [ "$(redis SISMEMBER 'push:{shared}:invalid-tokens' "$(printf %s "$token" | tr A-F a-f)")" = 1 ]; then
     echo "enqueued 102 jobs; the token is invalid"
 else

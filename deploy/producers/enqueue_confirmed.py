@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Enqueues a push with redis-py, and does not count on it before a replica has it: a failover then does not lose it.
+"""Enqueues a push with redis-py and waits until a replica has it, so that a failover does not lose it.
 
     REDIS_URL=redis://127.0.0.1:6379 REPLICAS=1 ./enqueue_confirmed.py [TOKEN [TEXT]]
 """
@@ -21,15 +21,15 @@ connection = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1
 
 
 def enqueue(*jobs):
-    """Returns whether enough replicas have the jobs. If not, they are in the queue, and a failover may lose them."""
-    # A pipeline is one connection. WAIT is about what its own connection has written: on another it counts too many.
+    """Returns True if enough replicas have the jobs. Otherwise they are in the queue, but a failover may lose them."""
+    # A pipeline uses one connection. WAIT covers the writes of its own connection, so both commands must share it.
     pipeline = connection.pipeline(transaction=False)
     pipeline.rpush(JOBS, *(json.dumps(job) for job in jobs))
     pipeline.wait(REPLICAS, TIMEOUT_MS)
     return pipeline.execute()[1] >= REPLICAS
 
 
-# With unique_for a job that is pushed again is not sent again, so that it can be pushed until it is confirmed.
+# With unique_for, a repeated job is not sent again, so it can be pushed until it is confirmed.
 job = {"id": "order-1742-shipped", "unique_for": "1h", "token": token, "alert": text, "enqueued_at": time.time()}
 if not any(enqueue(job) for _ in range(3)):
     sys.exit(f"enqueued 1 job, but fewer than {REPLICAS} replicas have it: a failover may lose it")

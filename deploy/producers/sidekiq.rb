@@ -1,12 +1,12 @@
 #!/usr/bin/env ruby
-# Enqueues pushes with Sidekiq's client. The worker runs beside Sidekiq, on a queue that Sidekiq's processes do not take:
+# Enqueues pushes with Sidekiq's client. The worker runs beside Sidekiq, on a queue that Sidekiq's processes do not read:
 #
 #   apns-worker run --queue push --format sidekiq --job-class PushJob
 #   REDIS_URL=redis://127.0.0.1:6379 ./sidekiq.rb [TOKEN [TEXT]]
 #
-# There is no class PushJob, and none is needed: its name only says what the job is. The first argument is the job; `jid`
-# is its id where it has none, and `retry` its `max_attempts`, one more than the retries. `perform_in` works too: Sidekiq's
-# own processes put the job onto the list when its time has come.
+# The class PushJob need not exist: only its name is compared. The first argument is the job. Without an `id`, the job gets
+# Sidekiq's `jid`; without `max_attempts`, it gets `retry` plus one. `perform_in` works too: Sidekiq's own processes move the job
+# to the list when it is due.
 #
 # In Rails, with ActiveJob:
 #
@@ -19,11 +19,10 @@ require "sidekiq"
 token = ARGV[0] || "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
 text = ARGV[1] || "Grüße aus Köln"
 
-# As short as it gets.
+# The shortest job.
 Sidekiq::Client.push("class" => "PushJob", "queue" => "push", "args" => [{ "token" => token, "alert" => text }])
 
-# With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
-# Sidekiq writes `enqueued_at` itself.
+# An id gives a job that is enqueued twice the same apns-id. Sidekiq adds `enqueued_at`.
 Sidekiq::Client.push("class" => "PushJob", "queue" => "push", "retry" => 5, "args" => [{
   "id" => "order-1742-shipped",
   "token" => token,
@@ -36,11 +35,11 @@ Sidekiq::Client.push("class" => "PushJob", "queue" => "push", "retry" => 5, "arg
   "custom" => { "order" => 1742 }
 }])
 
-# Many.
+# Many jobs.
 jobs = (0...100).map { |n| [{ "id" => "news-#{n}", "token" => token[0...-4] + format("%04d", n), "alert" => text }] }
 Sidekiq::Client.push_bulk("class" => "PushJob", "queue" => "push", "args" => jobs)
 
-# What is in the set gets no more pushes until the device registers again.
+# Tokens in this set get no pushes until the device registers again.
 if Sidekiq.redis { |redis| redis.sismember("push:{shared}:invalid-tokens", token.downcase) }
   puts "enqueued 102 jobs; the token is invalid"
 else

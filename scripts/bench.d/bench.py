@@ -1,4 +1,4 @@
-"""Measures what a notification costs, and what else the worker promises. Run by scripts/bench, which builds first."""
+"""Measures the cost of a notification and other figures. scripts/bench builds the programs and runs this."""
 
 import argparse
 import json
@@ -27,28 +27,29 @@ def arguments():
   limit    h2load with the same headers and body: CPU of the bare request
   worker   apns-worker from Redis to settlement, one lane
   gateway  the same through the simulator's binary gateway
-  lookup   the same with 100,000 invalid tokens in Redis, among which those of the jobs are looked for
-  fanout   the same with 1,000 tokens a job
+  lookup   the same with 100,000 invalid tokens in Redis, none of them a job's
+  fanout   the same with 1,000 tokens per job
   encode, decode, claim, settle   the hot parts one by one
-  large    for how long a claim blocks Redis, with backlogs of jobs of up to 6.7 MB
-  latency  from RPUSH to the server at 1,000 jobs a second
+  large    the time for which a claim blocks Redis, with jobs of up to 6.7 MB
+  latency  from RPUSH to the server at 1,000 jobs per second
   scale    worker at backlogs of 1,000 to 2,000,000; 2 lanes; 2 and 4 processes
-  idle     a worker that has nothing to do
-All but the parts, gateway, large and idle are taken with a server that answers at once, and after 20±5 ms out of order.""")
+  idle     a worker without jobs
+Most are measured twice: with a server that answers at once, and with one that answers after 20±5 ms, out of order. The parts,
+gateway, large and idle are measured once.""")
     parser.add_argument("--bin", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--json", metavar="FILE", help="write everything that was measured as JSON")
+    parser.add_argument("--json", metavar="FILE", help="write all measurements as JSON")
     parser.add_argument("--plot", metavar="FILE.svg", help="draw the costs")
     parser.add_argument("--server", choices=("simulator", "nginx"), default="simulator")
     parser.add_argument("--rounds", type=int, metavar="N", help="5 unless --quick, then 2")
-    parser.add_argument("--quick", action="store_true", help="a tenth of it all, to see that everything works")
-    parser.add_argument("--only", metavar="FIGURE,…", help="some of the figures")
+    parser.add_argument("--quick", action="store_true", help="measure a tenth, as a test of the benchmark")
+    parser.add_argument("--only", metavar="FIGURE,…", help="measure only these figures")
     options = parser.parse_args()
     options.rounds = options.rounds or (2 if options.quick else 5)
     if options.rounds < 1:
-        parser.error("--rounds has to be at least 1")
+        parser.error("--rounds must be at least 1")
     options.only = set(options.only.split(",")) if options.only else set(FIGURES)
     if unknown := options.only - set(FIGURES):
-        parser.error(f"--only: {', '.join(sorted(unknown))} is no figure; there are {', '.join(FIGURES)}")
+        parser.error(f"--only: {', '.join(sorted(unknown))} is not a figure; the figures are {', '.join(FIGURES)}")
     for path in (options.json, options.plot):
         if path and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             parser.error(f"{path}: its directory does not exist")
@@ -56,7 +57,7 @@ All but the parts, gateway, large and idle are taken with a server that answers 
 
 
 class Bench:
-    """What all measurements share: where things are, how many, and on which cores."""
+    """The settings that all measurements share: paths, numbers and cores."""
 
     key_id, team_id = "ABC123DEFG", "TEAM123456"
 
@@ -75,7 +76,7 @@ class Bench:
         self.latency_seconds = 2 if options.quick else 20
         self.idle_seconds = 3 if options.quick else 30
         self.backlogs = (1000, 10_000, 100_000) if options.quick else (1000, 100_000, 2_000_000)
-        # How often each backlog is taken, and for how many notifications.
+        # The number of measurements at each backlog, and the notifications of each.
         self.slices = {"at once": (2, 5000), "delayed": (2, 5000)} if options.quick else {
             "at once": (6, 60_000), "delayed": (6, 15_000)}
         # The bytes of each backlog of large jobs.
@@ -84,24 +85,24 @@ class Bench:
         self.server_cores = self.cores[:1]
 
     def client_cores(self, wanted):
-        """Never that of the servers, where there is another; the last ones, as far as there are so many."""
+        """The cores of the workers: the last ones, and if possible not the core of the servers."""
         free = self.cores[1:] or self.cores
         return free[-min(wanted, len(free)):]
 
     def plan(self, only):
-        """What one round takes, as (name, setting, measurement)."""
+        """The measurements of one round, as (name, setting, measurement)."""
         settings = ("at once",) if self.server == "nginx" else ("at once", "delayed")
         plan = []
         for setting in settings:
             for name in ("limit", "worker", "gateway", "lookup", "fanout"):
-                # The gateway gives no answers that could be late.
+                # The gateway sends no answers that could be late.
                 if name in only and (name != "gateway" or setting == "at once"):
                     plan.append((name, setting, getattr(figures, name)))
         if only & MICRO:
             plan.append(("micro", "", figures.micro))
         if "large" in only:
             plan += [(f"large.{name}", "", with_mix(mix)) for name, mix in figures.LARGE.items()]
-        # nginx looks into no payload, and so cannot say when it came.
+        # nginx does not read payloads, so it does not record when one arrived.
         if "latency" in only and self.server != "nginx":
             plan += [("latency", setting, figures.latency) for setting in settings]
         if "scale" in only:
@@ -146,7 +147,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def end(received, _):
-    """Ends this as an exception does, with everything stopped. A second signal must not break into that."""
+    """Raises an exception that stops all programs. A second signal must not interrupt that."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + received)

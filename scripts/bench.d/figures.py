@@ -14,8 +14,8 @@ from servers import Gateway, Nginx, RedisServer, Simulator
 from workload import PREFIX, Queue, payload
 
 STREAMS = 500
-# A round trip to Redis is a call of one of these: the worker sends no others while all goes well, scripts call neither,
-# and what this script asks for itself goes by `eval`.
+# The commands that count as round trips to Redis. In normal operation the worker sends no others, scripts call neither, and this
+# program uses `eval`.
 
 
 def server(bench, setting, *options):
@@ -68,10 +68,10 @@ class Worker:
             credential = {
                 "APNS_WORKER_TRANSPORT": "gateway", "APNS_WORKER_CERTIFICATE": f"{certificates}/client.pem",
                 "APNS_WORKER_CERTIFICATE_KEY": f"{certificates}/client-key.pem",
-                # What the last notification waits for is no part of how many are sent in a second.
+                # The wait for the confirmation of the last notification does not affect the rate.
                 "APNS_WORKER_GATEWAY_CONFIRM_AFTER": "200",
             }
-            # One is filled while what was sent on another is confirmed.
+            # One connection is filled while the notifications on another are confirmed.
             connections = 2
         Worker.account_number = getattr(Worker, "account_number", 0) + 1
         self.account_file = os.path.join(bench.directory, f"worker-{Worker.account_number}.json")
@@ -102,7 +102,7 @@ end
 
 
 def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, invalid=0, peer=None):
-    """From a backlog in Redis to settlement, with so many tokens known not to be valid, none of them a job's."""
+    """From a backlog in Redis to settlement, with this number of invalid tokens, none of them a job's."""
     jobs = jobs or bench.notifications[setting] // tokens
     redis = RedisServer(bench)
     queue = Queue(redis.client, tokens)
@@ -132,7 +132,7 @@ def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, invalid=0, p
 
 
 def drain(queue, workers, jobs):
-    """Waits until so many jobs are done. When that began, by the clock."""
+    """Waits until this number of jobs is done. Returns the time at which it began."""
     began = None
     deadline = time.monotonic() + 900
     while True:
@@ -143,7 +143,7 @@ def drain(queue, workers, jobs):
             return began or time.monotonic()
         must_work(workers)
         if time.monotonic() > deadline:
-            raise Failed(f"{fresh} jobs are waiting and {rest} under way after 15 minutes")
+            raise Failed(f"{fresh} jobs are waiting and {rest} in flight after 15 minutes")
         time.sleep(pause(done, jobs, began))
 
 
@@ -154,7 +154,7 @@ def must_work(workers):
 
 
 def pause(done, jobs, began):
-    """How long to leave Redis alone, for every look costs it 20 µs."""
+    """The pause between two reads, because each costs Redis 20 µs."""
     if not done:
         return 0.005
     expected = (time.monotonic() - began) * (jobs - done) / done
@@ -162,7 +162,7 @@ def pause(done, jobs, began):
 
 
 def backlogs(bench, setting):
-    """One worker at several backlogs in turn, a second of each and many times.
+    """One worker at several backlogs in turn, for a second each, repeatedly.
 
     A shared machine's speed drifts from minute to minute by more than what is looked for; within seconds it does not.
     """
@@ -199,7 +199,7 @@ WARM_UP = 3000
 
 
 def at_backlog(queue, worker, held, jobs):
-    """Lets so many jobs be done; CPU in µs, notifications, seconds, reads by Redis.
+    """Waits until this number of jobs is done. Returns CPU time in µs, notifications, seconds, and reads by Redis.
 
     held: the backlog; None for all that has been prepared.
     """
@@ -209,7 +209,7 @@ def at_backlog(queue, worker, held, jobs):
     start = before = None
     deadline = time.monotonic() + 300
     while True:
-        # Looked at as often at any backlog; the smallest must not run dry.
+        # Read equally often at any backlog; the smallest one must not become empty.
         for _ in range(5):
             if held is not None:
                 queue.top_up(held)
@@ -226,7 +226,7 @@ def at_backlog(queue, worker, held, jobs):
 
 
 def check(accounts, seen, delivered, expected):
-    """What was delivered is what was to be, and what the simulator has."""
+    """Checks that all notifications were delivered, and that the simulator has the same number."""
     for field in ("dead", "invalid_token", "expired", "dropped", "retried", "deferred", "possible_duplicates", "lost_claims"):
         count = sum(account[field] for account in accounts)
         if count:
@@ -255,7 +255,7 @@ def gateway(bench, setting):
 
 
 def warm_worker(bench, redis, peer):
-    """A worker that has its connections and has sent something."""
+    """A worker that has connected and sent notifications."""
     queue = Queue(redis.client, is_timed=False)
     running = Worker(bench, redis, peer)
     queue.push(100)
@@ -264,7 +264,7 @@ def warm_worker(bench, redis, peer):
 
 
 def latency(bench, setting):
-    """From a producer's RPUSH to the simulator, at 1,000 jobs a second."""
+    """From a producer's RPUSH to the simulator, at 1,000 jobs per second."""
     redis = RedisServer(bench)
     peer = Simulator(bench, setting, "--measure-latency", "sent_us")
     running, queue = warm_worker(bench, redis, peer)
@@ -283,22 +283,22 @@ def latency(bench, setting):
     return {name: seen["latency"][f"{field}_microseconds"] for name, field in names.items()}
 
 
-# Backlogs of large jobs: name, and (tokens a job, consecutive jobs) in turn. A token takes 67 bytes.
+# Backlogs of large jobs: the name, and (tokens per job, consecutive jobs) in turn. A token has 67 bytes.
 LARGE = {
     "14 kB": ((200, 1),), "70 kB": ((1000, 1),), "1 MB": ((15_000, 1),), "6.7 MB": ((100_000, 1),),
     "1 MB, half small": ((1, 1), (15_000, 1)), "6.7 MB, 1 in 10": ((1, 9), (100_000, 1)),
-    # Portions of small jobs end where large ones are between them.
+    # A portion of small jobs ends where a large one follows.
     "6.7 MB, 7 in 8": ((1, 1), (100_000, 7)),
 }
 
 
 def claim_limit_ms(size):
-    """For how long a claim may block Redis, by the bytes that it returns."""
+    """The time for which a claim may block Redis, by the bytes that it returns."""
     return 5 + size / 100_000
 
 
 def large(bench, mix):
-    """For how long each claim blocks Redis while a backlog is claimed and settled.
+    """The time for which each claim blocks Redis while a backlog is claimed and settled.
 
     By the clock that is in Redis' slow log. On a busy machine this includes the time of other programs on the same core, so
     that the limit is for CPU time: all that Redis takes from the command to the last byte of the reply.
@@ -312,7 +312,7 @@ def large(bench, mix):
             queue.push(jobs)
             number += jobs
             backlog += jobs * (350 + 67 * tokens)
-    # The next scripts must not collect the garbage of those that made the jobs.
+    # Otherwise the next scripts would pay for the garbage of those that made the jobs.
     redis.client("SCRIPT", "FLUSH", "SYNC")
     redis.client("CONFIG", "SET", "slowlog-max-len", 1_000_000)
     redis.client("CONFIG", "SET", "slowlog-log-slower-than", 0)
@@ -328,7 +328,7 @@ def large(bench, mix):
     claims = json.loads(program.said())
     if left or len(times_ms) != len(claims):
         raise Failed(f"{left} jobs are left; {len(claims)} claims, of which Redis logged {len(times_ms)}")
-    # The last returns nothing.
+    # The last claim returns no job.
     times_ms.pop()
     claims.pop()
     return {
@@ -369,7 +369,7 @@ class Pings:
             self.error = error
 
     def stop(self):
-        """The longest that one has waited."""
+        """The longest time that a PING has waited."""
         self.has_ended.set()
         self.thread.join()
         self.client.close()
@@ -379,11 +379,11 @@ class Pings:
 
 
 def idle(bench, _):
-    """A worker that has nothing to do."""
+    """A worker without jobs."""
     redis = RedisServer(bench)
     peer = server(bench, "at once")
     running, _ = warm_worker(bench, redis, peer)
-    # What follows the last job, such as the end of a waiting command, is over after the longest of its pauses.
+    # Activity after the last job, such as the end of a waiting command, is over after the worker's longest pause.
     time.sleep(1)
     redis.client.send("MONITOR")
     redis.client.reply()
@@ -402,7 +402,7 @@ def idle(bench, _):
 
 
 def monitored(client, seconds):
-    """How many commands clients send within a time. What scripts call in turn is marked `lua` and does not count."""
+    """The number of commands that clients send in a time. Calls by scripts are marked `lua` and do not count."""
     count, rest, end = 0, b"", time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         client.socket.settimeout(left)

@@ -1,4 +1,4 @@
-"""The costs as a picture: plain SVG, made of text."""
+"""Draws the costs as SVG."""
 
 from html import escape
 from math import log10
@@ -69,7 +69,7 @@ def costs(figures):
 
 
 def backlogs(figures):
-    """Lines: cost against backlog, with the tenth around the middle in which it is to stay."""
+    """Lines: cost against backlog, with the goal, a tenth around the middle."""
     scale = {
         int(name.split()[1]): settings
         for name, settings in figures["scale"].items() if name.startswith("backlog")}

@@ -1,4 +1,4 @@
-"""Programs that are started, pinned to a core, watched and stopped."""
+"""Starts programs, pins them to a core, watches and stops them."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def await_true(condition, what, seconds=30.0, pause=0.01):
 
 
 class Program:
-    """One process. What it prints goes to files NAME.out and NAME.err of the directory."""
+    """One process. Its output goes to the files NAME.out and NAME.err of the directory."""
 
     running = []
     started = 0
@@ -29,7 +29,7 @@ class Program:
         Program.started += 1
         path = os.path.join(directory, f"{name}-{Program.started}")
         self.output, self.errors = path + ".out", path + ".err"
-        # It dies with this process, however that ends; and both programs in front only replace themselves.
+        # It ends with this process, however that ends. Both wrappers replace themselves with the next program.
         pinned = ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", ",".join(map(str, cores)), *map(str, command)]
         with open(self.output, "wb") as output, open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(
@@ -50,12 +50,12 @@ class Program:
 
     def cpu_us(self):
         """CPU time of all its threads so far, in microseconds."""
-        # How Linux names the CPU clock of another process; see clock_getcpuclockid(3).
+        # The identifier of another process' CPU clock on Linux; see clock_getcpuclockid(3).
         return time.clock_gettime_ns((~self.pid << 3) | 2) / 1000
 
     def memory_kib(self, field):
-        """A line of /proc/PID/status: VmHWM is the most it has held, VmRSS what it holds."""
-        # Not ru_maxrss: that counts what this process held when it started the other.
+        """A value of /proc/PID/status: VmHWM is the peak of its memory, VmRSS the present size."""
+        # Not ru_maxrss, which includes the memory of this process at the time of the start.
         with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
             for line in status:
                 if line.startswith(field + ":"):

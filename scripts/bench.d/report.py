@@ -1,4 +1,4 @@
-"""What was measured as one page: medians, goals, a table."""
+"""The report of the measurements: medians, goals, and a table."""
 
 import os
 import platform
@@ -28,7 +28,7 @@ def page(values, bench, options):
 
 
 def place(figures, name, setting, metric, only):
-    """Where a metric belongs: the parts, measured together, are figures each; those of `scale` are under it."""
+    """The figure of a metric: each part is a figure, although they are measured together; those of `scale` are under it."""
     if name == "micro":
         part = metric.split(".")[0]
         return figures.setdefault(part, {}) if part in only or part == "answer" else {}
@@ -50,17 +50,17 @@ def ratio(values, setting, one, other, cost="cpu_us"):
 
 
 def gain(values, setting, one, other):
-    """The same of their notifications a second."""
+    """The same of their notifications per second."""
     pairs = zip(values[one][setting]["rate"], values[other][setting]["rate"])
     return median(first / second for first, second in pairs)
 
 
 def goals(figures, values):
-    """The goals whose figures were measured, each with what was reached."""
+    """The goals whose figures were measured, each with its result."""
     found = []
 
     def goal(figure, setting, text, value, limit, unit, at_least=False):
-        # Compared as it is printed: three digits are more than the rounds agree on.
+        # Compared as printed: the rounds do not agree on more than three digits.
         value = float(f"{value:.3g}")
         met = value >= limit if at_least else value <= limit
         found.append({
@@ -107,7 +107,7 @@ def scale_goals(figures, values, goal):
     for setting, flatness in figures.get("flatness", {}).items():
         goal("scale", setting, "cost flat within 10 % over all backlogs", flatness["flatness"]["median"], 1.1,
              "× the least")
-        # As CPU, for where cores are short: two lanes on two free cores do so many times one lane's work.
+        # By CPU time, because cores may be short: two lanes on two free cores would reach this multiple of one lane.
         work = 2 * ratio(values, setting, "scale.lanes 1", "scale.lanes 2")
         goal("scale", setting, "2 lanes do at least 1.8 × the work of one", work, 1.8, "× by CPU", at_least=True)
     one_lane = [figures.get("worker", {}), figures.get("fanout", {})]
@@ -169,7 +169,7 @@ def cost_row(name, setting, metrics):
 
 
 def large_row(name, metrics):
-    """Medians of the rounds, but the longest times of all."""
+    """Medians of the rounds; for times, the longest."""
     return (f"{name:<24}{metrics['claims']['median']:>8.0f}{metrics['bytes']['median'] / 1000:>9,.0f}"
             f"{metrics['median_ms']['median']:>11.2f}{metrics['p99_ms']['median']:>8.2f}{metrics['worst_ms']['max']:>10.2f}"
             f"{metrics['worst_cpu_ms']['max']:>14.2f}{metrics['of_limit']['median']:>10.2f}{metrics['ping_ms']['max']:>15.1f}")

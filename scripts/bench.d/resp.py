@@ -1,4 +1,4 @@
-"""As much of a Redis client as measuring needs."""
+"""A minimal Redis client."""
 
 import socket
 
@@ -58,6 +58,6 @@ class Redis:
         return 1e6 * (float(info["used_cpu_user"]) + float(info["used_cpu_sys"]))
 
     def others_reads(self):
-        """How often the server has found something to read from others, who send some commands together."""
+        """The number of times the server has read from other clients, which may send several commands at once."""
         own = self.commands
         return int(self.info("stats")["total_reads_processed"]) - own

@@ -1,4 +1,4 @@
-"""The servers that are measured against, each private and on 127.0.0.1."""
+"""The servers of the measurements, on 127.0.0.1."""
 
 import json
 import os
@@ -44,7 +44,7 @@ class RedisServer:
 class Simulator:
     """apns-simulator, which answers at once, or after 20±5 ms and so out of order."""
 
-    # Which of its ports a worker is to know.
+    # The port for workers.
     listening = "port"
 
     def __init__(self, bench, setting, *options):
@@ -72,7 +72,7 @@ class Simulator:
 
 
 class Gateway(Simulator):
-    """The simulator's binary gateway. It answers nothing that it takes."""
+    """The simulator's binary gateway. It does not answer accepted notifications."""
 
     listening = "gateway_port"
 
@@ -81,7 +81,7 @@ class Gateway(Simulator):
 
 
 class Nginx:
-    """A server that we did not write. It answers at HEADERS, and counts for nobody."""
+    """A third-party server. It answers as soon as HEADERS arrive, and has no account."""
 
     configuration = """
 daemon off; master_process off; worker_processes 1; pid {directory}/pid; error_log {directory}/error.log;

@@ -1,15 +1,15 @@
-"""Jobs, and how many of them are where."""
+"""Makes jobs, and counts them by state."""
 
 import os
 
 TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "job.json")
 PREFIX = "push:{default}:"
-# Where no worker looks.
+# A key that no worker reads.
 PREPARED = "bench:prepared"
 
-# Redis makes the jobs itself: nothing has to be sent, so that two million take seconds. 64 digits of a hash and a
-# number are as long and nearly as hard to compress as a real token.
-# KEYS jobs; ARGV first number, how many jobs, tokens a job, and the job's text in four parts.
+# Redis makes the jobs itself, so two million take only seconds. 64 digits of a hash and a number are as long and nearly as
+# hard to compress as a real token.
+# KEYS jobs; ARGV first number, number of jobs, tokens per job, and the job's text in four parts.
 FILL = """
 local first, count, tokens = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 for number = first, first + count - 1 do
@@ -22,9 +22,9 @@ for number = first, first + count - 1 do
 end
 """
 
-# Moves jobs made before to the list until it has so many. Making them costs Redis as much as a worker's whole work; moving
-# them does not, and so does not show in what is measured meanwhile.
-# KEYS made, jobs; ARGV how many jobs to have.
+# Moves prepared jobs to the list until it has the wanted number. Making them costs Redis as much as all the work of a worker;
+# moving them is cheap, so that it does not affect the measurement.
+# KEYS made, jobs; ARGV the wanted number of jobs.
 TOP_UP = """
 local missing = tonumber(ARGV[1]) - redis.call('LLEN', KEYS[2])
 local moved = 0
@@ -37,7 +37,7 @@ end
 return moved
 """
 
-# How many notifications have been delivered, by the workers' own counters of all days.
+# Returns the number of delivered notifications, by the workers' counters of all days.
 DELIVERED = """
 local sum = 0
 for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
@@ -46,7 +46,7 @@ end
 return sum
 """
 
-# What is left: {fresh jobs, jobs waiting or under way}.
+# Returns the remaining jobs: {fresh, waiting or in flight}.
 DEPTH = """
 local fresh = redis.call('LLEN', KEYS[1]) + redis.call('LLEN', ARGV[1] .. 'inbox')
 local rest = redis.call('ZCARD', KEYS[2])
@@ -63,7 +63,7 @@ def template():
 
 
 def payload():
-    """What a client sends as the body for such a job."""
+    """The request body of a notification for such a job."""
     text = template()
     start = text.index('"payload":') + len('"payload":')
     return text[start:-1].replace("@sent@", "1790000000000000")
@@ -79,7 +79,7 @@ class Queue:
         if tokens > 1:
             text = text.replace('"token":"@token@"', '"tokens":["@token@"]')
         if not is_timed:
-            # The simulator takes the time of sending from `sent_us`, and these are not to be in its account.
+            # The simulator reads the time of sending from `sent_us`; these must not be in its account.
             text = text.replace('"sent_us"', '"made_us"')
         self.parts = []
         for marker in ("@id@", "@token@", "@sent@"):
@@ -97,11 +97,11 @@ class Queue:
         self.fill(PREPARED, count)
 
     def top_up(self, backlog):
-        """Gives the workers prepared jobs until so many are waiting."""
+        """Gives the workers prepared jobs until this number is waiting."""
         self.pushed += self.redis("EVAL", TOP_UP, 2, PREPARED, PREFIX + "jobs", backlog)
 
     def take_back(self):
-        """What is waiting goes: to where prepared jobs are, if it is all of them, else for good."""
+        """Removes the waiting jobs: back to the prepared ones if they are complete, otherwise deletes them."""
         self.redis("EVAL", """
             if redis.call('EXISTS', KEYS[2]) == 0 then return end
             if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('RENAME', KEYS[2], KEYS[1])
@@ -109,7 +109,7 @@ class Queue:
         """, 2, PREPARED, PREFIX + "jobs")
 
     def give_all(self):
-        """All prepared jobs are waiting, in no time."""
+        """Makes all prepared jobs wait, at no cost."""
         self.redis("RENAME", PREPARED, PREFIX + "jobs")
 
     def delivered(self):

@@ -1,4 +1,5 @@
-"""Finds the phrases of `phrases` in documentation and in the string literals of Swift sources.
+"""Finds the phrases of `phrases` in documentation, the string literals of Swift sources, titles of tests, deployment files, and
+the comments and messages of scripts.
 
     phrases.py FILE...
 
@@ -21,11 +22,20 @@ RULES = [
 # A comment, a string of several lines, or a string of one line.
 SWIFT = re.compile(r'//[^\n]*|/\*.*?\*/|#*"""\n(.*?)"""#*|"((?:\\.|[^"\\\n])*)"', re.DOTALL)
 
+# The title of a test or of a suite.
+TITLE = re.compile(r'@(?:Test|Suite)\(\s*#?"((?:\\.|[^"\\])*)"')
+
+# A comment, a docstring or a message of a script.
+SCRIPT = re.compile(r'((?:^|\s)#(?!!).*|""".*|\b(?:fail|note|print|printf) .*)')
+
 
 def texts(path):
     """The pieces of a file that users read, each with its line."""
     text = path.read_text()
-    if path.suffix == ".swift":
+    if path.suffix == ".swift" and path.parts[0] == "Tests":
+        for match in TITLE.finditer(text):
+            yield text.count("\n", 0, match.start(1)) + 1, match.group(1)
+    elif path.suffix == ".swift":
         for match in SWIFT.finditer(text):
             literal = match.group(1) if match.group(1) is not None else match.group(2)
             # A word alone is a name.
@@ -34,9 +44,13 @@ def texts(path):
                 first = text.count("\n", 0, start) + 1
                 for number, line in enumerate(literal.split("\n"), first):
                     yield number, re.sub(r"\\\([^()]*(\([^()]*\)[^()]*)*\)", "x", line)
+    elif path.parts[0] == "scripts":
+        for number, line in enumerate(text.split("\n"), 1):
+            if match := SCRIPT.search(line):
+                yield number, match.group(1)
     elif path.suffix == ".json":
         for number, line in enumerate(text.split("\n"), 1):
-            if match := re.search(r'"description": "(.*)"', line):
+            if match := re.search(r'"(?:title|description|legendFormat)": "(.*)"', line):
                 yield number, match.group(1)
     else:
         is_code = False

@@ -1,30 +1,30 @@
 # shellcheck shell=bash
-# Functions and settings of scripts/package and its parts, after scripts/lib.sh.
+# Functions and settings that scripts/package and its parts share. Source scripts/lib.sh first.
 
-# shellcheck disable=SC2034 # for whoever sources this
+# shellcheck disable=SC2034 # used by the scripts that source this
 work=$PWD/.build/package source=$PWD/.build/package/source
 
 # The release of Debian that the packages are for.
-# shellcheck disable=SC2034 # for whoever sources this
+# shellcheck disable=SC2034 # used by the scripts that source this
 debian=bookworm
 
 need_root() { [ "$(id -u)" -eq 0 ] || fail "needs root: $1"; }
 
-# mirror: the archive that apt uses here.
+# mirror: prints the archive that apt uses here.
 mirror() {
     local uri
-    # shellcheck disable=SC2016 # fields of apt-get's own
+    # shellcheck disable=SC2016 # apt-get expands these
     uri=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 2>/dev/null |
         awk -v release="$debian" '$2 == release { print $1; exit }')
     printf '%s\n' "${uri:-http://deb.debian.org/debian}"
 }
 
-# debian_tree DIR [PACKAGE...]: a minimal Debian, with the settings of apt for packages and their security updates.
+# debian_tree DIR [PACKAGE...]: makes a minimal Debian, and configures apt for packages and security updates.
 debian_tree() {
     local directory=$1 site
     shift
     site=$(mirror)
-    tell "Making a Debian $debian in $directory from $site"
+    note "Making a Debian $debian in $directory from $site"
     quietly debootstrap --variant=minbase ${1:+--include="$(IFS=,; printf '%s' "$*")"} "$debian" "$directory" "$site"
     {
         printf 'deb %s %s main\n' "$site" "$debian" "$site" "$debian-updates"
@@ -33,7 +33,7 @@ debian_tree() {
     rm -rf "$directory"/var/cache/apt/archives/*.deb "$directory"/var/lib/apt/lists/*
 }
 
-# buildah_here ARGUMENT...: buildah with images of its own below .build, which no other program sees.
+# buildah_here ARGUMENT...: runs buildah with a store of images below .build, apart from the system's.
 buildah_here() {
     if [ -z "${storage_driver:-}" ]; then
         # vfs works everywhere, and copies each layer in full.
@@ -45,10 +45,10 @@ buildah_here() {
         --runroot "$work/images.$storage_driver.run" "$@"
 }
 
-# image_config NAME FIELD: a field of an image's configuration, such as .Entrypoint, as JSON.
+# image_config NAME FIELD: prints a field of an image's configuration, such as .Entrypoint, as JSON.
 image_config() { buildah_here inspect --type image "$1" | jq -c ".Docker.config | $2"; }
 
-# unpacked_size NAME: the bytes of an image's files.
+# unpacked_size NAME: prints the size of an image's files in bytes.
 unpacked_size() {
     local container directory
     container=$(buildah_here from --pull=never "$1")

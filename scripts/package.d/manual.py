@@ -18,14 +18,14 @@ date = time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
 
 def roff(text):
-    """Returns a text in which nothing is a request or an escape, in ASCII."""
+    """Returns a text in ASCII, with all characters escaped that roff would interpret."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
     text = "".join(c if c.isascii() else f"\\[u{ord(c):04X}]" for c in text)
     return "\n".join("\\&" + line if line.startswith(".") else line for line in text.splitlines())
 
 
 def paragraphs(text):
-    """Returns the lines of a text's paragraphs; one with indented lines is an example, which keeps its line breaks."""
+    """Returns the lines of a text's paragraphs. A paragraph with indented lines is an example, which keeps its line breaks."""
     lines = []
     for paragraph in re.split(r"\n\s*\n", text.strip("\n")):
         if re.search("^  |   ", paragraph, re.MULTILINE):

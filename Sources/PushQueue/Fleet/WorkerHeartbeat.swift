@@ -87,6 +87,8 @@ extension ByteBuffer {
         writeString(",\"usable\":\(app.usable),\"connecting\":\(app.connecting)")
         writeString(",\"streams\":\(app.streams),\"stream_limit\":\(app.streamLimit)")
         if app.isDormant { writeString(",\"dormant\":true") }
+        if let at = app.tokenIssuedAt { writeString(",\"token_issued_at\":\(at)") }
+        if let at = app.certificateExpiresAt { writeString(",\"certificate_expires_at\":\(at)") }
         if app.isUnanswered { writeString(",\"unanswered\":true") }
         if let error = app.serverError {
             writeString(",\"server_error\":")

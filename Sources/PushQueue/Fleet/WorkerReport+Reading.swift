@@ -17,6 +17,8 @@ extension WorkerReport {
             var server_error: String?
             var pause: String?
             var failure: String?
+            var token_issued_at: Int64?
+            var certificate_expires_at: Int64?
         }
 
         struct Obstacle: Decodable {
@@ -92,6 +94,8 @@ extension WorkerReport {
             read.serverError = app.server_error.map(Self.shown)
             read.pause = app.pause.map(Self.shown)
             read.failure = app.failure.map(Self.shown)
+            read.tokenIssuedAt = app.token_issued_at.map { Int64(Self.count(Int($0))) }
+            read.certificateExpiresAt = app.certificate_expires_at.map { Int64(Self.count(Int($0))) }
             return read
         }
         moreApps = Self.count(form.more_apps)

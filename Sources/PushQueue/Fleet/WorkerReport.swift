@@ -37,6 +37,10 @@ public struct WorkerReport: Sendable, Equatable {
         public var pause: String?
         /// Why it has no connection.
         public var failure: String?
+        /// The time at which the provider token in use was signed, in milliseconds since 1970.
+        public var tokenIssuedAt: Int64?
+        /// The time until which the certificate is valid, in milliseconds since 1970.
+        public var certificateExpiresAt: Int64?
 
         /// To be filled in.
         public init() {}

@@ -124,6 +124,66 @@ package struct QueueJobs: Sendable {
         return looked
     }
 
+    /// Some jobs that match, and the place to continue from.
+    package struct Listing: Sendable {
+        /// Redis' time in milliseconds since 1970.
+        package var now: Int64 = 0
+        package var jobs: [StoredJob] = []
+        /// The number of jobs that were searched.
+        package var looked = 0
+        /// The argument for the next part; `nil` after the last.
+        package var cursor: String?
+    }
+
+    /// Returns some of the jobs that match, for a page: however many there are, the first ones come at once.
+    /// - Parameters:
+    ///   - cursor: of the part before; `nil` for the first.
+    ///   - limit: the number of jobs from which the list ends. It can be exceeded by one page of Redis.
+    ///   - searching: the number of jobs after which the search ends, also if too few were found.
+    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    package func list(
+        _ filter: JobFilter, after cursor: String? = nil, limit: Int, searching: Int
+    ) async throws -> Listing {
+        var listing = Listing()
+        var places = try await places(filter)[...]
+        // The name of the place, and the cursor within it.
+        let parts = (cursor ?? "").split(separator: "@", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        var inner: String?
+        if parts.count == 2, let index = places.firstIndex(where: { $0.name == parts[0] }) {
+            places = places[index...]
+            inner = parts[1].isEmpty ? nil : parts[1]
+        }
+        while let place = places.popFirst() {
+            if case .claimed(let lane) = place {
+                var claims: [StoredJob] = []
+                _ = try await sweepClaims(of: lane, filter, true, &listing.looked) { _, jobs, now in
+                    listing.now = now
+                    claims += jobs
+                    return true
+                }
+                listing.jobs += claims
+            } else {
+                repeat {
+                    let wanted = filter.matchesAll ? max(1, min(limit - listing.jobs.count, Self.pageSize)) : Self.pageSize / 2
+                    let page = try await page(place, after: inner, limit: wanted, decodes: true)
+                    listing.now = page.now
+                    listing.looked += page.jobs.count
+                    listing.jobs += page.jobs.filter { filter.matches($0, now: page.now) }
+                    inner = page.cursor
+                    if inner != nil, listing.jobs.count >= limit || listing.looked >= searching {
+                        listing.cursor = "\(place.name)@\(inner ?? "")"
+                        return listing
+                    }
+                } while inner != nil
+            }
+            if let next = places.first, listing.jobs.count >= limit || listing.looked >= searching {
+                listing.cursor = "\(next.name)@"
+                return listing
+            }
+        }
+        return listing
+    }
+
     /// The places of the jobs, in the order in which jobs go through them.
     private func places(_ filter: JobFilter) async throws -> [Place] {
         var places: [Place] = filter.includes(.waiting) ? [.list, .inbox] : []
@@ -305,6 +365,18 @@ extension QueueJobs.Action {
         switch self {
         case .cancel, .discard: true
         case .remove, .move, .run: false
+        }
+    }
+}
+
+extension QueueJobs.Place {
+    /// The name in a cursor.
+    fileprivate var name: String {
+        switch self {
+        case .list: "list"
+        case .inbox: "inbox"
+        case .retry: "retry"
+        case .claimed(let lane): "claimed \(lane)"
         }
     }
 }

@@ -196,6 +196,8 @@ final class AppSender {
             report.serverError = reason.isNoAnswer ? nil : reason.explanation
         }
         report.pause = breaker.reason?.explanation
+        report.tokenIssuedAt = credential.providerToken.map { $0.issuedAt * 1000 }
+        report.certificateExpiresAt = configuration.credential.certificateEnd.map { $0 * 1000 }
         if statistics.usable == 0, !transport.isDormant {
             report.failure = transport.lastFailure.map { "\($0)" }
         }

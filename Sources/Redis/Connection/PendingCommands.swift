@@ -1,23 +1,23 @@
 import NIOCore
 
-/// The commands of one connection that have no answer yet, in the order they will be answered.
+/// The commands of one connection that have no answer yet, in the order of their answers.
 struct PendingCommands {
     typealias Completion = (Result<RESPReply, RedisError>) -> Void
 
     struct Entry {
-        /// How long the command may take; `nil` for as long as it likes.
+        /// The time limit of the command; `nil` for none.
         let timeout: TimeAmount?
         let deadline: NIODeadline
         let completion: Completion
     }
 
     private var entries = CircularBuffer<Entry>()
-    /// How many at the end of `entries` are encoded but not yet written.
+    /// The number of entries at the end of `entries` that are encoded but not yet written.
     private var unsent = 0
 
     var count: Int { entries.count }
 
-    /// - Returns: when the answer has to be there.
+    /// - Returns: the deadline of the answer.
     mutating func append(timeout: TimeAmount?, now: NIODeadline, completion: @escaping Completion) -> NIODeadline {
         let deadline = timeout.map { now + $0 } ?? .distantFuture
         entries.append(Entry(timeout: timeout, deadline: deadline, completion: completion))
@@ -36,12 +36,12 @@ struct PendingCommands {
         return entries.popFirst()
     }
 
-    /// The command that is overdue by the longest, if any.
+    /// The command that is the longest overdue, if any.
     func overdue(at now: NIODeadline) -> Entry? {
         entries.lazy.filter { $0.deadline <= now }.min { $0.deadline < $1.deadline }
     }
 
-    /// When the next answer has to be there.
+    /// The deadline of the next answer.
     var nextDeadline: NIODeadline? {
         entries.lazy.map(\.deadline).filter { $0 < .distantFuture }.min()
     }

@@ -1,11 +1,11 @@
 import CHiredis
 import NIOCore
 
-/// Replies out of bytes, by hiredis' reader.
+/// Decodes replies from bytes with hiredis' reader.
 ///
 /// The strings are copied once out of hiredis' buffer into the reply's.
 final class RESPDecoder {
-    /// Why the stream cannot be read on.
+    /// The reason why the stream cannot be read further.
     struct Violation: Error {
         let reason: String
     }
@@ -39,7 +39,7 @@ final class RESPDecoder {
         visit.deallocate()
     }
 
-    /// Takes bytes, at best no more than `portion`; then `next` gives the replies they complete.
+    /// Accepts bytes, at best no more than `portion`; then `next` returns the replies that they complete.
     func feed(_ bytes: UnsafeRawBufferPointer) throws(Violation) {
         let reader = try self.reader()
         guard reader.pointee.len + bytes.count <= RESPReplyBuilder.maximumSize else {
@@ -68,7 +68,7 @@ final class RESPDecoder {
     private func reader() throws(Violation) -> UnsafeMutablePointer<redisReader> {
         if let reader = current { return reader }
         guard let reader = chiredis_reader_create(visit) else { throw Violation(reason: "out of memory") }
-        // 0: never drop the buffer; by itself hiredis would after each reply of over 16 KiB, and grow it anew.
+        // 0: never free the buffer. By default hiredis frees it after each reply of over 16 KiB and allocates it again.
         reader.pointee.maxbuf = 0
         current = reader
         return reader

@@ -2,7 +2,7 @@ import NIOCore
 
 /// One reply of Redis: its elements in preorder, and the bytes of all its strings in one buffer.
 ///
-/// Nothing is made per element, neither while reading nor while looking: an `Element` is an index into the reply.
+/// Elements are not allocated, neither while reading nor on access: an `Element` is an index into the reply.
 public struct RESPReply: Sendable {
     /// The kind of an element.
     public enum Kind: UInt8, Sendable {
@@ -62,7 +62,7 @@ public struct RESPReply: Sendable {
             return reply.arena.getSlice(at: node.value, length: Int(node.length))
         }
 
-        /// The text of a string, status or error, as UTF-8 with replacement characters where it is none.
+        /// The text of a string, status or error, as UTF-8 with replacement characters for invalid bytes.
         public var string: String? {
             let node = node
             guard node.kind.hasBytes else { return nil }
@@ -131,7 +131,7 @@ extension RESPReply.Kind {
 }
 
 extension RESPReply: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-    /// The kind and the sizes: what a reply holds are payloads.
+    /// The kind and the sizes only, because replies contain payloads.
     public var description: String { "\(root.kind) (\(nodes.count) elements, \(arena.readableBytes) bytes)" }
 
     /// As `description`.

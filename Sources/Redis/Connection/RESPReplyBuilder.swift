@@ -2,15 +2,15 @@ import NIOCore
 
 /// Puts the elements that hiredis reports, parents before children, together into a reply.
 struct RESPReplyBuilder {
-    /// A reply whose strings come to more than this is taken for a broken stream. (Offsets in a `ByteBuffer` are 32 bits.)
+    /// A reply with more bytes of strings than this counts as a broken stream. (Offsets in a `ByteBuffer` are 32 bits.)
     static let maximumSize = 1 << 30
 
-    /// True if a reply had to be cut because it was too large; the stream cannot go on then.
+    /// True if a reply was too large and had to be cut; the stream cannot continue then.
     private(set) var isTooLarge = false
 
     private var nodes: [RESPReply.Node] = []
     private var arena = ByteBuffer()
-    /// The arrays that still miss children, outermost first.
+    /// The arrays that are incomplete, outermost first.
     private var open: [(node: Int, missing: Int)] = []
 
     mutating func add(_ kind: RESPReply.Kind, bytes: UnsafeRawBufferPointer) {
@@ -32,7 +32,7 @@ struct RESPReplyBuilder {
     }
 
     mutating func addArray(count: Int) {
-        // The count is the peer's claim: believe it only so far.
+        // The peer's count is trusted only up to a limit.
         if nodes.isEmpty { nodes.reserveCapacity(min(count, 4096) + 1) }
         let index = nodes.count
         nodes.append(RESPReply.Node(value: count, length: 0, end: UInt32(index + 1), kind: .array))
@@ -43,7 +43,7 @@ struct RESPReplyBuilder {
         }
     }
 
-    /// The reply, and the builder is ready for the next one.
+    /// Returns the reply; the builder is ready for the next one.
     mutating func finish() -> RESPReply {
         defer {
             nodes = []
@@ -59,7 +59,7 @@ struct RESPReplyBuilder {
         close()
     }
 
-    /// One more element is whole, and with it perhaps the arrays it was the last of.
+    /// One more element is complete, and with it perhaps the arrays whose last element it was.
     private mutating func close() {
         while !open.isEmpty {
             open[open.count - 1].missing -= 1
@@ -68,7 +68,7 @@ struct RESPReplyBuilder {
         }
     }
 
-    /// One allocation for all strings when they are about as long as the first: a claim's reply is an array of such.
+    /// One allocation for all strings if they are about as long as the first, as in the reply of a claim.
     private mutating func reserve(first: Int) {
         let expected = open.reduce(first + 16) { $0.multipliedSaturating(by: $1.missing) }
         arena = ByteBufferAllocator().buffer(capacity: open.isEmpty ? first : max(first, min(expected, 128 * 1024)))

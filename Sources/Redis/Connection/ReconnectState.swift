@@ -1,6 +1,6 @@
 import NIOCore
 
-/// When to connect, and what of it is worth a line in the log.
+/// Decides when to connect, and which events are logged.
 struct ReconnectState {
     enum Phase: Equatable {
         case idle
@@ -15,7 +15,7 @@ struct ReconnectState {
         let delay: TimeAmount
         /// True to log it: the first, then one in `reportInterval`, also of several outages.
         let isReported: Bool
-        /// Attempts that failed since there was a connection.
+        /// The failed attempts since the last connection.
         let failures: Int
     }
 
@@ -35,21 +35,21 @@ struct ReconnectState {
     private var outageBegan: NIODeadline?
     private var failuresOfOutage = 0
     private var isOutageReported = false
-    /// Kept beyond the outage: a server that lets us in only to throw us out again must not fill the log.
+    /// Kept beyond the outage: a server that accepts connections only to close them must not fill the log.
     private var lastReport: NIODeadline?
 
     init(backoff: ReconnectBackoff) {
         self.backoff = backoff
     }
 
-    /// - Returns: whether to connect.
+    /// - Returns: true to connect.
     mutating func start() -> Bool {
         guard phase == .idle else { return false }
         phase = .connecting
         return true
     }
 
-    /// - Returns: whether the connection is wanted, and the outage it ends.
+    /// - Returns: true if the connection is wanted; and the outage that it ends.
     mutating func connected(at now: NIODeadline) -> (isWanted: Bool, recovery: Recovery?) {
         guard phase == .connecting else { return (false, nil) }
         phase = .ready(since: now)
@@ -63,9 +63,9 @@ struct ReconnectState {
         return (true, Recovery(after: now - began, failures: failuresOfOutage))
     }
 
-    /// An attempt failed, or the connection went.
+    /// An attempt failed, or the connection was lost.
     ///
-    /// - Returns: when to try again; `nil` when nothing is wanted any more.
+    /// - Returns: the time of the next attempt; `nil` if no connection is wanted.
     mutating func failed(because error: RedisError, at now: NIODeadline, random: Double) -> Retry? {
         switch phase {
         case .idle, .waiting, .closed:
@@ -73,7 +73,7 @@ struct ReconnectState {
         case .connecting:
             failuresOfOutage += 1
         case .ready(let since):
-            // A server that lets us in only to throw us out again must not make us start from the shortest wait each time.
+            // A server that accepts connections only to close them must not reset the wait each time.
             if now - since >= backoff.ceiling(failures: failures) { failures = 0 }
         }
         failures += 1
@@ -90,7 +90,7 @@ struct ReconnectState {
             failures: failuresOfOutage)
     }
 
-    /// - Returns: whether to connect.
+    /// - Returns: true to connect.
     mutating func waited() -> Bool {
         guard phase == .waiting else { return false }
         phase = .connecting
@@ -103,28 +103,28 @@ struct ReconnectState {
     }
 }
 
-/// How long to wait before connecting again: exponential, with full jitter, so that a fleet does not come back in step.
+/// The wait before a new attempt to connect: exponential, with full jitter, so that a fleet does not reconnect in step.
 public struct ReconnectBackoff: Sendable, Equatable {
-    /// The longest the first wait may be.
+    /// The maximum of the first wait.
     public var initial: TimeAmount
-    /// The longest any wait may be.
+    /// The maximum of any wait.
     public var maximum: TimeAmount
 
-    /// A backoff; 50 ms to 5 s unless told.
+    /// A backoff, by default of 50 ms to 5 s.
     public init(initial: TimeAmount = .milliseconds(50), maximum: TimeAmount = .seconds(5)) {
         self.initial = initial
         self.maximum = maximum
     }
 
-    /// The longest the wait may be after so many failures in a row: doubles with each.
+    /// The maximum of the wait after a number of failures in a row: doubles with each.
     public func ceiling(failures: Int) -> TimeAmount {
         let doublings = max(0, failures - 1)
-        // Past 62 doublings, even of a nanosecond, there is nothing left to compare.
+        // After 62 doublings, even of a nanosecond, the limit applies.
         guard doublings < 62, initial.nanoseconds <= maximum.nanoseconds >> doublings else { return maximum }
         return .nanoseconds(initial.nanoseconds << doublings)
     }
 
-    /// The wait after so many failures in a row.
+    /// The wait after a number of failures in a row.
     ///
     /// - Parameter random: from 0 to 1, evenly spread.
     public func delay(failures: Int, random: Double) -> TimeAmount {

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The bytes of a channel to replies for a connection.
+/// Decodes the bytes of a channel into replies for a connection.
 final class RedisChannelHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -21,7 +21,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
                 while !rest.isEmpty && connection.isOpen {
                     try decoder.feed(UnsafeRawBufferPointer(rebasing: rest.prefix(RESPDecoder.portion)))
                     rest = rest.dropFirst(RESPDecoder.portion)
-                    // A completion may close the connection; what else has come is nobody's then.
+                    // A completion may close the connection; the remaining replies have no receiver then.
                     while connection.isOpen, let reply = try decoder.next() {
                         connection.receive(reply)
                     }

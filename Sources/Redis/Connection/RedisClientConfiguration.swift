@@ -1,28 +1,28 @@
 import NIOCore
 import TLS
 
-/// How a client connects and how long it waits.
+/// The configuration of a client's connections and timeouts.
 public struct RedisClientConfiguration: Sendable {
-    /// How long connecting may take, and then again how long logging in may.
+    /// The time limit for connecting, and then again for logging in.
     public var connectTimeout: TimeAmount = .seconds(5)
-    /// How long an answer may take before the connection is given up and made anew; `nil` for no limit, which suits a
-    /// client of blocking commands only (each of which should have a deadline of its own).
+    /// The time limit for an answer, after which the connection is replaced; `nil` for none, which suits a
+    /// client that sends only blocking commands, each with a deadline of its own.
     public var commandTimeout: TimeAmount? = .seconds(5)
     /// The waits between attempts to connect.
     public var backoff = ReconnectBackoff()
-    /// How long a Sentinel or a Cluster node may take to connect, and again to answer, when it is asked for the server:
-    /// a short time, for there are others to ask.
+    /// The time limit for connecting to a Sentinel or a Cluster node, and again for its answer, in a search for the
+    /// server: short, because there are others.
     public var askTimeout: TimeAmount = .seconds(2)
-    /// How often a Sentinel is asked whether the master is still the same one; spread by a fifth either way. Sentinels
-    /// announce a failover by themselves; this is for announcements that got lost.
+    /// The interval at which a Sentinel is asked for the current master, with a jitter of a fifth. Sentinels
+    /// announce a failover themselves; this covers lost announcements.
     public var refreshInterval: TimeAmount = .seconds(30)
-    /// Where a client learns that another server became the master; `nil` for a ``MasterWatch`` of its own. The clients of a
-    /// process should share one, which is a connection to a Sentinel.
+    /// The source of announcements of a new master; `nil` for a ``MasterWatch`` of its own. The clients of a
+    /// process should share one, because it is a connection to a Sentinel.
     public var masterWatch: (any MasterSource)?
     /// The name in `CLIENT LIST`; characters that it does not accept become `-`.
     public var clientName: String?
-    /// How to do TLS with `rediss` URLs; without it, servers are verified by the system's authorities. It has no bearing
-    /// on other URLs.
+    /// TLS for `rediss` URLs; without it, servers are verified by the system's authorities. It does not
+    /// affect other URLs.
     public var tls: TLSContext?
 
     /// The defaults.

@@ -2,23 +2,23 @@ import NIOCore
 import NIOPosix
 import Sockets
 
-/// One connection to Redis: commands are written in the order they are given and answered in the same order, and many
-/// may be on their way at once.
+/// One connection to Redis: commands are written in the order of sending, and answered in the same order. Many
+/// may be in flight at once.
 ///
 /// `@unchecked Sendable`: all state is touched on `eventLoop` only, which every method that touches it checks.
 public final class RedisConnection: @unchecked Sendable {
-    /// The completion of a command: its reply, or why there is none. An error reply is a failure; an error inside an
+    /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an
     /// array is not.
     public typealias Completion = (Result<RESPReply, RedisError>) -> Void
 
-    /// The event loop that the connection lives on.
+    /// The event loop of the connection.
     public let eventLoop: any EventLoop
     /// The server's address, for messages.
     public let address: String
     /// Called once, on the event loop and before the unanswered commands fail, when the connection ends.
     public var onClose: ((RedisError) -> Void)?
 
-    /// Takes the messages of channels that were subscribed to, which come unasked.
+    /// Receives the messages of subscribed channels.
     var onMessage: ((RESPReply) -> Void)?
 
     private let channel: any Channel
@@ -26,7 +26,7 @@ public final class RedisConnection: @unchecked Sendable {
     private var outgoing = ByteBuffer()
     private var flushScheduled = false
     private var timer: (deadline: NIODeadline, task: Scheduled<Void>)?
-    /// Why the connection is no more.
+    /// The reason why the connection has ended.
     private(set) var ended: RedisError?
 
     init(channel: any Channel, address: String) {
@@ -50,7 +50,7 @@ public final class RedisConnection: @unchecked Sendable {
     /// Sends a command. All commands of one tick of the event loop leave in one write. On the event loop only.
     ///
     /// - Parameters:
-    ///   - timeout: how long the answer may take before the connection is given up; `nil` for no limit.
+    ///   - timeout: the time limit for the answer, after which the connection is given up; `nil` for none.
     ///   - completion: called on the event loop; before `send` returns when the command cannot be sent at all.
     public func send(_ command: RedisCommand, timeout: TimeAmount?, completion: @escaping Completion) {
         eventLoop.preconditionInEventLoop()
@@ -72,7 +72,7 @@ public final class RedisConnection: @unchecked Sendable {
         }
     }
 
-    /// Closes the connection; what is unanswered fails.
+    /// Closes the connection; unanswered commands fail.
     ///
     /// - Returns: a future of the end of the channel.
     @discardableResult
@@ -98,7 +98,7 @@ public final class RedisConnection: @unchecked Sendable {
         guard ended == nil else { return }
         if let onMessage, reply.root.count > 0, reply.root[0].string == "message" { return onMessage(reply) }
         guard let entry = pending.answered() else {
-            // A server that has too many clients, or shuts us out otherwise, says so unasked and closes.
+            // A server with too many clients, or one that refuses this client otherwise, reports that and closes.
             if let error = reply.error {
                 lost("Redis answered: \(error.message)")
             } else {
@@ -121,7 +121,7 @@ public final class RedisConnection: @unchecked Sendable {
         end(.connectionLost(address: address, sent: pending.count > 0, reason: reason))
     }
 
-    /// One timer for all: it is set for the first command and looks for the next one due only when it fires.
+    /// One timer for all: it is set for the first command, and finds the next deadline only when it fires.
     private func startTimer(for deadline: NIODeadline) {
         if let timer {
             guard deadline < timer.deadline else { return }

@@ -4,13 +4,13 @@ import NIOPosix
 import Sockets
 import TLS
 
-/// Makes connections: resolves the name, connects, logs in.
+/// Creates connections: resolves the name, connects, logs in.
 struct RedisConnector {
     let eventLoop: any EventLoop
     let configuration: RedisClientConfiguration
     private let tls: TLSContext?
 
-    /// - Parameter address: what the connections are to, for the error.
+    /// - Parameter address: the address in errors.
     /// - Throws: `.connect` when TLS cannot be set up on this machine.
     init(
         usesTLS: Bool, address: String, eventLoop: any EventLoop, configuration: RedisClientConfiguration
@@ -31,12 +31,12 @@ struct RedisConnector {
         }
     }
 
-    /// Connects; the name is resolved anew and the password's file read anew each time, so a failover by DNS and a new
+    /// Connects. The name is resolved and the password's file read each time, so that a failover by DNS and a new
     /// password are followed.
     ///
     /// - Parameters:
-    ///   - timeout: how long connecting may take, and then again how long logging in may.
-    ///   - completion: on the event loop, with a connection that is ready, or with the reason why there is none.
+    ///   - timeout: the time limit for connecting, and then again for logging in.
+    ///   - completion: called on the event loop with a ready connection, or with the reason of the failure.
     func connect(
         to endpoint: RedisEndpoint, timeout: TimeAmount,
         completion: @escaping (Result<RedisConnection, RedisError>) -> Void
@@ -99,7 +99,7 @@ struct RedisConnector {
         completion: @escaping (Result<RedisConnection, RedisError>) -> Void
     ) {
         var handshake = handshake
-        // The server may have said something, and closed, before we came to say anything.
+        // The server may have sent an error and closed the connection before the first command.
         if let ended = connection.ended, case .failed(let error) = handshake.receive(.failure(ended)) {
             completion(.failure(error))
             return

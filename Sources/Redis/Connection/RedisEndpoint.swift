@@ -33,7 +33,7 @@ public struct RedisEndpoint: Sendable, Equatable {
 
     /// Parses `redis://[user[:password]@]host[:port][/db]`, the same with `rediss://` for TLS, and
     /// `unix://[user:password@]/path[?db=n]` (also as `redis+unix:`). User, password and path may be percent-encoded.
-    /// With `?password_file=/path` there is no password in the URL, and the user may stand alone.
+    /// With `?password_file=/path` the URL has no password, and the user may be alone.
     ///
     /// - Throws: `RedisURLError`, which never repeats a part of the URL.
     public init(url: String) throws(RedisURLError) {
@@ -101,8 +101,8 @@ extension RedisEndpoint: CustomStringConvertible, CustomDebugStringConvertible, 
 }
 
 extension RedisEndpoint.Location {
-    /// A place as a server tells of it. Without a host it is the sender's own (`cluster-preferred-endpoint-type
-    /// unknown-endpoint`); `?` is a node that should have announced its host name, and did not.
+    /// A place that a server announces. Without a host it is the sender's own (`cluster-preferred-endpoint-type
+    /// unknown-endpoint`); `?` means that the node has not announced its host name.
     init?(announced host: String?, port: Int?, by sender: RedisEndpoint.Location) {
         guard let port, (1...65535).contains(port), host != "?" else { return nil }
         if let host, !host.isEmpty {

@@ -30,7 +30,7 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
         return place.hasPrefix("on @user_script:") ? text[..<start.lowerBound] : text
     }
 
-    /// Before Redis 7, why a script may not write stands behind the place where it was about to:
+    /// Before Redis 7, the reason why a script may not write follows its position:
     /// `ERR Error running script (call to f_…): @user_script:7: @user_script: 7: -READONLY You can't write …`. An error of
     /// a command that was executed has no hyphen there.
     private static func refusal(ofScript text: String) -> Substring? {
@@ -45,13 +45,13 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
 public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     /// There is no connection now; the command was not sent.
     case notConnected(address: String, reason: String)
-    /// The connection went away before the answer came. `sent`: the command may have been executed; else it was not.
+    /// The connection was lost before the answer. If `sent` is true, the command may have been executed.
     case connectionLost(address: String, sent: Bool, reason: String)
     /// No answer came in time; the connection was given up, and the command may have been executed.
     case timeout(address: String, after: TimeAmount)
     /// Redis answered with an error.
     case server(RedisServerError)
-    /// The peer does not speak the Redis protocol, or broke it; the command may have been executed.
+    /// The peer does not follow the Redis protocol; the command may have been executed.
     case protocolViolation(address: String, reason: String)
     /// Redis refused the user or the password, or wants one.
     case authentication(address: String, reply: RedisServerError)
@@ -102,7 +102,7 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// As `description`, but of the connection itself: whether commands were lost with it is told to their callers.
+    /// As `description`, but about the connection itself: callers learn separately if their commands were lost.
     public var headline: String {
         switch self {
         case .connectionLost(let address, _, let reason): "the connection to Redis at \(address) was lost: \(reason)"

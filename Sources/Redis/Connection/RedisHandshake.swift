@@ -1,14 +1,14 @@
 import Sockets
 
-/// The commands before all others on a new connection: who we are, which database, what we are called, and whether
-/// the server is in a state to answer at all.
+/// The first commands on a new connection: the login, the database, the client's name, and a check
+/// that the server answers.
 struct RedisHandshake {
     enum Step: Equatable {
         case authenticate
         case select
         case setName
-        /// A connection is ready when a command works, and without password, database and name there was none yet: a
-        /// server that wants a password or still loads its data says so here.
+        /// A connection is ready when a command works. Without password, database and name there was none yet: a
+        /// server that requires a password or is still loading reports that here.
         case ping
     }
 
@@ -79,7 +79,7 @@ struct RedisHandshake {
             return .connect(
                 address: address, reason: "\(error.message): check the database (/db) of the Redis URL")
         default:
-            // LOADING, MASTERDOWN, DENIED (protected mode), too many clients: true of the server, whatever was asked.
+            // LOADING, MASTERDOWN, DENIED (protected mode), too many clients: about the server, whatever the command.
             return .connect(address: address, reason: "Redis answered: \(error.message)")
         }
     }

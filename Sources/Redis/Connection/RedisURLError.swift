@@ -2,7 +2,7 @@
 ///
 /// The messages never repeat a part of the URL: with a password that is not percent-encoded, any part may be a piece of it.
 public enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The scheme is none that is known.
+    /// The scheme is unknown.
     case scheme
     /// There is no host, or it holds characters that no host has.
     case host

@@ -34,7 +34,7 @@ enum RedisURLText {
         let server = authority[authority.index(after: at)...]
         if let (user, password) = authority[..<at].splitOnce(at: ":") {
             if !user.isEmpty { credentials.user = try percentDecoded(user) }
-            // `user:@` is a user with an empty password, which an ACL may allow; `:@` is nobody.
+            // `user:@` is a user with an empty password, which an ACL may allow; `:@` has neither user nor password.
             if passwordFile == nil {
                 if !user.isEmpty || !password.isEmpty { credentials.password = try percentDecoded(password) }
             } else {

@@ -3,8 +3,8 @@ import NIOCore
 /// Learns from the Sentinels which server the master is, for all clients of a process: over one connection to a Sentinel,
 /// whatever the number of clients.
 ///
-/// After a failover of a healthy master the old one goes on accepting writes for about ten seconds, which are lost when a
-/// Sentinel makes it a replica. So clients must hear of it at once, and the old master does not report it.
+/// After a failover of a healthy master the old one still accepts writes for about ten seconds, which are lost when a
+/// Sentinel makes it a replica. So clients must learn of it at once, and the old master does not report it.
 /// (Source: Redis Sentinel documentation, "Pub/Sub messages" and `+convert-to-slave`.)
 ///
 /// `@unchecked Sendable`: all state is touched on `eventLoop` only.
@@ -34,7 +34,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
     private static let channel = "+switch-master"
     /// The wait before another Sentinel is tried.
     private static let pause: TimeAmount = .seconds(1)
-    /// How often the Sentinel is asked for a sign of life: one that hangs announces nothing.
+    /// The interval at which the Sentinel must answer a ping: one that hangs announces nothing.
     private static let pingInterval: TimeAmount = .seconds(5)
 
     private let master: String

@@ -33,8 +33,8 @@ final class NodeConnections: @unchecked Sendable {
 
     /// Gets a connection to a server. The caller must release it.
     ///
-    /// - Parameter completion: at once where there is a connection to share. A single server or a master is connected to
-    ///   anew each time: its name may belong to another server by now.
+    /// - Parameter completion: called at once if there is a connection to share. One to a single server or a master
+    ///   is always new, because its name may now belong to another server.
     func use(_ location: Location, completion: @escaping Completion) {
         if isShared, let node = nodes.first(where: { $0.location == location }) {
             switch node.state.use(completion) {
@@ -48,8 +48,8 @@ final class NodeConnections: @unchecked Sendable {
         connect(to: endpoint(at: location), timeout: configuration.connectTimeout) { node.attemptEnded($0) }
     }
 
-    /// Asks a node of a Cluster for `CLUSTER SLOTS`, over a connection of its own: what is asked for because something is
-    /// wrong must not hold up, or end, what works. Whoever asks the same node in the meantime gets the same answer.
+    /// Asks a node of a Cluster for `CLUSTER SLOTS`, over a connection of its own: a search because of a problem
+    /// must not block or end working connections. Concurrent requests to the same node get the same answer.
     func slots(by node: Location, completion: @escaping InquiryCompletion) {
         guard inquiries[node] == nil else {
             inquiries[node]?.append(completion)
@@ -71,7 +71,7 @@ final class NodeConnections: @unchecked Sendable {
         }
     }
 
-    /// Connects to a Sentinel, or to a node that is only asked something; the caller closes it.
+    /// Connects to a Sentinel, or to a node for a single question; the caller closes the connection.
     func connectToSeed(
         at location: Location, completion: @escaping (Result<RedisConnection, RedisError>) -> Void
     ) {
@@ -126,7 +126,7 @@ final class NodeConnections: @unchecked Sendable {
         nodes.removeAll { $0 === node }
     }
 
-    /// Nobody uses the node's connection any more.
+    /// The last user has released the node's connection.
     fileprivate func unused(_ node: SharedConnection) {
         let useCount = node.state.useCount
         guard isShared else { return node.closeIfIdle(since: useCount) }
@@ -184,7 +184,7 @@ fileprivate final class SharedConnection: @unchecked Sendable {
 
     private func lost(_ error: RedisError) {
         owner.ended(self)
-        // Nobody waits for a connection that is open.
+        // An open connection has no waiters.
         _ = state.close()
         let links = links
         self.links = []
@@ -223,7 +223,7 @@ final class ServerLink: @unchecked Sendable {
         location = node.location
     }
 
-    /// The user needs the connection no more. What it has sent may still be answered.
+    /// Releases the connection. Commands in flight may still be answered.
     func release() {
         retirement?.cancel()
         onClose = nil

@@ -1,4 +1,4 @@
-/// One connection to a server, shared by everyone who asks for it, without any I/O.
+/// One connection to a server, shared by all its users, without any I/O.
 ///
 ///     connecting ──► open ──► closed
 ///          └──────────────────►┘
@@ -6,7 +6,7 @@
 /// It begins with an attempt to connect for the first user.
 struct NodeState<Connection, Waiter> {
     private enum State {
-        /// Those who want the connection, in the order in which they asked.
+        /// The waiting users, in the order of their requests.
         case connecting([Waiter])
         case open(Connection, users: Int)
         case closed
@@ -15,7 +15,7 @@ struct NodeState<Connection, Waiter> {
     /// The result for a new user.
     enum Use {
         case connection(Connection)
-        /// It gets the connection, or the reason why there is none, when the attempt is over.
+        /// It gets the connection, or the reason of the failure, when the attempt is over.
         case wait
         /// The connection was closed: the user needs another.
         case closed
@@ -56,22 +56,22 @@ struct NodeState<Connection, Waiter> {
     }
 
     /// The attempt has succeeded.
-    /// - Returns: those who get the connection, each of whom uses it from now on; none when it is not wanted any more.
+    /// - Returns: the waiters, each of which is a user from now on; empty if the connection is no longer wanted.
     mutating func connected(_ connection: Connection) -> [Waiter] {
         guard case .connecting(let waiting) = state else { return [] }
         state = .open(connection, users: waiting.count)
         return waiting
     }
 
-    /// The attempt has failed, or the connection was lost or is to be closed.
-    /// - Returns: those who wait for it.
+    /// The attempt has failed, or the connection was lost or must be closed.
+    /// - Returns: the waiters.
     mutating func close() -> [Waiter] {
         defer { state = .closed }
         if case .connecting(let waiting) = state { return waiting }
         return []
     }
 
-    /// A user does not need the connection any more.
+    /// A user has released the connection.
     /// - Returns: true if it has no users now.
     mutating func release() -> Bool {
         guard case .open(let connection, let users) = state else { return false }

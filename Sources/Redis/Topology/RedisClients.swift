@@ -6,11 +6,11 @@ import NIOCore
 ///
 /// `@unchecked Sendable`: all state is touched on `eventLoop` only, which every method checks.
 public final class RedisClients: @unchecked Sendable {
-    /// Where the servers are, or who knows.
+    /// The servers, or the Sentinels or nodes that know them.
     public let topology: RedisTopology
-    /// The event loop that the clients live on.
+    /// The event loop of the clients.
     public let eventLoop: any EventLoop
-    /// Called on the event loop at each change of a client's state. Set it before the first client is asked for.
+    /// Called on the event loop at each change of a client's state. Set it before the first client is requested.
     public var onStateChange: ((RedisClient, RedisClient.State) -> Void)?
 
     private let configuration: RedisClientConfiguration

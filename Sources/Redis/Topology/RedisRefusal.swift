@@ -1,21 +1,21 @@
-/// The redirection that an error reply to a command asks for.
+/// The redirection that an error reply requests.
 ///
 /// In each of these cases the command was not executed.
 enum RedisRefusal: Equatable {
-    /// Nothing: the answer is the caller's to deal with.
+    /// None: the caller handles the answer.
     case none
     /// The slot belongs to this server now, for this command and all others.
     case moved(RedisEndpoint.Location)
-    /// The slot is on its way to this server, which has the key of this command already.
+    /// The slot is moving to this server, which already has the key of this command.
     case ask(RedisEndpoint.Location)
-    /// The server is no longer the one to talk to; who is has to be found out.
+    /// The server is no longer the right one; a search must find it.
     case wrongServer
 
     /// - Parameters:
-    ///   - topology: what the client is connected to.
-    ///   - slot: the client's slot. A command with a key of another slot is the caller's mistake: to follow it would
-    ///     carry the client away from where its other commands belong.
-    ///   - sender: who answered.
+    ///   - topology: the topology of the client.
+    ///   - slot: the client's slot. A command with a key of another slot is the caller's mistake: following it would
+    ///     move the client to a node that does not serve its other commands.
+    ///   - sender: the server that answered.
     init(_ error: RedisServerError, topology: RedisTopology, slot: Int, sender: RedisEndpoint.Location) {
         switch (error.prefix, topology) {
         case ("MOVED", .cluster):
@@ -38,7 +38,7 @@ enum RedisRefusal: Equatable {
     }
 }
 
-/// The words after `MOVED` or `ASK`: a slot and a server.
+/// The arguments of `MOVED` or `ASK`: a slot and a server.
 struct Redirection: Equatable {
     let slot: Int
     let location: RedisEndpoint.Location
@@ -46,7 +46,7 @@ struct Redirection: Equatable {
     init?(_ error: RedisServerError, sender: RedisEndpoint.Location) {
         let words = error.message.split(separator: " ")
         guard words.count >= 3, let slot = Int(words[1]), (0..<RedisHashSlot.count).contains(slot),
-            // The last colon: an IPv6 address stands there without brackets.
+            // The last colon: an IPv6 address has no brackets here.
             let colon = words[2].lastIndex(of: ":"),
             let location = RedisEndpoint.Location(
                 announced: String(words[2][..<colon]), port: Int(words[2][words[2].index(after: colon)...]),

@@ -1,15 +1,15 @@
-/// The servers that a Redis URL stands for.
+/// The servers of a Redis URL.
 ///
 /// Its descriptions, reflections included, never show a password.
 public enum RedisTopology: Sendable, Equatable {
     /// One server.
     case single(RedisEndpoint)
-    /// A master that Sentinels know the place of.
+    /// A master whose address Sentinels know.
     case sentinel(Sentinel)
     /// The nodes of a Cluster, of which each key has its own.
     case cluster(Cluster)
 
-    /// Where to ask for a master, and how to talk to it.
+    /// The Sentinels to ask for a master, and the access to it.
     public struct Sentinel: Sendable, Equatable {
         /// The Sentinels to begin with; they name others.
         public var sentinels: [RedisEndpoint.Location]
@@ -32,7 +32,7 @@ public enum RedisTopology: Sendable, Equatable {
         }
     }
 
-    /// Where to ask for the owner of a slot, and how to talk to it.
+    /// The nodes to ask for the owner of a slot, and the access to them.
     public struct Cluster: Sendable, Equatable {
         /// The nodes to begin with; they name others.
         public var nodes: [RedisEndpoint.Location]
@@ -72,7 +72,7 @@ public enum RedisTopology: Sendable, Equatable {
         }
     }
 
-    /// The servers as people write them: the one, or those to be asked.
+    /// The servers as text: the one, or those to ask.
     public var address: String {
         switch self {
         case .single(let endpoint): endpoint.address

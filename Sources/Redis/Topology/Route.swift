@@ -5,9 +5,9 @@ import NIOCore
 ///     between servers ──► serving ──► between servers …
 ///            └──────────────┴───────► closed
 ///
-/// A slot changes hands in one moment: of a pipeline the old node executes a first part and sends away all the rest. The
-/// order of the pipeline is kept when the rest is sent to the new node before anything newer, and when the new node gets
-/// nothing before the old one has answered all that it was sent.
+/// A slot moves at one moment: the old node executes the first part of a pipeline and redirects all the rest. The
+/// order of the pipeline is kept if the rest is sent to the new node before anything newer, and if the new node gets
+/// nothing before the old one has answered all commands in flight.
 struct Route<Link: AnyObject> {
     private enum State {
         case serving(Link)
@@ -16,31 +16,31 @@ struct Route<Link: AnyObject> {
     }
 
     private struct Between {
-        /// The server before this moment, until it has answered all that it was sent.
+        /// The previous server, until it has answered all commands in flight.
         var retired: Link?
-        /// The next server, which takes over when no other has an answer to give.
+        /// The next server, which becomes current when no other has commands in flight.
         var found: Link?
-        /// The commands that wait for the next server; `nil` where commands fail without one.
+        /// The commands that wait for the next server; `nil` if commands fail without one.
         var kept: Kept?
     }
 
     private struct Kept {
-        /// Those that the old node has sent away.
+        /// The commands that the old node has redirected.
         var sentAway: [RedisRequest] = []
-        /// Those that came in the meantime.
+        /// The commands that came in the meantime.
         var arrived: [RedisRequest] = []
     }
 
     /// The destination of a new command.
     enum Destination {
         case server(Link)
-        /// It is sent when the next server takes over.
+        /// It is sent when the next server becomes current.
         case kept
         /// There is no server.
         case none
     }
 
-    /// The part that a connection had that is gone.
+    /// The role of a connection that was lost.
     enum Loss {
         case ofServer
         case ofNextServer
@@ -49,7 +49,7 @@ struct Route<Link: AnyObject> {
     }
 
     private var state = State.between(Between())
-    /// The commands that other nodes have been asked for after `ASK`, and have not answered.
+    /// The commands that were sent to other nodes after `ASK`, and have no answer yet.
     private(set) var askedCount = 0
 
     /// The server that new commands go to.
@@ -57,7 +57,7 @@ struct Route<Link: AnyObject> {
         if case .serving(let link) = state { link } else { nil }
     }
 
-    /// The server that was left and has answers to give.
+    /// The previous server, while it has commands in flight.
     var retired: Link? {
         if case .between(let between) = state { between.retired } else { nil }
     }
@@ -83,7 +83,7 @@ struct Route<Link: AnyObject> {
         }
     }
 
-    /// The server has sent a command away because its slot has moved.
+    /// The server has redirected a command because its slot has moved.
     /// - Returns: true if the command is kept for the next server; else the caller must answer it.
     mutating func sentAway(_ request: RedisRequest, because error: RedisServerError) -> Bool {
         guard case .between(var between) = state, between.kept != nil, request.command != nil,
@@ -115,7 +115,7 @@ struct Route<Link: AnyObject> {
         return true
     }
 
-    /// Lets the next server take over, if there is one and no other has an answer to give.
+    /// Makes the next server current, if there is one and no other has commands in flight.
     /// - Returns: the server, and the commands to send before all others.
     mutating func takeOver() -> (server: Link, kept: [RedisRequest])? {
         guard case .between(let between) = state, let link = between.found, between.retired == nil, askedCount == 0
@@ -126,7 +126,7 @@ struct Route<Link: AnyObject> {
         return (link, (between.kept?.sentAway ?? []) + (between.kept?.arrived ?? []))
     }
 
-    /// A connection has no answer to give any more: it was lost, or a server that was left has given its last one.
+    /// A connection has no more commands in flight: it was lost, or a previous server has given its last answer.
     mutating func lost(_ link: Link) -> Loss {
         if server === link {
             state = .between(Between())
@@ -145,8 +145,8 @@ struct Route<Link: AnyObject> {
         return .ofNothing
     }
 
-    /// No server was found: nothing is kept for one any more.
-    /// - Returns: what was kept.
+    /// No server was found: no command is kept for one.
+    /// - Returns: the commands that were kept.
     mutating func giveUpKept() -> [RedisRequest] {
         guard case .between(var between) = state, let kept = between.kept else { return [] }
         between.kept = nil
@@ -154,13 +154,13 @@ struct Route<Link: AnyObject> {
         return kept.sentAway + kept.arrived
     }
 
-    /// Another node is asked for a command.
+    /// A command is sent to another node.
     mutating func asks() { askedCount += 1 }
 
     /// Another node has answered, or its answer was lost.
     mutating func asked() { askedCount -= 1 }
 
-    /// - Returns: the links, and what was kept.
+    /// - Returns: the links, and the commands that were kept.
     mutating func close() -> (links: [Link], kept: [RedisRequest]) {
         let kept = giveUpKept()
         defer { state = .closed }
@@ -172,13 +172,13 @@ struct Route<Link: AnyObject> {
     }
 }
 
-/// A command on its way to an answer, by more than one server if need be.
+/// A command until its answer, by more than one server if necessary.
 struct RedisRequest {
     /// The number of times that a command follows its slot before its caller gets the redirection: two nodes that name each
-    /// other must not keep it for ever.
+    /// other must not keep it forever.
     static let maximumRedirections = 5
 
-    /// Kept only where it may have to be sent again, which is in a Cluster.
+    /// Kept only if it may have to be sent again, which is in a Cluster.
     let command: RedisCommand?
     let timeout: TimeAmount?
     let completion: RedisConnection.Completion
@@ -194,7 +194,7 @@ public enum RedisHashSlot {
     /// The number of slots.
     public static let count = 16_384
 
-    /// The slot of a key: that of what stands between its first `{` and the next `}`, when that is anything, else of all.
+    /// The slot of a key: that of the text between its first `{` and the next `}` if not empty, else of the whole key.
     public static func of(_ key: String) -> Int {
         Int(crc16(hashed(Array(key.utf8)[...]))) % count
     }

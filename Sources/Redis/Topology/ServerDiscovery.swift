@@ -1,6 +1,6 @@
 import NIOCore
 
-/// Carries out a `ServerDiscoveryState`: asks, connects, and makes sure that a master is one.
+/// Performs the steps of a `ServerDiscoveryState`: asks, connects, and verifies that a master is one.
 ///
 /// One search at a time. Everything on the event loop.
 final class ServerDiscovery {
@@ -40,7 +40,7 @@ final class ServerDiscovery {
     /// See `RedisClientConfiguration.askTimeout`.
     var askTimeout: TimeAmount { nodes.configuration.askTimeout }
 
-    /// Connects to the one that would be asked first.
+    /// Connects to the server that would be asked first.
     func connectToSeed(completion: @escaping (Result<RedisConnection, RedisError>, Location) -> Void) {
         guard let seed = search.seeds.first else { return }
         nodes.connectToSeed(at: seed) { completion($0, seed) }
@@ -61,9 +61,9 @@ final class ServerDiscovery {
         search.demote(location)
     }
 
-    /// Asks whether the server is still the same one; with what is known of others it leaves the next search alone.
+    /// Asks whether the server is still the same one. The answer does not affect the next search.
     ///
-    /// - Parameter completion: gets the server as it is known now; `nil` when nobody could be asked.
+    /// - Parameter completion: called with the current server; `nil` if none could be asked.
     func check(completion: @escaping (Location?) -> Void) {
         var inquiry = search
         func follow(_ step: ServerDiscoveryState.Step) {
@@ -111,7 +111,7 @@ final class ServerDiscovery {
             case .success(let reply) where reply.root.count > 0 && reply.root[0].string == "master":
                 completion(.success(link))
             case .failure(.server(let error)) where error.prefix == "NOPERM":
-                // Who may not ask takes the Sentinel's word; a replica will refuse the first write.
+                // Without the permission to ask, the Sentinel's answer counts; a replica will refuse the first write.
                 completion(.success(link))
             case .success:
                 link.release()
@@ -170,7 +170,7 @@ final class ServerDiscovery {
     }
 }
 
-/// An error that answers a question, as a reason to ask somebody else.
+/// An error in an answer, as the reason to ask another server.
 private func refusal(_ error: RedisError, of seed: RedisEndpoint.Location) -> RedisError {
     guard case .server(let answer) = error else { return error }
     var reason = "Redis answered: \(answer.message)"

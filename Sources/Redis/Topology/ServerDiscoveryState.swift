@@ -1,19 +1,19 @@
 import NIOCore
 import Sockets
 
-/// How a client finds its server: by asking those who know, one after the other, until one names a server that lets us in.
+/// Finds a client's server: asks one seed after the other, until one names a server that accepts the login.
 ///
-/// Those are the Sentinels, or the nodes of a Cluster; a single server is known without asking. One search at a time: each
-/// step that is taken is answered before the next.
+/// Seeds are the Sentinels, or the nodes of a Cluster; a single server is known without asking. One search at a time:
+/// each step is answered before the next.
 struct ServerDiscoveryState {
     typealias Location = RedisEndpoint.Location
 
     enum Step: Equatable {
-        /// Ask this seed where the server is.
+        /// Ask this seed for the server.
         case ask(Location)
         /// Connect to this server.
         case connect(Location)
-        /// Nobody knew a server that let us in; begin again later.
+        /// No seed knew a server that accepted the login; begin again later.
         case failed(RedisError)
     }
 
@@ -21,16 +21,16 @@ struct ServerDiscoveryState {
     struct Answer: Equatable {
         /// The server, if it knows one.
         var server: Location?
-        /// Others who know.
+        /// Other seeds.
         var seeds: [Location]
-        /// Why there is no server.
+        /// The reason why there is no server.
         var reason = "it knows no server"
     }
 
-    /// More are not remembered: what a network says must not fill our memory.
+    /// The maximum number of seeds, so that answers from the network cannot fill the memory.
     static let maximumSeeds = 1000
 
-    /// The servers to ask, in order: the last good one first.
+    /// The seeds in the order of asking: the last good one first.
     private(set) var seeds: [Location]
     private let configuredSeeds: [Location]
     private let fixed: Location?
@@ -54,7 +54,7 @@ struct ServerDiscoveryState {
         name = server.address
     }
 
-    /// A server that has to be asked for.
+    /// A server that must be found by asking.
     init(seeds: [Location], name: String) {
         fixed = nil
         configuredSeeds = seeds
@@ -78,14 +78,14 @@ struct ServerDiscoveryState {
         return next()
     }
 
-    /// The seed that was asked has answered.
+    /// The seed has answered.
     mutating func answered(_ answer: Answer) -> Step {
         guard let asked else { return next() }
         var known = [asked]
         for other in configuredSeeds + answer.seeds where known.count < Self.maximumSeeds && !known.contains(other) {
             known.append(other)
         }
-        // Those that this round has not heard of yet are asked in this round too, but nobody twice.
+        // Newly discovered seeds are asked in this round too, but none twice.
         for seed in known where heardOf.count < Self.maximumSeeds && heardOf.insert(seed).inserted {
             unasked.append(seed)
         }
@@ -93,37 +93,37 @@ struct ServerDiscoveryState {
         guard let server = answer.server else {
             return seedFailed(.connect(address: asked.address, reason: answer.reason))
         }
-        // Who did not let us in a moment ago is not asked again because somebody else names it too.
+        // A server that has just refused the login is not tried again because another seed names it, too.
         guard tried.insert(server).inserted else { return next() }
         return .connect(server)
     }
 
-    /// The seed could not be asked.
+    /// The seed could not be reached.
     mutating func seedFailed(_ error: RedisError) -> Step {
         if let asked { askLast(asked) }
         failures.append(error)
         return next()
     }
 
-    /// The server did not let us in, or is not what it was said to be.
+    /// The server refused the login, or does not have the announced role.
     mutating func serverFailed(_ error: RedisError) -> Step {
         if let asked { askLast(asked) }
         failures.append(error)
         return next()
     }
 
-    /// Somebody who must know says where the server is: the next search begins there.
+    /// An authority has announced the server: the next search begins there.
     mutating func moved(to server: Location) {
         hint = server
     }
 
-    /// This server is not, or no longer, the one: what it says about others is to be heard last.
+    /// This server is not the right one, or no longer: it is asked last.
     mutating func demote(_ server: Location) {
         askLast(server)
         if hint == server { hint = nil }
     }
 
-    /// This one is known to know: it is asked first.
+    /// This seed knows the server: it is asked first.
     mutating func prefer(_ seed: Location) {
         guard let index = seeds.firstIndex(of: seed) else { return }
         seeds.insert(seeds.remove(at: index), at: 0)
@@ -144,7 +144,7 @@ struct ServerDiscoveryState {
         return .failed(summary)
     }
 
-    /// A refused login is told as such: waiting rarely cures it. Else one failure stands for itself, and of more each is told.
+    /// A refused login is reported first, because waiting rarely helps. Otherwise all failures are reported.
     private var summary: RedisError {
         let refused = failures.first { if case .authentication = $0 { true } else { false } }
         if let refused { return refused }

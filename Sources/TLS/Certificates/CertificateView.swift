@@ -2,7 +2,7 @@ import COpenSSL
 import Glibc
 import PrintableText
 
-/// Reads an X509 that somebody else keeps alive.
+/// Reads an X509 that another owner keeps alive.
 struct CertificateView {
     let pointer: OpaquePointer
 
@@ -140,8 +140,8 @@ package func printable(_ text: String) -> String {
 enum CertificateChain {
     /// Puts a chain in order: a certificate, its issuer, the issuer's, and so on.
     ///
-    /// Certificates that are no part of it are freed: a Keychain export may hold other identities' as well, which are
-    /// nothing to send to a server.
+    /// Certificates outside of the chain are freed: a Keychain export may contain those of other identities, which must
+    /// not be sent to a server.
     static func ordered(from leaf: OpaquePointer, among others: [OpaquePointer]) -> [OpaquePointer] {
         defer { ERR_clear_error() }
         var chain = [leaf]

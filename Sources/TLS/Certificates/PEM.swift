@@ -3,7 +3,7 @@ import Glibc
 
 /// Distinguishes PEM from binary forms.
 enum PEMText {
-    /// Returns true if the bytes hold the beginning of a PEM block. Text may stand before it, as `openssl` writes it.
+    /// Returns true if the bytes contain the beginning of a PEM block. Text may precede it, as `openssl` writes it.
     static func isPEM(_ bytes: [UInt8]) -> Bool { bytes.firstRange(of: Array("-----BEGIN ".utf8)) != nil }
 }
 
@@ -85,7 +85,7 @@ package struct PrivateKeyText {
     /// Where to look for OpenSSL's legacy provider, if not where OpenSSL does.
     private let modules: String?
 
-    /// - Parameter source: what to call it in an error: the file's path, or what it was given as.
+    /// - Parameter source: the name in errors: the file's path, or the form in which it was given.
     package init(_ bytes: [UInt8], source: String) {
         self.init(bytes, source: source, modules: nil)
     }
@@ -141,7 +141,7 @@ package struct PrivateKeyText {
         }
         let failure = OpenSSLFailure.take()
         if let key { return .read(key) }
-        // OpenSSL's reasons differ with the kind of encryption; that it asked at all tells the cases apart.
+        // OpenSSL's reasons differ with the kind of encryption; its request for a passphrase distinguishes the cases.
         guard request.wasAsked else { return .refused(TLSError(.notPEM(source: source, expected: "a private key"))) }
         guard passphrase != nil, failure.isUnsupportedAlgorithm else {
             return .refused(TLSError(.wrongPassphrase(source: source, given: passphrase != nil)))
@@ -175,7 +175,7 @@ final class ExportedKey {
     func imported() -> OpaquePointer? { EVP_PKCS82PKEY(pointer) }
 }
 
-/// Answers OpenSSL's question for a passphrase, and remembers that it asked.
+/// Answers OpenSSL's request for a passphrase, and records that there was one.
 struct PassphraseRequest {
     let passphrase: [UInt8]?
     private(set) var wasAsked = false
@@ -196,7 +196,7 @@ struct PassphraseRequest {
                 return Int32(passphrase.count)
             }
 
-    // Without a callback of ours OpenSSL would ask on the terminal and hang a service.
+    // Without our callback OpenSSL would ask on the terminal, which blocks a service.
     static let refuse:
         @convention(c) (UnsafeMutablePointer<CChar>?, Int32, Int32, UnsafeMutableRawPointer?)
             -> Int32 = { _, _, _, _ in -1 }
@@ -207,12 +207,12 @@ struct PassphraseRequest {
 enum LegacyAlgorithms {
     /// Runs a body for which OpenSSL knows the old algorithms too.
     ///
-    /// They live in a library context of their own, which this thread uses for as long as the body runs: no other
-    /// thread and no connection gets to use them. What the body returns must not depend on that context any more, which
-    /// is freed afterwards: keys and certificates have to leave it in their DER forms.
+    /// They are in a library context of their own, which this thread uses while the body runs: no other
+    /// thread and no connection can use them. The result of the body must not depend on that context, which
+    /// is freed afterwards: keys and certificates must leave it in their DER forms.
     ///
     /// - Parameters:
-    ///   - source: what is being read, for the error.
+    ///   - source: the name in errors.
     ///   - directory: where to look for the provider's module, instead of where OpenSSL looks.
     /// - Throws: `legacyProviderMissing`, and what the body throws.
     static func with<Result>(

@@ -8,7 +8,7 @@ struct PKCS12File {
     private let modules: String?
 
     /// - Parameters:
-    ///   - source: what to call it in an error.
+    ///   - source: the name in errors.
     ///   - modules: where to look for OpenSSL's legacy provider, if not where OpenSSL does.
     init(bytes: [UInt8], source: String, modules: String? = nil) {
         self.bytes = bytes
@@ -31,7 +31,7 @@ struct PKCS12File {
 
     /// The chain, the own certificate first, and the key. The caller owns them.
     ///
-    /// - Parameter passphrase: an empty one and none are told apart by files but not by people: either is tried as both.
+    /// - Parameter passphrase: files distinguish an empty one and none, but people do not: either is tried as both.
     /// - Throws: `notPKCS12`, `wrongPassphrase`, `identityIncomplete`, `keyMismatch`, `legacyProviderMissing`.
     func identity(passphrase: String?) throws(TLSError) -> (chain: [OpaquePointer], key: OpaquePointer) {
         switch attempt(passphrase) {
@@ -77,7 +77,7 @@ struct PKCS12File {
             problem = OpenSSLFailure.take()
             if problem.isUnsupportedAlgorithm { return .unsupportedAlgorithm }
         }
-        // A checksum that differs is no error of OpenSSL's.
+        // OpenSSL does not report a wrong checksum as an error.
         let isWrongPassphrase = problem.isNone || problem.isWrongPassphrase
         return .refused(isWrongPassphrase ? wrongPassphrase : unreadable(problem.text))
     }

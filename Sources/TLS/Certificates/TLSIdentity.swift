@@ -39,8 +39,8 @@ public struct TLSIdentity: Sendable {
     /// - Parameters:
     ///   - keyBytes: the private key in PEM or DER; nil if the first file holds it too.
     ///   - passphrase: of the PKCS#12 file or the private key. A PKCS#12 file takes an empty one and none for the same.
-    ///   - source: what to call the file in an error, such as its path.
-    ///   - keySource: what to call the key's file.
+    ///   - source: the name of the file in errors, such as its path.
+    ///   - keySource: the name of the key's file in errors.
     /// - Throws: `notRecognised`, `notPEM`, `notPKCS12`, `wrongPassphrase`, `identityIncomplete`, `keyMismatch`,
     ///   `legacyProviderMissing`, or `invalidConfiguration` for a PKCS#12 file with a separate key.
     public init(
@@ -81,7 +81,7 @@ public struct TLSIdentity: Sendable {
             chain: try certificates.certificates(), key: key, passphrase: passphrase, source: certificates.source)
     }
 
-    /// Takes over the certificates, whatever becomes of the key.
+    /// Becomes the owner of the certificates, also if the key is refused.
     private init(chain: [OpaquePointer], key: PEM, passphrase: String?, source: String) throws(TLSError) {
         let privateKey: OpaquePointer
         do {
@@ -111,7 +111,7 @@ public struct TLSIdentity: Sendable {
     /// Returns the value of an extension of the own certificate: its value in DER, without the OCTET STRING around it.
     ///
     /// - Parameter oid: the extension's object identifier in numbers, such as `1.2.840.113635.100.6.3.6`.
-    /// - Returns: nil if the certificate has no such extension, or the text is no object identifier.
+    /// - Returns: nil if the certificate has no such extension, or the text is not an object identifier.
     public func certificateExtension(_ oid: String) -> [UInt8]? { keyPair.leafExtension(oid) }
 }
 
@@ -123,7 +123,7 @@ final class KeyPair: @unchecked Sendable {
     private let chain: [OpaquePointer]
     private let privateKey: OpaquePointer
 
-    /// Takes over the references. The chain has at least one certificate.
+    /// Becomes the owner of the references. The chain has at least one certificate.
     init(chain: [OpaquePointer], privateKey: OpaquePointer) {
         self.chain = chain
         self.privateKey = privateKey

@@ -5,10 +5,10 @@ import Logging
 import NIOPosix
 import ServiceLifecycle
 
-/// The admin port: HTTP/1.1 in the clear, for those who scrape and probe.
+/// The admin port: plain HTTP/1.1, for metrics and probes.
 ///
-/// It has a thread of its own, so that it answers whatever becomes of the event loops that do the work. As a service it
-/// stands before all others, so that it is there until they have stopped.
+/// It has a thread of its own, so that it answers whatever the state of the working event loops. As a service it
+/// comes before all others, so that it runs until they have stopped.
 package struct AdminServer: Service, CustomStringConvertible {
     /// The sources of its answers. Called for each request, from anywhere.
     package struct Sources: Sendable {
@@ -63,7 +63,7 @@ package struct AdminServer: Service, CustomStringConvertible {
         try await stop()
     }
 
-    /// Answers what is under way and closes the port.
+    /// Answers the requests in flight and closes the port.
     package func stop() async throws {
         try await server.stop()
         try await group.shutdownGracefully()
@@ -109,7 +109,7 @@ struct AdminRoutes: Sendable {
     }
 }
 
-/// Tells whoever asks for something else what there is.
+/// Answers other requests with the list of paths.
 private struct UnknownPaths: RouterMiddleware {
     typealias Context = AdminRoutes.Context
 
@@ -125,7 +125,7 @@ private struct UnknownPaths: RouterMiddleware {
     }
 }
 
-/// The result of a probe of the process: whether all is well, and the problems.
+/// The result of a probe of the process: true if it is healthy, and the problems.
 package struct Probe: Sendable, Equatable {
     /// Something that is wrong.
     package struct Problem: Sendable, Equatable {

@@ -6,7 +6,7 @@ import Synchronization
 package final class SharedLogLevel: Sendable {
     private let value: Atomic<Int>
 
-    /// - Parameter level: what it is at first.
+    /// - Parameter level: the initial level.
     package init(_ level: Logger.Level) { value = Atomic(Self.levels.firstIndex(of: level) ?? 0) }
 
     /// The level.
@@ -35,8 +35,8 @@ package struct LineLogHandler: LogHandler {
     /// - Parameters:
     ///   - label: the logger's name.
     ///   - format: `auto` is taken for text; see ``LogFormat/resolved(environment:)``.
-    ///   - isColored: whether the level is colored, in text.
-    ///   - output: where to; one for all handlers that write to the same place.
+    ///   - isColored: true to color the level, in text.
+    ///   - output: the destination; one for all handlers that write to the same place.
     ///   - level: the level of all handlers that are not given one of their own.
     package init(
         label: String, format: LogFormat, isColored: Bool = false, output: LogOutput, level: SharedLogLevel
@@ -85,7 +85,7 @@ package struct LineLogHandler: LogHandler {
 extension LineLogHandler {
     /// The factory of loggers that write to standard error.
     /// - Parameters:
-    ///   - format: as it was asked for; what `auto` means is found out here.
+    ///   - format: the configured format; `auto` is resolved here.
     ///   - environment: of the process: where systemd's journal is, and whether colors are wanted (`NO_COLOR`, see
     ///     no-color.org).
     package static func standardError(

@@ -1,7 +1,7 @@
-/// The names under which lines of the log say what they are about: one spelling for each, lower case with underscores, with
-/// the unit in the name where there is one. A test holds the sources to this table.
+/// The names of metadata in log lines: one spelling for each, lower case with underscores, with
+/// the unit in the name if there is one. A test compares the sources with this table.
 package enum LogKey: String, CaseIterable, Sendable {
-    // What a line is about.
+    // The subject of a line.
 
     /// The event, as a stable word for programs: the sentence may change, this may not.
     case event
@@ -26,9 +26,9 @@ package enum LogKey: String, CaseIterable, Sendable {
     /// A worker's name under which it claims jobs.
     case worker
 
-    // What became of a notification.
+    // The outcome of a notification.
 
-    /// How it ended, or `retried` or `deferred`.
+    /// The outcome, or `retried` or `deferred`.
     case outcome
     /// APNs' reason, or one of the worker's own.
     case reason
@@ -44,10 +44,10 @@ package enum LogKey: String, CaseIterable, Sendable {
     case apnsID = "apns_id"
     /// The `apns-unique-id` that APNs answered.
     case apnsUniqueID = "apns_unique_id"
-    /// How many attempts were made.
+    /// The number of attempts.
     case attempt
 
-    // Where the other side is.
+    // Addresses.
 
     /// Host and port of APNs or of the gateway.
     case endpoint
@@ -64,45 +64,45 @@ package enum LogKey: String, CaseIterable, Sendable {
     /// The ports of a simulator.
     case apns, control, gateway, feedback
 
-    // How much, how often, how long.
+    // Numbers and times.
 
-    /// How many there were since such a line was written last, where that is more than one.
+    /// The number of occurrences since the last such line, if more than one.
     case count
-    /// How often it was tried.
+    /// The number of tries.
     case failures
-    /// In how many milliseconds it is tried again.
+    /// The time until the next try, in milliseconds.
     case retryIn = "retry_in_ms"
-    /// How many milliseconds a trouble lasted.
+    /// The duration of a problem, in milliseconds.
     case after = "after_ms"
-    /// How many milliseconds something may take.
+    /// A time limit, in milliseconds.
     case limit = "limit_ms"
     /// The former problem.
     case was
-    /// How many jobs.
+    /// The number of jobs.
     case jobs
-    /// How many of them went to the dead letters, having been claimed too often.
+    /// The number of jobs that became dead letters because they were claimed too often.
     case poisoned
-    /// How many connections.
+    /// The number of connections.
     case connections
-    /// Connections that were lost in the interval of a summary.
+    /// The connections that were lost in the interval of a summary.
     case connectionsLost = "connections_lost"
-    /// Connections that were made in it.
+    /// The connections that were opened in it.
     case connectionsMade = "connections_made"
-    /// How many requests are unanswered.
+    /// The number of unanswered requests.
     case inFlight = "in_flight"
-    /// How many notifications are claimed and not sent.
+    /// The number of notifications that are claimed and not sent.
     case waiting
-    /// How many seconds a summary is about.
+    /// The length of the summary's interval, in seconds.
     case seconds
-    /// How many were delivered in a second.
+    /// The number of deliveries per second.
     case perSecond = "per_second"
-    /// How many notifications ended in each way; see the outcomes.
+    /// The number of notifications by outcome.
     case delivered
     case invalidToken = "invalid_token"
     case suppressed, expired, dropped, dead
-    /// How many are tried again, with and without an attempt spent.
+    /// The number of retries, with and without an attempt spent.
     case retried, deferred
-    /// How many jobs were claimed.
+    /// The number of claimed jobs.
     case claimed
     /// The number of notifications that a simulator accepted, in all and by its gateway.
     case accepted

@@ -2,8 +2,8 @@ import Glibc
 import Logging
 import PrintableText
 
-/// One line of a log, and how it looks in each format. Whatever is in it, it stays one line, and nothing in it reaches a
-/// terminal as a command: jobs' ids and servers' words are written by others.
+/// One line of a log in any of the formats. Whatever it contains, it stays one line, and nothing in it reaches a
+/// terminal as a command: jobs' IDs and servers' answers come from other programs.
 struct LogLine {
     var time: LogTime
     var level: Logger.Level
@@ -11,11 +11,11 @@ struct LogLine {
     var message: String
     var metadata: Logger.Metadata
 
-    /// Longer texts are cut: a line has to be read by somebody.
+    /// Longer texts are cut, to keep lines readable.
     private static let maximumLength = 8192
 
     /// The line with its line feed.
-    /// - Parameter isColored: whether the level is colored, in text.
+    /// - Parameter isColored: true to color the level, in text.
     func bytes(_ format: LogFormat, isColored: Bool = false) -> [UInt8] {
         var line: [UInt8] = []
         line.reserveCapacity(256)
@@ -50,7 +50,7 @@ struct LogLine {
         }
     }
 
-    /// As it is where it is one plain word, else in quotes.
+    /// Unchanged if it is one plain word, otherwise in quotes.
     private static func appendWord(_ text: String, to line: inout [UInt8]) {
         let text = cut(text)
         let isPlain =
@@ -80,7 +80,7 @@ struct LogLine {
 
     // MARK: JSON
 
-    /// The names that every line has. Metadata of that name get an underscore, so that no name is there twice.
+    /// The names that every line has. Metadata with one of these names get an underscore, so that no name occurs twice.
     private static let ownNames: Set<String> = ["time", "level", "message", "logger"]
 
     private func writeJSON(to line: inout [UInt8]) {
@@ -94,7 +94,7 @@ struct LogLine {
         Self.append(label, to: &line)
         var names = Self.ownNames
         for (key, value) in metadata.sorted(by: { $0.key < $1.key }) {
-            // Cut or renamed, it might be one that is there already.
+            // Cut or renamed, it might equal another name.
             var name = Self.cut(key)
             while !names.insert(name).inserted { name += "_" }
             line.append(UInt8(ascii: ","))
@@ -189,15 +189,15 @@ extension Logger.Level {
     }
 }
 
-/// How lines of a log are written.
+/// The format of log lines.
 package enum LogFormat: String, CaseIterable, Sendable {
     /// The format that fits standard error: see ``resolved(environment:)``.
     case auto
-    /// For people: time, level, message, and what else there is as `key=value`.
+    /// For people: time, level, message, and the metadata as `key=value`.
     case text
-    /// For programs: one JSON object a line.
+    /// For programs: one JSON object per line.
     case json
-    /// For systemd's journal: as text, but without the time, which the journal has, and with the priority in front.
+    /// For systemd's journal: as text, but without the time, which the journal adds, and with the priority in front.
     case journal
 
     /// The format that is meant: for ``auto``, text on a terminal, the journal's where systemd has connected standard error to
@@ -208,7 +208,7 @@ package enum LogFormat: String, CaseIterable, Sendable {
         return Self.isJournal(environment["JOURNAL_STREAM"]) ? .journal : .json
     }
 
-    /// Returns true if standard error is the journal's stream. The variable alone says nothing: it is inherited by
+    /// Returns true if standard error is the journal's stream. The variable alone is not enough: it is inherited by
     /// programs whose output goes elsewhere (systemd.exec(5), "$JOURNAL_STREAM").
     private static func isJournal(_ stream: String?) -> Bool {
         var status = stat()
@@ -217,9 +217,9 @@ package enum LogFormat: String, CaseIterable, Sendable {
     }
 }
 
-/// Escapes what must not stand in a line of log as it is.
+/// Escapes the characters that a log line must not contain.
 package enum LogEscape {
-    /// A text of others' with what is unprintable written as an escape, so that it can be seen.
+    /// A text from another program, with unprintable characters as visible escapes.
     package static func escaped(_ text: String) -> String {
         var bytes: [UInt8] = []
         append(text, to: &bytes, quotes: false)
@@ -228,8 +228,8 @@ package enum LogEscape {
 
     /// Appends a text.
     /// - Parameters:
-    ///   - quotes: whether it stands between double quotes.
-    ///   - isJSON: whether it is read as JSON, which knows fewer ways to escape.
+    ///   - quotes: true if it is between double quotes.
+    ///   - isJSON: true if it is read as JSON, which has fewer escapes.
     static func append(_ text: String, to line: inout [UInt8], quotes: Bool, isJSON: Bool = false) {
         for scalar in text.unicodeScalars {
             switch scalar {
@@ -248,7 +248,7 @@ package enum LogEscape {
     }
 }
 
-/// When a line was written.
+/// The time of a line.
 package struct LogTime: Sendable {
     /// Milliseconds since 1970.
     package var milliseconds: Int64

@@ -3,7 +3,7 @@ package struct Metric: Sendable {
     package enum Kind: String, Sendable {
         /// Grows, from 0 at the start of the process.
         case counter
-        /// Goes up and down.
+        /// Rises and falls.
         case gauge
         /// Values in buckets.
         case histogram

@@ -1,4 +1,4 @@
-/// The metrics of a process in Prometheus' text format: what a scrape is answered with.
+/// The metrics of a process in Prometheus' text format: the answer to a scrape.
 ///
 /// Kept from scrape to scrape: counters and histograms stay, and gauges must be set for each. The number of series is bounded,
 /// because each costs memory here and in Prometheus: beyond the limit new ones are left out and counted.
@@ -31,7 +31,7 @@ package struct MetricsPage: Sendable {
     /// - Parameter maximumSeries: the limit of series with labels; those without can't multiply.
     package init(maximumSeries: Int = Self.maximumSeries) { maximum = maximumSeries }
 
-    /// Begins the next page. A gauge that is not set for it is absent: its last value would look like the present one.
+    /// Begins the next page. A gauge that is not set for it is absent: an old value would look current.
     package mutating func begin() {
         leftOut = 0
         for (name, family) in families where family.metric.kind == .gauge {

@@ -1,8 +1,8 @@
 import Glibc
 
-/// The datagram socket on which systemd takes what a service says of itself. See sd_notify(3).
+/// The datagram socket on which systemd receives notices of a service. See sd_notify(3).
 package struct NotifySocket: Sendable {
-    /// Why nothing can be said there.
+    /// The reason why no notice can be sent.
     package struct Failure: Error, Equatable, CustomStringConvertible {
         /// The problem, as a sentence.
         package let description: String
@@ -10,7 +10,7 @@ package struct NotifySocket: Sendable {
 
     private let address: [UInt8]
 
-    /// - Parameter name: what `NOTIFY_SOCKET` is: a path or, after an @, an abstract name.
+    /// - Parameter name: the value of `NOTIFY_SOCKET`: a path or, after an @, an abstract name.
     /// - Throws: ``Failure`` when it is neither.
     package init(_ name: String) throws {
         var bytes = Array(name.utf8)
@@ -25,7 +25,7 @@ package struct NotifySocket: Sendable {
 
     private static let longestPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path)
 
-    /// Sends a message of lines such as `READY=1`. Never waits: a manager that does not read has no service wait for it.
+    /// Sends a message of lines such as `READY=1`. Never blocks: a manager that does not read must not delay a service.
     /// - Throws: ``Failure``.
     package func send(_ message: String) throws {
         let type = Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue)
@@ -35,7 +35,7 @@ package struct NotifySocket: Sendable {
         var target = sockaddr_un()
         target.sun_family = sa_family_t(AF_UNIX)
         withUnsafeMutableBytes(of: &target.sun_path) { $0.copyBytes(from: address) }
-        // An abstract name ends where the length says, and not at a zero.
+        // An abstract name ends by its length and not with a zero.
         let length = socklen_t(MemoryLayout<sa_family_t>.size + address.count)
         let bytes = Array(message.utf8)
         let sent = withUnsafePointer(to: &target) { pointer in

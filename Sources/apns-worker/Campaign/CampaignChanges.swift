@@ -1,4 +1,5 @@
 import ArgumentParser
+import Operations
 import PrintableText
 import PushQueue
 import Redis
@@ -13,74 +14,19 @@ struct CampaignChangeOptions: ParsableArguments {
 
     func validate() throws { try Person.check(reason: reason) }
 
-    /// The result of a change in one queue.
-    struct Change: Encodable {
-        var queue: String
-        var campaign: String
-        /// The state now.
-        var state: String
-        /// The state before.
-        var before: String
-        var limitPerSecond: Int?
-        /// Notifications that ended before the change, by outcome.
-        var outcomes: [String: Int]
-        /// Notifications that were submitted and had no answer when the workers received a cancellation.
-        var inFlight: Int?
-        /// Lanes with jobs that have not confirmed the change.
-        var unconfirmed: Int
-    }
-
     /// Changes the campaign in each queue, and waits until workers have confirmed it.
-    func change(_ change: JobCommands.Change, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [Change] {
-        var versions: [(QueueKeys, RedisClient, String, JobCommands.Command?)] = []
-        let target = JobCommands.Target.campaign(options.campaign)
-        for keys in queues {
-            let client = try await fleet.client(for: keys.jobs)
-            let (version, previous) = try await JobCommands.change(
-                change, of: [target], by: Person.name, reason: reason?.printable ?? "", client, keys)
-            versions.append((keys, client, version, previous.first ?? nil))
-        }
-        var changes: [Change] = []
-        for (keys, client, version, previous) in versions {
-            let confirmation = try await JobCommands.waitForConfirmation(of: version, client, keys)
-            let counts = try await CampaignCounts.read(options.campaign, client, keys)
-            let now = try await JobCommands.read(client, keys).commands[target]
-            changes.append(
-                Change(
-                    queue: keys.queue, campaign: options.campaign.printable,
-                    state: (now?.state ?? .running).rawValue, before: (previous?.state ?? .running).rawValue,
-                    limitPerSecond: now?.perSecond,
-                    outcomes: Dictionary(uniqueKeysWithValues: Outcome.allCases.map { ($0.rawValue, counts[$0]) }),
-                    inFlight: confirmation.cancelledInFlight, unconfirmed: confirmation.unconfirmed))
-        }
-        return changes
+    func change(_ change: JobCommands.Change, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignChange] {
+        try await CampaignChange.apply(
+            change, to: options.campaign, by: Person.name, reason: reason?.printable ?? "", in: queues, fleet)
     }
 
-    /// Makes jobs due that were deferred because of the campaign's pause or limit.
-    /// - Returns: their number.
-    func makeDue(_ reason: String, in queues: [QueueKeys], _ fleet: Fleet) async throws -> Int {
-        var filter = JobFilter()
-        filter.campaigns = [options.campaign]
-        filter.reasons = [reason]
-        filter.states = [.deferred]
-        var count = 0
-        for keys in queues {
-            var changes = JobChanges(QueueJobs(try await fleet.client(for: keys.jobs), keys), .run, filter)
-            try await changes.run()
-            count += changes.tally.changed
-        }
-        return count
-    }
-
-    /// The queues where a campaign is known. All queues if it is known nowhere: its jobs may not have been claimed yet.
     func queues(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> (keys: [QueueKeys], isKnown: Bool) {
-        let known = Set(try await CampaignStatus.read(options.campaign, in: queues, fleet).map(\.queue))
-        return known.isEmpty ? (queues, false) : (queues.filter { known.contains($0.queue) }, true)
+        try await CampaignStatus.queues(knowing: options.campaign, of: queues, fleet)
     }
 
     /// Prints changes.
     /// - Returns: the exit status: 1 if workers have not confirmed them.
-    func report(_ changes: [Change], _ sentence: (Change) -> String) throws -> ExitCode? {
+    func report(_ changes: [CampaignChange], _ sentence: (CampaignChange) -> String) throws -> ExitCode? {
         for change in changes {
             if json {
                 print(try JSONLine.text(change, keys: .convertToSnakeCase))
@@ -96,37 +42,6 @@ struct CampaignChangeOptions: ParsableArguments {
             see `apns-worker status`\n
             """)
         return ExitCode(1)
-    }
-}
-
-extension JobCommands {
-    /// The state of a change, as far as workers have reported it.
-    struct Confirmation {
-        /// Notifications that were in flight when their cancellation arrived.
-        var cancelledInFlight = 0
-        /// Lanes that hold jobs and have not reported the change.
-        var unconfirmed = 0
-    }
-
-    /// Waits until all lanes with jobs have reported a version of the commands. The others read it with their next claim.
-    /// - Throws: `RedisError`.
-    static func waitForConfirmation(
-        of version: String, _ client: RedisClient, _ keys: QueueKeys
-    ) async throws -> Confirmation {
-        let number = Int(version) ?? 0
-        let deadline = ContinuousClock.now + .seconds(10)
-        while true {
-            var confirmation = Confirmation()
-            for worker in try await QueueOverview.read(client, keys).workers where worker.leaseLeft >= 0 {
-                if let report = worker.report, Int(report.commands) ?? 0 >= number {
-                    confirmation.cancelledInFlight += report.commands == version ? report.cancelledInFlight : 0
-                } else if worker.claims > 0 {
-                    confirmation.unconfirmed += 1
-                }
-            }
-            if confirmation.unconfirmed == 0 || ContinuousClock.now >= deadline { return confirmation }
-            try await Task.sleep(for: .milliseconds(50))
-        }
     }
 }
 
@@ -269,8 +184,8 @@ struct CampaignResume: AsyncParsableCommand {
             guard isKnown else { try await change.options.unknown(fleet, queues) }
             let changes = try await change.change(.resume, in: known, fleet)
             let resumed = Set(changes.filter { $0.before == "paused" }.map(\.queue))
-            _ = try await change.makeDue(
-                "CampaignPaused", in: known.filter { resumed.contains($0.queue) }, fleet)
+            _ = try await CampaignChange.makeDue(
+                .paused, change.options.campaign, in: known.filter { resumed.contains($0.queue) }, fleet)
             let status = try change.report(changes) { change in
                 switch change.before {
                 case "paused": "campaign \(change.campaign) in queue \(change.queue) is resumed"
@@ -312,7 +227,7 @@ struct CampaignLimit: AsyncParsableCommand {
             let known = try await change.queues(fleet, queues).keys
             let changes = try await change.change(.limit(perSecond: perSecond), in: known, fleet)
             // Their turns were those of the former limit.
-            _ = try await change.makeDue("CampaignLimited", in: known, fleet)
+            _ = try await CampaignChange.makeDue(.limited, change.options.campaign, in: known, fleet)
             let status = try change.report(changes) { change in
                 "campaign \(change.campaign) in queue \(change.queue) "
                     + (change.limitPerSecond.map { "is limited to \(Words.number($0)) per second" } ?? "has no limit")

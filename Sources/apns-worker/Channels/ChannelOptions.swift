@@ -3,6 +3,7 @@ import ArgumentParser
 import FoundationEssentials
 import Glibc
 import NIOCore
+import Operations
 import PushWorker
 
 /// Which app's channels, where, and how to tell of them.

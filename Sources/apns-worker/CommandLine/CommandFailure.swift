@@ -3,17 +3,32 @@ import PushQueue
 import Redis
 
 /// The exit statuses of all commands, from sysexits(3). An interrupted command ends with 130 or 143.
-enum ExitStatus: Int32 {
-    /// Something needs attention, was done in part, or matched nothing.
+enum ExitStatus: Int32, CaseIterable {
     case attention = 1
-    /// The command line is wrong, or a confirmation is missing.
     case usage = 64
-    /// Redis or APNs cannot be reached, or Redis cannot work: it is full, loading or a replica.
     case unavailable = 69
-    /// Redis or APNs refused the login.
     case refused = 77
-    /// A setting is missing or wrong.
     case configuration = 78
+
+    /// The meaning, for help and documentation.
+    var meaning: String {
+        switch self {
+        case .attention:
+            "something needs attention, was done in part, or matched nothing: a refused line of `enqueue`, a failed `check`, "
+                + "`resume` of a queue that is not paused"
+        case .usage: "wrong usage, or a missing confirmation: without a terminal, pass `--yes`"
+        case .unavailable:
+            "Redis or APNs cannot be reached, or Redis cannot work: it is full, loading, or a replica"
+        case .refused: "Redis or APNs refused the login"
+        case .configuration: "a setting is missing or wrong"
+        }
+    }
+
+    /// All statuses with their meanings, including success and signals.
+    static var reference: [(status: String, meaning: String)] {
+        [("0", "done")] + allCases.map { ("\($0.rawValue)", $0.meaning) }
+            + [("130, 143", "interrupted by SIGINT or SIGTERM; a worker drains and exits with 0 instead")]
+    }
 }
 
 /// An error that ends a command with a status of its own.
@@ -77,7 +92,7 @@ extension CommandFailure {
 }
 
 /// The exit statuses of `status --check`, which are those of Nagios' plugins.
-enum NagiosStatus: Int32 {
+enum NagiosStatus: Int32, CaseIterable {
     case ok = 0
     case warning = 1
     case critical = 2
@@ -85,4 +100,18 @@ enum NagiosStatus: Int32 {
 
     /// The word with which the line begins.
     var word: String { "\(self)".uppercased() }
+
+    /// The conditions for it, for help and documentation.
+    var meaning: String {
+        switch self {
+        case .ok: "nothing needs attention; a pause by an operator is not a problem"
+        case .warning:
+            "Redis is nearly full (90 % of `maxmemory`) or evicts keys; a worker has been missing for more than five seconds "
+                + "and its jobs were not reclaimed; too many dead letters; a job is older than `--max-age`"
+        case .critical:
+            "Redis cannot be reached, is full, refuses writes or is a replica; jobs wait and no worker claims them; a worker "
+                + "is not ready; APNs refuses an app or cannot be reached; a key has the wrong type"
+        case .unknown: "the command or the settings are wrong, or Redis refuses the login"
+        }
+    }
 }

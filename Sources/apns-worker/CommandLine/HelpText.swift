@@ -189,38 +189,32 @@ enum HelpTopic: String, CaseIterable {
     }
 
     private var exitCodes: String {
-        """
-        0    done
-        1    something needs attention, was done in part, or matched nothing: a refused line of `enqueue`, a failed `check`,
-             `resume` of a queue that is not paused
-        64   wrong usage, or a confirmation is missing: pass --yes where there is no terminal
-        69   Redis or APNs cannot be reached, or Redis cannot work: it is full, loading, or a replica
-        77   Redis or APNs refused the login
-        78   a setting is missing or wrong
-        130  interrupted by SIGINT; 143 by SIGTERM. A worker drains and exits with 0 instead
+        let statuses = ExitStatus.reference.map { Self.wrapped($0.meaning, after: $0.status.padded(to: 10)) }
+        let ofCheck = NagiosStatus.allCases.map { status in
+            Self.wrapped(status.meaning, after: "\(status.rawValue)  \(status.word)".padded(to: 13))
+        }
+        return """
+            \(statuses.joined())
+            `status --check` has the statuses of Nagios' plugins, and always prints one line on standard output:
 
-        `status --check` has the statuses of Nagios' plugins, with its line on standard output in any case:
-
-        0  OK         nothing needs attention
-        1  WARNING    soon, or in part: Redis is nearly full, dead letters, jobs that are too old
-        2  CRITICAL   jobs are not sent: no worker, Redis full or unavailable, an app that APNs refuses
-        3  UNKNOWN    the state could not be read: wrong usage or settings, a refused login
-
-        """
+            \(ofCheck.joined())
+            """
     }
 
-    private static func wrapped(_ text: String) -> String {
+    /// Returns a text in lines that fit, the first of them after a prefix and the others indented as far.
+    private static func wrapped(_ text: String, after prefix: String = "      ") -> String {
         var lines: [String] = []
         var line = ""
         for word in text.split(separator: " ") {
-            if !line.isEmpty, line.count + word.count + 1 > HelpText.columns - 6 {
+            if !line.isEmpty, line.count + word.count + 1 > HelpText.columns - prefix.count {
                 lines.append(line)
                 line = ""
             }
             line += (line.isEmpty ? "" : " ") + word
         }
         lines.append(line)
-        return lines.map { "      \($0)\n" }.joined()
+        let indentation = String(repeating: " ", count: prefix.count)
+        return lines.enumerated().map { "\($0 == 0 ? prefix : indentation)\($1)\n" }.joined()
     }
 }
 

@@ -1,5 +1,8 @@
 import Glibc
+import Operations
+import PrintableText
 import PushQueue
+import Redis
 
 /// A command's summary of its work on dead letters, printed when it ends.
 struct DeadLetterSummary {
@@ -80,5 +83,40 @@ final class DeadLetterProgress {
     /// Leaves an empty line behind.
     func end() {
         if hasDrawn { Terminal.tell("\r\u{1B}[K") }
+    }
+}
+
+extension DeadLetterSweep {
+    /// Reports that nothing was found, and what there is.
+    /// - Parameter changes: true for a command that was to change what it finds.
+    /// - Returns: the exit status: 1 if the filter names one dead letter or a change was wanted, and nothing matches.
+    static func tellOfNothing(
+        _ queues: [DeadLetters], _ filter: DeadLetterFilter, changes: Bool = false
+    ) async throws -> Int32 {
+        var all = Tally()
+        for letters in queues {
+            all.add(try await count(letters, DeadLetterFilter(), limit: nil, onlyReadable: false))
+        }
+        let names = queues.map(\.queue.printable).joined(separator: ", ")
+        let place = queues.count == 1 ? "queue \(names)" : "queues \(names)"
+        if all.chosen == 0 {
+            Terminal.tell("\(place) \(queues.count == 1 ? "has" : "have") no dead letters\n")
+        } else {
+            Terminal.tell("none of the \(all.chosen) dead letters of \(place) matches; there are \(all.byReason)\n")
+        }
+        let namesOne = !filter.ids.isEmpty || !filter.keys.isEmpty
+        return namesOne || (changes && !filter.isEmpty) ? ExitStatus.attention.rawValue : 0
+    }
+
+    /// Does it to the end, shows how far it is, and notes what was done, and what of Redis ended it too soon.
+    mutating func run(into summary: inout DeadLetterSummary, _ progress: DeadLetterProgress) async throws {
+        isInterrupted = { Interruption.hasCome }
+        do {
+            try await run { _, tally in progress.draw(tally.chosen) }
+        } catch let error as RedisError {
+            summary.error = CommandFailure(error)
+        }
+        progress.end()
+        summary.tally = tally
     }
 }

@@ -8,7 +8,7 @@ import Redis
 /// The state of the queue of an `enqueue` command: the workers that claim from it, and their apps.
 struct QueueLook {
     let queue: String
-    /// False if no worker takes from the queue; `nil` where that is unknown.
+    /// False if no worker claims from the queue; `nil` where that is unknown.
     private(set) var hasWorkers: Bool?
     /// The reason why the queue is paused; `nil` where it is not.
     private(set) var pause: String?
@@ -39,7 +39,7 @@ struct QueueLook {
 
     /// Notes on standard error what keeps jobs from being sent.
     func warn() {
-        if hasWorkers == false { Terminal.tell("note: no worker takes jobs from queue \(queue)\n") }
+        if hasWorkers == false { Terminal.tell("note: no worker claims jobs from queue \(queue)\n") }
         if let pause { Terminal.tell("note: queue \(queue) is paused: \(pause.printable)\n") }
     }
 }

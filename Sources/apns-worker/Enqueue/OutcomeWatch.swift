@@ -1,5 +1,6 @@
 import ArgumentParser
 import NIOCore
+import Operations
 import PrintableText
 import PushQueue
 import Redis
@@ -87,7 +88,7 @@ struct OutcomeWatch {
         text +=
             "\(waiting) waiting, \(Words.number(overview.claims)) claimed and \(Words.number(overview.later)) later jobs"
         if let pause = overview.pause { text += "; it is paused: \(pause.inWords.printable)" }
-        if !overview.workers.contains(where: \.isLiving) { text += "; no worker takes jobs from it" }
+        if !overview.workers.contains(where: \.isLiving) { text += "; no worker claims jobs from it" }
         Terminal.tell(text + "\n")
     }
 }

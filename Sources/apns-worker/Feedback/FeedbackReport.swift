@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Operations
 import PushQueue
 
 /// The result of one app's feedback.

@@ -2,6 +2,7 @@ import ArgumentParser
 import Logging
 import NIOCore
 import NIOPosix
+import Operations
 import PushQueue
 import Redis
 
@@ -31,10 +32,11 @@ struct FleetOptions: ParsableArguments {
         let clients = RedisClients(
             topology: redis.topology, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
             configuration: redis.configuration, logger: redis.logger)
+        let patience = settings.redisPatience
         let fleet = Fleet(
             clients: clients, prefix: settings.keyPrefix, named: try settings.queues().map(\.keys),
             isNamed: settings.given(.queueNames) != nil || !settings.queueNamesOfFile.isEmpty, searches: searches,
-            patience: settings.redisPatience)
+            waitUntilReady: { client in try await patience.wait { try await client.waitUntilReady(timeout: $0) } })
         do {
             let result = try await CommandFailure.mapping { try await body(fleet) }
             await fleet.close()

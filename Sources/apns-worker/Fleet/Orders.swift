@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import Operations
 import PushQueue
 import Redis
 
@@ -130,12 +131,7 @@ struct OrderOptions: ParsableArguments {
                 try Confirmation.demand(
                     "\(WorkerChoice.list(chosen))\n\(manner.question) (\(count)). Continue?", isGiven: yes)
             }
-            for worker in chosen {
-                for keys in queues where worker.queues.contains(keys.queue) {
-                    try await WorkerCommand(kind, at: status.at).give(
-                        to: worker.name, fleet.client(for: keys.jobs), keys)
-                }
-            }
+            for worker in chosen { try await fleet.give(kind, to: worker, at: status.at, queues) }
             if !json {
                 print("asked \(Self.named(chosen)): \(manner.told(arguments))")
             }

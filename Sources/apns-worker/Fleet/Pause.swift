@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import Glibc
+import Operations
 import PrintableText
 import PushJob
 import PushQueue
@@ -62,11 +63,8 @@ struct Pause: AsyncParsableCommand {
             }
             for keys in queues {
                 let client = try await fleet.client(for: keys.paused)
-                let before = try? await QueuePause.read(client, keys)
-                var pause = try await pause(client, since: before?.since)
-                pause.handsBack = now
-                try await QueuePause.set(client, keys, pause)
-                var change = PauseChange(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) })
+                var change = try await PauseChange.pause(
+                    keys, reason: writtenReason, by: Person.name, handsBack: now, client)
                 let found = try await QueueOverview.read(client, keys)
                 let claimed = try await ClaimedNotifications.count(
                     client, keys, found, as: settings.format(of: keys.queue))
@@ -105,10 +103,8 @@ struct Pause: AsyncParsableCommand {
         let settings = try queue.settings()
         if !force { try await KnownApps.check(app, settings) }
         try await settings.withClient(forApp: app) { client, keys in
-            let before = try? await AppPauses.read(app, client, keys)
-            let pause = try await pause(client, since: before?.since)
-            try await AppPauses.order(pause, of: app, client, keys)
-            try report(PauseChange(app: app, paused: .init(pause), before: before.map { .init($0) }))
+            try report(
+                try await PauseChange.pause(app: app, reason: writtenReason, by: Person.name, client, keys))
         }
         if !json {
             print(
@@ -119,12 +115,7 @@ struct Pause: AsyncParsableCommand {
         }
     }
 
-    private func pause(_ client: RedisClient, since: Int64?) async throws -> AppPause {
-        let time = try await client.call(RedisCommand("TIME")).root.children.compactMap(\.string).first
-        let now = time.flatMap { Int64($0) } ?? Int64(Date().timeIntervalSince1970)
-        return AppPause(
-            reason: reason?.printable ?? "by \(Person.name)", since: since ?? now * 1000, by: Person.name)
-    }
+    private var writtenReason: String { reason?.printable ?? "by \(Person.name)" }
 
     private func report(_ change: PauseChange) throws {
         if json { return print(try JSONLine.text(change, keys: .convertToSnakeCase)) }
@@ -136,41 +127,6 @@ struct Pause: AsyncParsableCommand {
     private static func flags(_ settings: Settings, _ keys: QueueKeys) -> String {
         (keys.queue == "default" ? "" : " --queue \(keys.queue)")
             + (settings.keyPrefix == "push" ? "" : " --prefix \(settings.keyPrefix)")
-    }
-}
-
-/// The notifications that workers still send of the jobs that they have claimed.
-struct ClaimedNotifications {
-    /// The devices of the claimed jobs. Some of them may have got theirs.
-    var notifications = 0
-    /// True if there were too many claims to count.
-    var isPartial = false
-    /// The time that they take at the workers' present rate; `nil` if nothing is sent.
-    var milliseconds: Int64?
-
-    /// The maximum number of bytes that are read.
-    private static let maximumBytes = 64 << 20
-
-    /// Counts the devices of a queue's claimed jobs. In the meantime workers settle jobs and, before they have seen the pause,
-    /// claim some.
-    static func count(
-        _ client: RedisClient, _ keys: QueueKeys, _ found: QueueOverview, as format: JobFormat
-    ) async throws -> ClaimedNotifications {
-        var (sum, bytes) = (ClaimedNotifications(), 0)
-        var claimed = JobFilter()
-        claimed.states = [.claimed]
-        try await QueueJobs(client, keys, format: format).sweep(claimed) { _, jobs, _ in
-            for job in jobs {
-                bytes += job.size
-                // A job that cannot be read becomes a dead letter.
-                if job.isValid { sum.notifications += job.notifications }
-            }
-            sum.isPartial = bytes > maximumBytes
-            return !sum.isPartial
-        }
-        let rate = found.workers.reduce(0) { $0 + ($1.report?.rate ?? 0) }
-        if rate >= 1 { sum.milliseconds = Int64(Double(sum.notifications) / rate * 1000) }
-        return sum
     }
 }
 
@@ -247,35 +203,6 @@ struct Resume: AsyncParsableCommand {
         if json { return print(try JSONLine.text(change, keys: .convertToSnakeCase)) }
         guard wasPaused else { return print("\(change.subject) was not paused") }
         print("\(change.subject) is resumed" + (change.before.map { "; it was paused: \($0.inWords)" } ?? ""))
-    }
-}
-
-/// The change that `pause` and `resume` have made, as JSON.
-struct PauseChange: Encodable {
-    var queue: String?
-    var app: String?
-    /// The pause now; `nil` if it has ended.
-    var paused: FleetStatus.Pause?
-    /// The pause before.
-    var before: FleetStatus.Pause?
-    /// Jobs of a paused queue that workers have claimed, and their notifications at most.
-    var claimed: Int?
-    var notifications: Int?
-    /// Its jobs that wait.
-    var waiting: Int?
-
-    var subject: String { app.map { "app \($0)" } ?? "queue \(queue ?? "")" }
-}
-
-extension FleetStatus.Pause {
-    /// True if an operator gave no reason: it names the operator then.
-    var isReasonless: Bool { by.map { reason == "by \($0)" } ?? false }
-
-    /// Why, since when and by whom.
-    var inWords: String {
-        let since = since.map { ", since " + Moment.text($0) }
-        let by = isReasonless ? nil : by.map { isByHand ? ", by \($0)" : ", noticed by \($0)" }
-        return reason + (since ?? "") + (by ?? "")
     }
 }
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import Operations
 import PushJob
 import PushQueue
 import Redis
@@ -137,7 +138,7 @@ struct Status: AsyncParsableCommand {
     /// A line for a monitoring system: the worst problem, or how much there is.
     static func summary(_ status: FleetStatus) -> String {
         let problems = status.problems
-        guard let first = problems.first(where: { $0.kind.severity == .critical }) ?? problems.first else {
+        guard let first = problems.first(where: \.kind.isCritical) ?? problems.first else {
             let jobs = status.queues.reduce(0) { $0 + $1.waiting + $1.due }
             let queues = status.queues.count
             let workers = status.living.count
@@ -201,5 +202,13 @@ struct Status: AsyncParsableCommand {
         }
         let trouble = failure.map { ["! \($0); showing the previous state", ""] } ?? []
         return screen.draw(trouble + (status.map { page($0, screen) } ?? []))
+    }
+}
+
+extension FleetStatus {
+    /// The status of a plugin of Nagios.
+    fileprivate var severity: NagiosStatus {
+        if problems.isEmpty { return .ok }
+        return problems.contains(where: \.kind.isCritical) ? .critical : .warning
     }
 }

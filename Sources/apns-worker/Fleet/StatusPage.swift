@@ -1,3 +1,4 @@
+import Operations
 import PushQueue
 
 /// A status as people read it: what is wrong first. Lines fit 80 columns, but for what a machine or a person named long.

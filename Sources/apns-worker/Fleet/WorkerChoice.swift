@@ -1,3 +1,5 @@
+import Operations
+
 /// Which workers are meant by what a person has typed, without any I/O.
 struct WorkerChoice {
     let workers: [FleetStatus.Worker]

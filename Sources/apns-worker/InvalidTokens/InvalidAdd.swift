@@ -2,6 +2,7 @@ import APNS
 import ArgumentParser
 import Glibc
 import NIOCore
+import Operations
 import PushJob
 import PushQueue
 

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Logging
 import NIOCore
+import Operations
 import PushJob
 import PushQueue
 import Redis
@@ -42,30 +43,6 @@ struct InvalidTokenOptions: ParsableArguments {
     }
 }
 
-/// Chooses invalid tokens by what is known of them.
-struct InvalidTokenFilter: Equatable {
-    var topics: [String] = []
-    var reasons: [String] = []
-    var sources: [String] = []
-    var environments: [String] = []
-    /// In milliseconds since 1970.
-    var earliest: Int64?
-    var latest: Int64?
-
-    var isEmpty: Bool { self == InvalidTokenFilter() }
-
-    /// Returns true if the details match; unknown ones match nothing.
-    func fits(_ details: InvalidTokenDetails) -> Bool {
-        func fits(_ value: ByteBuffer?, _ wanted: [String]) -> Bool {
-            wanted.isEmpty || value.map { value in wanted.contains { value == ByteBuffer(string: $0) } } == true
-        }
-        return fits(details.topic, topics) && fits(details.reason, reasons) && fits(details.source, sources)
-            && fits(details.environment, environments)
-            && (earliest.map { earliest in details.at.map { $0 >= earliest } == true } ?? true)
-            && (latest.map { latest in details.at.map { $0 <= latest } == true } ?? true)
-    }
-}
-
 extension RedisOptions {
     /// Runs `body` with the set of invalid tokens, over a client that is closed afterwards.
     /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
@@ -80,22 +57,5 @@ extension RedisOptions {
             try await body(inspector)
         }
         await inspector.close()
-    }
-}
-
-extension InvalidTokenClient {
-    /// Goes through all tokens that fit.
-    /// - Parameter page: gets those of each part; `false` ends it.
-    func sweep(
-        _ filter: InvalidTokenFilter, withDetails: Bool = true,
-        _ page: ([InvalidTokenSet.Listed]) async throws -> Bool
-    ) async throws {
-        var cursor: String?
-        repeat {
-            let found = try await scan(after: cursor, withDetails: withDetails || !filter.isEmpty)
-            let fitting = filter.isEmpty ? found.tokens : found.tokens.filter { filter.fits($0.details) }
-            guard try await page(fitting) else { return }
-            cursor = found.cursor
-        } while cursor != nil
     }
 }

@@ -1,6 +1,7 @@
 import APNS
 import ArgumentParser
 import NIOCore
+import Operations
 import PrintableText
 import PushQueue
 import Redis
@@ -17,9 +18,6 @@ struct Device: AsyncParsableCommand {
             registered_at, results, results_searched, jobs and dead_letters. Times are in ms since 1970; unknown members are left \
             out.
             """)
-
-    /// The maximum number of results of a queue that are looked at.
-    private static let searched = 100_000
 
     @OptionGroup(title: "Queues") var queue: QueueOptions
 
@@ -46,64 +44,21 @@ struct Device: AsyncParsableCommand {
 
     func run() async throws {
         let hex = try hex
-        var findings = Findings(token: hex, now: Moment.now)
+        var findings = DeviceFindings(token: hex, now: Moment.now)
         let settings = try queue.settings()
         try await settings.withClient(for: settings.sharedKeys.invalidTokens) { client in
             findings.record = try await DeviceRecord.read(hex, client, settings.sharedKeys)
         }
         try await QueueJobs.withEach(queue) { jobs, queue, settings in
-            try await search(jobs, queue.keys, settings, &findings)
+            try await settings.withClient(for: queue.keys.results) { client in
+                try await findings.search(jobs, client, limit: limit)
+            }
         }
         Terminal.say(json ? try findings.json + "\n" : findings.page)
     }
-
-    private func search(
-        _ jobs: QueueJobs, _ keys: QueueKeys, _ settings: Settings, _ findings: inout Findings
-    ) async throws {
-        var filter = JobFilter()
-        filter.tokens = [findings.token]
-        var rows: [JobRow] = []
-        try await jobs.sweep(filter) { _, page, now in
-            rows += page.prefix(limit - rows.count).map { JobRow(queue: keys.queue, job: $0, now: now) }
-            return rows.count < limit
-        }
-        findings.jobs += rows
-        try await settings.withClient(for: keys.results) { client in
-            let results = try await StoredResult.of(
-                token: findings.token, limit: limit, lookingAt: Self.searched, client, keys)
-            findings.results += results.results.map { (keys.queue, $0) }
-            findings.searched += results.looked
-            var only = DeadLetterFilter()
-            only.tokens = TokenText.forms(ofHex: findings.token)
-            var sweep = DeadLetterSweep(DeadLetters(client, keys), .list, only)
-            sweep.newestFirst = true
-            sweep.lower(limit)
-            var dead: [DeadLetterRow] = []
-            try await sweep.run { page, _ in dead += page.letters.map { DeadLetterRow($0, queue: keys.queue) } }
-            findings.dead += dead
-        }
-    }
 }
 
-/// The findings about a device token.
-private struct Findings {
-    let token: String
-    /// Milliseconds since 1970.
-    let now: Int64
-    var record = DeviceRecord()
-    var results: [(queue: String, result: StoredResult)] = []
-    /// The number of results that were looked at.
-    var searched = 0
-    var jobs: [JobRow] = []
-    var dead: [DeadLetterRow] = []
-
-    init(token: String, now: Int64) {
-        self.token = token
-        self.now = now
-    }
-
-    // MARK: For people
-
+extension DeviceFindings {
     var page: String {
         var page = "TOKEN       \(token)\n"
         page += "invalid     \(invalid)\n"
@@ -156,39 +111,5 @@ private struct Findings {
     private static func table(_ titles: [String], _ rows: [[String]]) -> String {
         let table = Table(titles, rows)
         return ([titles] + rows).map { table.line($0) + "\n" }.joined()
-    }
-
-    // MARK: For programs
-
-    private struct Invalid: Encodable {
-        let at: Int64?
-        let reason, topic, environment, source: String?
-    }
-
-    var json: String {
-        get throws {
-            var members = ["\"token\":\(try JSONLine.text(token))"]
-            if let details = record.invalid {
-                func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
-                let invalid = Invalid(
-                    at: details.at, reason: text(details.reason), topic: text(details.topic),
-                    environment: text(details.environment), source: text(details.source))
-                members.append("\"invalid\":\(try JSONLine.text(invalid))")
-            }
-            if let until = record.throttledUntil, until > now { members.append("\"throttled_until\":\(until)") }
-            if let at = record.registeredAt { members.append("\"registered_at\":\(at)") }
-            members.append("\"results\":[\(results.map(Self.object).joined(separator: ","))]")
-            members.append("\"results_searched\":\(searched)")
-            members.append("\"jobs\":[\(try jobs.map { try $0.json(nil) }.joined(separator: ","))]")
-            members.append(
-                "\"dead_letters\":[\(try dead.map { try $0.json(isWhole: false) }.joined(separator: ","))]")
-            return "{\(members.joined(separator: ","))}"
-        }
-    }
-
-    private static func object(_ queue: String, _ result: StoredResult) -> String {
-        var json = ByteBuffer()
-        ResultLine(queue: queue, result: result).writeJSON(to: &json, without: ["entry", "token"])
-        return String(buffer: json)
     }
 }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import NIOCore
+import Operations
 import PrintableText
 import PushJob
 import PushQueue

@@ -2,6 +2,7 @@ import ArgumentParser
 import FoundationEssentials
 import Glibc
 import NIOCore
+import Operations
 import PrintableText
 import PushJob
 import PushQueue

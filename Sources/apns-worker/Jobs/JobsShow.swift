@@ -1,6 +1,7 @@
 import APNS
 import ArgumentParser
 import NIOCore
+import Operations
 import PushJob
 import PushQueue
 import PushWorker
@@ -49,7 +50,7 @@ struct JobsShow: AsyncParsableCommand {
             looked += try await jobs.sweep(filter) { _, page, now in
                 for job in page.prefix(limit - shown) {
                     let row = JobRow(queue: queue.keys.queue, job: job, now: now)
-                    let verdicts = Self.check(job, apps, queue, now)
+                    let verdicts = JobCheck.of(job.original, apps, format: queue.format, now: now).verdicts
                     if json {
                         let verdicts = verdicts.map {
                             JobRow.Verdict(level: $0.level.rawValue, sentence: $0.sentence)
@@ -67,18 +68,6 @@ struct JobsShow: AsyncParsableCommand {
         try output.flush()
         guard shown == 0 else { return }
         try QueueJobs.reportNothing(filter, looked: looked, queues: queues)
-    }
-
-    private static func check(
-        _ job: StoredJob, _ apps: [AppConfiguration], _ queue: QueueConfiguration, _ now: Int64
-    ) -> [CheckVerdict] {
-        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
-        // The command may run without the workers' configuration.
-        let assumed = AppConfiguration(
-            name: text(job.app) ?? "default", topic: text(job.topic) ?? "com.example.app",
-            credential: .providerTokens([]))
-        let check = JobCheck(apps.isEmpty ? [assumed] : apps, format: queue.format)
-        return check.run(job.original, name: "job", now: now).verdicts
     }
 }
 

@@ -1,5 +1,6 @@
 import APNS
 import ArgumentParser
+import Operations
 import PushJob
 import PushQueue
 

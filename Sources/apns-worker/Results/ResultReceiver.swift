@@ -1,5 +1,6 @@
 import FoundationEssentials
 import NIOCore
+import Operations
 import PushQueue
 
 /// Results of one queue that are handed over together.

@@ -3,6 +3,7 @@ import COpenSSL
 import FoundationEssentials
 import NIOCore
 import NIOHTTP1
+import Operations
 import PushQueue
 import PushWorker
 import TLS

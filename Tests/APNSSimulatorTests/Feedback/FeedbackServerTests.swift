@@ -27,7 +27,7 @@ struct FeedbackServerTests {
         }
     }
 
-    @Test("tells of what the rules of both transports have met")
+    @Test("has the tokens that rules of both transports matched")
     func fedByRules() async throws {
         try await withGateway(["prefix=dd,answer=feedback"]) {
             $0.rules = [try FaultRule("prefix=0123,answer=410,timestamp=1700000000999")]
@@ -46,7 +46,7 @@ struct FeedbackServerTests {
         }
     }
 
-    @Test("is slow, in odd pieces and cut off, as it is told; what was not begun comes next time")
+    @Test("can be slow, send odd pieces and be cut off; unsent records come next time")
     func faults() async throws {
         try await withGateway {
             $0.feedback = (1...5).map { FeedbackTests.record($0) }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import APNSSimulator
 
-@Suite("What the feedback service tells")
+@Suite("The records of the simulated feedback service")
 struct FeedbackTests {
     static func record(_ byte: UInt8, _ seconds: UInt32 = 9) -> FeedbackRecord {
         FeedbackRecord(
@@ -27,7 +27,7 @@ struct FeedbackTests {
         #expect(rest == [Self.record(4), Self.record(5), Self.record(1, 5)] && none.isEmpty && list.count == 0)
     }
 
-    @Test("a device that comes back after it was told is told once more, in its place", arguments: [1, 2, 7])
+    @Test("a device that is uninstalled again after its record was sent gets another record", arguments: [1, 2, 7])
     func listModel(_ step: Int) {
         var list = FeedbackList()
         var told: [FeedbackRecord] = []
@@ -155,7 +155,7 @@ struct FeedbackTests {
         #expect(cuts == [1, 1, nil, nil] && hangs == [false, false, true, nil])
     }
 
-    @Test("a file of records is read, and what is wrong with a line is said without the token")
+    @Test("a file of records is read, and a mistake is reported without the token")
     func file() throws {
         let token = String(repeating: "0a", count: 32)
         let records = try FeedbackFile.records("\(token) 5\r\n\n  \(token.uppercased())ff\t4294967295")

@@ -108,7 +108,7 @@ struct GatewayCheckTests {
     }
 
     @Test(
-        "a client is taken by its certificate's topic",
+        "a client is identified by its certificate's topic",
         arguments: [
             ("com.a", nil, [], GatewayClient.taken(topic: "com.a")),
             ("com.a", "Apple Push Services: com.b", ["com.a"], .taken(topic: "com.a")),

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("A connection to the gateway")
 struct GatewayConnectionTests {
-    /// A connection, its service, and all it was told to do.
+    /// A connection, its service, and the actions it requested.
     private final class Scene {
         let service: SimulatedService
         var connection: GatewayConnection
@@ -186,7 +186,7 @@ struct GatewayConnectionTests {
         #expect(scene.account.packets == ["8 InvalidToken": 1])
     }
 
-    @Test("splits packets, halves them, names others and stays open, as it is told")
+    @Test("splits packets, halves them, names other notifications and stays open, by its rules")
     func packets() throws {
         let split = try Scene(["answer=8,split=true"])
         split.receive(GatewayBytes.frame(7))
@@ -224,7 +224,7 @@ struct GatewayConnectionTests {
         #expect(first.steps == packet(10, 0))
     }
 
-    @Test("closes, resets and hangs, with the notification taken or not", arguments: [true, false])
+    @Test("closes, resets and hangs, with or without accepting the notification", arguments: [true, false])
     func ends(_ accepts: Bool) throws {
         for (answer, step) in [("close", GatewayConnection.Step.close), ("reset", .reset), ("hang", .stopReading)] {
             let scene = try Scene(["prefix=dd,answer=\(answer),accept=\(accepts)"])
@@ -237,7 +237,7 @@ struct GatewayConnectionTests {
         }
     }
 
-    @Test("lets the feedback service tell of an app that is gone, and goes on")
+    @Test("adds a removed app to the feedback service, and continues")
     func feedback() throws {
         let scene = try Scene(["prefix=dd,answer=feedback"])
         scene.receive(GatewayBytes.frame(1, token: GatewayBytes.token(0xDD)) + GatewayBytes.frame(2))
@@ -262,7 +262,7 @@ struct GatewayConnectionTests {
         #expect(late.steps == [] && late.connection.nextTime == 1_000_000)
     }
 
-    @Test("ends without a word for a client that is not taken, and refuses one without a topic")
+    @Test("ends without a packet for a refused client, and refuses one without a topic")
     func clients() throws {
         let refused = try Scene(["at=connect,answer=10"], client: .refused)
         refused.receive(GatewayBytes.frame(1))

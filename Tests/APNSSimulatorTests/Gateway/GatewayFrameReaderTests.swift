@@ -18,7 +18,7 @@ struct GatewayFrameReaderTests {
         var mostKept = 0
         for piece in pieces {
             do throws(GatewayFault) {
-                // ArraySlice's own method does not tell which error it throws.
+                // ArraySlice's own method does not declare the type of its error.
                 try Array(piece).withUnsafeBufferPointer { (bytes) throws(GatewayFault) in
                     try reader.read(UnsafeRawBufferPointer(bytes)) {
                         reading.notifications.append(KeptNotification($0))
@@ -168,7 +168,7 @@ struct GatewayFrameReaderTests {
             if whole.fault != nil { faults += 1 }
             notifications += whole.notifications.count
         }
-        // What is never broken, or always, would prove nothing.
+        // If all were broken, or none, the test would prove nothing.
         #expect(faults > 500 && notifications > 4000)
     }
 }

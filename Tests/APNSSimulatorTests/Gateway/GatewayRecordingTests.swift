@@ -58,7 +58,7 @@ struct GatewayRecordingTests {
             (GatewayBytes.frame(2, payload: []), .answered(status: 4, reason: "MissingPayload")),
             (GatewayBytes.frame(2, token: [1, 2]), .answered(status: 5, reason: "InvalidTokenSize")),
             (GatewayBytes.enhanced(2, payload: [0x7B]), .answered(status: 1, reason: "ProcessingError")),
-            // There is no packet for the oldest command, whatever is wrong.
+            // There is no packet for the oldest command, whatever the mistake.
             (GatewayBytes.simple(payload: []), .closed),
         ] as [([UInt8], Outcome)])
     func refused(_ bytes: [UInt8], _ outcome: Outcome) async throws {
@@ -70,7 +70,7 @@ struct GatewayRecordingTests {
         #expect(all[2].identifier == 3 && all[2].payload == GatewayBytes.payload && all[2].token?.count == 64)
     }
 
-    @Test("is of bytes that are no notification what could be read")
+    @Test("has the readable parts of bytes that are not a notification")
     func unreadable() async throws {
         let frame = GatewayBytes.frame([GatewayBytes.item(3, GatewayBytes.big(UInt32(9))), GatewayBytes.item(6, [1])])
         let all = try await recorded(2, sending: GatewayBytes.frame(1) + frame + GatewayBytes.frame(3))
@@ -122,7 +122,7 @@ struct GatewayRecordingTests {
                 let client = try await BinaryClient.connect(server.gatewayPort)
                 if number != 2 {
                     try await client.send(GatewayBytes.frame(UInt32(number)))
-                    // Whoever has received the packet finds it recorded.
+                    // When a client has received the packet, the notification is recorded.
                     let ending = try await client.ending()
                     #expect(ending.bytes == GatewayBytes.packet(8, UInt32(number)))
                     #expect(recorder.notifications().entries.last?.notification.connection == number)

@@ -29,7 +29,7 @@ struct GatewayRuleTests {
         #expect(throws: RuleError.self) { try GatewayRule(text) }
     }
 
-    @Test("say how the packet is sent, and whether the notification was taken")
+    @Test("define how the packet is sent, and whether the notification was accepted")
     func details() throws {
         let rule = try GatewayRule(
             "prefix=aa, answer=InvalidToken, split=true,packet=half,linger=true,identifier=wrong")

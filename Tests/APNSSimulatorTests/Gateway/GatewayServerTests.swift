@@ -132,7 +132,7 @@ struct GatewayServerTests {
         }
     }
 
-    @Test("splits packets and delays them, and a client gets them all the same")
+    @Test("splits packets and delays them, and a client still gets them")
     func splitPacket() async throws {
         try await withGateway(["after=2,answer=8,split=true,delay=50ms"]) { server in
             let client = try await BinaryClient.connect(server.gatewayPort)

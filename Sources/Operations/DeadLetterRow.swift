@@ -4,7 +4,7 @@ import PrintableText
 import PushQueue
 
 /// A dead letter as it is shown.
-struct DeadLetterRow {
+package struct DeadLetterRow {
     private struct Header: Decodable {
         let reason: String
         let attempts, status, requeues, size: Int?
@@ -14,15 +14,16 @@ struct DeadLetterRow {
         let tokens: [String]?
     }
 
-    static let titles = ["QUEUE", "TIME", "AGE", "KEY", "REASON", "APP", "ID", "ATTEMPTS", "ERROR"]
+    package static let titles = ["QUEUE", "TIME", "AGE", "KEY", "REASON", "APP", "ID", "ATTEMPTS", "ERROR"]
 
-    let queue: String
-    let key: String
-    let at: Int64
+    package let queue: String
+    package let key: String
+    package let at: Int64
     private let header: Header?
-    private let original: ByteBuffer
+    /// The job as its producer wrote it; empty if only its line was read.
+    package let original: ByteBuffer
 
-    init(_ listed: DeadLetters.Listed, queue: String) {
+    package init(_ listed: DeadLetters.Listed, queue: String) {
         self.queue = queue
         key = listed.key
         at = listed.at
@@ -35,10 +36,13 @@ struct DeadLetterRow {
         }
     }
 
-    var reason: String { header?.reason ?? "Unreadable" }
+    package var reason: String { header?.reason ?? "Unreadable" }
+
+    /// The app that the job names.
+    package var app: String? { header?.app }
 
     /// A line of a table. Nothing in it does anything to a terminal.
-    func cells(now: Int64) -> [String] {
+    package func cells(now: Int64) -> [String] {
         let attempts = header?.attempts.map(String.init) ?? "-"
         let cells = [
             queue, Moment.text(at), Moment.age(now - at), key, reason, header?.app ?? "-", header?.id ?? "-", attempts,
@@ -61,8 +65,8 @@ struct DeadLetterRow {
         header?.labels.map { $0.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ") }
     }
 
-    /// All of it, for people.
-    func page(now: Int64) -> String {
+    /// All of it, for people: names and values that are known.
+    package func facts(now: Int64) -> [(name: String, value: String)] {
         let members: [(String, String?)] = [
             ("queue", queue), ("key", key), ("time", "\(Moment.text(at)), \(Moment.age(now - at)) ago"),
             ("reason", reason), ("app", header?.app), ("id", header?.id), ("campaign", header?.campaign),
@@ -73,13 +77,14 @@ struct DeadLetterRow {
             ("tokens", header?.tokens?.joined(separator: " ")),
             ("job", "\(original.readableBytes) bytes"),
         ]
-        var text = ""
-        for (name, value) in members {
-            guard let value else { continue }
-            text += name.padded(to: 12) + value.printable + "\n"
-        }
+        return members.compactMap { name, value in value.map { (name, $0) } }
+    }
+
+    /// The facts, a line each, and the job.
+    package func page(now: Int64) -> String {
+        let lines = facts(now: now).map { $0.name.padded(to: 12) + $0.value.printable + "\n" }
         let job = String(decoding: original.readableBytesView, as: UTF8.self)
-        return text + "\n" + job.printable + "\n"
+        return lines.joined() + "\n" + job.printable + "\n"
     }
 
     private struct Object: Encodable {
@@ -105,7 +110,7 @@ struct DeadLetterRow {
 
     /// A line of JSON.
     /// - Parameter isWhole: with the tokens and the job itself, as text where it is some.
-    func json(isWhole: Bool) throws -> String {
+    package func json(isWhole: Bool) throws -> String {
         let bytes = original.readableBytesView
         let job = isWhole ? String(validating: bytes, as: UTF8.self) : nil
         return try JSONLine.text(

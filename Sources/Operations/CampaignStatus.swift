@@ -4,37 +4,37 @@ import PushQueue
 import Redis
 
 /// A campaign in one queue, as the commands print it. Its members are those of the JSON.
-struct CampaignStatus: Encodable {
-    var campaign: String
-    var queue: String
+package struct CampaignStatus: Encodable {
+    package var campaign: String
+    package var queue: String
     /// `running`, `paused` or `cancelled`.
-    var state: String
+    package var state: String
     /// True if cancelled jobs do not become dead letters.
-    var discards: Bool?
+    package var discards: Bool?
     /// The maximum number of notifications per second.
-    var limitPerSecond: Int?
+    package var limitPerSecond: Int?
     /// The time of the pause or cancellation, in milliseconds since 1970.
-    var stateSinceAt: Int64?
-    var by: String?
-    var reason: String?
+    package var stateSinceAt: Int64?
+    package var by: String?
+    package var reason: String?
     /// How many notifications it has in all, if its producer has recorded that.
-    var total: Int?
-    var ended: Int
-    var left: Int?
+    package var total: Int?
+    package var ended: Int
+    package var left: Int?
     /// Notifications that ended, by outcome.
-    var outcomes: [String: Int]
+    package var outcomes: [String: Int]
     /// The same for dead letters, by reason.
-    var deadReasons: [String: Int]
+    package var deadReasons: [String: Int]
     /// How often notifications were tried again, by reason.
-    var retryReasons: [String: Int]
-    var startedAt: Int64?
-    var updatedAt: Int64?
+    package var retryReasons: [String: Int]
+    package var startedAt: Int64?
+    package var updatedAt: Int64?
     /// Notifications that ended per second: since the last look or, without one, since the start.
-    var perSecond: Double?
+    package var perSecond: Double?
     /// The time that the rest needs at this rate, in milliseconds.
-    var leftMs: Int64?
+    package var leftMs: Int64?
 
-    init(_ counts: CampaignCounts, _ command: JobCommands.Command?, queue: String) {
+    package init(_ counts: CampaignCounts, _ command: JobCommands.Command?, queue: String) {
         campaign = counts.name.printable
         self.queue = queue
         state = (command?.state ?? .running).rawValue
@@ -65,21 +65,21 @@ struct CampaignStatus: Encodable {
     }
 
     /// Computes the rate from what has ended since an earlier look.
-    mutating func compare(with earlier: CampaignStatus, after milliseconds: Int64) {
+    package mutating func compare(with earlier: CampaignStatus, after milliseconds: Int64) {
         guard milliseconds > 0 else { return }
         setRate(Double(max(0, ended - earlier.ended)) * 1000 / Double(milliseconds))
     }
 
     // MARK: Text
 
-    static let titles = [
+    package static let titles = [
         "CAMPAIGN", "QUEUE", "STATE", "TOTAL", "DELIVERED", "INVALID", "DEAD", "CANCELLED", "OTHER", "RATE/S", "LEFT",
         "STARTED",
     ]
 
     private func count(_ outcome: Outcome) -> Int { outcomes[outcome.rawValue] ?? 0 }
 
-    func cells(now: Int64) -> [String] {
+    package func cells(now: Int64) -> [String] {
         let others = ended - [.delivered, .invalidToken, .dead, .cancelled].reduce(0) { $0 + count($1) }
         return [
             campaign, queue, stateText, total.map(Words.number) ?? "-", Words.number(count(.delivered)),
@@ -97,7 +97,7 @@ struct CampaignStatus: Encodable {
     }
 
     /// All of it, a line each.
-    func page(now: Int64) -> [String] {
+    package func page(now: Int64) -> [String] {
         var lines = ["campaign \(campaign), queue \(queue): \(state)"]
         if let stateSinceAt, state != "running" {
             lines[0] += " since \(Moment.text(stateSinceAt))" + (by.map { " by \($0)" } ?? "")
@@ -135,7 +135,7 @@ struct CampaignStatus: Encodable {
 extension CampaignStatus {
     /// Reads a campaign in all queues that know it.
     /// - Throws: `RedisError`.
-    static func read(_ name: String, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignStatus] {
+    package static func read(_ name: String, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignStatus] {
         var found: [CampaignStatus] = []
         for keys in queues {
             let client = try await fleet.client(for: keys.jobs)
@@ -150,7 +150,7 @@ extension CampaignStatus {
     /// Reads the campaigns that were settled last, and those under a command.
     /// - Parameter limit: the maximum number of campaigns in each queue.
     /// - Throws: `RedisError`.
-    static func latest(_ limit: Int, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignStatus] {
+    package static func latest(_ limit: Int, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignStatus] {
         var found: [CampaignStatus] = []
         for keys in queues {
             let client = try await fleet.client(for: keys.jobs)
@@ -164,5 +164,14 @@ extension CampaignStatus {
             }
         }
         return found
+    }
+
+    /// Returns the queues where a campaign is known. All queues if it is known nowhere: its jobs may not have been claimed yet.
+    /// - Throws: `RedisError`.
+    package static func queues(
+        knowing name: String, of queues: [QueueKeys], _ fleet: Fleet
+    ) async throws -> (keys: [QueueKeys], isKnown: Bool) {
+        let known = Set(try await read(name, in: queues, fleet).map(\.queue))
+        return known.isEmpty ? (queues, false) : (queues.filter { known.contains($0.queue) }, true)
     }
 }

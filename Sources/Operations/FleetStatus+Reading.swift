@@ -4,7 +4,7 @@ import Redis
 
 extension FleetStatus {
     /// The result of reading a queue.
-    typealias Look = (keys: QueueKeys, result: Result<QueueOverview, RedisServerError>)
+    package typealias Look = (keys: QueueKeys, result: Result<QueueOverview, RedisServerError>)
 
     /// Asks Redis.
     /// - Parameters:
@@ -12,7 +12,7 @@ extension FleetStatus {
     ///   - apps: the names of apps that are looked at whether workers know them or not.
     ///   - limits: beyond which something is a problem.
     /// - Throws: `RedisError`, where Redis cannot be asked.
-    static func read(
+    package static func read(
         _ fleet: Fleet, _ queues: [QueueKeys], apps: [String] = [], limits: Limits = Limits()
     ) async throws -> FleetStatus {
         var status = FleetStatus()
@@ -143,7 +143,7 @@ extension FleetStatus {
     }
 
     /// Fills in what only two looks tell.
-    mutating func compare(with before: FleetStatus) {
+    package mutating func compare(with before: FleetStatus) {
         let seconds = Double(at - before.at) / 1000
         guard seconds > 0 else { return }
         for (index, queue) in queues.enumerated() {

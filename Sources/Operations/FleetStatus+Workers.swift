@@ -3,25 +3,25 @@ import PushQueue
 // From what each lane tells on each queue to processes and apps, without any I/O.
 extension FleetStatus {
     /// A worker with its queue.
-    struct Sighting {
-        var queue: String
-        var now: Int64
-        var worker: QueueOverview.Worker
+    package struct Sighting {
+        package var queue: String
+        package var now: Int64
+        package var worker: QueueOverview.Worker
 
         /// The process it belongs to; its own name where it does not tell.
-        var process: String { report?.process ?? worker.name }
+        package var process: String { report?.process ?? worker.name }
 
         /// Its report, if that can be its own.
-        var report: WorkerReport? {
+        package var report: WorkerReport? {
             worker.report.flatMap { worker.name.hasPrefix($0.process + ".") ? $0 : nil }
         }
 
         /// Which lane of which process.
-        var lane: String { "\(process) \(report?.lane ?? 0)" }
+        package var lane: String { "\(process) \(report?.lane ?? 0)" }
     }
 
     /// Returns the last report of each living lane; a lane reports the same on all its queues.
-    static func newest(_ sightings: [Sighting]) -> [WorkerReport] {
+    package static func newest(_ sightings: [Sighting]) -> [WorkerReport] {
         var newest: [String: WorkerReport] = [:]
         for sighting in sightings where sighting.worker.isLiving {
             guard let report = sighting.report else { continue }
@@ -32,7 +32,7 @@ extension FleetStatus {
     }
 
     /// - Parameter unwritable: queues in which no worker can renew its lease.
-    static func workers(_ sightings: [Sighting], unwritable: Set<String>) -> [Worker] {
+    package static func workers(_ sightings: [Sighting], unwritable: Set<String>) -> [Worker] {
         Dictionary(grouping: sightings, by: \.process).map { name, sightings in
             let living = sightings.filter { $0.worker.isLiving }
             let reports = newest(sightings)
@@ -77,7 +77,7 @@ extension FleetStatus {
     }
 
     /// - Parameter pauses: what Redis holds, by app.
-    static func apps(_ reports: [WorkerReport], pauses: [String: AppPause]) -> [App] {
+    package static func apps(_ reports: [WorkerReport], pauses: [String: AppPause]) -> [App] {
         var apps: [String: App] = [:]
         for (name, pause) in pauses {
             var app = App(name: name)
@@ -98,6 +98,8 @@ extension FleetStatus {
             app.lanesWithServerErrors = told.count { $0.serverError != nil }
             app.serverError = told.compactMap(\.serverError).first
             app.failure = told.compactMap(\.failure).first
+            app.tokenIssuedAt = told.compactMap(\.tokenIssuedAt).min()
+            app.certificateExpiresAt = told.compactMap(\.certificateExpiresAt).min()
             app.state =
                 if app.lanesUnanswered > 0 {
                     .unanswered

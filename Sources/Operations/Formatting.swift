@@ -1,17 +1,17 @@
 import FoundationEssentials
 
 /// Times as people read them.
-enum Moment {
+package enum Moment {
     /// Now, in milliseconds since 1970.
-    static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
+    package static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
 
     /// Such as `2026-11-21T15:53:52Z`.
-    static func text(_ milliseconds: Int64) -> String {
+    package static func text(_ milliseconds: Int64) -> String {
         Date(timeIntervalSince1970: Double(milliseconds) / 1000).formatted(.iso8601)
     }
 
     /// Such as `45s`, `3m`, `2h` or `12d`.
-    static func age(_ milliseconds: Int64) -> String {
+    package static func age(_ milliseconds: Int64) -> String {
         let seconds = max(0, milliseconds / 1000)
         return switch seconds {
         case ..<60: "\(seconds)s"
@@ -24,38 +24,13 @@ enum Moment {
 
 extension String {
     /// With spaces behind it, up to so many characters.
-    func padded(to width: Int) -> String { self + String(repeating: " ", count: max(0, width - count)) }
-}
-
-/// Lines in columns, as wide as the widest of the first lines.
-struct Table {
-    private var widths: [Int]
-    /// The maximum length of a line; `nil` for no limit.
-    private let width: Int?
-
-    /// - Parameter width: the maximum length of a line, at which the last column is cut.
-    init(_ titles: [String], _ rows: [[String]], width: Int? = nil) {
-        self.width = width
-        widths = titles.map(\.count)
-        for row in rows {
-            for (column, cell) in row.enumerated() where column < widths.count {
-                widths[column] = max(widths[column], min(cell.count, 64))
-            }
-        }
-    }
-
-    func line(_ cells: [String]) -> String {
-        let columns = cells.enumerated().map { $0 == cells.count - 1 ? $1 : $1.padded(to: widths[$0]) }
-        let line = columns.joined(separator: "  ")
-        guard let width, line.count > width else { return line }
-        return line.prefix(max(1, width - 1)) + "…"
-    }
+    package func padded(to width: Int) -> String { self + String(repeating: " ", count: max(0, width - count)) }
 }
 
 /// Numbers and times as people read them.
-enum Words {
+package enum Words {
     /// Such as `1,204`.
-    static func number(_ value: Int) -> String {
+    package static func number(_ value: Int) -> String {
         var digits = String(abs(value))
         var groups: [String] = []
         while digits.count > 3 {
@@ -66,7 +41,7 @@ enum Words {
     }
 
     /// Such as `482 bytes`, `1.5 KiB` and `1,024.0 MiB`.
-    static func bytes(_ count: Int) -> String {
+    package static func bytes(_ count: Int) -> String {
         guard count >= 1 << 10 else { return "\(count) bytes" }
         let (unit, name) = count >= 1 << 20 ? (1 << 20, "MiB") : (1 << 10, "KiB")
         let tenths = count / (unit / 10)
@@ -74,7 +49,7 @@ enum Words {
     }
 
     /// Such as `850 ms`, `12 s`, `3 min`, `2 h 5 min` or `3 d 4 h`.
-    static func duration(_ milliseconds: Int64) -> String {
+    package static func duration(_ milliseconds: Int64) -> String {
         let seconds = milliseconds / 1000
         switch seconds {
         case ..<1: return "\(max(0, milliseconds)) ms"
@@ -90,19 +65,19 @@ enum Words {
     }
 
     /// `, since 3 min`, or nothing where that is not known.
-    static func since(_ time: Int64?, now: Int64) -> String {
+    package static func since(_ time: Int64?, now: Int64) -> String {
         time.map { ", since \(duration(max(0, now - $0)))" } ?? ""
     }
 
     /// Hours, minutes and seconds in UTC.
-    static func clock(_ milliseconds: Int64) -> String {
+    package static func clock(_ milliseconds: Int64) -> String {
         let seconds = milliseconds / 1000 % 86_400
         return [seconds / 3600, seconds / 60 % 60, seconds % 60].map { $0 < 10 ? "0\($0)" : "\($0)" }
             .joined(separator: ":")
     }
 
     /// A rate as one decimal, or none where that says nothing.
-    static func rate(_ value: Double) -> String {
+    package static func rate(_ value: Double) -> String {
         if value >= 10 { return number(Int(value.rounded())) }
         let tenths = Int((value * 10).rounded())
         return "\(tenths / 10).\(tenths % 10)"
@@ -111,7 +86,7 @@ enum Words {
 
 extension Words {
     /// A duration in few characters, such as `12s`, `3m`, `2h` or `4d`.
-    static func brief(_ milliseconds: Int64) -> String {
+    package static func brief(_ milliseconds: Int64) -> String {
         let seconds = milliseconds / 1000
         switch seconds {
         case ..<120: return "\(max(0, seconds))s"
@@ -123,9 +98,9 @@ extension Words {
 }
 
 /// Values as a line of JSON.
-enum JSONLine {
+package enum JSONLine {
     /// - Parameter keys: how members are named that are not by themselves.
-    static func text(
+    package static func text(
         _ value: some Encodable, keys: JSONEncoder.KeyEncodingStrategy = .useDefaultKeys
     ) throws -> String {
         let encoder = JSONEncoder()

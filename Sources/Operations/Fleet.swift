@@ -3,38 +3,51 @@ import PushQueue
 import Redis
 
 /// All queues, workers and apps of a Redis, as a command sees them.
-struct Fleet: Sendable {
-    let clients: RedisClients
-    let prefix: String
+package struct Fleet: Sendable {
+    package let clients: RedisClients
+    package let prefix: String
     /// Queues that are looked at whether anything is found of them or not.
-    let named: [QueueKeys]
+    package let named: [QueueKeys]
     /// True if somebody has named them, and they are not just the default.
-    let isNamed: Bool
+    package let isNamed: Bool
     /// True if others are looked for.
-    let searches: Bool
-    let patience: RedisPatience
+    package let searches: Bool
+    /// Waits until a client is connected.
+    package let waitUntilReady: @Sendable (RedisClient) async throws -> Void
+
+    package init(
+        clients: RedisClients, prefix: String, named: [QueueKeys], isNamed: Bool, searches: Bool,
+        waitUntilReady: @escaping @Sendable (RedisClient) async throws -> Void
+    ) {
+        self.clients = clients
+        self.prefix = prefix
+        self.named = named
+        self.isNamed = isNamed
+        self.searches = searches
+        self.waitUntilReady = waitUntilReady
+    }
 
     /// Queues are shown up to this number.
-    static let maximumQueues = 500
+    package static let maximumQueues = 500
 
-    var sharedKeys: SharedKeys { SharedKeys(prefix: prefix) }
+    package var sharedKeys: SharedKeys { SharedKeys(prefix: prefix) }
 
     /// A client that is ready, and serves a key.
     /// - Throws: `RedisError`.
-    func client(for key: String) async throws -> RedisClient {
+    package func client(for key: String) async throws -> RedisClient {
         let client = try await clients.eventLoop.submit { clients.client(for: key) }.get()
-        try await patience.wait { try await client.waitUntilReady(timeout: $0) }
+        try await waitUntilReady(client)
         return client
     }
 
-    func close() async {
+    package func close() async {
         // What becomes of connections that nobody needs is of no interest.
         try? await clients.eventLoop.flatSubmit { clients.close() }.get()
     }
 
     /// The queues there are.
     /// - Returns: their keys by name, and why there may be more, if there may.
-    func queues() async throws -> (keys: [QueueKeys], incomplete: String?) {
+    package func queues() async throws -> (keys: [QueueKeys], incomplete: String?) {
         guard searches else { return (named, nil) }
         var found = try await search()
         // The default name is looked at where there is nothing else.
@@ -52,8 +65,21 @@ struct Fleet: Sendable {
         return (queues, found.incomplete)
     }
 
+    /// Gives a worker a command, in all of its queues.
+    /// - Parameters:
+    ///   - at: Redis' time in milliseconds since 1970, from which the command's lifetime counts.
+    ///   - queues: the queues that are known.
+    /// - Throws: `RedisError`.
+    package func give(
+        _ command: WorkerCommand.Kind, to worker: FleetStatus.Worker, at: Int64, _ queues: [QueueKeys]
+    ) async throws {
+        for keys in queues where worker.queues.contains(keys.queue) {
+            try await WorkerCommand(command, at: at).give(to: worker.name, client(for: keys.jobs), keys)
+        }
+    }
+
     /// Looks for queues on all servers.
-    func search() async throws -> QueueSearch {
+    package func search() async throws -> QueueSearch {
         var found = QueueSearch(prefix: prefix)
         for key in try await masterKeys(&found) {
             try await search(client(for: key), &found)
@@ -118,29 +144,29 @@ struct Fleet: Sendable {
 }
 
 /// Which keys are queues', without any I/O.
-struct QueueSearch {
+package struct QueueSearch {
     /// So many keys are looked through at the most, on each server: a Redis can have others' data too.
-    static let maximumKeys = 1_000_000
+    package static let maximumKeys = 1_000_000
     /// So many at once: Redis does nothing else meanwhile.
-    static let batch = 2000
+    package static let batch = 2000
 
     private static let kinds: Set<Substring> = ["jobs", "retry", "workers", "dead", "paused", "results"]
 
-    let prefix: String
-    private(set) var names: Set<String> = []
+    package let prefix: String
+    package private(set) var names: Set<String> = []
     /// Why there may be more queues.
-    var incomplete: String?
+    package var incomplete: String?
 
-    init(prefix: String) { self.prefix = prefix }
+    package init(prefix: String) { self.prefix = prefix }
 
     /// The pattern for `SCAN`: of each queue a few keys, and not those of which there can be a million.
-    var pattern: String {
+    package var pattern: String {
         let escaped = prefix.map { "*?[]\\^".contains($0) ? "\\\($0)" : "\($0)" }.joined()
         return "\(escaped):{*}:[jrwdp]*"
     }
 
     /// Takes a key for what it is.
-    mutating func found(_ key: String) {
+    package mutating func found(_ key: String) {
         let start = "\(prefix):{"
         guard key.hasPrefix(start), let end = key.lastIndex(of: "}") else { return }
         let rest = key[key.index(after: end)...]

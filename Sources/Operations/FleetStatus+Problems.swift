@@ -15,10 +15,10 @@ extension FleetStatus.Server {
 extension FleetStatus {
     /// For how long the lease of a worker may have ended before that is a problem, in milliseconds: those that live take its
     /// jobs over within a second or two.
-    static let reapingTime: Int64 = 5000
+    package static let reapingTime: Int64 = 5000
 
     /// Returns what needs attention.
-    func findProblems(_ limits: Limits) -> [Problem] {
+    package func findProblems(_ limits: Limits) -> [Problem] {
         var problems = servers.flatMap(\.problems)
         for queue in queues { problems += self.problems(of: queue, limits) + deadLetterProblems(of: queue, limits) }
         for worker in workers where worker.state == .running && !worker.ownObstacles.isEmpty {
@@ -77,7 +77,7 @@ extension FleetStatus {
     }
 
     /// The queues whose server refuses writes, so that no worker can renew its lease there.
-    var unwritableQueues: Set<String> { Set(servers.filter(\.found.refusesWrites).flatMap(\.queues)) }
+    package var unwritableQueues: Set<String> { Set(servers.filter(\.found.refusesWrites).flatMap(\.queues)) }
 
     private func problems(of queue: Queue, _ limits: Limits) -> [Problem] {
         if let error = queue.error {

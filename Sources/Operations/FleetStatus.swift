@@ -2,10 +2,10 @@ import PrintableText
 import PushQueue
 
 /// How everything is, as `status --json` prints it. The names of the members stay; members that say nothing are left out.
-struct FleetStatus: Encodable, Sendable {
+package struct FleetStatus: Encodable, Sendable {
     /// A problem that needs an operator.
-    struct Problem: Encodable, Sendable, Equatable {
-        enum Kind: String, Encodable, Sendable {
+    package struct Problem: Encodable, Sendable, Equatable {
+        package enum Kind: String, Encodable, Sendable {
             case redisTooOld = "redis_too_old"
             case redisReplica = "redis_is_replica"
             case redisFull = "redis_full"
@@ -23,71 +23,74 @@ struct FleetStatus: Encodable, Sendable {
             case tooOld = "too_old"
             case deadLetters = "dead_letters"
 
-            /// The status of a plugin of Nagios that has found the problem.
-            var severity: NagiosStatus {
+            /// True if jobs are not sent, or may be lost. Otherwise the problem is a warning.
+            package var isCritical: Bool {
                 switch self {
-                case .redisNearlyFull, .redisEvicts, .workerGone, .tooOld, .deadLetters: .warning
+                case .redisNearlyFull, .redisEvicts, .workerGone, .tooOld, .deadLetters: false
                 case .redisTooOld, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable, .noWorker,
                     .workerNotReady, .appPaused, .appUnconnected, .appUnanswered, .appServerErrors:
-                    .critical
+                    true
                 }
             }
         }
 
-        var kind: Kind
+        package var kind: Kind
         /// The Redis server, the queue, the worker or the app.
-        var subject: String
+        package var subject: String
         /// The problem.
-        var message: String
+        package var message: String
         /// The advice.
-        var advice: String
+        package var advice: String
     }
 
     /// The limits beyond which something needs attention.
-    struct Limits: Sendable {
+    package struct Limits: Sendable {
         /// The maximum age of the oldest job, in ms; `nil` for any age.
-        var age: Int64?
+        package var age: Int64?
         /// The maximum number of a queue's dead letters; `nil` for any number.
-        var dead: Int?
+        package var dead: Int?
         /// The maximum share of dead letters in the day's outcomes of a queue; `nil` for ``defaultDeadShare``, and at least
         /// ``leastDead`` of them.
-        var deadShare: Double?
+        package var deadShare: Double?
 
-        static let defaultDeadShare = 0.01
-        static let leastDead = 10
+        package static let defaultDeadShare = 0.01
+        package static let leastDead = 10
+
+        /// No limits but those for dead letters.
+        package init() {}
     }
 
-    struct Pause: Encodable, Sendable, Equatable {
-        var reason: String
-        var detail: String?
+    package struct Pause: Encodable, Sendable, Equatable {
+        package var reason: String
+        package var detail: String?
         /// In milliseconds since 1970; so are all times here.
-        var since: Int64?
+        package var since: Int64?
         /// When the next probe is made; a pause without one is a person's, and only a person ends it.
-        var until: Int64?
-        var by: String?
+        package var until: Int64?
+        package var by: String?
 
-        init(_ pause: AppPause) {
+        package init(_ pause: AppPause) {
             (reason, detail, since, until, by) = (pause.reason, pause.detail, pause.since, pause.until, pause.by)
         }
 
-        var isByHand: Bool { until == nil }
+        package var isByHand: Bool { until == nil }
     }
 
     /// A Redis server that holds queues.
-    struct Server: Encodable, Sendable {
-        var found: QueueServer
+    package struct Server: Encodable, Sendable {
+        package var found: QueueServer
         /// The queues that it holds.
-        var queues: [String]
+        package var queues: [String]
 
         /// Its report; `nil` where it refuses one.
-        var info: ServerInfo? { try? found.info.get() }
+        package var info: ServerInfo? { try? found.info.get() }
 
         private enum CodingKeys: String, CodingKey {
             case address, queues, version, role, usedMemoryBytes, maxMemoryBytes, evictionPolicy, appendOnly, replicas
             case replicasInStep, full, writesRefused, error
         }
 
-        func encode(to encoder: any Encoder) throws {
+        package func encode(to encoder: any Encoder) throws {
             var members = encoder.container(keyedBy: CodingKeys.self)
             try members.encode(found.address, forKey: .address)
             try members.encode(queues, forKey: .queues)
@@ -105,124 +108,126 @@ struct FleetStatus: Encodable, Sendable {
         }
     }
 
-    struct Queue: Encodable, Sendable {
-        var name: String
+    package struct Queue: Encodable, Sendable {
+        package var name: String
         /// Jobs that nobody has taken.
-        var waiting = 0
+        package var waiting = 0
         /// Retries whose time has come.
-        var due = 0
+        package var due = 0
         /// Retries, scheduled and deferred jobs whose time is to come.
-        var later = 0
+        package var later = 0
         /// The jobs of `due` and `later` by the reason, if they are not too many to count.
-        var retrying, scheduled, deferred: Int?
+        package var retrying, scheduled, deferred: Int?
         /// Jobs that workers have.
-        var claimed = 0
+        package var claimed = 0
         /// Dead letters, and the sum of their lengths in bytes.
-        var dead = 0
-        var deadBytes = 0
+        package var dead = 0
+        package var deadBytes = 0
         /// The age of the oldest job that should be under way, in milliseconds, if it can be known.
-        var oldestAgeMs: Int64?
-        var paused: Pause?
+        package var oldestAgeMs: Int64?
+        package var paused: Pause?
         /// Workers with a lease.
-        var workers = 0
+        package var workers = 0
         /// Delivered a second, where the queue has been looked at twice.
-        var deliveredRate: Double?
+        package var deliveredRate: Double?
         /// Today's counters (UTC): notifications by outcome, and by outcome and reason.
-        var today: [String: Int] = [:]
+        package var today: [String: Int] = [:]
         /// The newest dead letters by reason, and how many of all that are.
-        var deadReasons: [String: Int] = [:]
-        var deadSampled = 0
+        package var deadReasons: [String: Int] = [:]
+        package var deadSampled = 0
         /// Why nothing of this is known.
-        var error: String?
+        package var error: String?
     }
 
-    struct Worker: Encodable, Sendable {
-        enum State: String, Encodable, Sendable { case running, quiet, draining, gone, unknown }
+    package struct Worker: Encodable, Sendable {
+        package enum State: String, Encodable, Sendable { case running, quiet, draining, gone, unknown }
 
         /// The name of the process.
-        var name: String
-        var host = ""
-        var pid = 0
-        var version = ""
-        var state = State.unknown
+        package var name: String
+        package var host = ""
+        package var pid = 0
+        package var version = ""
+        package var state = State.unknown
         /// Lanes with a lease, and how many there should be.
-        var lanes = 0
-        var lanesTotal = 0
-        var queues: [String] = []
-        var startedAt: Int64?
+        package var lanes = 0
+        package var lanesTotal = 0
+        package var queues: [String] = []
+        package var startedAt: Int64?
         /// When it last told of itself.
-        var updatedAt: Int64?
+        package var updatedAt: Int64?
         /// How long ago that is, in milliseconds.
-        var silenceMs: Int64?
+        package var silenceMs: Int64?
         /// The problems that keep it from its work, a sentence each.
-        var notReady: [String] = []
+        package var notReady: [String] = []
         /// Those of them that are not about an app: an app's problems are shown with the app.
-        var ownObstacles: [String] = []
+        package var ownObstacles: [String] = []
         /// Notifications without an answer.
-        var inFlight = 0
+        package var inFlight = 0
         /// Jobs that it has.
-        var claimed = 0
+        package var claimed = 0
         /// Notifications that have ended since the start.
-        var done = 0
+        package var done = 0
         /// How many did in a second, lately.
-        var rate = 0.0
+        package var rate = 0.0
         /// In how many milliseconds the first of its leases ends; negative when it has ended.
-        var leaseLeftMs: Int64 = 0
-        var redis = ""
+        package var leaseLeftMs: Int64 = 0
+        package var redis = ""
 
-        enum CodingKeys: String, CodingKey {
+        package enum CodingKeys: String, CodingKey {
             case name, host, pid, version, state, lanes, lanesTotal, queues, startedAt, updatedAt, silenceMs, notReady
             case inFlight, claimed, done, rate, leaseLeftMs, redis
         }
     }
 
-    struct App: Encodable, Sendable {
-        enum State: String, Encodable, Sendable {
+    package struct App: Encodable, Sendable {
+        package enum State: String, Encodable, Sendable {
             case connected, idle, connecting, unconnected, unanswered, paused, unknown
             case serverErrors = "server_errors"
         }
 
-        var name: String
-        var endpoints: [String] = []
-        var state = State.unknown
-        var paused: Pause?
+        package var name: String
+        package var endpoints: [String] = []
+        package var state = State.unknown
+        package var paused: Pause?
         /// Connections that take requests, and those that are being made, of all workers.
-        var connections = 0
-        var connecting = 0
-        var streams = 0
-        var streamLimit = 0
+        package var connections = 0
+        package var connecting = 0
+        package var streams = 0
+        package var streamLimit = 0
         /// Lanes that have the app.
-        var lanes = 0
+        package var lanes = 0
         /// Those of them whose requests get no answer at all.
-        var lanesUnanswered = 0
+        package var lanesUnanswered = 0
         /// Lanes whose requests all get server errors, and the error.
-        var lanesWithServerErrors = 0
-        var serverError: String?
+        package var lanesWithServerErrors = 0
+        package var serverError: String?
         /// Why there is no connection.
-        var failure: String?
+        package var failure: String?
+        /// The time at which the oldest provider token in use was signed.
+        package var tokenIssuedAt: Int64?
+        /// The time until which the certificate is valid, if the app has one.
+        package var certificateExpiresAt: Int64?
     }
 
     /// Redis' time, in milliseconds since 1970.
-    var at: Int64 = 0
-    var redis = ""
-    var prefix = ""
-    var problems: [Problem] = []
+    package var at: Int64 = 0
+    package var redis = ""
+    package var prefix = ""
+    package var problems: [Problem] = []
     /// Notes on what is shown.
-    var notes: [String] = []
-    var servers: [Server] = []
-    var queues: [Queue] = []
-    var workers: [Worker] = []
-    var apps: [App] = []
+    package var notes: [String] = []
+    package var servers: [Server] = []
+    package var queues: [Queue] = []
+    package var workers: [Worker] = []
+    package var apps: [App] = []
     /// Tokens in the set of invalid ones.
-    var invalidTokens = 0
+    package var invalidTokens = 0
     /// Notifications that ended in a second, lately, by the workers' own word.
-    var rate = 0.0
+    package var rate = 0.0
 
-    /// The status of a plugin of Nagios.
-    var severity: NagiosStatus {
-        problems.map(\.kind.severity).max { $0.rawValue < $1.rawValue } ?? .ok
-    }
+    /// Nothing yet.
+    package init() {}
 
     /// Workers that live.
-    var living: [Worker] { workers.filter { $0.state != .gone } }
+    package var living: [Worker] { workers.filter { $0.state != .gone } }
 }

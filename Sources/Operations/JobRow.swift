@@ -4,14 +4,20 @@ import PrintableText
 import PushQueue
 
 /// A job as it is shown.
-struct JobRow {
-    static let titles = [
+package struct JobRow {
+    package static let titles = [
         "STATE", "KEY", "AGE", "NEXT", "ATTEMPT", "APP", "ID", "CAMPAIGN", "TOKENS", "LAST ERROR",
     ]
 
-    let queue: String
-    let job: StoredJob
-    let now: Int64
+    package let queue: String
+    package let job: StoredJob
+    package let now: Int64
+
+    package init(queue: String, job: StoredJob, now: Int64) {
+        self.queue = queue
+        self.job = job
+        self.now = now
+    }
 
     private var error: String? {
         guard let failure = job.failure else { return nil }
@@ -26,7 +32,7 @@ struct JobRow {
     }
 
     /// A line of a table. Nothing in it does anything to a terminal.
-    var cells: [String] {
+    package var cells: [String] {
         let tokens = job.tokens
         let first = tokens.first.map { String(String(buffer: $0).prefix(8)) + "…" } ?? "-"
         let cells = [
@@ -42,7 +48,7 @@ struct JobRow {
 
     /// All about it, for people.
     /// - Parameter verdicts: what a check of the job found.
-    func page(_ verdicts: [String]) -> String {
+    package func page(_ verdicts: [String]) -> String {
         func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
         let failure = job.failure
         let failedAt = failure?.at.map { ", \(Moment.text($0)), \(Moment.age(now - $0)) ago" } ?? ""
@@ -81,13 +87,18 @@ struct JobRow {
         let check: [Verdict]?
     }
 
-    struct Verdict: Encodable {
-        let level, sentence: String
+    package struct Verdict: Encodable {
+        package let level, sentence: String
+
+        package init(level: String, sentence: String) {
+            self.level = level
+            self.sentence = sentence
+        }
     }
 
     /// A line of JSON.
     /// - Parameter verdicts: what a check of the job found; `nil` leaves out the tokens and the job too.
-    func json(_ verdicts: [Verdict]?) throws -> String {
+    package func json(_ verdicts: [Verdict]?) throws -> String {
         func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
         let bytes = job.original.readableBytesView
         let isWhole = verdicts != nil

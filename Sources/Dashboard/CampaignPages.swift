@@ -1,0 +1,113 @@
+import Operations
+import PushQueue
+import WebPages
+
+/// Campaigns, those that were sent last first.
+struct CampaignsPage: DashboardPage {
+    let path = "/campaigns"
+    let section = Section.campaigns
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let campaigns = try await CampaignStatus.latest(
+            100, in: look.site.data.queues(), look.source.fleet)
+        let now = Moment.now
+        let rows = campaigns.map { campaign -> [HTML] in
+            let cells = campaign.cells(now: now)
+            return [
+                look.link(["campaigns", campaign.campaign], campaign.campaign), "\(cells[1])", Self.state(campaign),
+            ]
+                + [Self.progress(campaign)] + cells[4...].map { "\($0)" }
+        }
+        let table = Elements.table(
+            "Campaigns",
+            [
+                "Campaign", "Queue", "State", "Progress", "Delivered", "Invalid", "Dead", "Cancelled", "Other",
+                "Per second", "Left", "Started",
+            ], rows, numbers: Set(4...9),
+            empty: "There are no campaigns. A campaign is all jobs with the same member \"campaign\".")
+        return PageContent(title: "Campaigns", main: Elements.live("campaigns", table), isLive: true)
+    }
+
+    static func state(_ campaign: CampaignStatus) -> HTML {
+        let tone: Elements.Tone =
+            campaign.state == "running" ? .good : campaign.state == "paused" ? .warning : .bad
+        let limit = campaign.limitPerSecond.map { " \(Words.number($0))/s" }
+        return "\(Elements.label(campaign.state, tone))\(limit)"
+    }
+
+    static func progress(_ campaign: CampaignStatus) -> HTML {
+        guard let total = campaign.total, total > 0 else { return "\(Words.number(campaign.ended)) ended" }
+        let share = Int(100 * min(1, Double(campaign.ended) / Double(total)))
+        return """
+            <progress value="\(min(campaign.ended, total))" max="\(total)" aria-label="\(share)% have ended"></progress>\
+            \(share)% of \(Words.number(total))
+            """
+    }
+}
+
+/// One campaign: how far it is, and its pause, limit and cancellation.
+struct CampaignPage: DashboardPage {
+    let path = "/campaigns/{campaign}"
+    let section = Section.campaigns
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let name = look.parameters("campaign") ?? ""
+        let found = try await CampaignStatus.read(name, in: look.site.data.queues(), look.source.fleet)
+        let parts = found.map { part($0, look) }
+        let unknown: HTML = """
+            <p class="notice">No notification of this campaign has ended yet, in any queue. It can be paused or cancelled before.</p>
+            """
+        let field = [("campaign", name)]
+        let isPaused = found.contains { $0.state == "paused" }
+        let isCancelled = found.contains { $0.state == "cancelled" }
+        let actions: HTML = """
+            <h2>Actions</h2><div class="columns">
+            \(if: !isCancelled && !isPaused, look.form("pause-campaign", field, class: "filters",
+                "\(Elements.field("Reason", "reason"))<button>Pause</button>"))
+            \(if: isPaused, look.form("resume-campaign", field, class: "filters", "<button class=\"main\">Resume</button>"))
+            \(if: !isCancelled, look.form("limit-campaign", field, class: "filters",
+                "\(Elements.field("Notifications per second", "per_second", type: "number", placeholder: "no limit"))<button>Limit</button>"))
+            \(if: !isCancelled, look.form("cancel-campaign", field, class: "filters",
+                """
+                \(Elements.field("Reason", "reason"))\
+                <label class="check"><input type="checkbox" name="discard" value="1">keep no dead letters (cannot be undone)</label>\
+                <button class="danger">Cancel the campaign</button>
+                """))
+            \(if: isCancelled, look.form("requeue-campaign", field, class: "filters",
+                "\(Elements.field("Jobs per second", "rate", type: "number", placeholder: "unlimited"))<button class=\"main\">Send it after all</button>"))
+            </div>
+            """
+        let main: HTML = """
+            \(Elements.live("campaign", parts.isEmpty ? unknown : HTML(parts)))
+            <p>\(look.link(["jobs"], [("campaign", name)], "Its jobs")) · \
+            \(look.link(["dead"], [("campaign", name)], "Its dead letters"))</p>\(if: look.isOperator, actions)
+            """
+        return PageContent(title: "Campaign \(name)", main: main, isLive: true)
+    }
+
+    private func part(_ campaign: CampaignStatus, _ look: PageRequest) -> HTML {
+        func reasons(_ counts: [String: Int]) -> HTML? {
+            counts.isEmpty
+                ? nil
+                : "\(counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(8).map { "\(Words.number($0.value)) \($0.key)" }.joined(separator: ", "))"
+        }
+        let outcomes = Outcome.allCases.compactMap { outcome -> [HTML]? in
+            guard let count = campaign.outcomes[outcome.rawValue], count > 0 else { return nil }
+            return ["<span class=\"swatch \(outcome.rawValue)\"></span>\(outcome.rawValue)", "\(Words.number(count))"]
+        }
+        let since = campaign.stateSinceAt.map { "\(look.time($0))" as HTML }
+        return """
+            <h2>Queue \(campaign.queue)</h2>
+            \(Elements.facts([
+                ("State", CampaignsPage.state(campaign)), ("Since", since), ("By", campaign.by.map { "\($0)" }),
+                ("Reason", campaign.reason.map { "\($0)" }), ("Progress", CampaignsPage.progress(campaign)),
+                ("Left", campaign.left.map { "\(Words.number($0))" }),
+                ("Time left", campaign.leftMs.map { "\(Words.duration($0))" }),
+                ("Per second", campaign.perSecond.map { "\(Words.rate($0))" }), ("Started", look.time(campaign.startedAt)),
+                ("Last outcome", look.time(campaign.updatedAt)), ("Dead letters", reasons(campaign.deadReasons)),
+                ("Retries", reasons(campaign.retryReasons)),
+            ]))
+            \(Elements.table("Outcomes", ["Outcome", "Notifications"], outcomes, numbers: [1], empty: "Nothing has ended yet."))
+            """
+    }
+}

@@ -1,0 +1,212 @@
+import FoundationEssentials
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import Operations
+import PushJob
+import PushQueue
+import WebPages
+
+/// The pages' content and actions for programs, as JSON with the members of the commands' `--json`.
+///
+/// `/api/v1/openapi.json` describes it.
+struct DashboardAPI: Sendable {
+    let site: Site
+
+    func add(to routes: RouterGroup<WebContext>) {
+        let api = routes.group("/api/v1")
+        api.get("/openapi.json") { [site] _, _ in Response.json(text: OpenAPI.text(base: site.links.base)) }
+        get(api, "/status") { look in
+            Response.json(text: try JSONLine.text(try await look.site.data.fleetStatus(), keys: .convertToSnakeCase))
+        }
+        get(api, "/history") { look in try await history(look) }
+        get(api, "/jobs") { look in
+            let (rows, looked, cursor) = try await JobsPage().list(look, JobFilter(look.query))
+            return list("jobs", try rows.map { try $0.json(nil) }, looked: looked, cursor)
+        }
+        get(api, "/jobs/{queue}/{key}") { look in try await job(look) }
+        get(api, "/campaigns") { look in
+            let campaigns = try await CampaignStatus.latest(100, in: look.site.data.queues(), look.source.fleet)
+            return list("campaigns", try campaigns.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
+        }
+        get(api, "/campaigns/{campaign}") { look in
+            let name = look.parameters("campaign") ?? ""
+            let found = try await CampaignStatus.read(name, in: look.site.data.queues(), look.source.fleet)
+            guard !found.isEmpty else { throw WebError(.notFound, "no queue knows a campaign \(name)") }
+            return list("campaigns", try found.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
+        }
+        get(api, "/dead-letters") { look in
+            let (rows, cursor) = try await DeadLettersPage().list(look, DeadLetterFilter(look.query))
+            return list("dead_letters", try rows.map { try $0.json(isWhole: false) }, cursor)
+        }
+        get(api, "/dead-letters/{queue}/{key}") { look in
+            Response.json(text: try await DeadLetterPage.find(look).json(isWhole: look.visitor.seesContent))
+        }
+        get(api, "/devices/{token}") { look in
+            Response.json(
+                text: try await DevicePage.findings(TokenText.normalized(look.parameters("token") ?? ""), look).json)
+        }
+        get(api, "/invalid-tokens") { look in
+            let found = try await InvalidTokensPage.list(look)
+            let lines = found.tokens.map { listed in
+                var line = ByteBuffer()
+                var shown = listed
+                shown.token = ByteBuffer(string: look.token(String(buffer: listed.token)))
+                InvalidTokenLine(shown).writeJSON(to: &line)
+                return String(buffer: line).trimmed
+            }
+            return list("invalid_tokens", lines, found.cursor)
+        }
+        get(api, "/keys") { look in
+            let sizes = try await KeySizes.read(look.source.fleet, look.site.data.queues())
+            return list("keys", try sizes.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
+        }
+        get(api, "/activity") { look in try await activity(look) }
+        get(api, "/runs/{id}") { look in
+            guard let run = await look.site.runs[look.parameters("id") ?? ""] else {
+                throw WebError(.notFound, "this run is not known here")
+            }
+            return try Response.json(RunObject(run))
+        }
+        api.post("/check") { [site] request, context in
+            let form = try Self.form(context)
+            let queue = try await site.data.queue(form["queue"] ?? "")
+            let check = await site.source.check(ByteBuffer(string: form.raw("job")), queue)
+            return try Response.json(CheckObject(verdicts: check.verdicts, isSendable: check.failure == nil))
+        }
+        api.post("/actions/{name}") { [site] request, context in
+            let result = try await Actions.perform(
+                context.parameters.get("name") ?? "", Self.form(context), context.visitor, site)
+            return try Response.json(ActionObject(message: result.message, run: result.run.map(RunObject.init)))
+        }
+    }
+
+    private struct CheckObject: Encodable {
+        let verdicts: [DashboardSource.Verdict]
+        let isSendable: Bool
+    }
+
+    private struct ActionObject: Encodable {
+        let message: String
+        let run: RunObject?
+    }
+
+    /// A bulk run.
+    private struct RunObject: Encodable {
+        let id, state, action, subject: String
+        var total, done: Int?
+        var groups: [String: Int]?
+        var error: String?
+
+        init(_ run: BulkRun) {
+            (id, action, subject) = (run.id, run.work.action.rawValue, run.work.subject)
+            switch run.phase {
+            case .counting(let found): (state, total) = ("counting", found)
+            case .ready(let count): (state, total, groups) = ("ready", count.total, count.groups)
+            case .running(let done, let total): (state, self.done, self.total) = ("running", done, total)
+            case .done(let done): (state, self.done) = ("done", done)
+            case .stopped(let done): (state, self.done) = ("stopped", done)
+            case .failed(let problem): (state, error) = ("failed", problem)
+            }
+        }
+    }
+
+    private func get(
+        _ api: RouterGroup<WebContext>, _ path: RouterPath,
+        _ answer: @escaping @Sendable (PageRequest) async throws -> Response
+    ) {
+        api.get(path) { [site] request, context in
+            try await answer(PageRequest(site, request, context))
+        }
+    }
+
+    /// The fields of an action: a JSON object of texts, numbers, true, or lists of texts; or a form.
+    private static func form(_ context: WebContext) throws -> Form {
+        guard context.form.isEmpty else { return context.form }
+        guard context.body.readableBytes > 0 else { return Form() }
+        do {
+            let members = try JSONDecoder().decode(
+                [String: FieldValue].self, from: Data(context.body.readableBytesView))
+            return Form(fields: members.flatMap { name, value in value.texts.map { (name, $0) } })
+        } catch {
+            throw WebError(
+                .badRequest, "the body must be a JSON object whose members are texts, numbers, true or lists of texts")
+        }
+    }
+
+    private struct FieldValue: Decodable {
+        let texts: [String]
+
+        init(from decoder: any Decoder) throws {
+            let container = try decoder.singleValueContainer()
+            if let text = try? container.decode(String.self) {
+                texts = [text]
+            } else if let list = try? container.decode([String].self) {
+                texts = list
+            } else if let flag = try? container.decode(Bool.self) {
+                texts = flag ? ["1"] : []
+            } else {
+                texts = ["\(try container.decode(Int.self))"]
+            }
+        }
+    }
+
+    private func list(_ name: String, _ objects: [String], looked: Int? = nil, _ cursor: String? = nil) -> Response {
+        var text = "{\"\(name)\":[\(objects.joined(separator: ","))]"
+        if let looked { text += ",\"searched\":\(looked)" }
+        // The cursor has the names of queues and lanes, so it is escaped as any text.
+        if let cursor, let quoted = try? JSONLine.text(cursor) { text += ",\"after\":\(quoted)" }
+        return .json(text: text + "}")
+    }
+
+    private func job(_ look: PageRequest) async throws -> Response {
+        let (row, queue) = try await JobPage.find(look)
+        guard look.visitor.seesContent else { return .json(text: try row.json(nil)) }
+        let check = await look.source.check(row.job.original, queue)
+        return .json(text: try row.json(check.verdicts.map { .init(level: $0.level, sentence: $0.sentence) }))
+    }
+
+    private func activity(_ look: PageRequest) async throws -> Response {
+        struct Entry: Encodable {
+            let id, by, action, subject: String
+            let at: Int64
+            let count: Int?
+            let detail, via: String?
+        }
+        let entries = try await ActivityPage.entries(look)
+        let lines = try entries.map { entry in
+            try JSONLine.text(
+                Entry(
+                    id: entry.id, by: entry.by, action: entry.actionName, subject: entry.subject, at: entry.at,
+                    count: entry.count, detail: entry.detail, via: entry.via?.rawValue))
+        }
+        return list("activity", lines, entries.count == ActivityPage.limit ? entries.last?.id : nil)
+    }
+
+    private func history(_ look: PageRequest) async throws -> Response {
+        struct Point: Encodable {
+            let at: Int64
+            let outcomes, retries, deferrals: [String: Int]
+            let latencyP50Ms, latencyP99Ms, answerP50Ms, answerP99Ms: Double?
+            let backlog: Int?
+            let oldestAgeMs: Int64?
+        }
+        let text = look.query["span"] ?? "hour"
+        guard let span = QueueHistory.Span(rawValue: text) else {
+            throw WebError(.badRequest, "span is \(text); it must be hour, day or days")
+        }
+        let queues = try await look.site.data.queues(named: look.query.all("queue")).map(\.keys)
+        let history = try await look.site.data.history(span, of: queues)
+        let points = try (history?.points ?? []).map { point in
+            try JSONLine.text(
+                Point(
+                    at: point.at,
+                    outcomes: Dictionary(
+                        uniqueKeysWithValues: point.outcomes.counted.map { ($0.outcome.rawValue, $0.count) }),
+                    retries: point.retries, deferrals: point.deferrals, latencyP50Ms: point.latency?.p50,
+                    latencyP99Ms: point.latency?.p99, answerP50Ms: point.answer?.p50, answerP99Ms: point.answer?.p99,
+                    backlog: point.backlog, oldestAgeMs: point.oldest), keys: .convertToSnakeCase)
+        }
+        return list("points", points)
+    }
+}

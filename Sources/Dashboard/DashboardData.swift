@@ -1,0 +1,103 @@
+import NIOCore
+import Operations
+import PushJob
+import PushQueue
+import Redis
+
+/// Reads that many pages share, so that ten open dashboards ask Redis no more often than one.
+actor DashboardData {
+    private struct Kept<Value: Sendable> {
+        var value: Value
+        var at: ContinuousClock.Instant
+    }
+
+    private let source: DashboardSource
+    private var status: Kept<FleetStatus>?
+    private var reading: Task<FleetStatus, any Error>?
+    private var histories: [String: Kept<QueueHistory>] = [:]
+    private var queueList: Kept<(keys: [QueueKeys], incomplete: String?)>?
+
+    /// The last status, however old; `nil` before the first.
+    var lastStatus: FleetStatus? { status?.value }
+
+    init(_ source: DashboardSource) { self.source = source }
+
+    /// The queues: those in Redis, with the lists of jobs that the configuration names. At most ten seconds old, because the
+    /// search looks at all keys.
+    func queues() async throws -> [QueueKeys] { try await foundQueues().keys }
+
+    private func foundQueues() async throws -> (keys: [QueueKeys], incomplete: String?) {
+        if let queueList, queueList.at.duration(to: .now) < .seconds(10) { return queueList.value }
+        let found = try await source.fleet.queues()
+        let list = (found.keys.map { source.configured($0).keys }, found.incomplete)
+        queueList = Kept(value: list, at: .now)
+        return list
+    }
+
+    /// A queue by name.
+    /// - Throws: ``WebError`` if there is none.
+    func queue(_ name: String) async throws -> DashboardSource.Queue {
+        guard let keys = try await queues().first(where: { $0.queue == name }) else {
+            throw WebError(.notFound, "there is no queue \(name)")
+        }
+        return source.configured(keys)
+    }
+
+    /// The queues of a filter; all without one.
+    func queues(named names: [String]) async throws -> [DashboardSource.Queue] {
+        let all = try await queues()
+        for name in names where !all.contains(where: { $0.queue == name }) {
+            throw WebError(.notFound, "there is no queue \(name)")
+        }
+        return all.filter { names.isEmpty || names.contains($0.queue) }.map(source.configured)
+    }
+
+    /// The jobs of a queue.
+    func jobs(of queue: DashboardSource.Queue) async throws -> QueueJobs {
+        QueueJobs(
+            try await source.fleet.client(for: queue.keys.jobs), queue.keys, format: queue.format, limits: queue.limits)
+    }
+
+    func deadLetters(of keys: QueueKeys) async throws -> DeadLetters {
+        DeadLetters(try await source.fleet.client(for: keys.dead), keys)
+    }
+
+    /// The state of everything, at most a second old.
+    func fleetStatus() async throws -> FleetStatus {
+        if let status, status.at.duration(to: .now) < .seconds(1) { return status.value }
+        if let reading { return try await reading.value }
+        let (keys, incomplete) = try await foundQueues()
+        let before = status
+        // Another page may have begun to read in the meantime.
+        if let reading { return try await reading.value }
+        let task = Task { [source] in
+            var status = try await FleetStatus.read(source.fleet, keys, apps: source.appNames)
+            if let incomplete { status.notes.append(incomplete) }
+            if let before { status.compare(with: before.value) }
+            return status
+        }
+        reading = task
+        defer { reading = nil }
+        let read = try await task.value
+        // A rate needs some seconds.
+        if before.map({ $0.at.duration(to: .now) > .seconds(1) }) ?? true { status = Kept(value: read, at: .now) }
+        return read
+    }
+
+    /// The history of some queues together, at most a few seconds old.
+    func history(_ span: QueueHistory.Span, of queues: [QueueKeys]) async throws -> QueueHistory? {
+        let age: Duration = span == .hour ? .seconds(4) : .seconds(60)
+        var found: [QueueHistory] = []
+        for keys in queues {
+            let name = "\(span) \(keys.queue)"
+            if let kept = histories[name], kept.at.duration(to: .now) < age {
+                found.append(kept.value)
+                continue
+            }
+            let history = try await QueueHistory.read(span, source.fleet.client(for: keys.jobs), keys)
+            histories[name] = Kept(value: history, at: .now)
+            found.append(history)
+        }
+        return QueueHistory.sum(of: found)
+    }
+}

@@ -1,0 +1,210 @@
+import NIOCore
+import Operations
+import PushJob
+import PushQueue
+import WebPages
+
+/// Dead letters: the newest by reason, app and hour, and a list.
+struct DeadLettersPage: DashboardPage {
+    let path = "/dead"
+    let section = Section.dead
+
+    private static let (limit, searched, sample) = (50, 20_000, 1000)
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let filter = try DeadLetterFilter(look.query)
+        let queues = try await look.site.data.queues()
+        let chosen = try await look.site.data.queues(named: look.query.all("queue")).map(\.keys)
+        let listing = try await list(look, filter)
+        let form = look.filters(
+            ["dead"],
+            [
+                look.queueChoice(queues.map(\.queue)),
+                look.field("Reason", "reason", placeholder: "BadPayload or Bad*"),
+                look.field("App", "app"), look.field("Campaign", "campaign"), look.field("ID", "id"),
+                look.field("Token", "token"), look.field("Error or status", "error"),
+                look.field("Older than", "older_than", placeholder: "30m"), look.field("Newer than", "newer_than"),
+            ])
+        var groups: HTML = ""
+        if look.query["after"] == nil {
+            groups = try await summary(look, filter, chosen)
+        }
+        let titles: [HTML] =
+            (look.isOperator ? ["<input type=\"checkbox\" aria-label=\"Select all\">"] : [])
+            + ["Time", "Key", "Queue", "Reason", "App", "ID", "Attempts", "Error"]
+        let table = Elements.table(
+            "Dead letters", titles, listing.rows.map { row($0, look) }, numbers: [look.isOperator ? 7 : 6],
+            empty: listing.cursor == nil ? "No dead letter matches." : "No dead letter matches so far.")
+        let few = listing.rows.count < Self.limit
+        let more = look.next(["dead"], listing.cursor, few ? "Search further" : "Next page")
+        return PageContent(
+            title: "Dead letters", main: "\(form)\(groups)\(look.isOperator ? selection(look, table) : table)\(more)",
+            scripts: ["select.js"])
+    }
+
+    /// Some dead letters of the queues of the query, the newest first.
+    func list(_ look: PageRequest, _ filter: DeadLetterFilter) async throws -> (rows: [DeadLetterRow], cursor: String?)
+    {
+        let queues = try await look.site.data.queues(named: look.query.all("queue")).map(\.keys)
+        return try await list(look, filter, queues, after: look.query["after"], limit: Self.limit)
+    }
+
+    private func list(
+        _ look: PageRequest, _ filter: DeadLetterFilter, _ queues: [QueueKeys], after: String?, limit: Int
+    ) async throws -> (rows: [DeadLetterRow], cursor: String?) {
+        let parts = (after ?? "").split(separator: "|", maxSplits: 1).map(String.init)
+        var rest = queues[...]
+        if let name = parts.first, let index = queues.firstIndex(where: { $0.queue == name }) {
+            rest = queues[index...]
+        }
+        var cursor = parts.count > 1 ? parts[1] : nil
+        var (rows, looked): ([DeadLetterRow], Int) = ([], 0)
+        while let keys = rest.popFirst() {
+            let letters = try await look.site.data.deadLetters(of: keys)
+            repeat {
+                let page = try await letters.page(
+                    .list, filter, after: cursor, limit: limit - rows.count, newestFirst: true)
+                rows += page.letters.map { DeadLetterRow($0, queue: keys.queue) }
+                looked += page.looked
+                cursor = page.cursor
+                if let cursor, rows.count >= limit || looked >= Self.searched {
+                    return (rows, "\(keys.queue)|\(cursor)")
+                }
+            } while cursor != nil
+            if rows.count >= limit || looked >= Self.searched, let next = rest.first { return (rows, "\(next.queue)|") }
+        }
+        return (rows, nil)
+    }
+
+    /// The newest dead letters by reason and app, and by hour.
+    private func summary(_ look: PageRequest, _ filter: DeadLetterFilter, _ queues: [QueueKeys]) async throws -> HTML {
+        let (rows, cursor) = try await list(look, filter, queues, after: nil, limit: Self.sample)
+        guard !rows.isEmpty else { return "" }
+        var (groups, hours): ([String: [DeadLetterRow]], [String: [String: Int]]) = ([:], [:])
+        for row in rows {
+            groups["\(row.reason)\u{0}\(row.app ?? "")", default: []].append(row)
+            hours[String(Moment.text(row.at).prefix(13)), default: [:]][row.reason, default: 0] += 1
+        }
+        let sorted = groups.values.sorted { ($1.count, $0[0].reason) < ($0.count, $1[0].reason) }
+        let table = Elements.table(
+            "Dead letters by reason and app", ["Reason", "App", "Dead letters", "Newest", "Rule"],
+            sorted.prefix(20).map { rows -> [HTML] in
+                let first = rows[0]
+                return [
+                    look.link(
+                        ["dead"], look.query.without(["reason", "after"]) + [("reason", first.reason)], first.reason),
+                    "\(first.app ?? "–")", "\(Words.number(rows.count))", look.time(rows.map(\.at).max()),
+                    "\(look.source.explain(first.reason))",
+                ]
+            }, numbers: [2], empty: "")
+        let names = Set(rows.map(\.reason)).sorted()
+        let times = hours.keys.sorted().suffix(48)
+        let chart = Chart(
+            "By hour", .columns, points: times.map { "\($0.suffix(2)):00 UTC" },
+            names.prefix(6).enumerated().map { index, name in
+                .init(name, style: "tone\(index)", times.map { Double(hours[$0]?[name] ?? 0) })
+            }
+        ) { Words.number(Int($0)) }
+        return """
+            <p class="muted">\(cursor == nil ? "All" : "The newest \(Words.number(rows.count))") that match:</p>
+            <div class="columns"><div>\(table)</div>\(chart.html)</div>
+            """
+    }
+
+    private func row(_ row: DeadLetterRow, _ look: PageRequest) -> [HTML] {
+        let cells = row.cells(now: Moment.now)
+        let box: [HTML] =
+            look.isOperator
+            ? [
+                "<input type=\"checkbox\" name=\"key\" value=\"\(row.key)\" aria-label=\"Select dead letter \(row.key)\">"
+            ]
+            : []
+        return box + [
+            look.time(row.at), look.link(["dead", row.queue, row.key], row.key), "\(row.queue)",
+            Elements.label(row.reason, .bad), "\(cells[5])", "\(cells[6])", "\(cells[7])", "\(cells[8])",
+        ]
+    }
+
+    private func selection(_ look: PageRequest, _ table: HTML) -> HTML {
+        let filters = look.query.without(["after"]).map { name, value -> HTML in
+            "<input type=\"hidden\" name=\"filter_\(name)\" value=\"\(value)\">"
+        }
+        return """
+            <form method="post" action="\(look.links.path(["actions", "change-dead-letters"]))" data-select>\
+            \(look.site.formToken(look.visitor))\(filters)\(table)
+            <div class="toolbar"><div class="actions">
+            <span data-selected></span>
+            <label class="check"><input type="radio" name="scope" value="selected" checked>selected</label>
+            <label class="check"><input type="radio" name="scope" value="all">all that match</label>
+            <button class="main" name="action" value="requeue">Requeue</button>
+            <button class="danger" name="action" value="delete">Delete</button>
+            <label>Per second<input name="rate" type="number" min="1" placeholder="unlimited"></label>
+            </div><p class="hint">The next page shows how many it is, before anything changes.</p></div></form>
+            """
+    }
+}
+
+/// One dead letter: why it is dead, the rule behind the reason, and the job to edit.
+struct DeadLetterPage: DashboardPage {
+    let path = "/dead/{queue}/{key}"
+    let section = Section.dead
+
+    /// The dead letter that the path names.
+    static func find(_ look: PageRequest) async throws -> DeadLetterRow {
+        let queue = try await look.site.data.queue(look.parameters("queue") ?? "")
+        let key = look.parameters("key") ?? ""
+        let filter = try DeadLetterFilter(Form(fields: [("key", key)]))
+        var sweep = DeadLetterSweep(try await look.site.data.deadLetters(of: queue.keys), .show, filter)
+        sweep.newestFirst = true
+        var found: DeadLetterRow?
+        try await sweep.run { page, _ in
+            found = found ?? page.letters.first.map { DeadLetterRow($0, queue: queue.keys.queue) }
+        }
+        guard let found else {
+            throw WebError(.notFound, "queue \(queue.keys.queue) has no dead letter \(key) any more")
+        }
+        return found
+    }
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let row = try await Self.find(look)
+        let (queue, key) = (try await look.site.data.queue(row.queue), row.key)
+        let facts = Elements.facts(
+            row.facts(now: Moment.now).filter { $0.name != "tokens" || look.visitor.seesContent }.map {
+                ($0.name, "\($0.value)")
+            })
+        let rule = look.source.explain(row.reason).map {
+            "<p class=\"notice\"><strong>\(row.reason)</strong>: \($0)</p>" as HTML
+        }
+        let fields = [("queue", queue.keys.queue), ("key", key)]
+        let actions: HTML = """
+            <div class="actions">
+            \(look.form("change-dead-letters", fields + [("action", "requeue")], "<button class=\"main\">Requeue</button>"))
+            \(look.form("change-dead-letters", fields + [("action", "delete")], "<button class=\"danger\">Delete</button>"))
+            </div>
+            """
+        guard look.visitor.seesContent else {
+            return PageContent(
+                title: "Dead letter \(key)",
+                main: "\(facts)\(rule)\(actions)<p class=\"notice\">The payload is shown to operators only.</p>")
+        }
+        let check = await look.source.check(row.original, queue)
+        let text = String(buffer: row.original)
+        let editor: HTML = """
+            <h2>Edit and requeue</h2>
+            <p class="hint">The edited job is enqueued as a new one, and the dead letter is deleted.</p>
+            <form class="stack" method="post" action="\(look.links.path(["actions", "edit-and-requeue"]))" \
+            data-check="\(look.links.path(["try", "check"]))">\(look.site.formToken(look.visitor))\
+            <input type="hidden" name="queue" value="\(queue.keys.queue)"><input type="hidden" name="key" value="\(key)">\
+            <label>Job<textarea name="job" spellcheck="false">\(JobPreview.pretty(row.original))</textarea></label>\
+            <p><button class="main">Enqueue the edited job</button></p></form>
+            """
+        let main: HTML = """
+            \(facts)\(rule)\(actions)
+            <div id="verdicts">\(JobPreview.checked(check))</div>
+            \(if: look.isOperator, editor)
+            <h2>Job</h2>\(Elements.source(text, title: "The job as its producer wrote it"))
+            """
+        return PageContent(title: "Dead letter \(key)", main: main, scripts: look.isOperator ? ["compose.js"] : [])
+    }
+}

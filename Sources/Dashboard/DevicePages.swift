@@ -1,0 +1,201 @@
+import NIOCore
+import Operations
+import PushJob
+import PushQueue
+import WebPages
+
+/// The search for a device.
+struct DevicesPage: DashboardPage {
+    let path = "/devices"
+    let section = Section.devices
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        if let token = look.query["token"] {
+            return try await DevicePage().content(of: TokenText.normalized(token), look)
+        }
+        return PageContent(title: "Device", main: Self.form(look, ""))
+    }
+
+    static func form(_ look: PageRequest, _ token: String) -> HTML {
+        """
+        <form class="filters" method="get" action="\(look.links.path(["devices"]))">\
+        \(Elements.field("Device token, in hex or base64", "token", value: token, isRequired: true))\
+        <button class="main">Show</button></form>
+        """
+    }
+}
+
+/// All that is known about a device token.
+struct DevicePage: DashboardPage {
+    let path = "/devices/{token}"
+    let section = Section.devices
+
+    /// Jobs that are searched for the token, in each queue.
+    private static let searched = 20_000
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        try await content(of: TokenText.normalized(look.parameters("token") ?? ""), look)
+    }
+
+    /// Searches for a token.
+    static func findings(_ token: String, _ look: PageRequest) async throws -> DeviceFindings {
+        guard token.utf8.count <= 400, token.utf8.count >= 2, token.allSatisfy(\.isHexDigit) else {
+            throw WebError(.badRequest, "\(token.prefix(40)) is not a device token in hex or base64")
+        }
+        var findings = DeviceFindings(token: token, now: Moment.now)
+        let keys = look.source.fleet.sharedKeys
+        findings.record = try await DeviceRecord.read(token, look.source.fleet.client(for: keys.invalidTokens), keys)
+        for queue in try await look.site.data.queues(named: []) {
+            try await findings.search(
+                look.site.data.jobs(of: queue), look.source.fleet.client(for: queue.keys.results), limit: 20,
+                searching: searched)
+        }
+        return findings
+    }
+
+    func content(of token: String, _ look: PageRequest) async throws -> PageContent {
+        let findings = try await Self.findings(token, look)
+        return PageContent(title: "Device \(token.prefix(8))…", main: html(findings, look))
+    }
+
+    private func html(_ findings: DeviceFindings, _ look: PageRequest) -> HTML {
+        let record = findings.record
+        func text(_ value: ByteBuffer?) -> HTML? { value.map { "\(String(buffer: $0))" } }
+        let throttled = record.throttledUntil.flatMap { $0 > findings.now ? $0 : nil }
+        let facts = Elements.facts([
+            ("Token", "<span class=\"mono\">\(look.token(findings.token))</span>"),
+            ("Invalid", record.invalid == nil ? Elements.label("no", .good) : Elements.label("yes", .bad)),
+            ("Since", record.invalid?.at.map { look.time($0) }), ("Reason", text(record.invalid?.reason)),
+            ("Topic", text(record.invalid?.topic)), ("Environment", text(record.invalid?.environment)),
+            ("Reported by", text(record.invalid?.source)),
+            ("Throttled", throttled.map { "until \(look.time($0))" } ?? "no"),
+            ("Registered", record.registeredAt.map { look.time($0) } ?? "not recorded"),
+        ])
+        let remove: HTML =
+            record.invalid == nil
+            ? ""
+            : look.form(
+                "remove-invalid-tokens", [("token", findings.token)],
+                "<button class=\"danger\">Remove from the invalid tokens</button>")
+        let test: HTML = look.isOperator ? look.link(["try"], [("token", findings.token)], "Send a test") : ""
+        let results = Elements.table(
+            "Results", ["Time", "Queue", "Outcome", "Reason", "Status", "App", "ID", "APNs ID"],
+            findings.results.map { queue, result -> [HTML] in
+                let names = ["reason", "status", "app", "id", "apns_id"]
+                return [
+                    look.time(result["time"].flatMap { Int64($0) }), "\(queue)",
+                    Elements.label(result["outcome"] ?? "?", result["outcome"] == "delivered" ? .good : .warning),
+                ] + names.map { "\(result[$0] ?? "–")" }
+            },
+            empty: findings.searched == 0
+                ? "None. Workers keep results with <code>results: all</code> or <code>failures</code>."
+                : "None among the \(Words.number(findings.searched)) newest results.")
+        let jobs = Elements.table(
+            "Jobs", ["State", "Key", "Queue", "Next try", "Attempt", "Last error"],
+            findings.jobs.map { row -> [HTML] in
+                [
+                    Elements.label(row.cells[0], JobsPage.tone(row.job.state)),
+                    look.link(["jobs", row.queue, row.job.key], row.job.key), "\(row.queue)", "\(row.cells[3])",
+                    "\(row.cells[4])", "\(row.cells[9])",
+                ]
+            }, empty: "None among the first \(Words.number(Self.searched)) jobs of each queue.")
+        let dead = Elements.table(
+            "Dead letters", ["Time", "Key", "Queue", "Reason", "Error"],
+            findings.dead.map { row -> [HTML] in
+                [
+                    look.time(row.at), look.link(["dead", row.queue, row.key], row.key), "\(row.queue)",
+                    Elements.label(row.reason, .bad), "\(row.cells(now: findings.now)[8])",
+                ]
+            }, empty: "None.")
+        return """
+            \(DevicesPage.form(look, findings.token))\(facts)<div class="actions">\(remove)\(test)</div>
+            <h2>Results</h2>\(results)<h2>Jobs</h2>\(jobs)<h2>Dead letters</h2>\(dead)
+            """
+    }
+}
+
+/// The set of invalid tokens.
+struct InvalidTokensPage: DashboardPage {
+    let path = "/invalid"
+    let section = Section.invalid
+
+    private static let (limit, searched) = (100, 20_000)
+
+    /// Some tokens that match the query.
+    static func list(_ look: PageRequest) async throws -> (tokens: [InvalidTokenSet.Listed], cursor: String?) {
+        let filter = try InvalidTokenFilter(look.query)
+        var (tokens, looked, cursor): ([InvalidTokenSet.Listed], Int, String?) = ([], 0, look.query["after"])
+        repeat {
+            let page = try await look.source.invalidTokens.scan(after: cursor, withDetails: true)
+            looked += page.tokens.count
+            tokens += filter.isEmpty ? page.tokens : page.tokens.filter { filter.fits($0.details) }
+            cursor = page.cursor
+        } while cursor != nil && tokens.count < limit && looked < searched
+        return (tokens, cursor)
+    }
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let (tokens, cursor) = try await Self.list(look)
+        let status = try await look.site.data.fleetStatus()
+        let form = look.filters(
+            ["invalid"],
+            [
+                look.field("Reason", "reason", placeholder: "BadDeviceToken"),
+                Elements.choice(
+                    "Source", "source",
+                    [
+                        ("", "all"), ("apns", "apns"), ("gateway", "gateway"), ("feedback", "feedback"),
+                        ("import", "import"),
+                    ],
+                    chosen: look.query["source"] ?? ""),
+                look.field("Environment", "environment", placeholder: "sandbox"), look.field("Topic", "topic"),
+                look.field("Newer than", "newer_than", placeholder: "2h"),
+            ])
+        let titles: [HTML] =
+            (look.isOperator ? ["<input type=\"checkbox\" aria-label=\"Select all\">"] : [])
+            + ["Token", "Since", "Reason", "Source", "Environment", "Topic"]
+        let rows = tokens.map { listed -> [HTML] in
+            let token = String(buffer: listed.token)
+            let line = InvalidTokenLine(listed)
+            let box: [HTML] =
+                look.isOperator
+                ? [
+                    "<input type=\"checkbox\" name=\"token\" value=\"\(token)\" aria-label=\"Select token \(token.prefix(8))\">"
+                ]
+                : []
+            return box + [
+                "<span class=\"mono\">\(look.link(["devices", token], String(look.token(token).prefix(24)) + (token.utf8.count > 24 && look.visitor.seesContent ? "…" : "")))</span>",
+                look.time(listed.details.at),
+            ] + line.cells.dropFirst(2).map { "\($0)" }
+        }
+        let table = Elements.table("Invalid tokens", titles, rows, empty: "No invalid token matches.")
+        let filters = look.query.without(["after"]).map { name, value -> HTML in
+            "<input type=\"hidden\" name=\"filter_\(name)\" value=\"\(value)\">"
+        }
+        let list: HTML =
+            !look.isOperator
+            ? table
+            : """
+            <form method="post" action="\(look.links.path(["actions", "remove-invalid-tokens"]))" data-select>\
+            \(look.site.formToken(look.visitor))\(filters)\(table)
+            <div class="toolbar"><div class="actions"><span data-selected></span>
+            <label class="check"><input type="radio" name="scope" value="selected" checked>selected</label>
+            <label class="check"><input type="radio" name="scope" value="all">all that match</label>
+            <button class="danger">Remove from the set</button></div>
+            <p class="hint">Workers send to removed tokens again. The next page shows how many it is.</p></div></form>
+            """
+        let add: HTML = look.form(
+            "add-invalid-tokens", class: "stack",
+            """
+            <h2>Add tokens</h2><label>Device tokens in hex, separated by white space\
+            <textarea name="tokens" required></textarea></label>\(Elements.field("Reason", "reason", value: "Manual"))\
+            <p><button>Add</button></p>
+            """)
+        return PageContent(
+            title: "Invalid tokens",
+            main: """
+                <p>\(Words.number(status.invalidTokens)) tokens.</p>\(form)\(list)\
+                \(look.next(["invalid"], cursor, tokens.count < Self.limit ? "Search further" : "Next page"))\(add)
+                """, scripts: ["select.js"])
+    }
+}

@@ -1,0 +1,211 @@
+import NIOCore
+import Operations
+import PushJob
+import PushQueue
+import WebPages
+
+/// Jobs that are not done, by state and filter.
+struct JobsPage: DashboardPage {
+    let path = "/jobs"
+    let section = Section.jobs
+
+    /// The number of jobs on a page, and how many are searched for them.
+    static let (limit, searched) = (50, 20_000)
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let filter = try JobFilter(look.query)
+        let names = try await look.site.data.queues().map(\.queue)
+        let listing = try await list(look, filter)
+        let states = [("", "all")] + StoredJob.State.allCases.map { ($0.rawValue, $0.rawValue) }
+        let form = look.filters(
+            ["jobs"],
+            [
+                Elements.choice("State", "state", states, chosen: look.query["state"] ?? ""), look.queueChoice(names),
+                look.field("Campaign", "campaign"), look.field("App", "app"), look.field("Topic", "topic"),
+                look.field("ID", "id"), look.field("Token", "token"),
+                look.field("Last error", "reason", placeholder: "ServiceUnavailable or Too*"),
+                look.field("Text in the job", "match"), look.field("Older than", "older_than", placeholder: "30m"),
+                look.field("Newer than", "newer_than"),
+            ])
+        let titles: [HTML] =
+            (look.isOperator ? ["<input type=\"checkbox\" aria-label=\"Select all\">"] : [])
+            + ["State", "Key", "Queue", "Age", "Next try", "Attempt", "App", "ID", "Campaign", "Token", "Last error"]
+        let table = Elements.table(
+            "Jobs", titles, listing.rows.map { row($0, look) }, numbers: [look.isOperator ? 6 : 5],
+            empty: listing.cursor == nil ? "No job matches." : "No job matches so far.")
+        let more: HTML =
+            listing.cursor == nil
+            ? ""
+            : """
+            \(if: listing.rows.count < Self.limit, "<p class=\"notice\">\(Words.number(listing.looked)) jobs were searched.</p>")\
+            \(look.next(["jobs"], listing.cursor, listing.rows.count < Self.limit ? "Search further" : "Next page"))
+            """
+        let list = look.isOperator ? selection(look, table) : table
+        return PageContent(title: "Jobs", main: "\(form)\(list)\(more)", scripts: ["select.js"])
+    }
+
+    /// Some jobs of the queues, one queue after the other. The cursor has the name of its queue.
+    func list(
+        _ look: PageRequest, _ filter: JobFilter
+    ) async throws -> (rows: [JobRow], looked: Int, cursor: String?) {
+        let queues = try await look.site.data.queues(named: look.query.all("queue"))[...]
+        let parts = (look.query["after"] ?? "").split(separator: "|", maxSplits: 1).map(String.init)
+        var rest = queues
+        if let name = parts.first, let index = queues.firstIndex(where: { $0.keys.queue == name }) {
+            rest = queues[index...]
+        }
+        var cursor = parts.count > 1 ? parts[1] : nil
+        var (rows, looked): ([JobRow], Int) = ([], 0)
+        while let queue = rest.popFirst() {
+            let listing = try await look.site.data.jobs(of: queue).list(
+                filter, after: cursor, limit: Self.limit - rows.count, searching: Self.searched - looked)
+            rows += listing.jobs.map { JobRow(queue: queue.keys.queue, job: $0, now: listing.now) }
+            looked += listing.looked
+            cursor = nil
+            if let next = listing.cursor { return (rows, looked, "\(queue.keys.queue)|\(next)") }
+            if rows.count >= Self.limit || looked >= Self.searched, let next = rest.first {
+                return (rows, looked, "\(next.keys.queue)|")
+            }
+        }
+        return (rows, looked, nil)
+    }
+
+    private func row(_ row: JobRow, _ look: PageRequest) -> [HTML] {
+        let job = row.job
+        let cells = row.cells
+        let tokens = job.tokens
+        let token: HTML =
+            tokens.count == 1
+            ? look.link(["devices", String(buffer: tokens[0])], String(String(buffer: tokens[0]).prefix(8)) + "…")
+            : "\(cells[8])"
+        let box: [HTML] =
+            look.isOperator
+            ? ["<input type=\"checkbox\" name=\"key\" value=\"\(job.key)\" aria-label=\"Select job \(job.key)\">"] : []
+        return box + [
+            Elements.label(cells[0], Self.tone(job.state)),
+            look.link(["jobs", row.queue, job.key], [("state", job.state.rawValue)], job.key), "\(row.queue)",
+            "\(cells[2])", "\(cells[3])", "\(cells[4])", "\(cells[5])", "\(cells[6])",
+            job.campaign.map { look.link(["campaigns", String(buffer: $0)], String(buffer: $0)) } ?? "–", token,
+            "\(cells[9])",
+        ]
+    }
+
+    static func tone(_ state: StoredJob.State) -> Elements.Tone {
+        switch state {
+        case .retrying: .warning
+        case .claimed: .good
+        case .waiting, .scheduled, .deferred: .plain
+        }
+    }
+
+    /// The table in a form whose buttons act on the selected jobs, or on all that match.
+    private func selection(_ look: PageRequest, _ table: HTML) -> HTML {
+        let filters = look.query.without(["after"]).map { name, value -> HTML in
+            "<input type=\"hidden\" name=\"filter_\(name)\" value=\"\(value)\">"
+        }
+        return """
+            <form method="post" action="\(look.links.path(["actions", "change-jobs"]))" data-select>\
+            \(look.site.formToken(look.visitor))\(filters)\(table)
+            <div class="toolbar"><div class="actions">
+            <span data-selected></span>
+            <label class="check"><input type="radio" name="scope" value="selected" checked>selected jobs</label>
+            <label class="check"><input type="radio" name="scope" value="all">all jobs that match</label>
+            <button name="action" value="run">Run now</button>
+            <button name="action" value="cancel" class="danger">Cancel</button>
+            <button name="action" value="discard" class="danger">Delete</button>
+            <label>Per second<input name="rate" type="number" min="1" placeholder="unlimited"></label>
+            </div><p class="hint">The next page shows how many jobs it is, before anything changes.</p></div></form>
+            """
+    }
+}
+
+/// One job: its history, what a device would show, and what is wrong with it.
+struct JobPage: DashboardPage {
+    let path = "/jobs/{queue}/{key}"
+    let section = Section.jobs
+
+    /// The job that the path names, and its queue.
+    static func find(_ look: PageRequest) async throws -> (row: JobRow, queue: DashboardSource.Queue) {
+        let queue = try await look.site.data.queue(look.parameters("queue") ?? "")
+        let key = look.parameters("key") ?? ""
+        var filter = try JobFilter(Form(fields: [("key", key)]))
+        // The state of the list first: that is where the job was a moment ago.
+        if let state = look.query["state"].flatMap(StoredJob.State.init) { filter.states = [state] }
+        let jobs = try await look.site.data.jobs(of: queue)
+        var row = try await find(jobs, filter)
+        if row == nil, !filter.states.isEmpty {
+            filter.states = []
+            row = try await find(jobs, filter)
+        }
+        guard let row else {
+            throw WebError(
+                .notFound, "queue \(queue.keys.queue) has no job \(key) any more; it may be done, or a dead letter")
+        }
+        return (row, queue)
+    }
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let (row, queue) = try await Self.find(look)
+        return PageContent(title: "Job \(row.job.key)", main: await html(row, queue, look))
+    }
+
+    private static func find(_ jobs: QueueJobs, _ filter: JobFilter) async throws -> JobRow? {
+        var found: JobRow?
+        try await jobs.sweep(filter) { _, page, now in
+            found = page.first.map { JobRow(queue: jobs.keys.queue, job: $0, now: now) }
+            return found == nil
+        }
+        return found
+    }
+
+    private func html(_ row: JobRow, _ queue: DashboardSource.Queue, _ look: PageRequest) async -> HTML {
+        let job = row.job
+        func text(_ value: ByteBuffer?) -> HTML? { value.map { "\(String(buffer: $0))" } }
+        let devices = job.tokens.prefix(20).map { token -> HTML in
+            look.link(["devices", String(buffer: token)], look.token(String(buffer: token)))
+        }
+        let more = job.tokens.count - devices.count
+        let facts = Elements.facts([
+            ("State", Elements.label(job.state.rawValue, JobsPage.tone(job.state))),
+            ("Queue", look.link(["queues", row.queue], row.queue)), ("Claimed by", job.lane.map { "\($0)" }),
+            ("Next attempt", job.due.map { look.time($0) }), ("Attempt", "\(job.envelope.attempt)"),
+            ("Last error", "\(row.cells[9])"), ("First seen", look.time(job.enqueuedAt)),
+            ("Reclaimed", job.envelope.reclaims > 0 ? "\(job.envelope.reclaims) times" : nil),
+            ("Requeued", job.envelope.requeues > 0 ? "\(job.envelope.requeues) times" : nil), ("ID", text(job.id)),
+            ("App", text(job.app)), ("Topic", text(job.topic)),
+            (
+                "Campaign",
+                job.campaign.map { look.link(["campaigns", String(buffer: $0)], String(buffer: $0)) }
+            ),
+            (
+                "Devices",
+                devices.isEmpty ? nil : "\(devices.joined(separator: ", "))\(if: more > 0, " and \(more) more")"
+            ),
+            ("Size", "\(Words.bytes(job.size))"),
+        ])
+        let fields = [("queue", row.queue), ("key", job.key), ("state", job.state.rawValue)]
+        let actions: HTML =
+            job.state == .claimed
+            ? "<p class=\"hint\">A worker has claimed the job. Cancel it by its ID to have the worker drop it.</p>"
+            : """
+            \(if: job.state != .waiting, look.form("change-jobs", fields + [("action", "run")], "<button class=\"main\">Run now</button>"))
+            \(look.form("change-jobs", fields + [("action", "cancel")], "<button class=\"danger\">Cancel</button>"))
+            \(look.form("change-jobs", fields + [("action", "discard")], "<button class=\"danger\">Delete</button>"))
+            """
+        let byID: HTML =
+            job.id.map { id in
+                look.form(
+                    "cancel-id", [("queue", row.queue), ("id", String(buffer: id))],
+                    "<button class=\"danger\">Cancel ID \(String(buffer: id))</button>")
+            } ?? ""
+        guard look.visitor.seesContent else {
+            return "\(facts)<p class=\"notice\">The payload is shown to operators only.</p>"
+        }
+        let check = await look.source.check(job.original, queue)
+        return """
+            \(facts)\(if: look.isOperator, "<div class=\"actions\">\(actions)\(byID)</div>")
+            \(JobPreview.checked(check))
+            <h2>Job</h2>\(Elements.source(JobPreview.pretty(job.original), title: "The job as its producer wrote it"))
+            """
+    }
+}

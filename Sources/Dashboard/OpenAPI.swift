@@ -1,0 +1,1 @@
+enum OpenAPI { static func text(base: String) -> String { "{}" } }

@@ -1,0 +1,241 @@
+import Operations
+import PushQueue
+import WebPages
+
+/// Problems first, then how much is sent and how fast.
+struct OverviewPage: DashboardPage {
+    let path = "/"
+    let section = Section.overview
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let status = try await look.site.data.fleetStatus()
+        let main: HTML = """
+            \(Elements.live("problems", Self.problems(status)))
+            \(Elements.live("figures", Self.figures(status)))
+            \(try await HistoryCharts(look, status.queues.map(\.name)).html(segments: []))
+            """
+        return PageContent(title: "Overview", main: main, isLive: true)
+    }
+
+    static func problems(_ status: FleetStatus) -> HTML {
+        let notes = status.notes.map { "<p class=\"notice\">\($0)</p>" as HTML }
+        guard !status.problems.isEmpty else { return "<p class=\"problem good\">No problems.</p>\(notes)" }
+        let problems = status.problems.map { problem -> HTML in
+            """
+            <div class="problem\(if: problem.kind.isCritical, " bad")"><strong>\(problem.message)</strong>\(problem.advice)</div>
+            """
+        }
+        return "<h2 class=\"hidden\">Problems</h2>\(problems)\(notes)"
+    }
+
+    private static func figures(_ status: FleetStatus) -> HTML {
+        let queues = status.queues
+        func today(_ outcome: Outcome) -> Int { queues.reduce(0) { $0 + ($1.today[outcome.rawValue] ?? 0) } }
+        let oldest = queues.compactMap(\.oldestAgeMs).max()
+        let later = queues.reduce(0) { $0 + $1.later }
+        let claimed = queues.reduce(0) { $0 + $1.claimed }
+        let inFlight = status.living.reduce(0) { $0 + $1.inFlight }
+        return """
+            <h2 class="hidden">Now</h2><div class="figures">
+            \(Elements.figure("Delivered today", "\(Words.number(today(.delivered)))", "\(Words.rate(status.rate)) per second now"))
+            \(Elements.figure(
+                "Waiting", "\(Words.number(queues.reduce(0) { $0 + $1.waiting + $1.due }))",
+                oldest.map { "the oldest for \(Words.duration($0))" } ?? "jobs to send"))
+            \(Elements.figure("Later", "\(Words.number(later))", "retrying, scheduled, deferred"))
+            \(Elements.figure("Claimed", "\(Words.number(claimed))", "\(Words.number(inFlight)) requests in flight"))
+            \(Elements.figure(
+                "Dead letters", "\(Words.number(queues.reduce(0) { $0 + $1.dead }))",
+                "\(Words.number(today(.dead))) today"))
+            \(Elements.figure("Invalid tokens", "\(Words.number(status.invalidTokens))", "\(Words.number(today(.invalidToken))) today"))
+            \(Elements.figure("Workers", "\(status.living.count)", "\(status.living.reduce(0) { $0 + $1.lanes }) lanes"))
+            </div>
+            """
+    }
+}
+
+/// The charts of some queues, over the last hour, day or 40 days.
+struct HistoryCharts {
+    private let look: PageRequest
+    private let queues: [String]
+
+    init(_ look: PageRequest, _ queues: [String]) { (self.look, self.queues) = (look, queues) }
+
+    private var span: QueueHistory.Span { look.query["span"].flatMap(QueueHistory.Span.init) ?? .hour }
+
+    /// - Parameter segments: the page's own path.
+    func html(segments: [String]) async throws -> HTML {
+        let tabs = [(QueueHistory.Span.hour, "Last hour"), (.day, "Last day"), (.days, "Last 40 days")].map {
+            span, title -> HTML in
+            """
+            <a href="\(look.links.path(segments, [("span", span.rawValue)]))"\
+            \(if: span == self.span, " aria-current=\"true\"")>\(title)</a>
+            """
+        }
+        let keys = try await look.site.data.queues().filter { queues.contains($0.queue) }
+        let history = try await look.site.data.history(span, of: keys)
+        return """
+            <nav class="tabs" aria-label="Time">\(tabs)</nav>
+            \(Elements.live("charts", history.map { charts($0) } ?? "<p class=\"empty\">There are no queues.</p>"))
+            """
+    }
+
+    private func charts(_ history: QueueHistory) -> HTML {
+        let points = history.points.map { title($0.at) }
+        let minutes = Double(history.span.step) / 60_000
+        let outcomes = Outcome.allCases.map { outcome in
+            Chart.Series(
+                outcome.rawValue, style: outcome.rawValue, history.points.map { Double($0.outcomes[outcome]) })
+        }
+        var charts = [
+            Chart("Notifications by outcome\(each)", .columns, points: points, outcomes) { Words.number(Int($0)) }
+        ]
+        charts.append(
+            Chart("Retries by reason\(each)", .columns, points: points, retries(history)) { Words.number(Int($0)) })
+        if history.span != .days {
+            let milliseconds: @Sendable (Double) -> String = { $0 < 1000 ? "\(Int($0)) ms" : Words.duration(Int64($0)) }
+            charts.append(
+                Chart(
+                    "Time from enqueueing to the outcome", .lines, points: points,
+                    [
+                        .init("p50", style: "median", history.points.map { $0.latency?.p50 }),
+                        .init("p99", style: "tail", history.points.map { $0.latency?.p99 }),
+                    ], format: milliseconds))
+            charts.append(
+                Chart(
+                    "Time until APNs answers", .lines, points: points,
+                    [
+                        .init("p50", style: "median", history.points.map { $0.answer?.p50 }),
+                        .init("p99", style: "tail", history.points.map { $0.answer?.p99 }),
+                    ], format: milliseconds))
+            charts.append(
+                Chart(
+                    "Backlog (jobs)", .lines, points: points,
+                    [.init("waiting and due", style: "tone0", history.points.map { $0.backlog.map(Double.init) })]
+                ) { Words.number(Int($0)) })
+            charts.append(
+                Chart(
+                    "Age of the oldest job", .lines, points: points,
+                    [.init("oldest", style: "tone0", history.points.map { $0.oldest.map(Double.init) })],
+                    format: milliseconds))
+        }
+        _ = minutes
+        return "<h2 class=\"hidden\">Charts</h2><div class=\"columns\">\(charts.map(\.html))</div>"
+    }
+
+    private var each: String {
+        switch span {
+        case .hour: " (per minute)"
+        case .day: " (per 10 minutes)"
+        case .days: " (per day)"
+        }
+    }
+
+    /// The reasons with most retries, and the others as one.
+    private func retries(_ history: QueueHistory) -> [Chart.Series] {
+        var sums: [String: Int] = [:]
+        for point in history.points { sums.merge(point.retries) { $0 + $1 } }
+        let names = sums.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map(\.key)
+        let shown = names.prefix(5)
+        var series = shown.enumerated().map { index, name in
+            Chart.Series(name, style: "tone\(index)", history.points.map { Double($0.retries[name] ?? 0) })
+        }
+        if names.count > shown.count {
+            series.append(
+                Chart.Series(
+                    "others", style: "tone5",
+                    history.points.map { point in
+                        Double(point.retries.reduce(0) { $0 + (shown.contains($1.key) ? 0 : $1.value) })
+                    }))
+        }
+        return series
+    }
+
+    /// The time of a point, in UTC.
+    private func title(_ at: Int64) -> String {
+        let text = Moment.text(at)
+        return span == .days ? String(text.prefix(10)) : String(text.dropFirst(11).prefix(5)) + " UTC"
+    }
+}
+
+/// All queues.
+struct QueuesPage: DashboardPage {
+    let path = "/queues"
+    let section = Section.queues
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let status = try await look.site.data.fleetStatus()
+        let rows = status.queues.map { queue -> [HTML] in
+            let name = look.link(["queues", queue.name], queue.name)
+            if let error = queue.error { return [name, Elements.label("unreadable", .bad), "\(error)"] }
+            return [
+                name, Self.state(queue), "\(Words.number(queue.waiting + queue.due))",
+                "\(queue.oldestAgeMs.map(Words.duration) ?? "–")", "\(Words.number(queue.claimed))",
+                "\(queue.retrying.map(Words.number) ?? "–")", "\(queue.scheduled.map(Words.number) ?? "–")",
+                "\(queue.deferred.map(Words.number) ?? "–")",
+                queue.dead > 0 ? look.link(["dead"], [("queue", queue.name)], Words.number(queue.dead)) : "0",
+                "\(Words.number(queue.today["delivered"] ?? 0))", "\(queue.deliveredRate.map(Words.rate) ?? "–")",
+                "\(queue.workers)",
+            ]
+        }
+        let table = Elements.table(
+            "Queues",
+            [
+                "Queue", "State", "Waiting", "Oldest", "Claimed", "Retrying", "Scheduled", "Deferred", "Dead letters",
+                "Delivered today", "Per second", "Lanes",
+            ], rows, numbers: Set(2...11),
+            empty: "There are no queues. A queue begins with its first job or worker.")
+        return PageContent(title: "Queues", main: Elements.live("queues", table), isLive: true)
+    }
+
+    static func state(_ queue: FleetStatus.Queue) -> HTML {
+        guard let pause = queue.paused else {
+            return queue.workers > 0 ? Elements.label("running", .good) : Elements.label("no worker", .quiet)
+        }
+        return "\(Elements.label("paused", .warning)) <span class=\"muted\">\(pause.inWords)</span>"
+    }
+}
+
+/// One queue, with its charts and its pause.
+struct QueuePage: DashboardPage {
+    let path = "/queues/{queue}"
+    let section = Section.queues
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let name = look.parameters("queue") ?? ""
+        let status = try await look.site.data.fleetStatus()
+        guard let queue = status.queues.first(where: { $0.name == name }) else {
+            throw WebError(.notFound, "there is no queue \(name)")
+        }
+        func jobs(_ state: String, _ count: Int?) -> HTML {
+            look.link(["jobs"], [("queue", name), ("state", state)], count.map(Words.number) ?? "show")
+        }
+        let facts = Elements.facts([
+            ("State", QueuesPage.state(queue)), ("Problem", queue.error.map { "\($0)" }),
+            ("Waiting", jobs("waiting", queue.waiting)), ("Due", "\(Words.number(queue.due))"),
+            ("Oldest job", queue.oldestAgeMs.map { "\(Words.duration($0))" }),
+            ("Claimed", jobs("claimed", queue.claimed)), ("Retrying", jobs("retrying", queue.retrying)),
+            ("Scheduled", jobs("scheduled", queue.scheduled)), ("Deferred", jobs("deferred", queue.deferred)),
+            ("Dead letters", look.link(["dead"], [("queue", name)], Words.number(queue.dead))),
+            ("Their size", "\(Words.bytes(queue.deadBytes))"), ("Lanes", "\(queue.workers)"),
+        ])
+        let outcomes = queue.today.filter { !$0.key.contains(":") }.sorted { $0.key < $1.key }
+        let today = Elements.table(
+            "Today, in UTC", ["Outcome", "Notifications"], outcomes.map { ["\($0.key)", "\(Words.number($0.value))"] },
+            numbers: [1], empty: "Nothing has ended today.")
+        let pause: HTML =
+            queue.paused == nil
+            ? look.form(
+                "pause-queue", [("queue", name)], class: "filters",
+                """
+                \(Elements.field("Reason", "reason", placeholder: "wrong template"))\
+                <label class="check"><input type="checkbox" name="now" value="1">hand back claimed jobs</label>\
+                <button class="danger">Pause</button>
+                """) : look.form("resume-queue", [("queue", name)], "<button class=\"main\">Resume</button>")
+        let main: HTML = """
+            \(Elements.live("queue", "\(facts)<h2>Today</h2>\(today)"))
+            \(if: look.isOperator, "<h2>\(queue.paused == nil ? "Pause" : "Resume")</h2>\(pause)")
+            <h2>History</h2>\(try await HistoryCharts(look, [name]).html(segments: ["queues", name]))
+            """
+        return PageContent(title: "Queue \(name)", main: main, isLive: true)
+    }
+}

@@ -1,0 +1,35 @@
+import FoundationEssentials
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import PushQueue
+import Redis
+import WebPages
+
+/// A request that cannot be answered as it was meant.
+struct WebError: Error {
+    let status: HTTPResponse.Status
+    /// The problem and what to do, a sentence without a full stop.
+    let problem: String
+
+    init(_ status: HTTPResponse.Status, _ problem: String) {
+        self.status = status
+        self.problem = problem
+    }
+
+    init(_ error: any Error) {
+        switch error {
+        case let error as WebError: self = error
+        case let error as RedisError: self.init(.serviceUnavailable, "Redis: \(error)")
+        case let error as QueueConnection.Failure: self.init(.serviceUnavailable, "Redis: \(error)")
+        case let error as HTTPError where error.status == .notFound: self.init(.notFound, "there is no such page")
+        case let error as any HTTPResponseError: self.init(error.status, "\(error)")
+        default: self.init(.internalServerError, "\(error)")
+        }
+    }
+}
+
+enum Clock {
+    /// Seconds since 1970.
+    static var seconds: Int64 { Int64(Date().timeIntervalSince1970) }
+}

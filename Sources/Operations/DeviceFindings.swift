@@ -1,0 +1,87 @@
+import NIOCore
+import PrintableText
+import PushQueue
+import Redis
+
+/// The findings about a device token.
+package struct DeviceFindings {
+    package let token: String
+    /// Milliseconds since 1970.
+    package let now: Int64
+    package var record = DeviceRecord()
+    package var results: [(queue: String, result: StoredResult)] = []
+    /// The number of results that were looked at.
+    package var searched = 0
+    package var jobs: [JobRow] = []
+    package var dead: [DeadLetterRow] = []
+
+    package init(token: String, now: Int64) {
+        self.token = token
+        self.now = now
+    }
+
+    /// The maximum number of results of a queue that are searched.
+    private static let maximumResults = 100_000
+
+    /// Searches one queue's jobs, results and dead letters.
+    /// - Parameters:
+    ///   - client: of the server that has the queue's results and dead letters.
+    ///   - limit: the maximum number of results, of jobs and of dead letters.
+    ///   - searching: the maximum number of jobs that are searched; `nil` for all.
+    /// - Throws: `RedisError`, or `QueueConnection.Failure`.
+    package mutating func search(
+        _ jobs: QueueJobs, _ client: RedisClient, limit: Int, searching: Int? = nil
+    ) async throws {
+        let keys = jobs.keys
+        var filter = JobFilter()
+        filter.tokens = [token]
+        let listing = try await jobs.list(filter, limit: limit, searching: searching ?? .max)
+        self.jobs += listing.jobs.prefix(limit).map { JobRow(queue: keys.queue, job: $0, now: listing.now) }
+        let results = try await StoredResult.of(
+            token: token, limit: limit, lookingAt: Self.maximumResults, client, keys)
+        self.results += results.results.map { (keys.queue, $0) }
+        searched += results.looked
+        var only = DeadLetterFilter()
+        only.tokens = TokenText.forms(ofHex: token)
+        var sweep = DeadLetterSweep(DeadLetters(client, keys), .list, only)
+        sweep.newestFirst = true
+        sweep.lower(limit)
+        var dead: [DeadLetterRow] = []
+        try await sweep.run { page, _ in dead += page.letters.map { DeadLetterRow($0, queue: keys.queue) } }
+        self.dead += dead
+    }
+
+    // MARK: For programs
+
+    private struct Invalid: Encodable {
+        let at: Int64?
+        let reason, topic, environment, source: String?
+    }
+
+    package var json: String {
+        get throws {
+            var members = ["\"token\":\(try JSONLine.text(token))"]
+            if let details = record.invalid {
+                func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
+                let invalid = Invalid(
+                    at: details.at, reason: text(details.reason), topic: text(details.topic),
+                    environment: text(details.environment), source: text(details.source))
+                members.append("\"invalid\":\(try JSONLine.text(invalid))")
+            }
+            if let until = record.throttledUntil, until > now { members.append("\"throttled_until\":\(until)") }
+            if let at = record.registeredAt { members.append("\"registered_at\":\(at)") }
+            members.append("\"results\":[\(results.map(Self.object).joined(separator: ","))]")
+            members.append("\"results_searched\":\(searched)")
+            members.append("\"jobs\":[\(try jobs.map { try $0.json(nil) }.joined(separator: ","))]")
+            members.append(
+                "\"dead_letters\":[\(try dead.map { try $0.json(isWhole: false) }.joined(separator: ","))]")
+            return "{\(members.joined(separator: ","))}"
+        }
+    }
+
+    private static func object(_ queue: String, _ result: StoredResult) -> String {
+        var json = ByteBuffer()
+        ResultLine(queue: queue, result: result).writeJSON(to: &json, without: ["entry", "token"])
+        return String(buffer: json)
+    }
+}

@@ -1,0 +1,109 @@
+import FoundationEssentials
+import NIOCore
+import PrintableText
+import PushQueue
+
+/// An invalid token as it is written for people and programs.
+package struct InvalidTokenLine {
+    package static let titles = ["TOKEN", "SINCE", "REASON", "SOURCE", "ENVIRONMENT", "TOPIC"]
+    package static let members = ["token", "since", "reason", "source", "environment", "topic"]
+
+    private let listed: InvalidTokenSet.Listed
+
+    package init(_ listed: InvalidTokenSet.Listed) { self.listed = listed }
+
+    private var values: [ByteBuffer?] {
+        let details = listed.details
+        return [
+            listed.token, details.at.map { ByteBuffer(string: Moment.text($0)) }, details.reason, details.source,
+            details.environment, details.topic,
+        ]
+    }
+
+    /// A line of a table. Nothing in it does anything to a terminal.
+    package var cells: [String] { values.map { $0.map { String(buffer: $0).printable } ?? "-" } }
+
+    /// The cells by which lines are counted.
+    package var group: String { cells.dropFirst(2).joined(separator: "\t") }
+
+    package func writeJSON(to line: inout ByteBuffer) {
+        var separator = "{\""
+        for (name, value) in zip(Self.members, values) {
+            guard let value else { continue }
+            line.writeString("\(separator)\(name)\":")
+            line.writeJSONString(value)
+            separator = ",\""
+        }
+        if let at = listed.details.at { line.writeString(",\"at\":\(at)") }
+        line.writeString("}\n")
+    }
+
+    package func writeCSV(to line: inout ByteBuffer) {
+        for (index, value) in values.enumerated() {
+            if index > 0 { line.writeString(",") }
+            if let value { Self.write(quoted: value, to: &line) }
+        }
+        line.writeString("\r\n")
+    }
+
+    /// RFC 4180.
+    private static func write(quoted value: ByteBuffer, to line: inout ByteBuffer) {
+        let isPlain = value.readableBytesView.allSatisfy { $0 != 0x22 && $0 != 0x2C && $0 != 0x0A && $0 != 0x0D }
+        if isPlain { return _ = line.writeImmutableBuffer(value) }
+        line.writeString("\"")
+        for byte in value.readableBytesView {
+            if byte == 0x22 { line.writeInteger(byte) }
+            line.writeInteger(byte)
+        }
+        line.writeString("\"")
+    }
+}
+
+/// Chooses invalid tokens by what is known of them.
+package struct InvalidTokenFilter: Equatable {
+    package var topics: [String] = []
+    package var reasons: [String] = []
+    package var sources: [String] = []
+    package var environments: [String] = []
+    /// In milliseconds since 1970.
+    package var earliest: Int64?
+    package var latest: Int64?
+
+    package init(
+        topics: [String] = [], reasons: [String] = [], sources: [String] = [], environments: [String] = [],
+        earliest: Int64? = nil, latest: Int64? = nil
+    ) {
+        (self.topics, self.reasons, self.sources, self.environments) = (topics, reasons, sources, environments)
+        (self.earliest, self.latest) = (earliest, latest)
+    }
+
+    package var isEmpty: Bool { self == InvalidTokenFilter() }
+
+    /// Returns true if the details match; unknown ones match nothing.
+    package func fits(_ details: InvalidTokenDetails) -> Bool {
+        func fits(_ value: ByteBuffer?, _ wanted: [String]) -> Bool {
+            wanted.isEmpty || value.map { value in wanted.contains { value == ByteBuffer(string: $0) } } == true
+        }
+        return fits(details.topic, topics) && fits(details.reason, reasons) && fits(details.source, sources)
+            && fits(details.environment, environments)
+            && (earliest.map { earliest in details.at.map { $0 >= earliest } == true } ?? true)
+            && (latest.map { latest in details.at.map { $0 <= latest } == true } ?? true)
+    }
+}
+
+extension InvalidTokenClient {
+    /// Goes through all tokens that fit.
+    /// - Parameter page: gets those of each part; `false` ends it.
+    package func sweep(
+        _ filter: InvalidTokenFilter, withDetails: Bool = true,
+        _ page: ([InvalidTokenSet.Listed]) async throws -> Bool
+    ) async throws {
+        var cursor: String?
+        repeat {
+            let found = try await scan(after: cursor, withDetails: withDetails || !filter.isEmpty)
+            let fitting = filter.isEmpty ? found.tokens : found.tokens.filter { filter.fits($0.details) }
+            guard try await page(fitting) else { return }
+            cursor = found.cursor
+        } while cursor != nil
+    }
+}

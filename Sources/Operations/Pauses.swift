@@ -1,0 +1,109 @@
+import NIOCore
+import PrintableText
+import PushJob
+import PushQueue
+import Redis
+
+/// The change that `pause` and `resume` have made, as JSON.
+package struct PauseChange: Encodable {
+    package var queue: String?
+    package var app: String?
+    /// The pause now; `nil` if it has ended.
+    package var paused: FleetStatus.Pause?
+    /// The pause before.
+    package var before: FleetStatus.Pause?
+    /// Jobs of a paused queue that workers have claimed, and their notifications at most.
+    package var claimed: Int?
+    package var notifications: Int?
+    /// Its jobs that wait.
+    package var waiting: Int?
+
+    package init(
+        queue: String? = nil, app: String? = nil, paused: FleetStatus.Pause? = nil, before: FleetStatus.Pause? = nil
+    ) {
+        (self.queue, self.app, self.paused, self.before) = (queue, app, paused, before)
+    }
+
+    package var subject: String { app.map { "app \($0)" } ?? "queue \(queue ?? "")" }
+}
+
+extension PauseChange {
+    /// Pauses a queue, or changes the reason of its pause.
+    /// - Parameter handsBack: true to have workers hand back what they have claimed and not submitted.
+    /// - Throws: `RedisError`.
+    package static func pause(
+        _ keys: QueueKeys, reason: String, by: String, handsBack: Bool, _ client: RedisClient
+    ) async throws -> PauseChange {
+        // What the key holds may be of any kind; it is replaced.
+        let before = try? await QueuePause.read(client, keys)
+        var pause = AppPause(reason: reason, since: try await since(before, client), by: by)
+        pause.handsBack = handsBack
+        try await QueuePause.set(client, keys, pause)
+        return PauseChange(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) })
+    }
+
+    /// Pauses an app, or changes the reason of its pause.
+    /// - Throws: `RedisError`.
+    package static func pause(
+        app: String, reason: String, by: String, _ client: RedisClient, _ keys: SharedKeys
+    ) async throws -> PauseChange {
+        let before = try? await AppPauses.read(app, client, keys)
+        let pause = AppPause(reason: reason, since: try await since(before, client), by: by)
+        try await AppPauses.order(pause, of: app, client, keys)
+        return PauseChange(app: app, paused: .init(pause), before: before.map { .init($0) })
+    }
+
+    /// A pause that is changed keeps its time. A new one begins now, by Redis' clock.
+    private static func since(_ before: AppPause?, _ client: RedisClient) async throws -> Int64 {
+        if let since = before?.since { return since }
+        let time = try await client.call(RedisCommand("TIME")).root.children.compactMap(\.string).first
+        return time.flatMap { Int64($0) }.map { $0 * 1000 } ?? Moment.now
+    }
+}
+
+extension FleetStatus.Pause {
+    /// True if an operator gave no reason: it names the operator then.
+    package var isReasonless: Bool { by.map { reason == "by \($0)" } ?? false }
+
+    /// Why, since when and by whom.
+    package var inWords: String {
+        let since = since.map { ", since " + Moment.text($0) }
+        let by = isReasonless ? nil : by.map { isByHand ? ", by \($0)" : ", noticed by \($0)" }
+        return reason + (since ?? "") + (by ?? "")
+    }
+}
+
+/// The notifications that workers still send of the jobs that they have claimed.
+package struct ClaimedNotifications {
+    /// The devices of the claimed jobs. Some of them may have got theirs.
+    package var notifications = 0
+    /// True if there were too many claims to count.
+    package var isPartial = false
+    /// The time that they take at the workers' present rate; `nil` if nothing is sent.
+    package var milliseconds: Int64?
+
+    /// The maximum number of bytes that are read.
+    private static let maximumBytes = 64 << 20
+
+    /// Counts the devices of a queue's claimed jobs. In the meantime workers settle jobs and, before they have seen the pause,
+    /// claim some.
+    package static func count(
+        _ client: RedisClient, _ keys: QueueKeys, _ found: QueueOverview, as format: JobFormat
+    ) async throws -> ClaimedNotifications {
+        var (sum, bytes) = (ClaimedNotifications(), 0)
+        var claimed = JobFilter()
+        claimed.states = [.claimed]
+        try await QueueJobs(client, keys, format: format).sweep(claimed) { _, jobs, _ in
+            for job in jobs {
+                bytes += job.size
+                // A job that cannot be read becomes a dead letter.
+                if job.isValid { sum.notifications += job.notifications }
+            }
+            sum.isPartial = bytes > maximumBytes
+            return !sum.isPartial
+        }
+        let rate = found.workers.reduce(0) { $0 + ($1.report?.rate ?? 0) }
+        if rate >= 1 { sum.milliseconds = Int64(Double(sum.notifications) / rate * 1000) }
+        return sum
+    }
+}

@@ -1,0 +1,52 @@
+import NIOCore
+import PushJob
+import PushQueue
+
+/// A result as it is written for people and programs.
+package struct ResultLine {
+    package let queue: String
+    package let result: StoredResult
+
+    package init(queue: String, result: StoredResult) {
+        self.queue = queue
+        self.result = result
+    }
+
+    /// Appends a JSON object: the fields of which something is known, `queue`, and `entry`, which no two results of a queue
+    /// have in common. `at` is in milliseconds since 1970.
+    /// - Parameter others: members that are left out.
+    package func writeJSON(to json: inout ByteBuffer, without others: Set<String> = []) {
+        json.writeString("{\"queue\":")
+        json.writeJSONString(queue)
+        if !others.contains("entry") {
+            json.writeString(",\"entry\":")
+            json.writeJSONString(result.entry)
+        }
+        for (name, value) in result.fields where value.readableBytes > 0 && !others.contains(name) {
+            json.writeString(",")
+            json.writeJSONString(name == "time" ? "at" : name)
+            json.writeString(":")
+            if Self.isPlain(name, value) { json.writeImmutableBuffer(value) } else { json.writeJSONString(value) }
+        }
+        json.writeString("}")
+    }
+
+    /// True for a value that is JSON itself. Any producer can write to the stream, so what it should be does not count.
+    private static func isPlain(_ name: String, _ value: ByteBuffer) -> Bool {
+        switch name {
+        case "status", "attempt", "time":
+            return Int(String(buffer: value)).map { "\($0)" == String(buffer: value) } ?? false
+        case "labels":
+            guard value.readableBytesView.first == UInt8(ascii: "{") else { return false }
+            return value.withUnsafeReadableBytes { bytes in
+                do throws(JSONError) {
+                    try JSONScanner.validate(bytes)
+                    return !bytes.contains(0x0A) && !bytes.contains(0x0D)
+                } catch {
+                    return false
+                }
+            }
+        default: return false
+        }
+    }
+}

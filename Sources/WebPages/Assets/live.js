@@ -1,0 +1,80 @@
+// Keeps the parts of a page that are marked data-live up to date. The address of the events is that of the page.
+const state = document.getElementById("live-state");
+let source;
+let timer;
+
+function show(text) {
+  if (state && state.textContent !== text) state.textContent = text;
+}
+
+// A part in which someone is typing, or has selected something, keeps its content.
+function isBusy(part) {
+  const active = document.activeElement;
+  if (active && part.contains(active) && active.matches("input, select, textarea")) return true;
+  if (part.querySelector("input[type=checkbox]:checked")) return true;
+  const selection = document.getSelection();
+  return Boolean(selection && !selection.isCollapsed && part.contains(selection.anchorNode));
+}
+
+function update(html) {
+  const next = new DOMParser().parseFromString(html, "text/html");
+  for (const part of next.querySelectorAll("[data-live]")) {
+    const old = document.getElementById(part.id);
+    if (!old || old.innerHTML === part.innerHTML || isBusy(old)) continue;
+    const open = [...old.querySelectorAll("details")].map((details) => details.open);
+    const active = document.activeElement;
+    const focused = active && old.contains(active) ? active.getAttribute("href") ?? active.getAttribute("aria-label") : null;
+    old.replaceChildren(...document.adoptNode(part).childNodes);
+    old.querySelectorAll("details").forEach((details, index) => { details.open = open[index] ?? details.open; });
+    if (focused) {
+      [...old.querySelectorAll("[href], [aria-label]")]
+        .find((one) => one.getAttribute("href") === focused || one.getAttribute("aria-label") === focused)?.focus();
+    }
+  }
+  document.dispatchEvent(new Event("live-update"));
+}
+
+async function poll() {
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (answer.ok) update(await answer.text());
+  } finally {
+    timer = setTimeout(poll, 10000);
+  }
+}
+
+function start() {
+  if (source || timer) return;
+  source = new EventSource(location.href);
+  source.addEventListener("update", (event) => {
+    show("Live.");
+    update(event.data);
+  });
+  source.addEventListener("problem", (event) => show(`Not up to date: ${event.data}`));
+  source.addEventListener("error", () => {
+    show("Not up to date: no connection.");
+    // The site has too many streams, or the login has ended: ask now and then.
+    if (source && source.readyState === EventSource.CLOSED) {
+      stop();
+      timer = setTimeout(poll, 10000);
+    }
+  });
+}
+
+function stop() {
+  source?.close();
+  source = undefined;
+  clearTimeout(timer);
+  timer = undefined;
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    stop();
+    show("Paused while the tab is hidden.");
+  } else {
+    start();
+  }
+});
+addEventListener("pagehide", stop);
+if (!document.hidden) start();

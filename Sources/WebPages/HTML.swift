@@ -1,0 +1,98 @@
+import PrintableText
+
+/// Markup of a page. Only literals in the source are markup: every value in an interpolation becomes text.
+///
+///     let name = "<b>"
+///     let item: HTML = "<li>\(name)</li>"    // <li>&lt;b&gt;</li>
+///
+/// Attributes must be in double quotes. A value can then end neither the attribute nor the element.
+package struct HTML: Sendable, ExpressibleByStringInterpolation {
+    /// The bytes for the browser, as UTF-8.
+    package private(set) var text: String
+
+    /// For the compiler only: a text from elsewhere would become markup.
+    package init(stringLiteral literal: String) { text = literal }
+
+    package init(stringInterpolation: StringInterpolation) { text = stringInterpolation.text }
+
+    /// Nothing.
+    package init() { text = "" }
+
+    /// Joins parts.
+    package init(_ parts: some Sequence<HTML>) {
+        self.init()
+        for part in parts { text += part.text }
+    }
+
+    package static func += (left: inout HTML, right: HTML) { left.text += right.text }
+
+    package var isEmpty: Bool { text.isEmpty }
+
+    package struct StringInterpolation: StringInterpolationProtocol {
+        fileprivate var text = ""
+
+        package init(literalCapacity: Int, interpolationCount: Int) {
+            text.reserveCapacity(literalCapacity + 16 * interpolationCount)
+        }
+
+        package mutating func appendLiteral(_ literal: String) { text += literal }
+
+        /// Text, escaped.
+        package mutating func appendInterpolation(_ value: some StringProtocol) {
+            HTML.escape(String(value), into: &text)
+        }
+
+        /// Text, escaped; nothing for `nil`.
+        package mutating func appendInterpolation(_ value: String?) {
+            if let value { HTML.escape(value, into: &text) }
+        }
+
+        package mutating func appendInterpolation(_ value: some BinaryInteger) { text += "\(value)" }
+
+        /// Markup; nothing for `nil`.
+        package mutating func appendInterpolation(_ value: HTML?) {
+            if let value { text += value.text }
+        }
+
+        /// Several pieces of markup, one after the other.
+        package mutating func appendInterpolation(_ values: some Sequence<HTML>) {
+            for value in values { text += value.text }
+        }
+
+        /// Markup on a condition, such as `\(if: isOn, " checked")`.
+        package mutating func appendInterpolation(if condition: Bool, _ value: @autoclosure () -> HTML) {
+            if condition { text += value().text }
+        }
+    }
+
+    /// Escapes what means something in markup. Control characters and those that turn a text's direction are shown by their
+    /// code point, because with them a text would look like another.
+    private static func escape(_ value: String, into text: inout String) {
+        for scalar in value.unicodeScalars {
+            switch scalar {
+            case "&": text += "&amp;"
+            case "<": text += "&lt;"
+            case ">": text += "&gt;"
+            case "\"": text += "&quot;"
+            case "'": text += "&#39;"
+            case "\n", "\t": text.unicodeScalars.append(scalar)
+            case _ where scalar.isUnprintable:
+                let code = String(scalar.value, radix: 16, uppercase: true)
+                text += "\u{27E8}U+" + String(repeating: "0", count: max(0, 4 - code.count)) + code + "\u{27E9}"
+            default: text.unicodeScalars.append(scalar)
+            }
+        }
+    }
+}
+
+extension Sequence where Element == HTML {
+    /// Joins parts with markup between them.
+    package func joined(separator: HTML) -> HTML {
+        var joined = HTML()
+        for (index, part) in enumerated() {
+            if index > 0 { joined += separator }
+            joined += part
+        }
+        return joined
+    }
+}

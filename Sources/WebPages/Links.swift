@@ -1,0 +1,38 @@
+/// The addresses of a site's pages. A proxy may put the site under a path of its own.
+package struct Links: Sendable {
+    /// The path before all others, without a slash at its end; empty for none.
+    package let base: String
+
+    package init(base: String = "") { self.base = base }
+
+    /// Returns the path of a page.
+    /// - Parameters:
+    ///   - segments: the parts between the slashes, which are encoded: a queue's name may have any character.
+    ///   - query: names and values; a `nil` value leaves the name out.
+    package func path(_ segments: [String], _ query: [(name: String, value: String?)] = []) -> String {
+        var path = base + "/" + segments.map(Self.encoded).joined(separator: "/")
+        var separator = "?"
+        for (name, value) in query {
+            guard let value else { continue }
+            path += "\(separator)\(Self.encoded(name))=\(Self.encoded(value))"
+            separator = "&"
+        }
+        return path
+    }
+
+    /// Percent-encodes all but the unreserved characters of RFC 3986, section 2.3.
+    static func encoded(_ text: String) -> String {
+        var encoded = ""
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
+                UInt8(ascii: "~"):
+                encoded.unicodeScalars.append(Unicode.Scalar(byte))
+            default:
+                encoded += "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16, uppercase: true)
+            }
+        }
+        return encoded
+    }
+}

@@ -1,0 +1,46 @@
+import HTTPTypes
+import Hummingbird
+
+/// Adds the headers that keep a browser from running or storing what it must not, to each answer.
+package struct PageSecurity<Context: RequestContext>: RouterMiddleware {
+    /// No inline code and no foreign source; forms and frames of this site only.
+    private static var policy: String {
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+            + "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    }
+
+    package init() {}
+
+    package func handle(
+        _ request: Request, context: Context, next: (Request, Context) async throws -> Response
+    ) async throws -> Response {
+        var response = try await next(request, context)
+        response.headers[.contentSecurityPolicy] = Self.policy
+        response.headers[.xContentTypeOptions] = "nosniff"
+        response.headers[.referrerPolicy] = "no-referrer"
+        response.headers[.crossOriginOpenerPolicy] = "same-origin"
+        response.headers[.crossOriginResourcePolicy] = "same-origin"
+        // Pages show jobs and tokens.
+        if response.headers[.cacheControl] == nil { response.headers[.cacheControl] = "no-store" }
+        return response
+    }
+}
+
+extension HTTPField.Name {
+    fileprivate static let referrerPolicy = Self("Referrer-Policy")!
+    fileprivate static let crossOriginOpenerPolicy = Self("Cross-Origin-Opener-Policy")!
+}
+
+extension Response {
+    /// A page.
+    package static func page(_ html: HTML, status: HTTPResponse.Status = .ok) -> Response {
+        Response(
+            status: status, headers: [.contentType: "text/html; charset=utf-8", .vary: "Accept"],
+            body: ResponseBody(byteBuffer: ByteBuffer(string: html.text)))
+    }
+
+    /// Sends the browser to another page with GET.
+    package static func seeOther(_ path: String) -> Response {
+        Response(status: .seeOther, headers: [.location: path])
+    }
+}

@@ -1,0 +1,210 @@
+import FoundationEssentials
+import PushJob
+
+/// Reads what a device shows from a payload of any content.
+struct PayloadReader {
+    private let root: JSONTree?
+    /// The problem with the payload as a whole; `nil` if it is an object.
+    private let problem: String?
+    let aps: JSONTree?
+
+    init(_ payload: [UInt8]) {
+        guard !payload.isEmpty else {
+            (root, problem, aps) = (nil, "The payload is empty.", nil)
+            return
+        }
+        do {
+            let tree = try JSONTree(payload)
+            root = tree
+            problem = tree.members == nil ? "The payload is \(tree.kind), not an object." : nil
+            aps = tree["aps"]
+        } catch {
+            (root, problem, aps) = (nil, "The payload is not valid JSON: \(error).", nil)
+        }
+    }
+
+    private func has(_ name: String) -> Bool {
+        guard let value = aps?[name] else { return false }
+        if case .null = value { return false }
+        return true
+    }
+
+    private var isVisible: Bool { has("alert") || has("badge") || has("sound") }
+
+    /// True for `content-available` 1, and `true` as some libraries write it.
+    private func isOn(_ name: String) -> Bool {
+        switch aps?[name] {
+        case .bool(let value)?: value
+        case let value?: value.integer == 1
+        case nil: false
+        }
+    }
+
+    func kind(pushType: String?, topic: String?) -> PushPreview.Kind {
+        if let pushType { return PushPreview.Kind(rawValue: pushType) ?? .unknown }
+        if let kind = PushPreview.kind(ofTopic: topic) { return kind }
+        if root?["mdm"] != nil, aps == nil { return .mdm }
+        if has("event"), has("content-state") || has("timestamp") { return .liveactivity }
+        if isOn("content-changed"), !isVisible { return .widgets }
+        return isOn("content-available") && !isVisible ? .background : .alert
+    }
+
+    var badge: Int64? { aps?["badge"]?.integer }
+
+    // MARK: Texts
+
+    var alert: PushPreview.Alert? {
+        let alert: PushPreview.Alert
+        switch aps?["alert"] {
+        case .text(let text)?: alert = PushPreview.Alert(body: text)
+        case .object?:
+            alert = PushPreview.Alert(
+                title: text("title", key: "title-loc-key", arguments: "title-loc-args"),
+                subtitle: text("subtitle", key: "subtitle-loc-key", arguments: "subtitle-loc-args"),
+                body: text("body", key: "loc-key", arguments: "loc-args"))
+        default: return nil
+        }
+        return alert.isEmpty ? nil : alert
+    }
+
+    /// A text, or the key of the app's own text with its arguments. The key wins, as on a device.
+    private func text(_ name: String, key: String, arguments: String) -> String? {
+        let alert = aps?["alert"]
+        if let key = alert?[key]?.string, !key.isEmpty { return Self.localized(key, alert?[arguments]) }
+        // The form of a Live Activity's alert.
+        if let key = alert?[name]?["loc-key"]?.string { return Self.localized(key, alert?[name]?["loc-args"]) }
+        return alert?[name]?.plain
+    }
+
+    private var isLocalized: Bool {
+        let alert = aps?["alert"]
+        return ["loc-key", "title-loc-key", "subtitle-loc-key"].contains { alert?[$0] != nil }
+            || ["title", "subtitle", "body"].contains { alert?[$0]?["loc-key"] != nil }
+    }
+
+    private static func localized(_ key: String, _ arguments: JSONTree?) -> String {
+        let arguments = arguments?.elements?.map(\.plain) ?? []
+        return arguments.isEmpty ? key : "\(key) (\(arguments.joined(separator: ", ")))"
+    }
+
+    // MARK: Silence
+
+    /// The reason why a device shows no banner; `nil` if it shows one.
+    func silence(_ kind: PushPreview.Kind, pushType: String?) -> String? {
+        if let problem { return problem }
+        switch kind {
+        case .accessory: return "No banner: forwarded to an accessory's app."
+        case .background: return "No banner: the app runs in the background, when the system permits it."
+        case .complication: return "No banner: updates a complication on the watch."
+        case .controls: return "No banner: the system reloads the app's controls."
+        case .fileprovider: return "No banner: signals a change to the file provider."
+        case .location: return "No banner: asks the app's extension for the location."
+        case .mdm: return "No banner: the device contacts its MDM server."
+        case .pushtotalk: return "No banner: the Push to Talk app plays or shows a participant."
+        case .voip: return "No banner: the app reports an incoming call."
+        case .widgets: return "No banner: the system reloads the app's widgets."
+        case .liveactivity: return nil
+        case .alert, .unknown: return alert == nil ? noAlert : nil
+        }
+    }
+
+    private var noAlert: String {
+        guard let aps else { return "No banner: aps is missing." }
+        guard aps.members != nil else { return "No banner: aps is \(aps.kind), not an object." }
+        switch aps["alert"] {
+        case nil, .null?:
+            let changes = [badge.map { $0 == 0 ? "removes the badge" : "sets the badge" }, has("sound") ? "plays a sound" : nil]
+                .compactMap(\.self).joined(separator: " and ")
+            return changes.isEmpty ? "No banner: aps has no alert." : "No banner: \(changes)."
+        case .text?, .object?: return "No banner: the alert has no text."
+        case let other?: return "No banner: alert is \(other.kind), not a text or an object."
+        }
+    }
+
+    // MARK: Facts
+
+    /// The members of an object in `aps`, for a list.
+    func members(_ name: String) -> [PushPreview.Fact] {
+        switch aps?[name] {
+        case nil: []
+        case .object(let members)?: members.map { PushPreview.Fact(name: $0.name, value: $0.value.plain) }
+        case let other?: [PushPreview.Fact(name: name, value: "\(other.plain) (\(other.kind), not an object)")]
+        }
+    }
+
+    /// The facts that a banner does not show.
+    func facts(_ kind: PushPreview.Kind) -> [PushPreview.Fact] {
+        var facts: [PushPreview.Fact] = []
+        func add(_ name: String, _ value: String?) {
+            if let value { facts.append(PushPreview.Fact(name: name, value: value)) }
+        }
+        func addPlain(_ name: String, _ member: String) { add(name, aps?[member]?.plain) }
+        if let badge {
+            add("badge", badge == 0 ? "0, removed" : "\(badge)")
+        } else if let badge = aps?["badge"] {
+            add("badge", "\(badge.plain) (\(badge.kind), not a whole number)")
+        }
+        add("sound", sound)
+        if isLocalized { add("localized", "the app's own text for each key, with the arguments") }
+        addPlain("thread", "thread-id")
+        addPlain("category", "category")
+        addPlain("interruption level", "interruption-level")
+        addPlain("relevance", "relevance-score")
+        addPlain("filter criteria", "filter-criteria")
+        addPlain("opens", "target-content-id")
+        add("launch image", aps?["alert"]?["launch-image"]?.plain)
+        if isOn("mutable-content") { add("service extension", "may change it before it is shown, and add \(attachment)") }
+        if isOn("content-available"), kind != .background { add("in the background", "also runs the app") }
+        if kind == .liveactivity {
+            addPlain("attributes type", "attributes-type")
+            for (name, member) in [
+                ("sent at", "timestamp"), ("stale from", "stale-date"), ("removed at", "dismissal-date"),
+            ] {
+                add(name, aps?[member].map { $0.integer.map(EpochTime.text(seconds:)) ?? $0.plain })
+            }
+            for member in ["input-push-channel", "input-push-token"] { addPlain(member, member) }
+        }
+        let others = (root?.members ?? []).map(\.name).filter { $0 != "aps" }
+        if !others.isEmpty { add("data for the app", others.joined(separator: ", ")) }
+        return facts
+    }
+
+    /// The address of a picture that service extensions commonly read.
+    private var attachment: String {
+        let names = ["media-url", "media_url", "image", "image-url", "image_url", "attachment-url", "mediaUrl", "imageUrl"]
+        let address = names.lazy.compactMap { root?[$0]?.string }.first
+        return address ?? "an attachment"
+    }
+
+    private var sound: String? {
+        guard let sound = aps?["sound"] else { return nil }
+        guard sound.members != nil else { return sound.plain }
+        let isCritical = sound["critical"]?.integer == 1
+        return [
+            sound["name"]?.plain ?? "default", isCritical ? "critical" : nil,
+            sound["volume"].map { "volume \($0.plain)" },
+        ].compactMap(\.self).joined(separator: ", ")
+    }
+}
+
+/// Times as pages show them.
+package enum EpochTime {
+    /// The range in which a year has four digits.
+    private static let range: ClosedRange<Int64> = 0...253_402_300_799
+
+    /// Returns a time such as `2026-11-21 15:53:52 UTC`, or the number if it is not a time.
+    package static func text(seconds: Int64) -> String {
+        guard range.contains(seconds) else { return "\(seconds)" }
+        let text = Date(timeIntervalSince1970: Double(seconds)).formatted(.iso8601)
+        return text.replacing("T", with: " ").replacing("Z", with: " UTC")
+    }
+
+    /// Returns the time of day such as `15:53:52.123`, in UTC.
+    package static func clock(milliseconds: Int64) -> String {
+        let time = ((milliseconds % 86_400_000) + 86_400_000) % 86_400_000
+        let parts = [time / 3_600_000, time / 60_000 % 60, time / 1000 % 60].map { $0 < 10 ? "0\($0)" : "\($0)" }
+        let fraction = time % 1000
+        return parts.joined(separator: ":") + "." + String(repeating: "0", count: fraction < 10 ? 2 : fraction < 100 ? 1 : 0)
+            + "\(fraction)"
+    }
+}

@@ -1,0 +1,209 @@
+import PushJob
+
+/// A notification as a device shows it, made from what is sent to APNs.
+///
+/// Any payload has a preview: one that is not JSON, or whose members have unexpected types, is shown as such.
+///
+/// Source: Apple, "Generating a remote notification" and, for Live Activities, "Starting and updating Live Activities with
+/// ActivityKit push notifications".
+package struct PushPreview: Sendable {
+    /// The kind of notification, by its push type or, without one, by its topic and payload.
+    package enum Kind: String, CaseIterable, Sendable {
+        case accessory, alert, background, complication, controls, fileprovider, liveactivity, location, mdm, pushtotalk
+        case voip, widgets
+        /// A push type that is not in Apple's documentation.
+        case unknown
+    }
+
+    /// A fact beside what is shown, such as the badge.
+    struct Fact: Sendable, Equatable {
+        let name: String
+        let value: String
+    }
+
+    /// The texts of a banner.
+    struct Alert: Sendable, Equatable {
+        var title: String?
+        var subtitle: String?
+        var body: String?
+
+        var isEmpty: Bool { [title, subtitle, body].allSatisfy { $0?.isEmpty ?? true } }
+    }
+
+    package let kind: Kind
+    /// The app's name as far as the topic has it, such as `Shop`.
+    package let appName: String
+    /// The number on the app's icon; `nil` if the notification does not change it.
+    package let badge: Int64?
+    /// The state of a Live Activity: `start`, `update` or `end`.
+    package let event: String?
+    /// The texts; `nil` if there are none.
+    let alert: Alert?
+    /// The reason why no banner is shown; `nil` if one is.
+    let silence: String?
+    let facts: [Fact]
+    /// The members of a Live Activity's state, and of its attributes.
+    let state: [Fact]
+    let attributes: [Fact]
+    let pushType: String?
+
+    /// - Parameters:
+    ///   - payload: the JSON as it was sent.
+    ///   - pushType: `apns-push-type`.
+    ///   - expiration: seconds since 1970; 0 for one attempt.
+    package init(
+        payload: [UInt8], pushType: String?, topic: String?, priority: Int? = nil, expiration: Int64? = nil,
+        collapseID: String? = nil
+    ) {
+        let reader = PayloadReader(payload)
+        kind = reader.kind(pushType: pushType, topic: topic)
+        self.pushType = pushType
+        appName = Self.appName(topic)
+        badge = reader.badge
+        event = kind == .liveactivity ? reader.aps?["event"]?.plain : nil
+        alert = reader.alert
+        (state, attributes) = kind == .liveactivity ? (reader.members("content-state"), reader.members("attributes")) : ([], [])
+        silence = reader.silence(kind, pushType: pushType)
+        facts = reader.facts(kind) + Self.delivery(priority, expiration, collapseID)
+    }
+
+    /// The endings of topics, which are no part of the app's bundle identifier.
+    private static let topicEndings: [(ending: String, kind: Kind)] = [
+        (".push-type.accessory", .accessory), (".complication", .complication), (".push-type.controls", .controls),
+        (".pushkit.fileprovider", .fileprovider), (".push-type.liveactivity", .liveactivity),
+        (".location-query", .location), (".voip-ptt", .pushtotalk), (".voip", .voip), (".push-type.widgets", .widgets),
+    ]
+
+    static func kind(ofTopic topic: String?) -> Kind? {
+        topic.flatMap { topic in topicEndings.first { topic.hasSuffix($0.ending) }?.kind }
+    }
+
+    /// The last part of the bundle identifier, in words.
+    private static func appName(_ topic: String?) -> String {
+        var name = topic ?? ""
+        if let ending = topicEndings.first(where: { name.hasSuffix($0.ending) })?.ending { name.removeLast(ending.count) }
+        let words = (name.split(separator: ".").last ?? "").split { $0 == "-" || $0 == "_" }
+        let text = words.map { $0.prefix(1).uppercased() + $0.dropFirst() }.joined(separator: " ")
+        return text.isEmpty ? "App" : String(text.prefix(60))
+    }
+
+    private static func delivery(_ priority: Int?, _ expiration: Int64?, _ collapseID: String?) -> [Fact] {
+        var facts: [Fact] = []
+        switch priority {
+        case 1: facts.append(Fact(name: "priority", value: "1, waits until the device is awake"))
+        case 5: facts.append(Fact(name: "priority", value: "5, may wait to save power"))
+        case let priority? where priority != 10: facts.append(Fact(name: "priority", value: "\(priority)"))
+        default: break
+        }
+        if let expiration {
+            let value = expiration == 0 ? "at once, or never" : EpochTime.text(seconds: expiration)
+            facts.append(Fact(name: "kept until", value: value))
+        }
+        if let collapseID { facts.append(Fact(name: "replaces earlier ones of", value: collapseID)) }
+        return facts
+    }
+
+    // MARK: Text
+
+    /// The notification on one line, such as `alert "Your order — On its way"`. It has unprintable characters as they came.
+    /// - Parameter limit: the maximum number of characters of the texts.
+    package func summary(atMost limit: Int = 60) -> String {
+        var words = [kind == .unknown ? pushType ?? "unknown" : kind.rawValue]
+        if let event { words.append(String(event.prefix(20))) }
+        if let alert {
+            let text = [alert.title, alert.subtitle, alert.body].compactMap(\.self).filter { !$0.isEmpty }
+                .joined(separator: " — ")
+            words.append("\"\(text.prefix(limit))\(text.count > limit ? "…" : "")\"")
+        } else if kind == .alert, let silence {
+            words.append("(\(silence))")
+        }
+        if let badge { words.append("badge \(badge)") }
+        return words.joined(separator: " ")
+    }
+}
+
+// The markup.
+extension PushPreview {
+    /// The lock screen of a device with the notification, and the facts that a device does not show.
+    /// - Parameter clock: the time on the lock screen, such as `09:41`.
+    package func html(clock: String? = nil) -> HTML {
+        """
+        <div class="device" role="group" aria-label="Preview">\
+        \(clock.map { "<p class=\"clock\" aria-hidden=\"true\">\($0)</p>" as HTML })\
+        \(banner)\(extra)</div>
+        """
+    }
+
+    /// The banner alone, or the reason why there is none.
+    package var banner: HTML {
+        if kind == .liveactivity { return activity }
+        guard silence == nil, let alert else {
+            return """
+                <div class="banner silent">\(icon)<div><div class="head"><span>\(appName)</span>\
+                <span class="when">\(title)</span></div><p>\(silence ?? "No banner.")</p></div></div>
+                """
+        }
+        return """
+            <div class="banner">\(icon)<div>\(texts(alert))</div></div>
+            """
+    }
+
+    private func texts(_ alert: Alert) -> HTML {
+        let title = alert.title.flatMap { $0.isEmpty ? nil : $0 } ?? appName
+        return """
+            <div class="head"><span>\(title)</span><span class="when">now</span></div>\
+            \(alert.subtitle.map { "<p class=\"sub\">\($0)</p>" as HTML })\
+            \(alert.body.map { "<p>\($0)</p>" as HTML })
+            """
+    }
+
+    /// The app's icon, with its badge.
+    private var icon: HTML {
+        """
+        <span class="app" aria-hidden="true">\(String(appName.prefix(1)))\
+        \(badge.map { $0 > 0 ? "<span class=\"badge\">\($0)</span>" : "" as HTML })</span>
+        """
+    }
+
+    private var activity: HTML {
+        let tone: Elements.Tone = ["start": .good, "update": .plain, "end": .quiet][event ?? ""] ?? .warning
+        let words = ["start": "starts", "update": "updates", "end": "ends"][event ?? ""] ?? "has no known event"
+        return """
+            <div class="banner activity">\(icon)<div>\
+            <div class="head"><span>\(appName)</span>\(Elements.label("Live Activity \(words)", tone))</div>\
+            \(alert.map { texts($0) })\(Self.list(state))\
+            \(if: !attributes.isEmpty, "<p class=\"sub\">attributes</p>\(Self.list(attributes))")\
+            </div></div>
+            """
+    }
+
+    private static func list(_ facts: [Fact]) -> HTML {
+        guard !facts.isEmpty else { return "" }
+        let rows = facts.map { "<div><dt>\($0.name)</dt><dd>\($0.value)</dd></div>" as HTML }
+        return "<dl class=\"state\">\(rows)</dl>"
+    }
+
+    private var extra: HTML {
+        guard !facts.isEmpty else { return "" }
+        return "<ul class=\"extra\">\(facts.map { "<li><b>\($0.name)</b> \($0.value)</li>" as HTML })</ul>"
+    }
+
+    /// The kind in words.
+    package var title: String {
+        switch kind {
+        case .accessory: "accessory"
+        case .alert: "alert"
+        case .background: "background"
+        case .complication: "watch complication"
+        case .controls: "controls"
+        case .fileprovider: "file provider"
+        case .liveactivity: "Live Activity"
+        case .location: "location query"
+        case .mdm: "MDM"
+        case .pushtotalk: "push to talk"
+        case .voip: "VoIP"
+        case .widgets: "widgets"
+        case .unknown: pushType.map { String($0.prefix(40)) } ?? "unknown"
+        }
+    }
+}

@@ -1,0 +1,266 @@
+import ArgumentParser
+import Dashboard
+import Glibc
+import Logging
+import NIOCore
+import NIOPosix
+import Operations
+import PushJob
+import PushQueue
+import PushWorker
+import Redis
+import ServiceLifecycle
+import Sockets
+import TLS
+import Telemetry
+import WebPages
+
+struct Web: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Serve the web dashboard.",
+        discussion: """
+            Shows queues, jobs, campaigns, dead letters, apps, workers and Redis, and does what the commands do: pause, cancel, \
+            run, requeue, delete, quiet, stop. It needs Redis only, and can run beside the workers or anywhere else.
+
+              apns-worker web                                # http://127.0.0.1:8080/, for this machine
+              apns-worker web-user ada --role operator >> users
+              apns-worker web --host 0.0.0.0 --users users --tls-certificate web.pem
+
+            Without --users everyone who reaches the port is an operator, so it listens on a loopback address only.
+
+            Programs use the JSON API at /api/v1/, which /api/v1/openapi.json describes, with a token: \
+            apns-worker web-user ci --role viewer --token
+            """)
+
+    @OptionGroup(title: "Queues") var queue: QueueOptions
+
+    @OptionGroup(title: "Web") var web: WebOptions
+
+    @Option(help: ArgumentHelp("Port; 0 for a free one.", valueName: "port")) var port: UInt16 = 8080
+
+    @Option(help: ArgumentHelp("Address to listen on.", valueName: "address")) var host = "127.0.0.1"
+
+    func run() async throws {
+        DescriptorLimit.raise()
+        let settings = try queue.settings()
+        let logger = Logger(
+            label: "apns-worker",
+            factory: LineLogHandler.standardError(.auto, level: SharedLogLevel(.info), environment: [:]))
+        let served = try await ServedDashboard.start(
+            web.configuration(host: host, port: Int(port)), settings, logger: logger)
+        print("dashboard  \(served.address)")
+        fflush(nil)
+        var lifecycle = logger
+        lifecycle.logLevel = .warning
+        try await ServiceGroup(
+            configuration: .init(services: [served], gracefulShutdownSignals: [.sigterm, .sigint], logger: lifecycle)
+        ).run()
+    }
+}
+
+/// Who may use the dashboard, and how it is reached.
+struct WebOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "File of users; see `apns-worker web-user`. It is read again when it changes.", valueName: "file"))
+    var users: String?
+
+    @Flag(help: "Let nobody change anything.") var readOnly = false
+
+    @Flag(help: "Show payloads and whole device tokens to viewers, too.") var viewersSeePayloads = false
+
+    @Option(help: ArgumentHelp("Path under which a proxy serves the dashboard, such as /push.", valueName: "path"))
+    var basePath = ""
+
+    @Option(
+        help: ArgumentHelp(
+            "Host name that browsers use, without --users. Repeatable. (default: localhost and IP addresses)",
+            valueName: "name"))
+    var hostName: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "PEM file with the certificate chain, and the private key if there is no other file.", valueName: "file"))
+    var tlsCertificate: String?
+
+    @Option(help: ArgumentHelp("PEM file with the private key.", valueName: "file")) var tlsKey: String?
+
+    func configuration(host: String, port: Int) throws -> DashboardConfiguration {
+        var configuration = DashboardConfiguration()
+        (configuration.host, configuration.port) = (host, port)
+        if let users {
+            do {
+                configuration.users = try UserFile(users)
+            } catch {
+                throw CommandFailure(.configuration, "--users: \(error)")
+            }
+        } else if !Self.isLoopback(host) {
+            throw CommandFailure(
+                .usage,
+                "--host \(host) can be reached from other machines, and without --users everyone there would be an operator; "
+                    + "give --users FILE (`apns-worker web-user` makes its lines), or listen on 127.0.0.1")
+        }
+        configuration.isReadOnly = readOnly
+        configuration.viewersSeeContent = viewersSeePayloads
+        configuration.hostNames = hostName
+        let base = basePath.split(separator: "/").joined(separator: "/")
+        guard base.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"?#%\"<>{}*".utf8.contains($0) }) else {
+            throw CommandFailure(.usage, "--base-path must be a path such as /push, without special characters")
+        }
+        configuration.base = base.isEmpty ? "" : "/\(base)"
+        if let tlsCertificate {
+            do {
+                let identity = try TLSIdentity(certificateFile: tlsCertificate, keyFile: tlsKey ?? tlsCertificate)
+                var tls = TLSServerConfiguration(identity: identity)
+                tls.applicationProtocols = ["http/1.1"]
+                configuration.tls = try TLSContext.server(tls)
+            } catch {
+                throw CommandFailure(.configuration, "--tls-certificate: \(error)")
+            }
+        } else if tlsKey != nil {
+            throw CommandFailure(.usage, "--tls-key needs --tls-certificate")
+        }
+        return configuration
+    }
+
+    static func isLoopback(_ host: String) -> Bool {
+        if host.lowercased() == "localhost" { return true }
+        switch try? SocketAddress(ipAddress: host, port: 0) {
+        case .v4: return host.hasPrefix("127.")
+        case .v6: return host == "::1"
+        default: return false
+        }
+    }
+}
+
+/// A dashboard with its own connections to Redis.
+struct ServedDashboard: Service {
+    let address: String
+    private let dashboard: Dashboard
+    private let source: DashboardSource
+
+    /// Connects to Redis, and begins to listen.
+    /// - Throws: ``CommandFailure``.
+    static func start(
+        _ configuration: DashboardConfiguration, _ settings: Settings, logger: Logger
+    ) async throws -> ServedDashboard {
+        let loop = MultiThreadedEventLoopGroup.singleton.next()
+        let redis = try CommandRedis(settings, as: "apns-worker:web")
+        let clients = RedisClients(
+            topology: redis.topology, eventLoop: loop, configuration: redis.configuration, logger: redis.logger)
+        let configured = try settings.queues()
+        let fleet = Fleet(
+            clients: clients, prefix: settings.keyPrefix, named: configured.map(\.keys),
+            isNamed: settings.namesQueues, searches: true,
+            // A page that waits longer shows the problem instead.
+            waitUntilReady: { try await $0.waitUntilReady(timeout: .seconds(3)) })
+        let tokens = InvalidTokenClient.start(
+            topology: redis.topology, keys: settings.sharedKeys, maximumAge: settings.invalidTokenAge,
+            configuration: redis.configuration, logger: redis.logger)
+        // A dashboard needs no credential: without apps, a job is checked as if its app existed.
+        let apps = (try? settings.apps()) ?? []
+        var source = DashboardSource(
+            fleet: fleet, invalidTokens: tokens, version: WorkerVersion.current,
+            configured: { found in
+                guard let queue = configured.first(where: { $0.keys.queue == found.queue }) else { return .init(found) }
+                return .init(queue.keys, format: queue.format, limits: queue.limits)
+            },
+            check: { job, queue in Self.check(job, queue, apps) }, explain: { Reason.rule(of: $0) })
+        source.appNames = try settings.appNames
+        do {
+            let dashboard = try await Dashboard.start(configuration, source, on: loop, logger: logger)
+            let host = configuration.host.contains(":") ? "[\(configuration.host)]" : configuration.host
+            let scheme = configuration.tls == nil ? "http" : "https"
+            let address = "\(scheme)://\(host):\(dashboard.port)\(configuration.base)/"
+            logger.info("the dashboard is open", metadata: ["event": "dashboard_opened", "address": "\(address)"])
+            return ServedDashboard(address: address, dashboard: dashboard, source: source)
+        } catch {
+            await fleet.close()
+            await tokens.close()
+            throw CommandFailure(.unavailable, "\(error)")
+        }
+    }
+
+    func run() async throws {
+        try await dashboard.run()
+        await source.fleet.close()
+        await source.invalidTokens.close()
+    }
+
+    private static func check(
+        _ job: ByteBuffer, _ queue: DashboardSource.Queue, _ apps: [AppConfiguration]
+    ) -> DashboardSource.Check {
+        let (verdicts, plan) = JobCheck.of(job, apps, format: queue.format, now: Moment.now)
+        let preview = plan?.notifications.first.map { notification in
+            PushPreview(
+                payload: Array(notification.payload.readableBytesView), pushType: notification.pushType.rawValue,
+                topic: String(buffer: notification.topic), priority: notification.priority.map { Int($0) },
+                expiration: notification.expiration, collapseID: notification.collapseID.map { String(buffer: $0) })
+        }
+        return .init(
+            verdicts.map { .init(level: $0.level.rawValue, subject: $0.subject, sentence: $0.sentence) }, preview)
+    }
+}
+
+extension JobCheck {
+    /// Checks a job with the apps of the configuration or, without any, as if the job's app existed.
+    static func of(
+        _ body: ByteBuffer, _ apps: [AppConfiguration], format: JobFormat, now: Int64
+    ) -> (verdicts: [CheckVerdict], plan: Plan?) {
+        let job = try? JobDecoder.decode(body, as: format)
+        func text(_ field: JobField?) -> String? { job.flatMap { job in field.map { String(buffer: job.text($0)) } } }
+        let assumed = AppConfiguration(
+            name: text(job?.app) ?? "default", topic: text(job?.topic) ?? "com.example.app",
+            credential: .providerTokens([]))
+        return JobCheck(apps.isEmpty ? [assumed] : apps, format: format).run(body, name: "job", now: now)
+    }
+}
+
+struct WebUser: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "web-user", abstract: "Print a line for the file of the dashboard's users.",
+        discussion: """
+            Asks for the password, or reads it from standard input. With --token it makes a random token for a program instead, \
+            and prints the token on standard error, once: the file has only its hash.
+
+              apns-worker web-user ada --role operator >> users
+              apns-worker web-user ci --role viewer --token >> users
+            """)
+
+    enum GivenRole: String, CaseIterable, ExpressibleByArgument { case viewer, `operator` }
+
+    @Argument(help: "Name, without white space.") var name: String
+
+    @Option(help: "viewer or operator.") var role: GivenRole
+
+    @Flag(help: "Make a token for a program.") var token = false
+
+    func validate() throws {
+        guard !name.isEmpty, name.count <= 64, !name.hasPrefix("#"), !name.contains(where: \.isWhitespace) else {
+            throw ValidationError("the name must have 1 to 64 characters, without white space")
+        }
+    }
+
+    func run() async throws {
+        if token {
+            let made = NewCredential.token()
+            Terminal.tell("token  \(made.token)\n")
+            print("\(name) \(role.rawValue) \(made.credential)")
+            return
+        }
+        let password = try Self.password()
+        guard password.utf8.count >= 8 else { throw ValidationError("the password must have at least 8 bytes") }
+        print("\(name) \(role.rawValue) \(NewCredential.password(password))")
+    }
+
+    /// Reads a line, without an echo on a terminal.
+    private static func password() throws -> String {
+        guard isatty(STDIN_FILENO) == 1 else { return readLine() ?? "" }
+        guard let read = getpass("Password: ") else { throw ValidationError("the password cannot be read") }
+        let password = String(cString: read)
+        guard let again = getpass("Again: "), String(cString: again) == password else {
+            throw ValidationError("the passwords are not the same")
+        }
+        return password
+    }
+}

@@ -1,0 +1,59 @@
+import Testing
+
+@testable import WebPages
+
+@Suite struct HTMLTests {
+    @Test(
+        "Values become text; only literals are markup",
+        arguments: [
+            ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
+            ("\" onload=\"x", "&quot; onload=&quot;x"), ("it's & that", "it&#39;s &amp; that"), ("é 😀\n\t", "é 😀\n\t"),
+            ("a\u{202E}b\u{0}c\u{2028}", "a⟨U+202E⟩b⟨U+0000⟩c⟨U+2028⟩"), ("", ""),
+        ])
+    func escapes(value: String, text: String) {
+        let html: HTML = "<p title=\"\(value)\">\(value)</p>"
+        #expect(html.text == "<p title=\"\(text)\">\(text)</p>")
+        let optional: String? = value
+        #expect(("\(optional)" as HTML).text == text)
+    }
+
+    @Test("Markup inside markup is kept, and nil is nothing")
+    func nests() {
+        let item: HTML = "<li>\("<")</li>"
+        let none: HTML? = nil
+        #expect(
+            ("<ul>\([item, item])\(none)\(if: false, item)</ul>" as HTML).text == "<ul><li>&lt;</li><li>&lt;</li></ul>")
+        #expect([item, item].joined(separator: ", ").text == "<li>&lt;</li>, <li>&lt;</li>")
+        #expect(("\(3)\(-4 as Int64)" as HTML).text == "3-4")
+    }
+
+    @Test("A path encodes what others have chosen, and begins with the base")
+    func paths() {
+        let links = Links(base: "/push")
+        #expect(links.path([]) == "/push/")
+        #expect(links.path(["queues", "a/b ?#é"]) == "/push/queues/a%2Fb%20%3F%23%C3%A9")
+        #expect(
+            links.path(["jobs"], [("state", "waiting"), ("token", nil), ("match", "a&b=c")])
+                == "/push/jobs?state=waiting&match=a%26b%3Dc")
+    }
+
+    @Test(
+        "A chart's scale ends at 1, 2 or 5 times a power of ten",
+        arguments: [
+            (0.0007, "0.001"), (0.3, "0.5"), (1, "1.0"), (1.2, "2.0"), (47, "50.0"), (51, "100.0"), (20_001, "50000.0"),
+        ])
+    func scale(largest: Double, top: String) {
+        let chart = Chart("Rate", .columns, points: ["a", "b"], [.init("one", style: "delivered", [largest, nil])]) {
+            "\($0)"
+        }
+        #expect(chart.html.text.contains(">\(top)</text>"))
+        #expect(chart.html.text.contains("<title>a\none \(largest)</title>"))
+    }
+
+    @Test("A chart without values says so")
+    func emptyChart() {
+        let chart = Chart("Rate", .lines, points: ["a"], [.init("one", style: "delivered", [nil])]) { "\($0)" }
+        #expect(chart.html.text.contains("No data yet."))
+        #expect(!chart.html.text.contains("<svg"))
+    }
+}
