@@ -86,7 +86,8 @@ let package = Package(
             name: "apns-worker",
             dependencies: [
                 "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "Dashboard", "HTTPPort", "Operations",
-                "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", "WebPages",
+                "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS", "Telemetry",
+                "WebPages",
                 argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
             ]),
         .executableTarget(

@@ -101,7 +101,8 @@ struct AuditLogTests {
         try await withQueue { queue in
             let (client, keys) = (queue.client, queue.sharedKeys)
             try queue.redis.run(
-                "XADD", keys.audit, "*", "action", "launch\u{1B}", "by", String(repeating: "z", count: 9000), "via", "fax",
+                "XADD", keys.audit, "*", "action", "launch\u{1B}", "by", String(repeating: "z", count: 9000), "via",
+                "fax",
                 "count", "many")
             try queue.redis.run("XADD", keys.audit, "*", "x", "y")
             let entries = try await AuditLog.latest(10, client, keys)

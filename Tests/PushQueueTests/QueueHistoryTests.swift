@@ -147,7 +147,9 @@ struct QueueHistoryTests {
             }
             let key = try #require(queue.redis.run("KEYS", queue.keys.minutesPrefix + "*").elements?.first?.text)
             #expect(try ["listpack", "ziplist"].contains(queue.redis.run("OBJECT", "ENCODING", key).text))
-            print("a minute with \(fields.count) fields: \(try queue.redis.run("MEMORY", "USAGE", key).number ?? 0) bytes")
+            print(
+                "a minute with \(fields.count) fields: \(try queue.redis.run("MEMORY", "USAGE", key).number ?? 0) bytes"
+            )
         }
     }
 
@@ -204,8 +206,10 @@ struct QueueHistoryTests {
             func calls(_ fill: (inout Settlement) -> Void) async throws -> Int {
                 try queue.redis.run("CONFIG", "RESETSTAT")
                 try await worker.settle(fill)
-                return try queue.calls().filter { !["evalsha", "eval", "script|load", "config|resetstat"].contains($0.key) }
-                    .values.reduce(0, +)
+                return try queue.calls().filter {
+                    !["evalsha", "eval", "script|load", "config|resetstat"].contains($0.key)
+                }
+                .values.reduce(0, +)
             }
             _ = try await calls { $0.end(1, .delivered) }
             let plain = try await calls { $0.end(2, .delivered) }
@@ -217,7 +221,9 @@ struct QueueHistoryTests {
                 $0.end(4, .delivered)
                 $0.minute = .sample()
             }
-            print("commands within a settlement: \(plain), with the minute's first sums \(first), with later ones \(later)")
+            print(
+                "commands within a settlement: \(plain), with the minute's first sums \(first), with later ones \(later)"
+            )
             // One for each of the five fields, and HLEN, HEXISTS, HGET, EXPIRE; one more for each new reason.
             #expect(later <= plain + 5 + 6 && first <= later + 10)
         }
@@ -246,9 +252,10 @@ struct QueueHistoryTests {
             }
             let hour = try await QueueHistory.read(.hour, until: Self.time, client, keys)
             #expect(hour.points.map(\.at) == (0..<60).map { Self.time - 30_000 - 59 * 60_000 + $0 * 60_000 })
-            #expect(hour.points.map { $0.outcomes[.delivered] }.enumerated().filter { $1 > 0 }.map { [$0, $1] } == [
-                [46, 2], [58, 4], [59, 2],
-            ])
+            #expect(
+                hour.points.map { $0.outcomes[.delivered] }.enumerated().filter { $1 > 0 }.map { [$0, $1] } == [
+                    [46, 2], [58, 4], [59, 2],
+                ])
             #expect(hour.points[58].retries == ["Shutdown": 6] && hour.points[58].deferrals == ["AppPaused": 8])
             #expect(hour.points[59].backlog == 5 && hour.points[59].oldest == 5000)
             #expect((96...128).contains(try #require(hour.points[59].latency?.p50)))
@@ -257,9 +264,10 @@ struct QueueHistoryTests {
 
             let day = try await QueueHistory.read(.day, until: Self.time, client, keys)
             #expect(day.points.count == 144 && day.points.allSatisfy { $0.at % 600_000 == 0 })
-            #expect(day.points.map { $0.outcomes[.delivered] }.enumerated().filter { $1 > 0 }.map { [$0, $1] } == [
-                [136, 2], [142, 2], [143, 6],
-            ])
+            #expect(
+                day.points.map { $0.outcomes[.delivered] }.enumerated().filter { $1 > 0 }.map { [$0, $1] } == [
+                    [136, 2], [142, 2], [143, 6],
+                ])
             #expect(day.points[143].backlog == 5)
 
             let days = try await QueueHistory.read(.days, until: Self.time, client, keys)
@@ -273,7 +281,8 @@ struct QueueHistoryTests {
         try await withQueue { queue in
             let today = queue.keys.stats("2026-11-21")
             try queue.redis.run(
-                "HSET", today, "delivered", "7", "dead", "2", "dead:BadPayload", "2", "retried", "5", "retried:Shutdown", "5",
+                "HSET", today, "delivered", "7", "dead", "2", "dead:BadPayload", "2", "retried", "5",
+                "retried:Shutdown", "5",
                 "reclaimed", "9")
             for number in 0..<300 { try queue.redis.run("HSET", today, "deferred:R\(number)", "1") }
             let yesterday = queue.keys.stats("2026-11-20")

@@ -95,7 +95,8 @@ struct MinuteRecorderTests {
         scene.run(.seconds(4))
         var sum = MinuteCounts()
         for minute in scene.queue.minutes { sum += minute.counts }
-        #expect(sum.outcomes[.delivered] + sum.outcomes[.dead] == 5 && sum.answers.count == sum.outcomes[.delivered] + 1)
+        #expect(
+            sum.outcomes[.delivered] + sum.outcomes[.dead] == 5 && sum.answers.count == sum.outcomes[.delivered] + 1)
         #expect(sum.latencies.count == sum.outcomes[.delivered] - 1)
     }
 

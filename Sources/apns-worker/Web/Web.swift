@@ -65,7 +65,7 @@ struct WebOptions: ParsableArguments {
             "File of users; see `apns-worker web-user`. It is read again when it changes.", valueName: "file"))
     var users: String?
 
-    @Flag(help: "Let nobody change anything.") var readOnly = false
+    @Flag(help: "Refuse all changes.") var readOnly = false
 
     @Flag(help: "Show payloads and whole device tokens to viewers, too.") var viewersSeePayloads = false
 
