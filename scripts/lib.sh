@@ -43,8 +43,6 @@ test_needs=(
     # The servers and clients of Tests/Foreign; aioapns comes from PyPI.
     package:golang-golang-x-net-dev:golang-golang-x-net-dev package:python3-h2:python3-h2
     package:python3-venv:python3-venv
-    # The browser that uses the pages.
-    package:chromium:chromium package:chromium-driver:chromium-driver package:python3-selenium:python3-selenium
 )
 
 # shellcheck disable=SC2034 # used by the scripts that source this

@@ -121,7 +121,10 @@ extension EndToEnd {
         }
 
         @Test(
-            "works in a browser: live, with buttons, a search and a page per push, and without an error in the console")
+            "works in a browser: live, with buttons, a search and a page per push, and without an error in the console",
+            .enabled(
+                if: ProcessInfo.processInfo.environment["APNS_WORKER_TEST_BROWSER"] != nil,
+                "needs Chromium; set APNS_WORKER_TEST_BROWSER"))
         func browser() async throws {
             let redis = try RedisServer()
             let worker = try worker(redis, ["--max-bad-tokens", "100", "--request-timeout", "3s"])

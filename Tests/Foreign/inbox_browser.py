@@ -10,6 +10,7 @@ import time
 
 import redis
 from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
@@ -71,12 +72,30 @@ def count(digits, words):
     return sum(1 for row in rows() if token(digits)[:16] in row and words in row)
 
 
+def click(find):
+    """Clicks an element, which is found again if the page was updated between the two."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            find().click()
+            return
+        except (StaleElementReferenceException, NoSuchElementException):
+            if time.monotonic() > end:
+                raise
+
+
 def press(digits, title):
     """Opens the buttons of the newest push for a token, and presses one."""
-    row = next(
-        row for row in driver.find_elements(By.CSS_SELECTOR, ".pushes > li") if token(digits)[:16] in row.text)
-    row.find_element(By.TAG_NAME, "summary").click()
-    row.find_element(By.XPATH, f".//button[normalize-space()='{title}']").click()
+
+    def button():
+        row = driver.find_element(
+            By.XPATH, f"//ol[@class='pushes']/li[.//a[starts-with(normalize-space(), '{token(digits)[:16]}')]]")
+        details = row.find_element(By.TAG_NAME, "details")
+        if not details.get_attribute("open"):
+            details.find_element(By.TAG_NAME, "summary").click()
+        return row.find_element(By.XPATH, f".//button[normalize-space()='{title}']")
+
+    click(button)
 
 
 def run():
@@ -86,20 +105,20 @@ def run():
     eventually("the page is live", lambda: "Live." in driver.find_element(By.ID, "live-state").text)
     push(token("aa"), alert={"title": "<img src=x onerror=alert(1)>", "body": "It is <b>on its way</b>"}, badge=3)
     eventually("a push appears", lambda: count("aa", "It is <b>on its way</b>") == 1)
-    assert "<img src=x onerror=alert(1)>" in rows()[0], rows()
+    eventually("markup is text", lambda: "<img src=x onerror=alert(1)>" in rows()[0])
     assert not driver.find_elements(By.CSS_SELECTOR, "main img, main script, .banner b")
     assert driver.execute_script("return window.isTheSame"), "the page was loaded again"
     push(token("ab"), event="update", content_state={"driver": "Anne", "minutes": 7})
     push(token("ac"), content_available=True)
-    eventually("a Live Activity appears", lambda: driver.find_element(By.CSS_SELECTOR, ".banner.activity"))
-    assert "Anne" in driver.find_element(By.CSS_SELECTOR, ".banner.activity").text
+    eventually(
+        "a Live Activity appears", lambda: "Anne" in driver.find_element(By.CSS_SELECTOR, ".banner.activity").text)
     eventually("a silent push appears", lambda: driver.find_element(By.CSS_SELECTOR, ".banner.silent"))
 
     # The summary stays open while the list changes.
-    driver.find_element(By.CSS_SELECTOR, "#push-1 summary").click()
+    click(lambda: driver.find_element(By.CSS_SELECTOR, "#push-1 summary"))
     push(token("ad"))
     eventually("another push appears", lambda: count("ad", "200") == 1)
-    assert driver.find_element(By.ID, "next-1").get_attribute("open")
+    eventually("the buttons stay open", lambda: driver.find_element(By.ID, "next-1").get_attribute("open"))
     screenshot("inbox")
 
     answers = [
@@ -122,7 +141,7 @@ def run():
 
     press("b3", "503 ServiceUnavailable")
     eventually("the rule appears", lambda: "answer=503</code>" in driver.page_source)
-    driver.find_element(By.CSS_SELECTOR, "#rules button").click()
+    click(lambda: driver.find_element(By.CSS_SELECTOR, "#rules button"))
     eventually("the rule is removed", lambda: "No rules" in driver.page_source)
 
     field = driver.find_element(By.NAME, "token")
@@ -130,20 +149,20 @@ def run():
     field.submit()
     eventually("a search finds one token", lambda: rows() and all("b200" in row for row in rows()))
     eventually("it has buttons", lambda: driver.find_element(By.CSS_SELECTOR, "#tools button"))
-    driver.find_element(By.PARTIAL_LINK_TEXT, "No. ").click()
+    click(lambda: driver.find_element(By.PARTIAL_LINK_TEXT, "No. "))
     eventually("a push has a page", lambda: "apns-push-type" in driver.find_element(By.TAG_NAME, "main").text)
     main = driver.find_element(By.TAG_NAME, "main").text
     for part in ["Attempts", "Headers", token("b2"), '"alert": "Hello b200"', "this one"]:
         assert part in main, part
     screenshot("push")
-    driver.find_element(By.XPATH, "//*[@id='next']//button[normalize-space()='429 TooManyRequests']").click()
+    click(lambda: driver.find_element(By.XPATH, "//*[@id='next']//button[normalize-space()='429 TooManyRequests']"))
     eventually("a button leads back to the push", lambda: "/inbox/" in driver.current_url and "answer=429" in driver.page_source)
-    driver.find_element(By.XPATH, "//*[@id='next']//button[normalize-space()='Undo']").click()
+    click(lambda: driver.find_element(By.XPATH, "//*[@id='next']//button[normalize-space()='Undo']"))
     eventually("it is undone", lambda: "No rules" in driver.page_source)
 
     driver.get(arguments.inbox)
     eventually("the inbox is shown", lambda: len(rows()) > 5)
-    driver.find_element(By.XPATH, "//button[normalize-space()='Clear the list']").click()
+    click(lambda: driver.find_element(By.XPATH, "//button[normalize-space()='Clear the list']"))
     eventually("the list is cleared", lambda: "Nothing was received yet." in driver.page_source)
 
 
