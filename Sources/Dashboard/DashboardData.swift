@@ -90,7 +90,9 @@ actor DashboardData {
         defer { if changes == begun { reading = nil } }
         let read = try await task.value
         // A rate needs some seconds.
-        if changes == begun, before.map({ $0.at.duration(to: .now) > .seconds(1) }) ?? true { status = Kept(value: read, at: .now) }
+        if changes == begun, before.map({ $0.at.duration(to: .now) > .seconds(1) }) ?? true {
+            status = Kept(value: read, at: .now)
+        }
         return read
     }
 
