@@ -60,7 +60,9 @@ struct Actions: Sendable {
                 .forbidden, site.configuration.isReadOnly ? "this dashboard is read-only" : "only operators can do this"
             )
         }
-        return try await action(form, visitor, site)
+        let result = try await action(form, visitor, site)
+        await site.data.changed()
+        return result
     }
 
     // MARK: Queues and apps

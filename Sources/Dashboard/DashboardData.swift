@@ -14,6 +14,8 @@ actor DashboardData {
     private let source: DashboardSource
     private var status: Kept<FleetStatus>?
     private var reading: Task<FleetStatus, any Error>?
+    /// Actions so far. A status that was read before the last one is not kept.
+    private var changes = 0
     private var histories: [String: Kept<QueueHistory>] = [:]
     private var queueList: Kept<(keys: [QueueKeys], incomplete: String?)>?
 
@@ -62,6 +64,13 @@ actor DashboardData {
         DeadLetters(try await source.fleet.client(for: keys.dead), keys)
     }
 
+    /// Has the next page read the status again, so that it shows the effect of an action.
+    func changed() {
+        changes += 1
+        reading = nil
+        status?.at = .now - .seconds(2)
+    }
+
     /// The state of everything, at most a second old.
     func fleetStatus() async throws -> FleetStatus {
         if let status, status.at.duration(to: .now) < .seconds(1) { return status.value }
@@ -77,10 +86,13 @@ actor DashboardData {
             return status
         }
         reading = task
-        defer { reading = nil }
+        let begun = changes
+        defer { if changes == begun { reading = nil } }
         let read = try await task.value
         // A rate needs some seconds.
-        if before.map({ $0.at.duration(to: .now) > .seconds(1) }) ?? true { status = Kept(value: read, at: .now) }
+        if changes == begun, before.map({ $0.at.duration(to: .now) > .seconds(1) }) ?? true {
+            status = Kept(value: read, at: .now)
+        }
         return read
     }
 

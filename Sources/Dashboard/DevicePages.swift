@@ -125,6 +125,9 @@ struct InvalidTokensPage: DashboardPage {
     static func list(_ look: PageRequest) async throws -> (tokens: [InvalidTokenSet.Listed], cursor: String?) {
         let filter = try InvalidTokenFilter(look.query)
         var (tokens, looked, cursor): ([InvalidTokenSet.Listed], Int, String?) = ([], 0, look.query["after"])
+        if let cursor, UInt64(cursor) == nil {
+            throw WebError(.badRequest, "after is \(cursor.prefix(40)); it must be from an earlier page")
+        }
         repeat {
             let page = try await look.source.invalidTokens.scan(after: cursor, withDetails: true)
             looked += page.tokens.count

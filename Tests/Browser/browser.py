@@ -84,20 +84,26 @@ class Browser:
     def sees(self, text, seconds=20):
         eventually(f"{self.driver.current_url} shows {text}", lambda: text in self.text, seconds)
 
-    def form(self, action):
-        """The form of an action, which a live part may replace at any time."""
-        return self.one(f'form[action$="/actions/{action}"]')
+    def form(self, action, within=""):
+        """The form of an action that has an element, which a live part may replace at any time."""
+        return self.one(f'form[action$="/actions/{action}"]' + (f":has({within})" if within else ""))
 
-    def submit(self, action, button=None, _form=None, **values):
-        """Fills in the form of an action in and presses its button, as an operator does."""
-        form = _form if _form is not None else self.form(action)
-        for name, value in values.items():
-            self.fill(form, name, value)
-        buttons = form.find_elements(By.TAG_NAME, "button")
-        if button is not None:
-            buttons = [one for one in buttons if one.text == button]
-        assert buttons, f"{self.driver.current_url}: the form {action} has no button {button}"
-        self.press(buttons[0])
+    def submit(self, action, button=None, _within="", **values):
+        """Fills in the form of an action and presses its button, as an operator does.
+
+        A live part may be replaced before it has the focus, so that this begins again."""
+        old = self.one("html").id
+
+        def press():
+            form = self.form(action, _within)
+            for name, value in values.items():
+                self.fill(form, name, value)
+            buttons = [one for one in form.find_elements(By.TAG_NAME, "button") if button in (None, one.text)]
+            assert buttons, f"{self.driver.current_url}: the form {action} has no button {button}"
+            buttons[0].click()
+            return True
+        eventually(f"the form {action} is sent", press)
+        self.arrive(old)
 
     def fill(self, form, name, value):
         field = form.find_element(By.NAME, name)
@@ -112,12 +118,15 @@ class Browser:
 
     def press(self, button):
         """Clicks, and waits for the next page."""
-        old = self.one("html")
+        old = self.one("html").id
         button.click()
+        self.arrive(old)
 
+    def arrive(self, old):
+        """Waits until the document is another one, and whole."""
         def is_new():
             try:
-                return self.one("html").id != old.id and self.driver.execute_script(
+                return self.one("html").id != old and self.driver.execute_script(
                     "return document.readyState") == "complete"
             except Exception as error:  # the document is being replaced
                 if "stale" in str(error) or "no such" in str(error) or "detached" in str(error):

@@ -24,7 +24,10 @@ def eventually(what, condition, seconds=30):
             if value:
                 return value
             last = value
-        except (AssertionError, OSError, KeyError) as error:
+        except Exception as error:
+            # A live part of a page is replaced while it is read.
+            if not isinstance(error, (AssertionError, OSError, LookupError)) and "stale element" not in str(error):
+                raise
             last = error
         time.sleep(0.05)
     raise AssertionError(f"not within {seconds} s: {what}; last: {last!r}")

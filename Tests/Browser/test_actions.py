@@ -115,8 +115,7 @@ class Actions(unittest.TestCase):
 
         def act(action):
             eventually(f"the button {action}", lambda: browser.all(f'form[action$="/actions/{action}"] {field}'))
-            form = browser.one(f'form[action$="/actions/{action}"]:has({field})')
-            browser.submit(action, _form=form)
+            browser.submit(action, _within=field)
 
         def state():
             return [row.text for row in browser.all("tbody tr") if name in row.text][0]
