@@ -405,7 +405,7 @@ struct LoginPages: Sendable {
                 site.logger.notice(
                     "a login was refused",
                     metadata: [
-                        "event": "web_login_refused", "name": "\(name.prefix(100))", "address": "\(context.address)",
+                        "event": "web_login_refused", "user": "\(name.prefix(100))", "address": "\(context.address)",
                     ])
                 return Response.page(page(to: to, problem: "The name or the password is wrong."), status: .forbidden)
             }

@@ -63,6 +63,14 @@ package enum LogKey: String, CaseIterable, Sendable {
     case host, port
     /// The ports of a simulator.
     case apns, control, gateway, feedback
+    /// The address of a page: the simulator's inbox, or the dashboard.
+    case inbox, address
+    /// The names of settings.
+    case settings
+    /// An operator's action, its object, and the operator.
+    case action, subject, by
+    /// The name with which a browser tried to log in.
+    case user
 
     // Numbers and times.
 
