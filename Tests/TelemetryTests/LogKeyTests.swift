@@ -12,7 +12,9 @@ struct LogKeyTests {
         return keys
     }
 
-    @Test("are all in the table, in all modules", arguments: ["APNS", "Dashboard", "PushWorker", "Redis", "apns-worker"])
+    @Test(
+        "are all in the table, in all modules",
+        arguments: ["APNS", "Dashboard", "PushWorker", "Redis", "apns-worker"])
     func table(module: String) throws {
         let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../Sources/\(module)")
         let files = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
