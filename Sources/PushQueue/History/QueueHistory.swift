@@ -1,3 +1,4 @@
+import FoundationEssentials
 import NIOCore
 import Redis
 
@@ -39,7 +40,7 @@ package struct QueueHistory: Sendable, Equatable {
         package var p99: Double
     }
 
-    /// What was counted in one step of the span. All zero where nothing was.
+    /// The counts of one step of the span; all zero if nothing was counted.
     package struct Point: Sendable, Equatable {
         /// The beginning of the step, in milliseconds since 1970.
         package var at: Int64
@@ -172,26 +173,15 @@ package struct QueueHistory: Sendable, Equatable {
     // MARK: Names
 
     /// The name of a minute in its key, such as `2026-11-21T14:05`.
-    static func name(ofMinute time: Int64) -> String {
-        let minutes = time % day / minute
-        return "\(name(ofDay: time))T\(twoDigits(minutes / 60)):\(twoDigits(minutes % 60))"
-    }
+    static func name(ofMinute time: Int64) -> String { String(text(time).prefix(16)) }
 
-    /// The date of a time in UTC, such as `2026-11-21` (Howard Hinnant's civil_from_days, as in `count.lua`).
-    static func name(ofDay time: Int64) -> String {
-        let days = time / day + 719_468
-        let era = days / 146_097
-        let ofEra = days - era * 146_097
-        let year = (ofEra - ofEra / 1460 + ofEra / 36_524 - ofEra / 146_096) / 365
-        let ofYear = ofEra - (365 * year + year / 4 - year / 100)
-        let month = (5 * ofYear + 2) / 153
-        let ofMonth = ofYear - (153 * month + 2) / 5 + 1
-        let isNextYear = month >= 10
-        return "\(year + era * 400 + (isNextYear ? 1 : 0))-\(twoDigits(isNextYear ? month - 9 : month + 3))"
-            + "-\(twoDigits(ofMonth))"
-    }
+    /// The date of a time in UTC, such as `2026-11-21`.
+    static func name(ofDay time: Int64) -> String { String(text(time).prefix(10)) }
 
-    private static func twoDigits(_ number: Int64) -> String { number < 10 ? "0\(number)" : "\(number)" }
+    /// ISO 8601.
+    private static func text(_ time: Int64) -> String {
+        Date(timeIntervalSince1970: Double(time / 1000)).formatted(.iso8601)
+    }
 }
 
 extension QueueHistory.Percentiles {
