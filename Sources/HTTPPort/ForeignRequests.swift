@@ -54,7 +54,14 @@ extension Request {
     package func refusal(by rule: ForeignRequests) -> String? {
         if let refusal = rule.refusal(host: head.authority, origin: headers[.origin]) { return refusal }
         // A link of another site may lead here; its forms and scripts must change nothing.
-        guard method != .get, method != .head, let site = headers[HTTPField.Name("Sec-Fetch-Site")!] else { return nil }
+        guard method != .get, method != .head, let site = headers[.secFetchSite] else { return nil }
         return ["same-origin", "none"].contains(site) ? nil : "the request comes from another site"
     }
+}
+
+extension HTTPField.Name {
+    /// The relation of the page that makes a request to the site that gets it: `same-origin`, `cross-site` and others.
+    ///
+    /// Source: W3C, "Fetch Metadata Request Headers".
+    package static let secFetchSite = Self("Sec-Fetch-Site")!
 }

@@ -1,3 +1,4 @@
+import HTTPTypes
 import Hummingbird
 import HummingbirdCore
 import Logging
@@ -113,5 +114,16 @@ private struct GuardedChannel: ServerChildChannel {
 
     func handle(value: HTTP1Channel.Value, logger: Logger) async {
         await http.handle(value: value, logger: logger)
+    }
+}
+
+extension Response {
+    /// Answers in JSON.
+    /// - Parameter bytes: JSON, without the end of its line. The answer ends with a line feed, so that a terminal's next prompt
+    ///   begins on a line of its own.
+    package static func json(bytes: some Sequence<UInt8>, status: HTTPResponse.Status = .ok) -> Response {
+        Response(
+            status: status, headers: [.contentType: "application/json"],
+            body: ResponseBody(byteBuffer: ByteBuffer(bytes: Array(bytes) + [0x0A])))
     }
 }

@@ -84,16 +84,9 @@ enum ControlAnswer {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         encoder.keyEncodingStrategy = .convertToSnakeCase
-        return json(bytes: Array(try encoder.encode(value)), status: status)
+        return Response.json(bytes: try encoder.encode(value), status: status)
     }
 
-    /// - Parameter bytes: the answer, which is JSON already.
-    static func json(bytes: [UInt8], status: HTTPResponse.Status = .ok) -> Response {
-        // A line's end, so that a terminal's next prompt begins on a line of its own.
-        Response(
-            status: status, headers: [.contentType: "application/json"],
-            body: ResponseBody(byteBuffer: ByteBuffer(bytes: bytes + [0x0A])))
-    }
 }
 
 /// The parameters of a request's query, taken one by one so that what is left over is known to be wrong.

@@ -50,7 +50,7 @@ struct NotificationRoutes: ControlConcern {
         object.member("notifications", json: list)
         object.member("last", page.last)
         object.member("overwritten", page.overwritten)
-        return ControlAnswer.json(bytes: object.finished)
+        return Response.json(bytes: object.finished)
     }
 }
 
@@ -125,7 +125,7 @@ struct AccountRoutes: ControlConcern {
             var query = try ControlQuery(request)
             let details = try query.take("details", "must be true or false") { Bool($0) }
             try query.finish()
-            return ControlAnswer.json(bytes: Array(try service.account.json(details: details ?? false).utf8))
+            return Response.json(bytes: try service.account.json(details: details ?? false).utf8)
         }
     }
 }
