@@ -9,7 +9,7 @@ import PushQueue
 import Redis
 import WebPages
 
-/// What operators can do: the actions of the commands, through the same code. Pages send forms to `/actions/NAME`, programs
+/// The actions of operators: those of the commands, through the same code. Pages send forms to `/actions/NAME`, programs
 /// JSON objects with the same members to `/api/v1/actions/NAME`.
 struct Actions: Sendable {
     /// The result of an action.
@@ -31,15 +31,13 @@ struct Actions: Sendable {
         "pause-queue": pauseQueue, "resume-queue": resumeQueue, "pause-app": pauseApp, "resume-app": resumeApp,
         "quiet-worker": { try await command(.quiet, $0, $1, $2) },
         "work-worker": { try await command(.work, $0, $1, $2) },
-        "stop-worker": { try await command(.stop, $0, $1, $2) }, "cancel-id": { try await cancelID($0, $1, $2) },
+        "stop-worker": { try await command(.stop, $0, $1, $2) }, "cancel-id": cancelID,
         "pause-campaign": { try await campaign(.pause, $0, $1, $2) },
         "resume-campaign": { try await campaign(.resume, $0, $1, $2) },
         "cancel-campaign": { try await campaign(.cancel(discard: $0["discard"] != nil), $0, $1, $2) },
         "limit-campaign": limitCampaign, "requeue-campaign": requeueCampaign,
-        "change-jobs": { try await BulkActions.jobs($0, $1, $2) },
-        "change-dead-letters": { try await BulkActions.deadLetters($0, $1, $2) },
-        "edit-and-requeue": editAndRequeue,
-        "remove-invalid-tokens": { try await BulkActions.invalidTokens($0, $1, $2) },
+        "change-jobs": BulkActions.jobs, "change-dead-letters": BulkActions.deadLetters,
+        "edit-and-requeue": editAndRequeue, "remove-invalid-tokens": BulkActions.invalidTokens,
         "add-invalid-tokens": addInvalidTokens, "enqueue": enqueue, "confirm-run": confirmRun, "stop-run": stopRun,
     ]
 
@@ -52,7 +50,7 @@ struct Actions: Sendable {
     }
 
     /// Does an action.
-    /// - Throws: ``WebError`` for a viewer, an unknown action, or fields that cannot be.
+    /// - Throws: ``WebError`` for a viewer, an unknown action, or invalid fields.
     static func perform(_ name: String, _ form: Form, _ visitor: Visitor, _ site: Site) async throws -> Result {
         guard let action = all[name] else { throw WebError(.notFound, "there is no action \(name)") }
         guard visitor.role == .operator else {
@@ -128,13 +126,7 @@ struct Actions: Sendable {
             throw WebError(.notFound, "there is no worker \(name), or its lease has ended")
         }
         try await site.source.fleet.give(kind, to: worker, at: status.at, try await site.data.queues())
-        let action: AuditEntry.Action =
-            switch kind {
-            case .quiet: .quiet
-            case .work: .work
-            case .stop: .stop
-            }
-        await site.record(action, "worker \(name)", by: visitor)
+        await site.record(.init(kind), "worker \(name)", by: visitor)
         return Result(message: "asked worker \(name): \(kind.rawValue)", path: site.links.path(["workers"]))
     }
 
@@ -163,20 +155,8 @@ struct Actions: Sendable {
         let (queues, _) = try await CampaignStatus.queues(knowing: name, of: site.data.queues(), fleet)
         let changes = try await CampaignChange.apply(
             change, to: name, by: visitor.by, reason: reason, in: queues, fleet)
-        var action: AuditEntry.Action
-        switch change {
-        case .pause: action = .pauseCampaign
-        case .cancel: action = .cancelCampaign
-        case .uncancel: action = .requeueCampaign
-        case .resume:
-            action = .resumeCampaign
-            let resumed = Set(changes.filter { $0.before == "paused" }.map(\.queue))
-            _ = try await CampaignChange.makeDue(.paused, name, in: queues.filter { resumed.contains($0.queue) }, fleet)
-        case .limit:
-            action = .limitCampaign
-            _ = try await CampaignChange.makeDue(.limited, name, in: queues, fleet)
-        }
-        await site.record(action, "campaign \(name)", by: visitor, detail: reason.isEmpty ? nil : reason)
+        try await CampaignChange.makeDue(after: change, changes, of: name, in: queues, fleet)
+        await site.record(.init(change), "campaign \(name)", by: visitor, detail: reason.isEmpty ? nil : reason)
         return Result(message: "campaign \(name) is changed", path: site.links.path(["campaigns", name]))
     }
 
@@ -188,7 +168,7 @@ struct Actions: Sendable {
     private static let requeueCampaign: Action = { form, visitor, site in
         let name = try required(form, "campaign")
         _ = try await campaign(.uncancel, form, visitor, site)
-        // What waits is sent again. The dead letters come back by a bulk run.
+        // Waiting jobs are sent again from now on. A bulk run requeues the dead letters.
         var fields = [("campaign", name), ("reason", QueueJobs.cancelledReason), ("action", "requeue")]
         if let rate = form["rate"] { fields.append(("rate", rate)) }
         return try await BulkActions.deadLetters(Form(fields: fields), visitor, site)
@@ -285,7 +265,7 @@ struct Actions: Sendable {
 extension RedisClient {
     /// Pushes a job to the end of a queue, where producers push.
     fileprivate func push(_ job: ByteBuffer, to keys: QueueKeys) async throws {
-        var command = RedisCommand(keys.head == .left ? "RPUSH" : "LPUSH")
+        var command = RedisCommand(keys.pushCommand)
         command.append(keys.jobs)
         command.append(job)
         _ = try await call(command)
@@ -302,11 +282,18 @@ enum BulkActions {
             let values = form.all("filter_\(name)")
             let own = form.all(name)
             if name == "key", !isAll, own.isEmpty { throw WebError(.badRequest, "nothing is selected") }
-            // The key of the page's filter is of no interest if keys are selected.
+            // Selected keys replace the key of the page's filter.
             let all = name == "key" && !own.isEmpty ? own : values + own
             for value in all { fields.append((name, value)) }
         }
         return Form(fields: fields)
+    }
+
+    private static func start(
+        _ work: BulkRun.Work, _ visitor: Visitor, _ site: Site
+    ) async throws -> Actions.Result {
+        let run = try await site.runs.start(work, by: visitor)
+        return Actions.Result(message: "counting", path: site.links.path(["runs", run.id]), run: run)
     }
 
     static func jobs(_ form: Form, _ visitor: Visitor, _ site: Site) async throws -> Actions.Result {
@@ -350,25 +337,12 @@ enum BulkActions {
                 var sum = 0
                 for queue in queues where !isStopped() {
                     var changes = JobChanges(try await site.data.jobs(of: queue), action, filter)
-                    var (pace, last) = (RequeuePace(perSecond: rate), 0)
-                    try await changes.run { tally in
-                        pace.moved(tally.changed - last, at: .now())
-                        last = tally.changed
-                        while !isStopped() {
-                            let (portion, wait) = pace.portion(at: .now())
-                            if wait <= .zero { return portion }
-                            try await Task.sleep(for: .nanoseconds(min(wait.nanoseconds, 50_000_000)))
-                        }
-                        return 0
-                    } progress: { tally in
-                        progress(sum + tally.changed)
-                    }
+                    try await changes.run(perSecond: rate, isInterrupted: isStopped) { progress(sum + $0.changed) }
                     sum += changes.tally.changed
                 }
                 return sum
             })
-        let run = try await site.runs.start(work, by: visitor)
-        return Actions.Result(message: "counting", path: site.links.path(["runs", run.id]), run: run)
+        return try await start(work, visitor, site)
     }
 
     static func deadLetters(_ form: Form, _ visitor: Visitor, _ site: Site) async throws -> Actions.Result {
@@ -405,7 +379,7 @@ enum BulkActions {
                 var sum = 0
                 for keys in queues where !isStopped() {
                     var sweep = DeadLetterSweep(try await site.data.deadLetters(of: keys), action, filter)
-                    // What came since the count stays.
+                    // Dead letters that came since the count stay.
                     sweep.lower(count.total - sum)
                     guard count.total > sum else { break }
                     sweep.pace = RequeuePace(perSecond: rate)
@@ -416,8 +390,7 @@ enum BulkActions {
                 }
                 return sum
             })
-        let run = try await site.runs.start(work, by: visitor)
-        return Actions.Result(message: "counting", path: site.links.path(["runs", run.id]), run: run)
+        return try await start(work, visitor, site)
     }
 
     static func invalidTokens(_ form: Form, _ visitor: Visitor, _ site: Site) async throws -> Actions.Result {
@@ -460,7 +433,6 @@ enum BulkActions {
                 }
                 return sum
             })
-        let run = try await site.runs.start(work, by: visitor)
-        return Actions.Result(message: "counting", path: site.links.path(["runs", run.id]), run: run)
+        return try await start(work, visitor, site)
     }
 }

@@ -2,7 +2,7 @@ import Operations
 import PushQueue
 import WebPages
 
-/// Who did what, and when: by commands and by the dashboard.
+/// The actions of operators, by commands and by the dashboard.
 struct ActivityPage: DashboardPage {
     let path = "/activity"
     let section = Section.activity

@@ -5,7 +5,7 @@ import NIOCore
 import Synchronization
 import WebPages
 
-/// The one who sends a request.
+/// The sender of a request.
 struct Visitor: Sendable {
     /// The name for the log of activity; `nil` without users.
     var name: String?
@@ -19,12 +19,12 @@ struct Visitor: Sendable {
     var by: String { name.map { "\($0) (web)" } ?? "web" }
 }
 
-/// A request to the dashboard, with what ``Admission`` has found out.
+/// A request to the dashboard, with its visitor and fields.
 struct WebContext: RequestContext {
     var coreContext: CoreRequestContextStorage
     /// The address of the client, or of the proxy before it.
     let address: String
-    /// Nobody, until ``Admission`` has let the visitor in.
+    /// A placeholder until ``Admission`` has let the visitor in.
     var visitor = Visitor(role: .viewer, seesContent: false)
     /// The fields of a form that was sent.
     var form = Form()
@@ -157,14 +157,11 @@ struct Admission: RouterMiddleware {
         var request = request
         let isAPI = path.hasPrefix("/api/")
         if isByCookie || path == "/login" {
-            if let site = request.headers[HTTPField.Name("Sec-Fetch-Site")!], site != "same-origin" {
-                throw WebError(.forbidden, "this request comes from another site")
-            }
-            if let origin = request.headers[.origin], !Self.isOwn(origin, host: request.head.authority),
-                request.headers[HTTPField.Name("Sec-Fetch-Site")!] == nil
-            {
-                throw WebError(.forbidden, "this request comes from another site")
-            }
+            // A browser without Fetch Metadata sends at least the origin.
+            let isOwn =
+                request.headers[.secFetchSite].map { $0 == "same-origin" }
+                ?? request.headers[.origin].map { Self.isOwn($0, host: request.head.authority) } ?? true
+            guard isOwn else { throw WebError(.forbidden, "this request comes from another site") }
         }
         do {
             context.body = try await request.collectBody(upTo: Self.maximumBody)

@@ -10,10 +10,10 @@ import WebPages
 /// It belongs to this process. If that ends, what was done stays done, and the rest can be started again.
 final class BulkRun: Sendable {
     enum Phase: Sendable {
-        /// How many were found so far.
+        /// The number found so far.
         case counting(Int)
         case ready(Count)
-        /// How many are done, and how many there were.
+        /// The number done, and the number found.
         case running(Int, of: Int)
         case done(Int)
         case stopped(Int)
@@ -34,11 +34,11 @@ final class BulkRun: Sendable {
         var notes: [String] = []
     }
 
-    /// What is to be done.
+    /// The work of a run.
     struct Work: Sendable {
         /// The verb and its past, such as `Requeue` and `requeued`.
         var verbs: (command: String, past: String)
-        /// What is counted: `jobs`, `dead letters` or `tokens`.
+        /// The counted objects: `jobs`, `dead letters` or `tokens`.
         var noun: String
         /// The filter in words.
         var subject: String
@@ -145,7 +145,7 @@ actor BulkRuns {
     subscript(id: String) -> BulkRun? { runs.first { $0.id == id } }
 }
 
-/// How far a bulk run is, and the question before it begins.
+/// The progress of a bulk run, and the question before it begins.
 struct BulkRunPage: DashboardPage {
     let path = "/runs/{id}"
     let section = Section.activity
@@ -173,7 +173,7 @@ struct BulkRunPage: DashboardPage {
             return
                 "<p>Counting: \(count(found)) so far.</p><progress aria-label=\"Counting\"></progress>\(stop(run, look))"
         case .ready(let found):
-            let groups = found.groups.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(20)
+            let groups = found.groups.largestFirst.prefix(20)
                 .map { "<li>\(Words.number($0.value)) \($0.key)</li>" as HTML }
             let notes = found.notes.map { "<p class=\"notice\">\($0)</p>" as HTML }
             guard found.total > 0 else {

@@ -89,7 +89,7 @@ struct CampaignPage: DashboardPage {
         func reasons(_ counts: [String: Int]) -> HTML? {
             counts.isEmpty
                 ? nil
-                : "\(counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(8).map { "\(Words.number($0.value)) \($0.key)" }.joined(separator: ", "))"
+                : "\(counts.largestFirst.prefix(8).map { "\(Words.number($0.value)) \($0.key)" }.joined(separator: ", "))"
         }
         let outcomes = Outcome.allCases.compactMap { outcome -> [HTML]? in
             guard let count = campaign.outcomes[outcome.rawValue], count > 0 else { return nil }

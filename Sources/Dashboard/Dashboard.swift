@@ -19,9 +19,9 @@ package struct DashboardConfiguration: Sendable {
     package var base = ""
     /// Host names that requests may name besides `localhost` and IP addresses, without users.
     package var hostNames: [String] = []
-    /// Those who may use it; `nil` for everyone who reaches the port.
+    /// The users; `nil` to let in everyone who reaches the port.
     package var users: UserFile?
-    /// True if nobody may change anything.
+    /// True if all changes are refused.
     package var isReadOnly = false
     /// True if viewers see tokens and payloads.
     package var viewersSeeContent = false
@@ -30,7 +30,7 @@ package struct DashboardConfiguration: Sendable {
     package init() {}
 }
 
-/// What the dashboard shows, and how it does what operators ask for.
+/// The data of the dashboard, and the means for its actions.
 package struct DashboardSource: Sendable {
     /// A queue, and how its jobs are written.
     package struct Queue: Sendable {
@@ -56,7 +56,7 @@ package struct DashboardSource: Sendable {
     /// The result of a check of a job.
     package struct Check: Sendable {
         package var verdicts: [Verdict]
-        /// What the first device would get; `nil` for a job that cannot be sent.
+        /// The notification for the first device; `nil` for a job that cannot be sent.
         package var preview: PushPreview?
 
         package init(_ verdicts: [Verdict], _ preview: PushPreview?) {
@@ -118,7 +118,7 @@ package struct Dashboard: Service {
     }
 }
 
-/// What all pages share.
+/// The parts that all pages share.
 final class Site: Sendable {
     let configuration: DashboardConfiguration
     let source: DashboardSource
@@ -171,7 +171,7 @@ final class Site: Sendable {
         routes.get(RouterPath(page.path)) { [self] request, context in
             let look = PageRequest(self, request, context)
             guard LiveUpdates.isRequested(by: request) else {
-                return Response.page(try await html(page.content(look), page, context.visitor))
+                return Response.page(try await html(page.content(look), in: page.section, context.visitor))
             }
             return live.response {
                 let content = try await page.content(look)
@@ -180,18 +180,9 @@ final class Site: Sendable {
         }
     }
 
-    private func html(_ content: PageContent, _ page: any DashboardPage, _ visitor: Visitor) async -> HTML {
-        await html(
-            content.title, content.main, section: page.section, visitor, isLive: content.isLive,
-            scripts: content.scripts)
-    }
-
     /// Returns a whole page.
-    func html(
-        _ title: String, _ main: HTML, section: Section?, _ visitor: Visitor, isLive: Bool = false,
-        scripts: [String] = []
-    ) async -> HTML {
-        var page = Page(title, of: "apns-worker", main: main)
+    func html(_ content: PageContent, in section: Section, _ visitor: Visitor) async -> HTML {
+        var page = Page(content.title, of: "apns-worker", main: content.main)
         // The navigation shows problems if Redis can be asked at once.
         let problems = await data.lastStatus?.problems.count ?? 0
         page.navigation = Section.allCases.map { one in
@@ -202,8 +193,8 @@ final class Site: Sendable {
         page.account = account(visitor)
         page.footer =
             "apns-worker \(source.version) · Redis \("\(source.fleet.clients.topology)") · prefix \(source.fleet.prefix)"
-        page.isLive = isLive
-        page.scripts = scripts
+        page.isLive = content.isLive
+        page.scripts = content.scripts
         return page.html(links)
     }
 
@@ -229,8 +220,7 @@ final class Site: Sendable {
         let entry = AuditEntry(
             action, subject, by: visitor.name ?? "anonymous", count: count, detail: detail, via: .web)
         do {
-            let keys = source.fleet.sharedKeys
-            try await AuditLog.record(entry, source.fleet.client(for: keys.audit), keys)
+            try await source.fleet.record(entry)
         } catch {
             logger.warning(
                 "could not record an operator's action",
@@ -276,7 +266,7 @@ struct PageContent {
     var scripts: [String] = []
 }
 
-/// What a page is asked for.
+/// A request for a page.
 struct PageRequest: Sendable {
     let site: Site
     let query: Form
@@ -298,9 +288,7 @@ struct PageRequest: Sendable {
     func form(
         _ action: String, _ fields: [(name: String, value: String)] = [], class style: String = "inline",
         _ content: HTML
-    )
-        -> HTML
-    {
+    ) -> HTML {
         guard isOperator else { return "" }
         let hidden = fields.map { "<input type=\"hidden\" name=\"\($0.name)\" value=\"\($0.value)\">" as HTML }
         return """
@@ -366,14 +354,7 @@ struct ErrorPages: RouterMiddleware {
 
 extension Response {
     static func json(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
-        .json(text: try JSONLine.text(value, keys: .convertToSnakeCase), status: status)
-    }
-
-    /// - Parameter text: JSON.
-    static func json(text: String, status: HTTPResponse.Status = .ok) -> Response {
-        Response(
-            status: status, headers: [.contentType: "application/json"],
-            body: ResponseBody(byteBuffer: ByteBuffer(string: text + "\n")))
+        .json(bytes: try JSONLine.text(value, keys: .convertToSnakeCase).utf8, status: status)
     }
 }
 

@@ -14,8 +14,7 @@ struct DeadLettersPage: DashboardPage {
     func content(_ look: PageRequest) async throws -> PageContent {
         let filter = try DeadLetterFilter(look.query)
         let queues = try await look.site.data.queues()
-        let chosen = try await look.site.data.queues(named: look.query.all("queue")).map(\.keys)
-        let listing = try await list(look, filter)
+        let listing = try await list(look, filter, after: look.query["after"])
         let form = look.filters(
             ["dead"],
             [
@@ -27,58 +26,45 @@ struct DeadLettersPage: DashboardPage {
             ])
         var groups: HTML = ""
         if look.query["after"] == nil {
-            groups = try await summary(look, filter, chosen)
+            groups = try await summary(look, filter)
         }
         let titles: [HTML] =
-            (look.isOperator ? ["<input type=\"checkbox\" aria-label=\"Select all\">"] : [])
-            + ["Time", "Key", "Queue", "Reason", "App", "ID", "Attempts", "Error"]
+            look.selectAll + ["Time", "Key", "Queue", "Reason", "App", "ID", "Attempts", "Error"]
         let table = Elements.table(
             "Dead letters", titles, listing.rows.map { row($0, look) }, numbers: [look.isOperator ? 7 : 6],
             empty: listing.cursor == nil ? "No dead letter matches." : "No dead letter matches so far.")
         let few = listing.rows.count < Self.limit
         let more = look.next(["dead"], listing.cursor, few ? "Search further" : "Next page")
+        let list = look.selection(
+            "change-dead-letters", table,
+            """
+            <button class="main" name="action" value="requeue">Requeue</button>
+            <button class="danger" name="action" value="delete">Delete</button>
+            \(PageRequest.rate)
+            """, hint: "The next page shows how many it is, before anything changes.")
         return PageContent(
-            title: "Dead letters", main: "\(form)\(groups)\(look.isOperator ? selection(look, table) : table)\(more)",
-            scripts: ["select.js"])
+            title: "Dead letters", main: "\(form)\(groups)\(list)\(more)", scripts: ["select.js"])
     }
 
     /// Some dead letters of the queues of the query, the newest first.
-    func list(_ look: PageRequest, _ filter: DeadLetterFilter) async throws -> (rows: [DeadLetterRow], cursor: String?)
-    {
-        let queues = try await look.site.data.queues(named: look.query.all("queue")).map(\.keys)
-        return try await list(look, filter, queues, after: look.query["after"], limit: Self.limit)
-    }
-
-    private func list(
-        _ look: PageRequest, _ filter: DeadLetterFilter, _ queues: [QueueKeys], after: String?, limit: Int
-    ) async throws -> (rows: [DeadLetterRow], cursor: String?) {
-        let parts = (after ?? "").split(separator: "|", maxSplits: 1).map(String.init)
-        var rest = queues[...]
-        if let name = parts.first, let index = queues.firstIndex(where: { $0.queue == name }) {
-            rest = queues[index...]
+    func list(
+        _ look: PageRequest, _ filter: DeadLetterFilter, after cursor: String?, limit: Int = Self.limit
+    ) async throws -> ListPart<DeadLetterRow> {
+        try await .of(
+            look.site.data.queues(named: look.query.all("queue")), after: cursor, limit: limit, searching: Self.searched
+        ) { queue, cursor, missing, _ in
+            let page = try await look.site.data.deadLetters(of: queue.keys).page(
+                .list, filter, after: cursor, limit: missing, newestFirst: true)
+            return ListPart(
+                rows: page.letters.map { DeadLetterRow($0, queue: queue.keys.queue) }, looked: page.looked,
+                cursor: page.cursor)
         }
-        var cursor = parts.count > 1 ? parts[1] : nil
-        var (rows, looked): ([DeadLetterRow], Int) = ([], 0)
-        while let keys = rest.popFirst() {
-            let letters = try await look.site.data.deadLetters(of: keys)
-            repeat {
-                let page = try await letters.page(
-                    .list, filter, after: cursor, limit: limit - rows.count, newestFirst: true)
-                rows += page.letters.map { DeadLetterRow($0, queue: keys.queue) }
-                looked += page.looked
-                cursor = page.cursor
-                if let cursor, rows.count >= limit || looked >= Self.searched {
-                    return (rows, "\(keys.queue)|\(cursor)")
-                }
-            } while cursor != nil
-            if rows.count >= limit || looked >= Self.searched, let next = rest.first { return (rows, "\(next.queue)|") }
-        }
-        return (rows, nil)
     }
 
     /// The newest dead letters by reason and app, and by hour.
-    private func summary(_ look: PageRequest, _ filter: DeadLetterFilter, _ queues: [QueueKeys]) async throws -> HTML {
-        let (rows, cursor) = try await list(look, filter, queues, after: nil, limit: Self.sample)
+    private func summary(_ look: PageRequest, _ filter: DeadLetterFilter) async throws -> HTML {
+        let part = try await list(look, filter, after: nil, limit: Self.sample)
+        let (rows, cursor) = (part.rows, part.cursor)
         guard !rows.isEmpty else { return "" }
         var (groups, hours): ([String: [DeadLetterRow]], [String: [String: Int]]) = ([:], [:])
         for row in rows {
@@ -114,34 +100,10 @@ struct DeadLettersPage: DashboardPage {
 
     private func row(_ row: DeadLetterRow, _ look: PageRequest) -> [HTML] {
         let cells = row.cells(now: Moment.now)
-        let box: [HTML] =
-            look.isOperator
-            ? [
-                "<input type=\"checkbox\" name=\"key\" value=\"\(row.key)\" aria-label=\"Select dead letter \(row.key)\">"
-            ]
-            : []
-        return box + [
+        return look.select("key", row.key, "dead letter \(row.key)") + [
             look.time(row.at), look.link(["dead", row.queue, row.key], row.key), "\(row.queue)",
             Elements.label(row.reason, .bad), "\(cells[5])", "\(cells[6])", "\(cells[7])", "\(cells[8])",
         ]
-    }
-
-    private func selection(_ look: PageRequest, _ table: HTML) -> HTML {
-        let filters = look.query.without(["after"]).map { name, value -> HTML in
-            "<input type=\"hidden\" name=\"filter_\(name)\" value=\"\(value)\">"
-        }
-        return """
-            <form method="post" action="\(look.links.path(["actions", "change-dead-letters"]))" data-select>\
-            \(look.site.formToken(look.visitor))\(filters)\(table)
-            <div class="toolbar"><div class="actions">
-            <span data-selected></span>
-            <label class="check"><input type="radio" name="scope" value="selected" checked>selected</label>
-            <label class="check"><input type="radio" name="scope" value="all">all that match</label>
-            <button class="main" name="action" value="requeue">Requeue</button>
-            <button class="danger" name="action" value="delete">Delete</button>
-            <label>Per second<input name="rate" type="number" min="1" placeholder="unlimited"></label>
-            </div><p class="hint">The next page shows how many it is, before anything changes.</p></div></form>
-            """
     }
 }
 

@@ -155,38 +155,19 @@ struct InvalidTokensPage: DashboardPage {
                 look.field("Newer than", "newer_than", placeholder: "2h"),
             ])
         let titles: [HTML] =
-            (look.isOperator ? ["<input type=\"checkbox\" aria-label=\"Select all\">"] : [])
-            + ["Token", "Since", "Reason", "Source", "Environment", "Topic"]
+            look.selectAll + ["Token", "Since", "Reason", "Source", "Environment", "Topic"]
         let rows = tokens.map { listed -> [HTML] in
             let token = String(buffer: listed.token)
             let line = InvalidTokenLine(listed)
-            let box: [HTML] =
-                look.isOperator
-                ? [
-                    "<input type=\"checkbox\" name=\"token\" value=\"\(token)\" aria-label=\"Select token \(token.prefix(8))\">"
-                ]
-                : []
-            return box + [
+            return look.select("token", token, "token \(token.prefix(8))") + [
                 "<span class=\"mono\">\(look.device(token, length: 24))</span>",
                 look.time(listed.details.at),
             ] + line.cells.dropFirst(2).map { "\($0)" }
         }
         let table = Elements.table("Invalid tokens", titles, rows, empty: "No invalid token matches.")
-        let filters = look.query.without(["after"]).map { name, value -> HTML in
-            "<input type=\"hidden\" name=\"filter_\(name)\" value=\"\(value)\">"
-        }
-        let list: HTML =
-            !look.isOperator
-            ? table
-            : """
-            <form method="post" action="\(look.links.path(["actions", "remove-invalid-tokens"]))" data-select>\
-            \(look.site.formToken(look.visitor))\(filters)\(table)
-            <div class="toolbar"><div class="actions"><span data-selected></span>
-            <label class="check"><input type="radio" name="scope" value="selected" checked>selected</label>
-            <label class="check"><input type="radio" name="scope" value="all">all that match</label>
-            <button class="danger">Remove from the set</button></div>
-            <p class="hint">Workers send to removed tokens again. The next page shows how many it is.</p></div></form>
-            """
+        let list = look.selection(
+            "remove-invalid-tokens", table, "<button class=\"danger\">Remove from the set</button>",
+            hint: "Workers send to removed tokens again. The next page shows how many it is.")
         let add: HTML = look.form(
             "add-invalid-tokens", class: "stack",
             """

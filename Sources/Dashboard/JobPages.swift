@@ -28,7 +28,7 @@ struct JobsPage: DashboardPage {
                 look.field("Newer than", "newer_than"),
             ])
         let titles: [HTML] =
-            (look.isOperator ? ["<input type=\"checkbox\" aria-label=\"Select all\">"] : [])
+            look.selectAll
             + ["State", "Key", "Queue", "Age", "Next try", "Attempt", "App", "ID", "Campaign", "Token", "Last error"]
         let table = Elements.table(
             "Jobs", titles, listing.rows.map { row($0, look) }, numbers: [look.isOperator ? 6 : 5],
@@ -40,34 +40,29 @@ struct JobsPage: DashboardPage {
             \(if: listing.rows.count < Self.limit, "<p class=\"notice\">\(Words.number(listing.looked)) jobs were searched.</p>")\
             \(look.next(["jobs"], listing.cursor, listing.rows.count < Self.limit ? "Search further" : "Next page"))
             """
-        let list = look.isOperator ? selection(look, table) : table
+        let list = look.selection(
+            "change-jobs", table, of: "jobs",
+            """
+            <button name="action" value="run">Run now</button>
+            <button name="action" value="cancel" class="danger">Cancel</button>
+            <button name="action" value="discard" class="danger">Delete</button>
+            \(PageRequest.rate)
+            """, hint: "The next page shows how many jobs it is, before anything changes.")
         return PageContent(title: "Jobs", main: "\(form)\(list)\(more)", scripts: ["select.js"])
     }
 
-    /// Some jobs of the queues, one queue after the other. The cursor has the name of its queue.
-    func list(
-        _ look: PageRequest, _ filter: JobFilter
-    ) async throws -> (rows: [JobRow], looked: Int, cursor: String?) {
-        let queues = try await look.site.data.queues(named: look.query.all("queue"))[...]
-        let parts = (look.query["after"] ?? "").split(separator: "|", maxSplits: 1).map(String.init)
-        var rest = queues
-        if let name = parts.first, let index = queues.firstIndex(where: { $0.keys.queue == name }) {
-            rest = queues[index...]
+    /// Some jobs of the queues of the query.
+    func list(_ look: PageRequest, _ filter: JobFilter) async throws -> ListPart<JobRow> {
+        try await .of(
+            look.site.data.queues(named: look.query.all("queue")), after: look.query["after"], limit: Self.limit,
+            searching: Self.searched
+        ) { queue, cursor, missing, left in
+            let found = try await look.site.data.jobs(of: queue).list(
+                filter, after: cursor, limit: missing, searching: left)
+            return ListPart(
+                rows: found.jobs.map { JobRow(queue: queue.keys.queue, job: $0, now: found.now) },
+                looked: found.looked, cursor: found.cursor)
         }
-        var cursor = parts.count > 1 ? parts[1] : nil
-        var (rows, looked): ([JobRow], Int) = ([], 0)
-        while let queue = rest.popFirst() {
-            let listing = try await look.site.data.jobs(of: queue).list(
-                filter, after: cursor, limit: Self.limit - rows.count, searching: Self.searched - looked)
-            rows += listing.jobs.map { JobRow(queue: queue.keys.queue, job: $0, now: listing.now) }
-            looked += listing.looked
-            cursor = nil
-            if let next = listing.cursor { return (rows, looked, "\(queue.keys.queue)|\(next)") }
-            if rows.count >= Self.limit || looked >= Self.searched, let next = rest.first {
-                return (rows, looked, "\(next.keys.queue)|")
-            }
-        }
-        return (rows, looked, nil)
     }
 
     private func row(_ row: JobRow, _ look: PageRequest) -> [HTML] {
@@ -77,10 +72,7 @@ struct JobsPage: DashboardPage {
         let token: HTML =
             tokens.count == 1
             ? look.device(String(buffer: tokens[0]), length: 8) : "\(cells[8])"
-        let box: [HTML] =
-            look.isOperator
-            ? ["<input type=\"checkbox\" name=\"key\" value=\"\(job.key)\" aria-label=\"Select job \(job.key)\">"] : []
-        return box + [
+        return look.select("key", job.key, "job \(job.key)") + [
             Elements.label(cells[0], Self.tone(job.state)),
             look.link(["jobs", row.queue, job.key], [("state", job.state.rawValue)], job.key), "\(row.queue)",
             "\(cells[2])", "\(cells[3])", "\(cells[4])", "\(cells[5])", "\(cells[6])",
@@ -95,26 +87,6 @@ struct JobsPage: DashboardPage {
         case .claimed: .good
         case .waiting, .scheduled, .deferred: .plain
         }
-    }
-
-    /// The table in a form whose buttons act on the selected jobs, or on all that match.
-    private func selection(_ look: PageRequest, _ table: HTML) -> HTML {
-        let filters = look.query.without(["after"]).map { name, value -> HTML in
-            "<input type=\"hidden\" name=\"filter_\(name)\" value=\"\(value)\">"
-        }
-        return """
-            <form method="post" action="\(look.links.path(["actions", "change-jobs"]))" data-select>\
-            \(look.site.formToken(look.visitor))\(filters)\(table)
-            <div class="toolbar"><div class="actions">
-            <span data-selected></span>
-            <label class="check"><input type="radio" name="scope" value="selected" checked>selected jobs</label>
-            <label class="check"><input type="radio" name="scope" value="all">all jobs that match</label>
-            <button name="action" value="run">Run now</button>
-            <button name="action" value="cancel" class="danger">Cancel</button>
-            <button name="action" value="discard" class="danger">Delete</button>
-            <label>Per second<input name="rate" type="number" min="1" placeholder="unlimited"></label>
-            </div><p class="hint">The next page shows how many jobs it is, before anything changes.</p></div></form>
-            """
     }
 }
 

@@ -81,7 +81,6 @@ struct HistoryCharts {
 
     private func charts(_ history: QueueHistory) -> HTML {
         let points = history.points.map { title($0.at) }
-        let minutes = Double(history.span.step) / 60_000
         let outcomes = Outcome.allCases.map { outcome in
             Chart.Series(
                 outcome.rawValue, style: outcome.rawValue, history.points.map { Double($0.outcomes[outcome]) })
@@ -93,20 +92,16 @@ struct HistoryCharts {
             Chart("Retries by reason\(each)", .columns, points: points, retries(history)) { Words.number(Int($0)) })
         if history.span != .days {
             let milliseconds: @Sendable (Double) -> String = { $0 < 1000 ? "\(Int($0)) ms" : Words.duration(Int64($0)) }
-            charts.append(
+            func percentiles(_ title: String, of latency: (QueueHistory.Point) -> QueueHistory.Percentiles?) -> Chart {
                 Chart(
-                    "Time from enqueueing to the outcome", .lines, points: points,
+                    title, .lines, points: points,
                     [
-                        .init("p50", style: "median", history.points.map { $0.latency?.p50 }),
-                        .init("p99", style: "tail", history.points.map { $0.latency?.p99 }),
-                    ], format: milliseconds))
-            charts.append(
-                Chart(
-                    "Time until APNs answers", .lines, points: points,
-                    [
-                        .init("p50", style: "median", history.points.map { $0.answer?.p50 }),
-                        .init("p99", style: "tail", history.points.map { $0.answer?.p99 }),
-                    ], format: milliseconds))
+                        .init("p50", style: "median", history.points.map { latency($0)?.p50 }),
+                        .init("p99", style: "tail", history.points.map { latency($0)?.p99 }),
+                    ], format: milliseconds)
+            }
+            charts.append(percentiles("Time from enqueueing to the outcome") { $0.latency })
+            charts.append(percentiles("Time until APNs answers") { $0.answer })
             charts.append(
                 Chart(
                     "Backlog (jobs)", .lines, points: points,
@@ -118,7 +113,6 @@ struct HistoryCharts {
                     [.init("oldest", style: "tone0", history.points.map { $0.oldest.map(Double.init) })],
                     format: milliseconds))
         }
-        _ = minutes
         return "<h2 class=\"hidden\">Charts</h2><div class=\"columns\">\(charts.map(\.html))</div>"
     }
 
@@ -134,7 +128,7 @@ struct HistoryCharts {
     private func retries(_ history: QueueHistory) -> [Chart.Series] {
         var sums: [String: Int] = [:]
         for point in history.points { sums.merge(point.retries) { $0 + $1 } }
-        let names = sums.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map(\.key)
+        let names = sums.largestFirst.map(\.key)
         let shown = names.prefix(5)
         var series = shown.enumerated().map { index, name in
             Chart.Series(name, style: "tone\(index)", history.points.map { Double($0.retries[name] ?? 0) })

@@ -53,7 +53,7 @@ struct TryPage: DashboardPage {
     }
 }
 
-/// What a job looks like on a device, and what a check of it found.
+/// The look of a job on a device, and the result of a check.
 enum JobPreview {
     static func add(to routes: RouterGroup<WebContext>, _ site: Site) {
         routes.post("/try/check") { _, context in
@@ -61,7 +61,8 @@ enum JobPreview {
             let job = ByteBuffer(string: context.form.raw("job"))
             let html = checked(await site.source.check(job, queue))
             // A browser without scripts shows it as a page.
-            return Response.page(await site.html("Check", html, section: .composer, context.visitor))
+            return Response.page(
+                await site.html(PageContent(title: "Check", main: html), in: .composer, context.visitor))
         }
     }
 

@@ -4,7 +4,7 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-/// What a visitor may do.
+/// The rights of a visitor.
 package enum Role: String, Sendable, CaseIterable, Comparable {
     /// Look.
     case viewer
@@ -14,7 +14,7 @@ package enum Role: String, Sendable, CaseIterable, Comparable {
     package static func < (left: Role, right: Role) -> Bool { left == .viewer && right == .operator }
 }
 
-/// Those who may use the dashboard, from a file with a line for each: a name, a role and a credential.
+/// The users of the dashboard, from a file with a line for each: a name, a role and a credential.
 ///
 ///     # name  role      credential
 ///     ada     operator  scrypt$16384$8$1$…$…

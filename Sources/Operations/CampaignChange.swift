@@ -48,29 +48,30 @@ package struct CampaignChange: Encodable, Sendable {
         return changes
     }
 
-    /// The reason for which jobs of a campaign are deferred.
-    package enum Deferral: String {
-        case paused = "CampaignPaused"
-        case limited = "CampaignLimited"
-    }
-
-    /// Makes jobs due that were deferred because of a campaign's pause or limit.
-    /// - Returns: their number.
+    /// Makes jobs due that were deferred because of a pause or limit that a change has ended: their turns were those of the
+    /// former state.
+    /// - Parameter changes: the result of the change in each queue.
     /// - Throws: `RedisError`, or `QueueConnection.Failure`.
     package static func makeDue(
-        _ deferral: Deferral, _ campaign: String, in queues: [QueueKeys], _ fleet: Fleet
-    ) async throws -> Int {
+        after change: JobCommands.Change, _ changes: [CampaignChange], of campaign: String, in queues: [QueueKeys],
+        _ fleet: Fleet
+    ) async throws {
         var filter = JobFilter()
         filter.campaigns = [campaign]
-        filter.reasons = [deferral.rawValue]
         filter.states = [.deferred]
-        var count = 0
+        var queues = queues
+        switch change {
+        case .resume:
+            filter.reasons = ["CampaignPaused"]
+            let resumed = Set(changes.filter { $0.before == "paused" }.map(\.queue))
+            queues = queues.filter { resumed.contains($0.queue) }
+        case .limit: filter.reasons = ["CampaignLimited"]
+        case .cancel, .pause, .uncancel: return
+        }
         for keys in queues {
             var changes = JobChanges(QueueJobs(try await fleet.client(for: keys.jobs), keys), .run, filter)
             try await changes.run()
-            count += changes.tally.changed
         }
-        return count
     }
 }
 

@@ -118,7 +118,7 @@ package struct CampaignStatus: Encodable {
             lines.append("  \(outcome.rawValue.padded(to: 15)) \(Words.number(count(outcome)))")
         }
         for (title, reasons) in [("dead", deadReasons), ("retries", retryReasons)] where !reasons.isEmpty {
-            let sorted = reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(8)
+            let sorted = reasons.largestFirst.prefix(8)
             lines.append(
                 title.padded(to: 11) + sorted.map { "\(Words.number($0.value)) \($0.key)" }.joined(separator: ", "))
         }

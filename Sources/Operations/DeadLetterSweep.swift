@@ -26,8 +26,7 @@ package struct DeadLetterSweep {
 
         /// Such as `12 BadPayload, 3 UnknownApp`.
         package var byReason: String {
-            reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
-                .map { "\($0.value) \($0.key.printable)" }.joined(separator: ", ")
+            reasons.largestFirst.map { "\($0.value) \($0.key.printable)" }.joined(separator: ", ")
         }
     }
 

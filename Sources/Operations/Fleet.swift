@@ -78,6 +78,12 @@ package struct Fleet: Sendable {
         }
     }
 
+    /// Records an operator's action.
+    /// - Throws: `RedisError`.
+    package func record(_ entry: AuditEntry) async throws {
+        try await AuditLog.record(entry, client(for: sharedKeys.audit), sharedKeys)
+    }
+
     /// Looks for queues on all servers.
     package func search() async throws -> QueueSearch {
         var found = QueueSearch(prefix: prefix)

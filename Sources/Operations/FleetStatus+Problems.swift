@@ -138,7 +138,7 @@ extension FleetStatus {
             isShareExceeded && !today.isEmpty
             ? Dictionary(uniqueKeysWithValues: today.map { (String($0.dropFirst(prefix.count)), $1) })
             : queue.deadReasons
-        let sorted = reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
+        let sorted = reasons.largestFirst
         let words = sorted.prefix(3).map { "\($0.key) \(Words.number($0.value))" } + (sorted.count > 3 ? ["…"] : [])
         let what =
             isShareExceeded

@@ -109,3 +109,8 @@ package enum JSONLine {
         return String(decoding: try encoder.encode(value), as: UTF8.self)
     }
 }
+
+extension Dictionary<String, Int> {
+    /// The counts, the largest first; equal ones by name.
+    package var largestFirst: [(key: String, value: Int)] { sorted { ($1.value, $0.key) < ($0.value, $1.key) } }
+}

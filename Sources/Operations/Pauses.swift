@@ -34,7 +34,7 @@ extension PauseChange {
     package static func pause(
         _ keys: QueueKeys, reason: String, by: String, handsBack: Bool, _ client: RedisClient
     ) async throws -> PauseChange {
-        // What the key holds may be of any kind; it is replaced.
+        // The key may hold a value of any type; it is replaced.
         let before = try? await QueuePause.read(client, keys)
         var pause = AppPause(reason: reason, since: try await since(before, client), by: by)
         pause.handsBack = handsBack

@@ -110,6 +110,9 @@ public struct QueueKeys: Sendable {
     /// between them.
     public var listIsInSlot: Bool { RedisHashSlot.of(jobs) == RedisHashSlot.of(retry) }
 
+    /// The command by which producers push jobs.
+    package var pushCommand: String { head == .left ? "RPUSH" : "LPUSH" }
+
     /// True if the list of jobs, or its head, is not what it is by default.
     public var hasOtherList: Bool { jobs != base + "jobs" || head != .left }
 

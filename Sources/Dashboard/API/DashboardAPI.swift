@@ -15,14 +15,14 @@ struct DashboardAPI: Sendable {
 
     func add(to routes: RouterGroup<WebContext>) {
         let api = routes.group("/api/v1")
-        api.get("/openapi.json") { [site] _, _ in Response.json(text: Self.description(base: site.links.base)) }
+        api.get("/openapi.json") { [site] _, _ in Response.json(bytes: Self.description(base: site.links.base).utf8) }
         get(api, "/status") { look in
-            Response.json(text: try JSONLine.text(try await look.site.data.fleetStatus(), keys: .convertToSnakeCase))
+            try Response.json(try await look.site.data.fleetStatus())
         }
         get(api, "/history") { look in try await history(look) }
         get(api, "/jobs") { look in
-            let (rows, looked, cursor) = try await JobsPage().list(look, JobFilter(look.query))
-            return list("jobs", try rows.map { try $0.json(nil) }, looked: looked, cursor)
+            let part = try await JobsPage().list(look, JobFilter(look.query))
+            return list("jobs", try part.rows.map { try $0.json(nil) }, looked: part.looked, part.cursor)
         }
         get(api, "/jobs/{queue}/{key}") { look in try await job(look) }
         get(api, "/campaigns") { look in
@@ -36,15 +36,17 @@ struct DashboardAPI: Sendable {
             return list("campaigns", try found.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
         }
         get(api, "/dead-letters") { look in
-            let (rows, cursor) = try await DeadLettersPage().list(look, DeadLetterFilter(look.query))
-            return list("dead_letters", try rows.map { try $0.json(isWhole: false) }, cursor)
+            let part = try await DeadLettersPage().list(
+                look, DeadLetterFilter(look.query), after: look.query["after"])
+            return list("dead_letters", try part.rows.map { try $0.json(isWhole: false) }, part.cursor)
         }
         get(api, "/dead-letters/{queue}/{key}") { look in
-            Response.json(text: try await DeadLetterPage.find(look).json(isWhole: look.visitor.seesContent))
+            Response.json(bytes: try await DeadLetterPage.find(look).json(isWhole: look.visitor.seesContent).utf8)
         }
         get(api, "/devices/{token}") { look in
             Response.json(
-                text: try await DevicePage.findings(TokenText.normalized(look.parameters("token") ?? ""), look).json)
+                bytes: try await DevicePage.findings(TokenText.normalized(look.parameters("token") ?? ""), look).json
+                    .utf8)
         }
         get(api, "/invalid-tokens") { look in
             let found = try await InvalidTokensPage.list(look)
@@ -162,14 +164,14 @@ struct DashboardAPI: Sendable {
         if let looked { text += ",\"searched\":\(looked)" }
         // The cursor has the names of queues and lanes, so it is escaped as any text.
         if let cursor, let quoted = try? JSONLine.text(cursor) { text += ",\"after\":\(quoted)" }
-        return .json(text: text + "}")
+        return .json(bytes: (text + "}").utf8)
     }
 
     private func job(_ look: PageRequest) async throws -> Response {
         let (row, queue) = try await JobPage.find(look)
-        guard look.visitor.seesContent else { return .json(text: try row.json(nil)) }
+        guard look.visitor.seesContent else { return .json(bytes: try row.json(nil).utf8) }
         let check = await look.source.check(row.job.original, queue)
-        return .json(text: try row.json(check.verdicts.map { .init(level: $0.level, sentence: $0.sentence) }))
+        return .json(bytes: try row.json(check.verdicts.map { .init(level: $0.level, sentence: $0.sentence) }).utf8)
     }
 
     private func activity(_ look: PageRequest) async throws -> Response {

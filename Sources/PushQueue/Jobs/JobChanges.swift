@@ -76,6 +76,29 @@ package struct JobChanges {
         }
     }
 
+    /// Does it until no job matches, or until it is interrupted.
+    /// - Parameters:
+    ///   - rate: the maximum number of jobs per second; `nil` for no limit.
+    ///   - progress: gets the tally after each step.
+    /// - Throws: as ``run(portion:progress:)``.
+    package mutating func run(
+        perSecond rate: Int?, isInterrupted: () -> Bool, progress: (Tally) -> Void
+    ) async throws {
+        var (pace, last) = (RequeuePace(perSecond: rate), 0)
+        try await run(
+            portion: { tally in
+                pace.moved(tally.changed - last, at: .now())
+                last = tally.changed
+                while !isInterrupted() {
+                    let (portion, wait) = pace.portion(at: .now())
+                    if wait <= .zero { return portion }
+                    // In pieces, so that an interruption is noticed.
+                    try await Task.sleep(for: .nanoseconds(min(wait.nanoseconds, 50_000_000)))
+                }
+                return 0
+            }, progress: progress)
+    }
+
     private func count() async throws -> (list: Int, retry: Int, claimed: Int, tooLarge: Int) {
         var found = (list: 0, retry: 0, claimed: 0, tooLarge: 0)
         try await jobs.sweep(filter, decodes: false) { place, page, now in

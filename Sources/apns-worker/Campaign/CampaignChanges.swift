@@ -18,15 +18,8 @@ struct CampaignChangeOptions: ParsableArguments {
     func change(_ change: JobCommands.Change, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignChange] {
         let changes = try await CampaignChange.apply(
             change, to: options.campaign, by: Person.name, reason: reason?.printable ?? "", in: queues, fleet)
-        let action: AuditEntry.Action =
-            switch change {
-            case .cancel: .cancelCampaign
-            case .pause: .pauseCampaign
-            case .resume: .resumeCampaign
-            case .uncancel: .requeueCampaign
-            case .limit: .limitCampaign
-            }
-        await fleet.record(action, "campaign \(options.campaign)", detail: reason)
+        await fleet.record(.init(change), "campaign \(options.campaign)", detail: reason)
+        try await CampaignChange.makeDue(after: change, changes, of: options.campaign, in: queues, fleet)
         return changes
     }
 
@@ -193,9 +186,6 @@ struct CampaignResume: AsyncParsableCommand {
             let (known, isKnown) = try await change.queues(fleet, queues)
             guard isKnown else { try await change.options.unknown(fleet, queues) }
             let changes = try await change.change(.resume, in: known, fleet)
-            let resumed = Set(changes.filter { $0.before == "paused" }.map(\.queue))
-            _ = try await CampaignChange.makeDue(
-                .paused, change.options.campaign, in: known.filter { resumed.contains($0.queue) }, fleet)
             let status = try change.report(changes) { change in
                 switch change.before {
                 case "paused": "campaign \(change.campaign) in queue \(change.queue) is resumed"
@@ -236,8 +226,6 @@ struct CampaignLimit: AsyncParsableCommand {
         try await change.options.withQueues { fleet, queues in
             let known = try await change.queues(fleet, queues).keys
             let changes = try await change.change(.limit(perSecond: perSecond), in: known, fleet)
-            // Their turns were those of the former limit.
-            _ = try await CampaignChange.makeDue(.limited, change.options.campaign, in: known, fleet)
             let status = try change.report(changes) { change in
                 "campaign \(change.campaign) in queue \(change.queue) "
                     + (change.limitPerSecond.map { "is limited to \(Words.number($0)) per second" } ?? "has no limit")

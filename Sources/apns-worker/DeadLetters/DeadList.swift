@@ -59,7 +59,7 @@ struct DeadList: AsyncParsableCommand {
                 try await DeadLetterSweep.count(
                     letters, filter, limit: limit.map { $0 - sum.chosen }, onlyReadable: false))
         }
-        for (reason, count) in sum.reasons.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
+        for (reason, count) in sum.reasons.largestFirst {
             print(json ? try JSONLine.text(Count(reason: reason, count: count)) : "\(count)\t\(reason.printable)")
         }
         return sum.chosen

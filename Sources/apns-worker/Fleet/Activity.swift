@@ -3,14 +3,14 @@ import PrintableText
 import PushQueue
 import Redis
 
-// What this operator does is recorded, for others to see on the dashboard. A command that has done its work does not fail
-// because that could not be recorded.
+// Commands record this operator's actions, and the dashboard shows them to others. A command that has done its work does not
+// fail because that could not be recorded.
 
 extension Fleet {
     /// Records an action.
     func record(_ action: AuditEntry.Action, _ subject: String, count: Int? = nil, detail: String? = nil) async {
-        await Activity.attempt {
-            try await Activity.record(action, subject, count, detail, client(for: sharedKeys.audit), sharedKeys)
+        await attemptToRecord {
+            try await record(AuditEntry(action, subject, by: Person.name, count: count, detail: detail, via: .cli))
         }
     }
 }
@@ -18,29 +18,18 @@ extension Fleet {
 extension Settings {
     /// Records an action.
     func record(_ action: AuditEntry.Action, _ subject: String, count: Int? = nil, detail: String? = nil) async {
-        await Activity.attempt {
-            try await withClient(for: sharedKeys.audit) { client in
-                try await Activity.record(action, subject, count, detail, client, sharedKeys)
-            }
+        let entry = AuditEntry(action, subject, by: Person.name, count: count, detail: detail, via: .cli)
+        await attemptToRecord {
+            try await withClient(for: sharedKeys.audit) { try await AuditLog.record(entry, $0, sharedKeys) }
         }
     }
 }
 
-private enum Activity {
-    static func record(
-        _ action: AuditEntry.Action, _ subject: String, _ count: Int?, _ detail: String?, _ client: RedisClient,
-        _ keys: SharedKeys
-    ) async throws {
-        let entry = AuditEntry(action, subject, by: Person.name, count: count, detail: detail, via: .cli)
-        try await AuditLog.record(entry, client, keys)
-    }
-
-    static func attempt(_ body: () async throws -> Void) async {
-        do {
-            try await body()
-        } catch {
-            Terminal.tell("note: this is done, but could not be recorded in the activity: \(error)\n")
-        }
+private func attemptToRecord(_ body: () async throws -> Void) async {
+    do {
+        try await body()
+    } catch {
+        Terminal.tell("note: this is done, but could not be recorded in the activity: \(error)\n")
     }
 }
 

@@ -28,15 +28,10 @@ struct FleetOptions: ParsableArguments {
     static func withFleet<Result>(
         _ settings: Settings, searches: Bool, _ body: (Fleet) async throws -> Result
     ) async throws -> Result {
-        let redis = try CommandRedis(settings)
-        let clients = RedisClients(
-            topology: redis.topology, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
-            configuration: redis.configuration, logger: redis.logger)
         let patience = settings.redisPatience
-        let fleet = Fleet(
-            clients: clients, prefix: settings.keyPrefix, named: try settings.queues().map(\.keys),
-            isNamed: settings.given(.queueNames) != nil || !settings.queueNamesOfFile.isEmpty, searches: searches,
-            waitUntilReady: { client in try await patience.wait { try await client.waitUntilReady(timeout: $0) } })
+        let fleet = try settings.fleet(CommandRedis(settings), searches: searches) { client in
+            try await patience.wait { try await client.waitUntilReady(timeout: $0) }
+        }
         do {
             let result = try await CommandFailure.mapping { try await body(fleet) }
             await fleet.close()
@@ -45,5 +40,20 @@ struct FleetOptions: ParsableArguments {
             await fleet.close()
             throw error
         }
+    }
+}
+
+extension Settings {
+    /// The fleet, over clients that connect when they are needed.
+    func fleet(
+        _ redis: CommandRedis, searches: Bool,
+        on eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next(),
+        waitUntilReady: @escaping @Sendable (RedisClient) async throws -> Void
+    ) throws -> Fleet {
+        let clients = RedisClients(
+            topology: redis.topology, eventLoop: eventLoop, configuration: redis.configuration, logger: redis.logger)
+        return Fleet(
+            clients: clients, prefix: keyPrefix, named: try queues().map(\.keys), isNamed: namesQueues,
+            searches: searches, waitUntilReady: waitUntilReady)
     }
 }

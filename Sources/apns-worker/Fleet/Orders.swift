@@ -133,7 +133,7 @@ struct OrderOptions: ParsableArguments {
             }
             for worker in chosen {
                 try await fleet.give(kind, to: worker, at: status.at, queues)
-                await fleet.record(kind.action, "worker \(worker.name)")
+                await fleet.record(.init(kind), "worker \(worker.name)")
             }
             if !json {
                 print("asked \(Self.named(chosen)): \(manner.told(arguments))")
@@ -189,16 +189,5 @@ struct OrderOptions: ParsableArguments {
         }
         return try JSONLine.text(
             Answer(order: kind.rawValue, workers: workers.map(\.name), done: done), keys: .convertToSnakeCase)
-    }
-}
-
-extension WorkerCommand.Kind {
-    /// The action in the activity.
-    fileprivate var action: AuditEntry.Action {
-        switch self {
-        case .quiet: .quiet
-        case .work: .work
-        case .stop: .stop
-        }
     }
 }

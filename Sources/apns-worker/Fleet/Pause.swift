@@ -166,7 +166,7 @@ struct Resume: AsyncParsableCommand {
         if let app {
             let settings = try queue.settings()
             try await settings.withClient(forApp: app) { client, keys in
-                // What is there may be of any kind; it can be ended all the same.
+                // The key may hold a value of any type; it is deleted.
                 let before = try? await AppPauses.read(app, client, keys)
                 wasPaused = try await AppPauses.end(app, client, keys)
                 try report(PauseChange(app: app, before: before.map { .init($0) }), wasPaused)

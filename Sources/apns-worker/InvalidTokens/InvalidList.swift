@@ -74,7 +74,7 @@ struct InvalidList: AsyncParsableCommand {
             for token in tokens { counts[InvalidTokenLine(token).group, default: 0] += 1 }
             return true
         }
-        let sorted = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
+        let sorted = counts.largestFirst
         if json {
             for (group, count) in sorted {
                 let parts = group.split(separator: "\t", omittingEmptySubsequences: false).map(String.init)

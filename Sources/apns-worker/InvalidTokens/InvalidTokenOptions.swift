@@ -48,14 +48,20 @@ extension RedisOptions {
     /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     func withInvalidTokens(_ body: (InvalidTokenClient) async throws -> Void) async throws {
         let settings = try settings()
-        let redis = try CommandRedis(settings)
-        let inspector = InvalidTokenClient.start(
-            topology: redis.topology, keys: settings.sharedKeys, maximumAge: settings.invalidTokenAge,
-            configuration: redis.configuration, logger: redis.logger)
+        let inspector = settings.invalidTokens(try CommandRedis(settings))
         try await CommandFailure.mapping {
             try await settings.redisPatience.wait { try await inspector.waitUntilReady(timeout: $0) }
             try await body(inspector)
         }
         await inspector.close()
+    }
+}
+
+extension Settings {
+    /// The set of invalid tokens, over a client that begins to connect.
+    func invalidTokens(_ redis: CommandRedis) -> InvalidTokenClient {
+        InvalidTokenClient.start(
+            topology: redis.topology, keys: sharedKeys, maximumAge: invalidTokenAge, configuration: redis.configuration,
+            logger: redis.logger)
     }
 }

@@ -107,20 +107,9 @@ struct JobChange {
     ) async throws -> (status: Int32, changed: Int) {
         var changes = JobChanges(jobs, action, filter, limit: options.limit, push: push)
         let progress = DeadLetterProgress(verbs.past, of: expected, isShown: !options.json)
-        var pace = RequeuePace(perSecond: rate)
-        var (last, error) = (0, String?.none)
+        var error: String?
         do {
-            try await changes.run { tally in
-                pace.moved(tally.changed - last, at: .now())
-                last = tally.changed
-                while !Interruption.hasCome {
-                    let (portion, wait) = pace.portion(at: .now())
-                    if wait <= .zero { return portion }
-                    // In pieces, so that an interruption is noticed.
-                    try await Task.sleep(for: .nanoseconds(min(wait.nanoseconds, 50_000_000)))
-                }
-                return 0
-            } progress: { tally in
+            try await changes.run(perSecond: rate, isInterrupted: { Interruption.hasCome }) { tally in
                 progress.draw(tally.changed)
             }
         } catch let failure as RedisError {
@@ -327,7 +316,7 @@ struct JobsMove: AsyncParsableCommand {
     }
 
     private static func push(_ jobs: [StoredJob], _ client: RedisClient, _ keys: QueueKeys) async throws {
-        var list = RedisCommand(keys.head == .left ? "RPUSH" : "LPUSH", expecting: jobs.count + 1, bytes: 1 << 20)
+        var list = RedisCommand(keys.pushCommand, expecting: jobs.count + 1, bytes: 1 << 20)
         var retry = RedisCommand("ZADD", expecting: 2 * jobs.count + 1, bytes: 1 << 20)
         list.append(keys.jobs)
         retry.append(keys.retry)

@@ -58,7 +58,7 @@ struct Web: AsyncParsableCommand {
     }
 }
 
-/// Who may use the dashboard, and how it is reached.
+/// The users of the dashboard, and its address.
 struct WebOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -146,17 +146,12 @@ struct ServedDashboard: Service {
     ) async throws -> ServedDashboard {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let redis = try CommandRedis(settings, as: "apns-worker:web")
-        let clients = RedisClients(
-            topology: redis.topology, eventLoop: loop, configuration: redis.configuration, logger: redis.logger)
         let configured = try settings.queues()
-        let fleet = Fleet(
-            clients: clients, prefix: settings.keyPrefix, named: configured.map(\.keys),
-            isNamed: settings.namesQueues, searches: true,
-            // A page that waits longer shows the problem instead.
-            waitUntilReady: { try await $0.waitUntilReady(timeout: .seconds(3)) })
-        let tokens = InvalidTokenClient.start(
-            topology: redis.topology, keys: settings.sharedKeys, maximumAge: settings.invalidTokenAge,
-            configuration: redis.configuration, logger: redis.logger)
+        // A page that waits longer shows the problem instead.
+        let fleet = try settings.fleet(redis, searches: true, on: loop) {
+            try await $0.waitUntilReady(timeout: .seconds(3))
+        }
+        let tokens = settings.invalidTokens(redis)
         // A dashboard needs no credential: without apps, a job is checked as if its app existed.
         let apps = (try? settings.apps()) ?? []
         var source = DashboardSource(
