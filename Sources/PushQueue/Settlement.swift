@@ -39,7 +39,7 @@ public struct Settlement: Sendable {
     /// Tokens that these jobs have found to be invalid. They are in the set before this is written, and no part of it; but a
     /// Redis that comes in another's place may not have them, and has to be told of them again before this.
     public var invalidTokens: [InvalidToken] = []
-    /// What the lane has counted since it last wrote this; most settlements carry none.
+    /// The lane's counts since it last wrote them; most settlements carry none.
     ///
     /// It counts only if Redis finds a claim of the settlement. A settlement that is written again finds none, and counts
     /// nothing twice. One with no claims at all always counts, and must not be written again.

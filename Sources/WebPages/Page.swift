@@ -16,12 +16,12 @@ package struct Page: Sendable {
     /// The name of the site, at the top of each page.
     package var site: String
     package var navigation: [Item] = []
-    /// Who is logged in, and the form to log out.
+    /// The name of the user, and the form to log out.
     package var account: HTML = ""
     /// The line at the end of each page.
     package var footer: HTML = ""
     package var main: HTML
-    /// True if the page's live parts are to be kept up to date; see ``LiveUpdates``.
+    /// True if the page updates its live parts; see ``LiveUpdates``.
     package var isLive = false
     /// The page's scripts besides that for live parts: files of `Assets`.
     package var scripts: [String] = []

@@ -75,7 +75,7 @@ package struct LatencyCounts: Sendable, Equatable {
     }
 }
 
-/// What a lane has counted of a queue since it last wrote this to Redis, for charts.
+/// A lane's counts for a queue since it last wrote them to Redis, for charts.
 ///
 /// Lanes add up in memory and attach the sums to a settlement about once per second. So a crash loses about a second of
 /// history. The sums belong to the minute in which they are written. They count what lanes did: a notification that two lanes

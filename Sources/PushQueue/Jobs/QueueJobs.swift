@@ -135,7 +135,7 @@ package struct QueueJobs: Sendable {
         package var cursor: String?
     }
 
-    /// Returns some of the jobs that match, for a page: however many there are, the first ones come at once.
+    /// Returns some of the jobs that match. The time does not depend on the length of the queue, but on `searching`.
     /// - Parameters:
     ///   - cursor: of the part before; `nil` for the first.
     ///   - limit: the number of jobs from which the list ends. It can be exceeded by one page of Redis.

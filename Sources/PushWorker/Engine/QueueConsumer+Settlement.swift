@@ -299,7 +299,7 @@ extension QueueConsumer: JobSettler {
 
     // MARK: History
 
-    /// Returns the sums for the history that are to be written now.
+    /// Returns the sums for the history that are written now.
     private func takeCounts() -> MinuteCounts? {
         guard let counts = lane.metrics.minutes.take(queue: queue.id.index) else { return nil }
         outbox.countsWrittenAt = lane.now

@@ -16,7 +16,7 @@ function isBusy(part) {
   return Boolean(selection && !selection.isCollapsed && part.contains(selection.anchorNode));
 }
 
-// What identifies a link or a button before and after an update.
+// The attribute that identifies a link or a button before and after an update.
 function identity(one) {
   return one.getAttribute("href") ?? one.getAttribute("aria-label")
     ?? (one.form ? `${one.form.action} ${new URLSearchParams(new FormData(one.form))} ${one.textContent}` : null);

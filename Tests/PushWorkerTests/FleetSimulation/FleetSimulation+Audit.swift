@@ -67,7 +67,7 @@ extension FleetSimulation {
     /// Checks that no sums were added twice to the minutes' counters. They may miss some: a lane's last second is lost with it.
     /// A notification counts again if it is sent again because its job was reclaimed.
     private func checkMinutes(atMost ended: Int) throws {
-        // What two lanes have ended, because the first lost its lease, counts for both.
+        // A notification that two lanes have ended, because the first lost its lease, counts for both.
         guard fleet.all.flatMap(\.lanes).allSatisfy({ $0.counters.lostClaims == 0 }) else { return }
         var counted = 0
         for keys in redis.queues {
