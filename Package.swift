@@ -133,7 +133,10 @@ let package = Package(
         .testTarget(name: "PushJobTests", dependencies: ["PushJob", "TestSupport", nioCore]),
         .testTarget(
             name: "PushQueueTests",
-            dependencies: ["PrintableText", "PushJob", "PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
+            dependencies: [
+                "Operations", "PrintableText", "PushJob", "PushQueue", "Redis", "TestSupport", logging, nioCore,
+                nioPosix,
+            ]),
         .testTarget(
             name: "PushWorkerTests",
             dependencies: [

@@ -9,7 +9,7 @@ struct DeadLettersPage: DashboardPage {
     let path = "/dead"
     let section = Section.dead
 
-    private static let (limit, searched, sample) = (50, 20_000, 1000)
+    private static let (limit, sample) = (50, 1000)
 
     func content(_ look: PageRequest) async throws -> PageContent {
         let filter = try DeadLetterFilter(look.query)
@@ -25,7 +25,7 @@ struct DeadLettersPage: DashboardPage {
                 look.field("Older than", "older_than", placeholder: "30m"), look.field("Newer than", "newer_than"),
             ])
         var groups: HTML = ""
-        if look.query["after"] == nil {
+        if look.query["after"] == nil, !listing.rows.isEmpty {
             groups = try await summary(look, filter)
         }
         let titles: [HTML] =
@@ -51,8 +51,9 @@ struct DeadLettersPage: DashboardPage {
         _ look: PageRequest, _ filter: DeadLetterFilter, after cursor: String?, limit: Int = Self.limit
     ) async throws -> ListPart<DeadLetterRow> {
         try await .of(
-            look.site.data.queues(named: look.query.all("queue")), after: cursor, limit: limit, searching: Self.searched
-        ) { queue, cursor, missing, _ in
+            look.site.data.queues(named: look.query.all("queue")), after: cursor, limit: limit,
+            until: look.searchEnd
+        ) { queue, cursor, missing in
             let page = try await look.site.data.deadLetters(of: queue.keys).page(
                 .list, filter, after: cursor, limit: missing, newestFirst: true)
             return ListPart(

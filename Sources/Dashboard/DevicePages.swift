@@ -30,8 +30,8 @@ struct DevicePage: DashboardPage {
     let path = "/devices/{token}"
     let section = Section.devices
 
-    /// Jobs that are searched for the token, in each queue.
-    private static let searched = 20_000
+    /// The time that the search of a page may take, unless all is to be searched.
+    private static let searchTime = Duration.milliseconds(150)
 
     func content(_ look: PageRequest) async throws -> PageContent {
         try await content(of: TokenText.normalized(look.parameters("token") ?? ""), look)
@@ -45,10 +45,11 @@ struct DevicePage: DashboardPage {
         var findings = DeviceFindings(token: token, now: Moment.now)
         let keys = look.source.fleet.sharedKeys
         findings.record = try await DeviceRecord.read(token, look.source.fleet.client(for: keys.invalidTokens), keys)
-        for queue in try await look.site.data.queues(named: []) {
+        let queues = try await look.site.data.queues(named: [])
+        let time = look.query["search"] == "all" ? nil : searchTime / max(1, queues.count)
+        for queue in queues {
             try await findings.search(
-                look.site.data.jobs(of: queue), look.source.fleet.client(for: queue.keys.results), limit: 20,
-                searching: searched)
+                look.site.data.jobs(of: queue), look.source.fleet.client(for: queue.keys.results), limit: 20, for: time)
         }
         return findings
     }
@@ -90,6 +91,13 @@ struct DevicePage: DashboardPage {
             empty: findings.searched == 0
                 ? "None. Workers keep results with <code>results: all</code> or <code>failures</code>."
                 : "None among the \(Words.number(findings.searched)) newest results.")
+        let none: HTML = findings.isPartial ? "None so far." : "None."
+        let partial: HTML =
+            findings.isPartial
+            ? """
+            <p class="notice">Redis holds more than could be searched at once. \
+            \(look.link(["devices", findings.token], [("search", "all")], "Search everything")), which may take a minute.</p>
+            """ : ""
         let jobs = Elements.table(
             "Jobs", ["State", "Key", "Queue", "Next try", "Attempt", "Last error"],
             findings.jobs.map { row -> [HTML] in
@@ -98,7 +106,7 @@ struct DevicePage: DashboardPage {
                     look.link(["jobs", row.queue, row.job.key], row.job.key), "\(row.queue)", "\(row.cells[3])",
                     "\(row.cells[4])", "\(row.cells[9])",
                 ]
-            }, empty: "None among the first \(Words.number(Self.searched)) jobs of each queue.")
+            }, empty: none)
         let dead = Elements.table(
             "Dead letters", ["Time", "Key", "Queue", "Reason", "Error"],
             findings.dead.map { row -> [HTML] in
@@ -106,9 +114,9 @@ struct DevicePage: DashboardPage {
                     look.time(row.at), look.link(["dead", row.queue, row.key], row.key), "\(row.queue)",
                     Elements.label(row.reason, .bad), "\(row.cells(now: findings.now)[8])",
                 ]
-            }, empty: "None.")
+            }, empty: none)
         return """
-            \(DevicesPage.form(look, findings.token))\(facts)<div class="actions">\(remove)\(test)</div>
+            \(DevicesPage.form(look, findings.token))\(facts)<div class="actions">\(remove)\(test)</div>\(partial)
             <h2>Results</h2>\(results)<h2>Jobs</h2>\(jobs)<h2>Dead letters</h2>\(dead)
             """
     }
@@ -119,21 +127,21 @@ struct InvalidTokensPage: DashboardPage {
     let path = "/invalid"
     let section = Section.invalid
 
-    private static let (limit, searched) = (100, 20_000)
+    private static let limit = 100
 
     /// Some tokens that match the query.
     static func list(_ look: PageRequest) async throws -> (tokens: [InvalidTokenSet.Listed], cursor: String?) {
         let filter = try InvalidTokenFilter(look.query)
-        var (tokens, looked, cursor): ([InvalidTokenSet.Listed], Int, String?) = ([], 0, look.query["after"])
+        var (tokens, cursor): ([InvalidTokenSet.Listed], String?) = ([], look.query["after"])
+        let end = look.searchEnd
         if let cursor, UInt64(cursor) == nil {
             throw WebError(.badRequest, "after is \(cursor.prefix(40)); it must be from an earlier page")
         }
         repeat {
             let page = try await look.source.invalidTokens.scan(after: cursor, withDetails: true)
-            looked += page.tokens.count
             tokens += filter.isEmpty ? page.tokens : page.tokens.filter { filter.fits($0.details) }
             cursor = page.cursor
-        } while cursor != nil && tokens.count < limit && looked < searched
+        } while cursor != nil && tokens.count < limit && .now < end
         return (tokens, cursor)
     }
 

@@ -9,8 +9,8 @@ struct JobsPage: DashboardPage {
     let path = "/jobs"
     let section = Section.jobs
 
-    /// The number of jobs on a page, and how many are searched for them.
-    static let (limit, searched) = (50, 20_000)
+    /// The number of jobs on a page.
+    static let limit = 50
 
     func content(_ look: PageRequest) async throws -> PageContent {
         let filter = try JobFilter(look.query)
@@ -53,12 +53,12 @@ struct JobsPage: DashboardPage {
 
     /// Some jobs of the queues of the query.
     func list(_ look: PageRequest, _ filter: JobFilter) async throws -> ListPart<JobRow> {
-        try await .of(
+        let end = look.searchEnd
+        return try await .of(
             look.site.data.queues(named: look.query.all("queue")), after: look.query["after"], limit: Self.limit,
-            searching: Self.searched
-        ) { queue, cursor, missing, left in
-            let found = try await look.site.data.jobs(of: queue).list(
-                filter, after: cursor, limit: missing, searching: left)
+            until: end
+        ) { queue, cursor, missing in
+            let found = try await look.site.data.jobs(of: queue).list(filter, after: cursor, limit: missing, until: end)
             return ListPart(
                 rows: found.jobs.map { JobRow(queue: queue.keys.queue, job: $0, now: found.now) },
                 looked: found.looked, cursor: found.cursor)

@@ -17,12 +17,11 @@ extension ListPart {
     /// - Parameters:
     ///   - cursor: of the part before; `nil` for the first.
     ///   - limit: the number of rows from which the part ends.
-    ///   - searching: the number of entries after which it ends, also if too few were found.
-    ///   - read: reads some rows of a queue, given the cursor within it, the rows that are missing and the entries that may
-    ///     still be searched.
+    ///   - end: the time at which it ends, also if too few were found.
+    ///   - read: reads some rows of a queue, given the cursor within it and the number of rows that are missing.
     static func of(
-        _ queues: [DashboardSource.Queue], after cursor: String?, limit: Int, searching: Int,
-        _ read: (DashboardSource.Queue, _ cursor: String?, _ missing: Int, _ left: Int) async throws -> ListPart
+        _ queues: [DashboardSource.Queue], after cursor: String?, limit: Int, until end: ContinuousClock.Instant,
+        _ read: (DashboardSource.Queue, _ cursor: String?, _ missing: Int) async throws -> ListPart
     ) async throws -> ListPart {
         let parts = (cursor ?? "").split(separator: "|", maxSplits: 1).map(String.init)
         var rest = queues[...]
@@ -31,10 +30,10 @@ extension ListPart {
         }
         var inner = parts.count > 1 ? parts[1] : nil
         var sum = ListPart()
-        var isFull: Bool { sum.rows.count >= limit || sum.looked >= searching }
+        var isFull: Bool { sum.rows.count >= limit || .now >= end }
         while let queue = rest.popFirst() {
             repeat {
-                let found = try await read(queue, inner, limit - sum.rows.count, searching - sum.looked)
+                let found = try await read(queue, inner, limit - sum.rows.count)
                 sum.rows += found.rows
                 sum.looked += found.looked
                 inner = found.cursor
@@ -53,6 +52,10 @@ extension ListPart {
 }
 
 extension PageRequest {
+    /// The time at which a search for a page ends: soon for the first part, so that the page is there at once; later for what
+    /// follows, because then somebody waits for it.
+    var searchEnd: ContinuousClock.Instant { .now + (query["after"] == nil ? .milliseconds(150) : .seconds(4)) }
+
     /// The title of the column of boxes; none for viewers.
     var selectAll: [HTML] { isOperator ? ["<input type=\"checkbox\" aria-label=\"Select all\">"] : [] }
 

@@ -14,6 +14,8 @@ package struct DeviceFindings {
     package var searched = 0
     package var jobs: [JobRow] = []
     package var dead: [DeadLetterRow] = []
+    /// True if a search ended before it was through, because its time was over.
+    package var isPartial = false
 
     package init(token: String, now: Int64) {
         self.token = token
@@ -27,18 +29,22 @@ package struct DeviceFindings {
     /// - Parameters:
     ///   - client: of the server that has the queue's results and dead letters.
     ///   - limit: the maximum number of results, of jobs and of dead letters.
-    ///   - searching: the maximum number of jobs that are searched; `nil` for all.
+    ///   - time: the time that the search may take; `nil` to search all.
     /// - Throws: `RedisError`, or `QueueConnection.Failure`.
     package mutating func search(
-        _ jobs: QueueJobs, _ client: RedisClient, limit: Int, searching: Int? = nil
+        _ jobs: QueueJobs, _ client: RedisClient, limit: Int, for time: Duration? = nil
     ) async throws {
         let keys = jobs.keys
         var filter = JobFilter()
         filter.tokens = [token]
-        let listing = try await jobs.list(filter, limit: limit, searching: searching ?? .max)
+        // A third for each, so that none keeps the others from beginning.
+        func end() -> ContinuousClock.Instant? { time.map { .now + $0 / 3 } }
+        let listing = try await jobs.list(filter, limit: limit, until: end())
+        isPartial = isPartial || listing.cursor != nil && listing.jobs.count < limit
         self.jobs += listing.jobs.prefix(limit).map { JobRow(queue: keys.queue, job: $0, now: listing.now) }
         let results = try await StoredResult.of(
-            token: token, limit: limit, lookingAt: Self.maximumResults, client, keys)
+            token: token, limit: limit, lookingAt: Self.maximumResults, until: end(), client, keys)
+        isPartial = isPartial || results.isPartial
         self.results += results.results.map { (keys.queue, $0) }
         searched += results.looked
         var only = DeadLetterFilter()
@@ -46,9 +52,11 @@ package struct DeviceFindings {
         var sweep = DeadLetterSweep(DeadLetters(client, keys), .list, only)
         sweep.newestFirst = true
         sweep.lower(limit)
+        if let end = end() { sweep.isInterrupted = { .now >= end } }
         var dead: [DeadLetterRow] = []
         try await sweep.run { page, _ in dead += page.letters.map { DeadLetterRow($0, queue: keys.queue) } }
         self.dead += dead
+        isPartial = isPartial || sweep.tally.isInterrupted
     }
 
     // MARK: For programs
@@ -71,6 +79,7 @@ package struct DeviceFindings {
             if let until = record.throttledUntil, until > now { members.append("\"throttled_until\":\(until)") }
             if let at = record.registeredAt { members.append("\"registered_at\":\(at)") }
             members.append("\"results\":[\(results.map(Self.object).joined(separator: ","))]")
+            if isPartial { members.append("\"partial\":true") }
             members.append("\"results_searched\":\(searched)")
             members.append("\"jobs\":[\(try jobs.map { try $0.json(nil) }.joined(separator: ","))]")
             members.append(

@@ -144,14 +144,16 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(rules: ["answer=Unregistered"])
             let settles = Mutex(false)
             let sent = Mutex("")
-            // The script that settles has eight keys, and the lane's claims are the first.
+            // The script that settles has eight keys, and the lane's claims are the first. It also takes a lane's sums alone.
             let proxy = try await FaultProxy(to: redis.port) { bytes in
                 let all = sent.withLock { sent in
                     sent += String(buffer: bytes)
                     return sent
                 }
                 guard let token = all.range(of: "SADD") else { return }
-                if all[token.upperBound...].contains(/\r\n\$1\r\n8\r\n\$\d+\r\npush:\{default\}:claimed:/) {
+                if all[token.upperBound...].contains(
+                    /\r\n\$1\r\n8\r\n\$\d+\r\npush:\{default\}:claimed:(?s:.*?)\r\n(?:ack|done)\r\n/)
+                {
                     settles.withLock { $0 = true }
                 }
             }

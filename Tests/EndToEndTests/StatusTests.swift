@@ -322,7 +322,7 @@ extension EndToEnd {
             let view = try await FleetView(redis.url)
             #expect(view.invalid_tokens == 200_000)
             let queue = try view.queue("default")
-            #expect(queue.dead == 200_000 && queue.dead_reasons == ["R": 1000] && view.notes.isEmpty)
+            #expect(queue.dead == 200_000 && queue.dead_reasons == ["R": 200] && view.notes.isEmpty)
             let statistics = try #require(redis.run("INFO", "commandstats").text)
             // Scanned by the thousand, and no command did more than its bound.
             #expect(!statistics.contains("cmdstat_keys:") && !statistics.contains("cmdstat_smembers:"))

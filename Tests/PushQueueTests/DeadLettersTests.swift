@@ -72,7 +72,7 @@ struct DeadLettersTests {
     }
 
     @Test(
-        "a page looks at 250 letters or half a mebibyte, and all pages at each letter once", arguments: [true, false])
+        "a page looks at 100 letters or half a mebibyte, and all pages at each letter once", arguments: [true, false])
     func pages(newestFirst: Bool) async throws {
         try await withQueue { queue in
             // Most of them in one millisecond, as a batch of settlements writes them.
@@ -86,7 +86,7 @@ struct DeadLettersTests {
                 #expect(page.letters.map(\.at) == page.letters.map(\.at).sorted { newestFirst ? $0 > $1 : $0 < $1 })
                 cursor = page.cursor
             } while cursor != nil
-            #expect(looked == [250, 250, 250, 250, 100])
+            #expect(looked == Array(repeating: 100, count: 11) + [0])
             #expect(keys.count == 1100 && Set(keys).count == 1100)
 
             try queue.redis.run("DEL", queue.keys.dead)
@@ -105,7 +105,7 @@ struct DeadLettersTests {
             for number in 0..<600 { try queue.bury(.numbered(number), at: 5000) }
             let first = try await queue.letters.page(
                 .list, DeadLetterFilter(), after: nil, limit: .max, newestFirst: newestFirst)
-            for letter in first.letters.prefix(100) {
+            for letter in first.letters.prefix(40) {
                 var filter = DeadLetterFilter()
                 filter.keys = [letter.key]
                 #expect(try await queue.sweep(.delete, filter).tally == 1)

@@ -1,4 +1,5 @@
 import NIOCore
+import Operations
 import PushJob
 import Redis
 import TestSupport
@@ -61,6 +62,46 @@ struct QueueJobsTests {
             filter.states = []
             filter.dueBefore = 4_000_000_000_001
             #expect(try await Self.ids(jobs, filter) == ["job-5", "job-4"])
+        }
+    }
+
+    @Test("a search whose time is over reads one page of Redis, and continues from there")
+    func listUntil() async throws {
+        try await withQueue { queue in
+            try queue.push((0..<1200).map { Self.job($0) })
+            for number in 1200..<2000 { try queue.push(retry: Self.wrapped(Self.job(number), ""), at: Int64(number)) }
+            let jobs = QueueJobs(queue.client, queue.keys)
+            var filter = JobFilter()
+            filter.ids = ["job-7", "job-1900"]
+            let all = try await jobs.list(filter, limit: 50)
+            #expect(all.looked == 2000 && all.jobs.count == 2 && all.cursor == nil)
+            var (cursor, found, parts): (String?, [String], [Int]) = (nil, [], [])
+            repeat {
+                let part = try await jobs.list(filter, after: cursor, limit: 50, until: .now)
+                found += part.jobs.compactMap { $0.id.map { String(buffer: $0) } }
+                parts.append(part.looked)
+                cursor = part.cursor
+            } while cursor != nil
+            #expect(found == ["job-7", "job-1900"])
+            #expect(parts.reduce(0, +) == 2000 && parts.allSatisfy { $0 <= 250 })
+        }
+    }
+
+    @Test("what is known about a device is marked as partial if the time was over before everything was searched")
+    func deviceInTime() async throws {
+        try await withQueue { queue in
+            let token = String(repeating: "0f", count: 32)
+            try queue.push([#"{"id":"first","token":"\#(token)","alert":"x"}"#] + (0..<600).map { Self.job($0) })
+            for number in 0..<300 { try queue.bury(.numbered(number), at: Int64(number)) }
+            let jobs = QueueJobs(queue.client, queue.keys)
+            var findings = DeviceFindings(token: token, now: 0)
+            try await findings.search(jobs, queue.client, limit: 20, for: .zero)
+            #expect(findings.isPartial && findings.jobs.isEmpty)
+            #expect(try findings.json.contains(#""partial":true"#))
+            findings = DeviceFindings(token: token, now: 0)
+            try await findings.search(jobs, queue.client, limit: 20)
+            #expect(!findings.isPartial && findings.jobs.count == 1)
+            #expect(try !findings.json.contains("partial"))
         }
     }
 

@@ -48,7 +48,7 @@ public struct DeadLetters: Sendable {
     }
 
     /// How many letters are looked at in one call: well below what Redis' other clients would notice.
-    public static let pageSize = 250
+    public static let pageSize = 100
 
     private let client: RedisClient
     private let keys: QueueKeys

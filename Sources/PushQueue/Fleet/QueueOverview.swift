@@ -24,7 +24,7 @@ public struct QueueOverview: Sendable {
     /// How many workers are looked at.
     public static let maximumWorkers = 1000
     /// How many dead letters are looked at for their reasons.
-    public static let maximumSample = 1000
+    public static let maximumSample = 200
     /// How many bytes of them at the most, and of the first job.
     private static let maximumBytes = 4 << 20
 

@@ -38,11 +38,13 @@ extension StoredResult {
     ///   - token: lower-case hex.
     ///   - limit: the maximum number.
     ///   - most: the maximum number of entries that are looked at.
-    /// - Returns: the results, and the number of entries that were looked at.
+    ///   - end: the time at which the search ends; `nil` for none.
+    /// - Returns: the results, the number of entries that were looked at, and true if `end` ended the search.
     /// - Throws: `RedisError`.
     package static func of(
-        token: String, limit: Int, lookingAt most: Int, _ client: RedisClient, _ keys: QueueKeys
-    ) async throws -> (results: [StoredResult], looked: Int) {
+        token: String, limit: Int, lookingAt most: Int, until end: ContinuousClock.Instant?, _ client: RedisClient,
+        _ keys: QueueKeys
+    ) async throws -> (results: [StoredResult], looked: Int, isPartial: Bool) {
         var (found, looked, last) = ([StoredResult](), 0, "+")
         while looked < most, found.count < limit {
             let count = min(1000, most - looked)
@@ -52,7 +54,8 @@ extension StoredResult {
             found += own.prefix(limit - found.count)
             guard page.count == count, let oldest = page.last?.entry else { break }
             last = "(\(oldest)"
+            if let end, .now >= end { return (found, looked, true) }
         }
-        return (found, looked)
+        return (found, looked, false)
     }
 }

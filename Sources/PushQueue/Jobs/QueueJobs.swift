@@ -135,14 +135,14 @@ package struct QueueJobs: Sendable {
         package var cursor: String?
     }
 
-    /// Returns some of the jobs that match. The time does not depend on the length of the queue, but on `searching`.
+    /// Returns some of the jobs that match. With an `end`, the time does not depend on the length of the queue.
     /// - Parameters:
     ///   - cursor: of the part before; `nil` for the first.
     ///   - limit: the number of jobs from which the list ends. It can be exceeded by one page of Redis.
-    ///   - searching: the number of jobs after which the search ends, also if too few were found.
+    ///   - end: the time at which the search ends, also if too few were found. It reads at least one page of Redis.
     /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     package func list(
-        _ filter: JobFilter, after cursor: String? = nil, limit: Int, searching: Int
+        _ filter: JobFilter, after cursor: String? = nil, limit: Int, until end: ContinuousClock.Instant? = nil
     ) async throws -> Listing {
         var listing = Listing()
         var places = try await places(filter)[...]
@@ -150,6 +150,7 @@ package struct QueueJobs: Sendable {
         let parts = (cursor ?? "").split(separator: "@", maxSplits: 1, omittingEmptySubsequences: false)
             .map(String.init)
         var inner: String?
+        var isOver: Bool { end.map { ContinuousClock.now >= $0 } ?? false }
         if parts.count == 2, let index = places.firstIndex(where: { $0.name == parts[0] }) {
             places = places[index...]
             inner = parts[1].isEmpty ? nil : parts[1]
@@ -172,13 +173,13 @@ package struct QueueJobs: Sendable {
                     listing.looked += page.jobs.count
                     listing.jobs += page.jobs.filter { filter.matches($0, now: page.now) }
                     inner = page.cursor
-                    if inner != nil, listing.jobs.count >= limit || listing.looked >= searching {
+                    if inner != nil, listing.jobs.count >= limit || isOver {
                         listing.cursor = "\(place.name)@\(inner ?? "")"
                         return listing
                     }
                 } while inner != nil
             }
-            if let next = places.first, listing.jobs.count >= limit || listing.looked >= searching {
+            if let next = places.first, listing.jobs.count >= limit || isOver {
                 listing.cursor = "\(next.name)@"
                 return listing
             }

@@ -65,16 +65,26 @@ if #head > max_bytes then
     head = ''
 end
 
-local lanes = {}
+local lanes, names = {}, {}
 local members = redis.call('ZRANGE', workers, 0, max_workers - 1, 'WITHSCORES')
 for i = 1, #members, 2 do
     local lane, lease = members[i], members[i + 1]
-    local heartbeat = redis.pcall('HGET', worker_info, lane)
     local claims = redis.pcall('HLEN', claimed_prefix .. lane)
     lanes[#lanes + 1] = lane
     lanes[#lanes + 1] = lease
     lanes[#lanes + 1] = type(claims) == 'number' and claims or 0
-    lanes[#lanes + 1] = type(heartbeat) == 'string' and #heartbeat <= 65536 and heartbeat or ''
+    lanes[#lanes + 1] = ''
+    names[#names + 1] = lane
+end
+if #names > 0 then
+    -- An array of the replies, or an error as a table without elements.
+    local heartbeats = redis.pcall('HMGET', worker_info, unpack(names))
+    for i = 1, #names do
+        local heartbeat = heartbeats[i]
+        if type(heartbeat) == 'string' and #heartbeat <= 65536 then
+            lanes[4 * i] = heartbeat
+        end
+    end
 end
 
 local counters = {}
