@@ -47,7 +47,7 @@ struct OverviewPage: DashboardPage {
                 "Dead letters", "\(Words.number(queues.reduce(0) { $0 + $1.dead }))",
                 "\(Words.number(today(.dead))) today"))
             \(Elements.figure("Invalid tokens", "\(Words.number(status.invalidTokens))", "\(Words.number(today(.invalidToken))) today"))
-            \(Elements.figure("Workers", "\(status.living.count)", "\(status.living.reduce(0) { $0 + $1.lanes }) lanes"))
+            \(Elements.figure("Workers", "\(status.living.count)", "\(lanes) lane\(lanes == 1 ? "" : "s")"))
             </div>
             """
     }

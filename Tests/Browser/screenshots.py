@@ -1,13 +1,16 @@
-"""Writes the pictures of the docs from a demo load."""
+"""Writes the pictures of the docs from a demo load.
 
+The load takes seconds. So that the charts have an hour to show, its minute is repeated, larger and smaller, for the minutes before."""
+
+import calendar
 import io
-import json
+import math
 import sys
 import time
 from pathlib import Path
 
 from browser import Browser
-from scene import Scene, eventually, token
+from scene import Scene, eventually, get_json, token
 
 
 def jobs(now):
@@ -26,6 +29,30 @@ def jobs(now):
             "aps": {"alert": {"title": "Your receipt", "body": "Thank you for your order. " * 200}}}}
 
 
+PUSHES = [
+    {"id": "order-7", "alert": {"title": "Your order", "body": "It is on its way"}, "sound": "default", "badge": 2},
+    {"id": "refresh-1", "push_type": "background", "payload": {"aps": {"content-available": 1}, "inbox": 12}},
+    {"id": "match-3", "push_type": "liveactivity", "topic": "com.example.shop.push-type.liveactivity", "payload": {"aps": {
+        "timestamp": 0, "event": "update", "content-state": {"home": 2, "away": 1, "minute": 67},
+        "alert": {"title": "Goal", "body": "2:1 after 67 minutes"}}}},
+    {"id": "reply-4", "alert": {"title": "Ada Lovelace", "subtitle": "Analytical engine", "body": "See you at seven?"},
+     "interruption_level": "time-sensitive", "thread_id": "ada"},
+]
+
+
+def fill_hour(scene):
+    """Repeats the minute of the load for the 59 before it."""
+    newest = max(one.decode() if isinstance(one, bytes) else one for one in scene.redis("KEYS", "push:{default}:minute:*"))
+    fields = scene.redis("HGETALL", newest)
+    pairs = list(fields.items()) if isinstance(fields, dict) else list(zip(fields[::2], fields[1::2]))
+    prefix, minute = newest[:-16], time.strptime(newest[-16:], "%Y-%m-%dT%H:%M")
+    for ago in range(1, 60):
+        at = time.strftime("%Y-%m-%dT%H:%M", time.gmtime(calendar.timegm(minute) - 60 * ago))
+        share = 0.6 + 0.3 * math.sin(ago / 7) + 0.1 * math.sin(ago * 2.3)
+        for name, value in pairs:
+            scene.redis("HSET", prefix + at, name, round(float(value) * share))
+
+
 def main():
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
@@ -36,29 +63,40 @@ def main():
             "--simulate-rule", "prefix=0410,answer=410", "--simulate-rule", "prefix=0503,answer=503", "--simulate-rule",
             "prefix=0429,answer=429", "--retry-base", "1h", "--retry-cap", "1h", "--results", "all", "--topic",
             "com.example.shop")
+        _, inbox = scene.start_worker("--results", "all", "--topic", "com.example.shop", name="inbox", queue="inbox")
         _, address = scene.start_web()
         scene.push(*jobs(int(time.time())))
         eventually("all are settled or wait", lambda: scene.redis("LLEN", "push:{default}:jobs") == 0
                    and scene.redis("ZCARD", "push:{default}:dead") == 6, 120)
         time.sleep(3)  # the worker's next heartbeat
+        fill_hour(scene)
+        for number, one in enumerate(PUSHES):
+            if "timestamp" in one.get("payload", {}).get("aps", {}):
+                one["payload"]["aps"]["timestamp"] = int(time.time())
+            scene.push({"token": token("00fc", number), "enqueued_at": int(time.time()), **one}, queue="inbox")
+            eventually("it has arrived", lambda: len(get_json(inbox + "/notifications")["notifications"]) > number)
         browser = Browser(address)
         try:
             def picture(name):
                 eventually("the page is whole", lambda: browser.driver.execute_script("return document.readyState") == "complete")
-                path = target / f"dashboard-{name}.png"
+                path = target / f"{name}.png"
                 path.write_bytes(small(browser.driver.get_screenshot_as_png()))
                 print(f"{path}: {path.stat().st_size // 1024} KiB")
             browser.open("/")
-            picture("overview")
+            picture("dashboard-overview")
             browser.open("/jobs?state=retrying")
-            picture("jobs")
+            picture("dashboard-jobs")
             browser.open("/dead?reason=PayloadTooLarge")
             browser.press(browser.one("tbody a[href*='/dead/default/']"))
             browser.sees("On a device")
-            picture("dead-letter")
+            picture("dashboard-dead-letter")
             browser.open("/try")
             browser.sees("On a device")
-            picture("try-it")
+            picture("dashboard-try-it")
+            browser.base = inbox
+            browser.open("/")
+            browser.sees("Your order")
+            picture("inbox")
             problems = browser.problems()
             if problems:
                 raise SystemExit(f"messages in the console: {problems}")

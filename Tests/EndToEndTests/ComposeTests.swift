@@ -76,13 +76,46 @@ extension EndToEnd {
             #expect(try await simulator.wait() == .exited(0))
         }
 
+        @Test("the dashboard shows a page to the user whose password the file has")
+        func dashboard() async throws {
+            let services = try DeployFolder.yaml("compose.yaml").at("services")
+            let (redis, port) = (try RedisServer(), try RedisServer.freePort())
+            let users = DeployFolder.url("development-users").path
+            #expect(
+                try services.list("dashboard/volumes").map { try $0.text() }
+                    == ["./development-users:/etc/apns-worker/users:ro"])
+            let options = try services.list("dashboard/command").map {
+                try Self.here(
+                    $0.text(),
+                    ["0.0.0.0": "127.0.0.1", "8080": "\(port)", "/etc/apns-worker/users": users])
+            }
+            let environment = try services.texts("dashboard/environment").mapValues {
+                Self.here($0, ["redis://redis:6379": redis.url])
+            }
+            let web = try ChildProcess(BuiltProgram.path("apns-worker"), options, environment: environment)
+            try await eventually("it listens") { web.output.contains("dashboard") || web.errors.contains("dashboard") }
+            let login = try #require(
+                try DeployFolder.text("compose.yaml").firstMatch(of: /user (\w+), password (\w+)/))
+            let address = "http://127.0.0.1:\(port)/"
+            let curl = try ChildProcess(
+                "curl",
+                [
+                    "-sS", "--fail", "-o", "/dev/null", "-w", "%{http_code} %{redirect_url}", "-H", "Origin: \(address.dropLast())",
+                    "-d", "name=\(login.1)&password=\(login.2)", "\(address)login",
+                ])
+            #expect(try await curl.wait() == .exited(0), "\(curl.errors)")
+            #expect(curl.output == "303 \(address)", "\(curl.output)")
+            web.send(SIGTERM)
+            #expect(try await web.wait() == .exited(0), "\(web.errors)")
+        }
+
         @Test("containers cannot write and have no capabilities, and workers get enough time for a drain")
         func hardening() throws {
             let compose = try DeployFolder.yaml("compose.yaml")
             let hardened = try compose.at("x-hardened")
             #expect(try hardened.text("read_only") == "true")
             #expect(try hardened.list("cap_drop").map { try $0.text() } == ["ALL"])
-            #expect(try DeployFolder.text("compose.yaml").matches(of: /<<: \*hardened/).count == 5)
+            #expect(try DeployFolder.text("compose.yaml").matches(of: /<<: \*hardened/).count == 6)
             let grace = try compose.text("services/worker/stop_grace_period")
             #expect(try #require(Int(grace.dropLast())) > 25 + 2 + 5 && grace.hasSuffix("s"))
         }
@@ -91,7 +124,8 @@ extension EndToEnd {
         func profiles() throws {
             let services = try DeployFolder.yaml("compose.yaml").at("services")
             let profiles = [
-                "simulator": "development", "worker": "development", "worker-production": "production",
+                "simulator": "development", "worker": "development", "dashboard": "development",
+                "worker-production": "production",
                 "prometheus": "metrics", "grafana": "metrics",
             ]
             #expect(Set(try services.keys()) == Set(profiles.keys).union(["redis"]))
