@@ -306,8 +306,10 @@ enum BulkActions {
             case "run": (.run, ("Run", "made due"), .runJobs)
             case "cancel": (.cancel(detail: "cancelled by \(visitor.by)"), ("Cancel", "cancelled"), .cancelJobs)
             case "discard": (.discard, ("Delete", "deleted"), .cancelJobs)
-            default: throw WebError(.badRequest, "action must be run, cancel or discard")
+            case "move": (.remove, ("Move", "moved"), .moveJobs)
+            default: throw WebError(.badRequest, "action must be run, cancel, discard or move")
             }
+        let target = audit == .moveJobs ? try await target(form, queues, site) : nil
         if case .run = action {
             let states = StoredJob.State.postponed
             guard filter.states.isEmpty || !filter.states.isDisjoint(with: states) else {
@@ -336,13 +338,38 @@ enum BulkActions {
             change: { [filter] _, progress, isStopped in
                 var sum = 0
                 for queue in queues where !isStopped() {
-                    var changes = JobChanges(try await site.data.jobs(of: queue), action, filter)
+                    let jobs = try await site.data.jobs(of: queue)
+                    var changes = JobChanges(jobs, action, filter)
+                    if let target {
+                        let fleet = site.source.fleet
+                        changes = .move(
+                            jobs, to: target.keys, filter, try await fleet.client(for: target.keys.jobs),
+                            isCluster: fleet.isCluster)
+                    }
                     try await changes.run(perSecond: rate, isInterrupted: isStopped) { progress(sum + $0.changed) }
                     sum += changes.tally.changed
                 }
                 return sum
             })
         return try await start(work, visitor, site)
+    }
+
+    /// The queue to which jobs of some queues are moved.
+    private static func target(
+        _ form: Form, _ queues: [DashboardSource.Queue], _ site: Site
+    ) async throws -> DashboardSource.Queue {
+        guard let name = form["to_queue"] else { throw WebError(.badRequest, "to_queue is missing") }
+        let target = try await site.data.queue(name)
+        for queue in queues {
+            if queue.keys.queue == name {
+                throw WebError(.badRequest, "the jobs are on the queue \(name) already; choose the queue to move them from")
+            }
+            guard queue.format.withoutClasses == target.format.withoutClasses else {
+                throw WebError(
+                    .badRequest, "the queues \(queue.keys.queue) and \(name) have jobs of different formats")
+            }
+        }
+        return target
     }
 
     static func deadLetters(_ form: Form, _ visitor: Visitor, _ site: Site) async throws -> Actions.Result {

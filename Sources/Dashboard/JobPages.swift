@@ -40,12 +40,18 @@ struct JobsPage: DashboardPage {
             \(if: listing.rows.count < Self.limit, "<p class=\"notice\">\(Words.number(listing.looked)) jobs were searched.</p>")\
             \(look.next(["jobs"], listing.cursor, listing.rows.count < Self.limit ? "Search further" : "Next page"))
             """
+        // Jobs are moved from one queue to another.
+        let others = look.query["queue"].map { chosen in names.filter { $0 != chosen } } ?? []
         let list = look.selection(
             "change-jobs", table, of: "jobs",
             """
             <button name="action" value="run">Run now</button>
             <button name="action" value="cancel" class="danger">Cancel</button>
             <button name="action" value="discard" class="danger">Delete</button>
+            \(if: !others.isEmpty, """
+                \(Elements.choice("To", "to_queue", others.map { ($0, $0) }, chosen: ""))\
+                <button name="action" value="move">Move</button>
+                """)
             \(PageRequest.rate)
             """, hint: "The next page shows how many jobs it is, before anything changes.")
         return PageContent(title: "Jobs", main: "\(form)\(list)\(more)", scripts: ["select.js"])

@@ -35,6 +35,7 @@ struct OverviewPage: DashboardPage {
         let later = queues.reduce(0) { $0 + $1.later }
         let claimed = queues.reduce(0) { $0 + $1.claimed }
         let inFlight = status.living.reduce(0) { $0 + $1.inFlight }
+        let lanes = status.living.reduce(0) { $0 + $1.lanes }
         return """
             <h2 class="hidden">Now</h2><div class="figures">
             \(Elements.figure("Delivered today", "\(Words.number(today(.delivered)))", "\(Words.rate(status.rate)) per second now"))

@@ -30,6 +30,11 @@ package struct Fleet: Sendable {
     /// Queues are shown up to this number.
     package static let maximumQueues = 500
 
+    /// True for a Redis Cluster, where queues are on different servers.
+    package var isCluster: Bool {
+        if case .cluster = clients.topology { true } else { false }
+    }
+
     package var sharedKeys: SharedKeys { SharedKeys(prefix: prefix) }
 
     /// A client that is ready, and serves a key.

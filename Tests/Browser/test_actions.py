@@ -158,6 +158,23 @@ class Actions(unittest.TestCase):
         self.assertEqual([one for one in self.ids("jobs") if one.startswith("all-")], [])
         self.assertEqual(len([one for one in self.ids("jobs") if one.startswith("pick-")]), 1)
 
+    def test_move_jobs_to_another_queue(self):
+        self.later("move", 3)
+        self.scene.push(job("cc", 99, id="resident"), queue="bulk")
+        self.browser.open("/jobs?state=scheduled&match=move-")
+        self.assertEqual(self.browser.all("[name=to_queue]"), [])
+        self.browser.open("/jobs?state=scheduled&queue=default&match=move-")
+        eventually("the queue is known", lambda: self.browser.open("/jobs?state=scheduled&queue=default&match=move-").all(
+            "[name=to_queue] option[value=bulk]"), 20)
+        self.select(2)
+        self.bulk("Move")
+        self.browser.confirm("2 jobs")
+        moved = [json.loads(one)["id"] for one in self.scene.run(
+            "jobs", "list", "--json", "--queue", "bulk", "--state", "scheduled").stdout.splitlines()]
+        self.assertEqual(len(moved), 2)
+        self.assertEqual(len([one for one in self.ids("jobs") if one.startswith("move-")]), 1)
+        self.redis("DEL", "push:{bulk}:jobs", "push:{bulk}:retry")
+
     def test_nothing_selected_changes_nothing(self):
         self.later("none", 1)
         self.browser.open("/jobs?state=scheduled&match=none-")

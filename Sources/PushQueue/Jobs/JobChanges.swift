@@ -56,6 +56,15 @@ package struct JobChanges {
         self.push = push
     }
 
+    /// Moves jobs to another queue. In a Redis Cluster they are pushed there first, and then removed.
+    /// - Parameter client: of the server that has the other queue.
+    package static func move(
+        _ jobs: QueueJobs, to keys: QueueKeys, _ filter: JobFilter, _ client: RedisClient, isCluster: Bool
+    ) -> JobChanges {
+        guard isCluster else { return JobChanges(jobs, .move(to: keys), filter) }
+        return JobChanges(jobs, .remove, filter) { try await keys.push($0, client) }
+    }
+
     /// Does it until no job matches, or `proceed` refuses.
     /// - Parameters:
     ///   - portion: returns the number of jobs to change next, after a pause if need be; 0 to end.
@@ -205,5 +214,26 @@ package struct JobChanges {
             cursor = page.cursor
         } while cursor != nil && tally.changed < limit
         return true
+    }
+}
+
+extension QueueKeys {
+    /// Pushes jobs of another queue: those with a time to the retries, the others to the end of the list.
+    /// - Parameter client: of the server that has this queue.
+    /// - Throws: `RedisError`.
+    package func push(_ stored: [StoredJob], _ client: RedisClient) async throws {
+        var list = RedisCommand(pushCommand, expecting: stored.count + 1, bytes: 1 << 20)
+        var later = RedisCommand("ZADD", expecting: 2 * stored.count + 1, bytes: 1 << 20)
+        list.append(jobs)
+        later.append(retry)
+        for job in stored {
+            if let due = job.due {
+                later.append(Int(due))
+                later.append(job.body)
+            } else {
+                list.append(job.body)
+            }
+        }
+        for command in [list, later] where command.count > 2 { _ = try await client.call(command) }
     }
 }

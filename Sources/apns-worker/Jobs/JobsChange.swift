@@ -310,24 +310,8 @@ struct JobsMove: AsyncParsableCommand {
                 return try await perform(.move(to: target.keys), nil)
             }
             try await settings.withClient(for: target.keys.jobs) { client in
-                try await perform(.remove) { try await Self.push($0, client, target.keys) }
+                try await perform(.remove) { try await target.keys.push($0, client) }
             }
         }
-    }
-
-    private static func push(_ jobs: [StoredJob], _ client: RedisClient, _ keys: QueueKeys) async throws {
-        var list = RedisCommand(keys.pushCommand, expecting: jobs.count + 1, bytes: 1 << 20)
-        var retry = RedisCommand("ZADD", expecting: 2 * jobs.count + 1, bytes: 1 << 20)
-        list.append(keys.jobs)
-        retry.append(keys.retry)
-        for job in jobs {
-            if let due = job.due {
-                retry.append(Int(due))
-                retry.append(job.body)
-            } else {
-                list.append(job.body)
-            }
-        }
-        for command in [list, retry] where command.count > 2 { _ = try await client.call(command) }
     }
 }
