@@ -362,7 +362,8 @@ enum BulkActions {
         let target = try await site.data.queue(name)
         for queue in queues {
             if queue.keys.queue == name {
-                throw WebError(.badRequest, "the jobs are on the queue \(name) already; choose the queue to move them from")
+                throw WebError(
+                    .badRequest, "the jobs are on the queue \(name) already; choose the queue to move them from")
             }
             guard queue.format.withoutClasses == target.format.withoutClasses else {
                 throw WebError(

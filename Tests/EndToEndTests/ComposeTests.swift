@@ -100,7 +100,8 @@ extension EndToEnd {
             let curl = try ChildProcess(
                 "curl",
                 [
-                    "-sS", "--fail", "-o", "/dev/null", "-w", "%{http_code} %{redirect_url}", "-H", "Origin: \(address.dropLast())",
+                    "-sS", "--fail", "-o", "/dev/null", "-w", "%{http_code} %{redirect_url}", "-H",
+                    "Origin: \(address.dropLast())",
                     "-d", "name=\(login.1)&password=\(login.2)", "\(address)login",
                 ])
             #expect(try await curl.wait() == .exited(0), "\(curl.errors)")
