@@ -172,7 +172,7 @@ extension EndToEnd {
             let result = try await tool.run(["--reason", "NoApp"], redis: redis)
             #expect(result.output == "requeued 2000 jobs of queue default: 2000 NoApp\n", "\(result.errors)")
             let calls = try redis.scriptCalls() - before
-            #expect(calls >= 200_000 / 250 && calls <= 200_000 / 250 + 4)
+            #expect(calls >= 200_000 / DeadLetters.pageSize && calls <= 200_000 / DeadLetters.pageSize + 4)
             #expect(try redis.run("ZCARD", "push:{default}:dead") == 198_000)
         }
 
