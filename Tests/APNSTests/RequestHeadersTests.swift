@@ -218,7 +218,7 @@ struct RequestHeadersTests {
             let tokens = fields.filter { $0.name == "authorization" }.map(\.value)
             #expect(tokens == (0..<20).map { "bearer token\($0 / 5)" })
             let neverIndexed = Set(fields.filter(\.isNeverIndexed).map(\.name))
-            // nghttp2 adds `authorization`, so that no table ever holds a secret (RFC 7541 §7.1.3).
+            // No table may hold a secret (RFC 7541 §7.1.3).
             #expect(neverIndexed == [":path", "authorization", "apns-id", "apns-collapse-id", "apns-expiration"])
         }
     }

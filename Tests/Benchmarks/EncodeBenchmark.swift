@@ -11,16 +11,16 @@ enum EncodeBenchmark {
 
     /// - Returns: the cost of a request to its frames, and of an answer's frames to a completed request.
     static func run(_ sample: SampleJob, providerToken: String, batches: Int) throws -> (Cost, Cost) {
-        let framing = try RequestFraming(
+        let framing = RequestFraming(
             authority: "api.push.apple.com", providerToken: providerToken, maximumStreams: batch)
         let notifications = try (0..<batch).map { try notification(sample.job(number: $0, sent: 1), number: $0) }
         var output = ByteBuffer()
-        try framing.takeOutput(into: &output)
+        framing.takeOutput(into: &output)
         var answers = ByteBuffer()
         // SETTINGS: 1,000 streams at once; and room for their bodies.
         frame(type: 4, flags: 0, stream: 0, [0, 3, 0, 0, 3, 0xE8], into: &answers)
         frame(type: windowUpdate, flags: 0, stream: 0, [0, 0x10, 0, 0], into: &answers)
-        _ = try framing.receive(answers)
+        _ = framing.receive(answers)
 
         var (encode, answer) = (Cost(), Cost())
         var stream: UInt32 = 1
@@ -29,7 +29,7 @@ enum EncodeBenchmark {
             let start = Usage.now()
             var submitted = 0
             for notification in notifications where framing.submit(notification) { submitted += 1 }
-            try framing.takeOutput(into: &output)
+            framing.takeOutput(into: &output)
             if round > 0 { encode.add(since: start, times: batch) }
 
             answers.clear()
@@ -41,10 +41,10 @@ enum EncodeBenchmark {
                 stream += 2
             }
             let answerStart = Usage.now()
-            let answered = try framing.receive(answers)
+            let answered = framing.receive(answers)
             if round > 0 { answer.add(since: answerStart, times: batch) }
             // The session's WINDOW_UPDATE is not a request.
-            try framing.takeOutput(into: &output)
+            framing.takeOutput(into: &output)
             guard submitted == batch, answered == batch else {
                 throw ValidationError("of \(batch) requests \(submitted) were taken and \(answered) answered")
             }

@@ -6,15 +6,10 @@ import TLS
 /// How a pool makes connections.
 extension ConnectionPool {
     func open() {
-        let connection: HTTP2Connection
-        do {
-            connection = try HTTP2Connection(
-                id: nextID, endpoint: endpoint, maximumStreams: configuration.maximumStreams,
-                firstStream: configuration.firstStream,
-                limits: configuration.connectionLimits(jitter: Double.random(in: 0..<1)), owner: self)
-        } catch {
-            return connectionFailed(error, wasConnecting: true)
-        }
+        let connection = HTTP2Connection(
+            id: nextID, endpoint: endpoint, maximumStreams: configuration.maximumStreams,
+            firstStream: configuration.firstStream,
+            limits: configuration.connectionLimits(jitter: Double.random(in: 0..<1)), owner: self)
         nextID += 1
         let dialer = configuration.dialer
         let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)

@@ -46,7 +46,7 @@ extension HTTP2Connection {
                 isRefusal: result == .notProcessed(.refusedStream))
         default: break
         }
-        session.slots.release(index)
+        session.release(index)
         owner?.connection(self, completed: tag, with: result)
     }
 
@@ -57,8 +57,7 @@ extension HTTP2Connection {
         state.goAway(lastStream: lastStream, reason: reason)
     }
 
-    /// Completes what lies above the last stream that the server processes: nghttp2 has closed the streams that it had
-    /// opened, but the others it would close only when those below have ended.
+    /// Completes what lies above the last stream that the server processes.
     private func giveUp(above lastStream: Int32) {
         var index = session.slots.oldest
         while index >= 0 {
@@ -75,7 +74,7 @@ extension HTTP2Connection {
         let tag = slot.pointee.tag
         let result = state.lost(
             stream: slot.pointee.stream, isWritten: slot.pointee.isWritten, status: slot.pointee.status, why: why)
-        session.slots.release(index)
+        session.release(index)
         owner?.connection(self, completed: tag, with: result)
     }
 

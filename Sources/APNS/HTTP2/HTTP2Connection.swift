@@ -16,7 +16,7 @@ protocol HTTP2ConnectionOwner: AnyObject {
     func connectionClosed(_ connection: HTTP2Connection, error: any Error)
 }
 
-/// One HTTP/2 connection to APNs: the thin handler between a channel that does TLS, nghttp2's session, and the state
+/// One HTTP/2 connection to APNs: the thin handler between a channel that does TLS, the HTTP/2 session, and the state
 /// that decides. Belongs to its channel's event loop.
 ///
 /// Requests that are submitted during one turn of the event loop leave in one write.
@@ -39,22 +39,20 @@ final class HTTP2Connection: ChannelInboundHandler, HandshakingConnection {
     /// True if a read is being taken, at whose end everything is flushed.
     private var isReading = false
     private var isClosing = false
-    /// Every authorization this connection has sent, for nghttp2 may still hold a pointer into one.
-    private var authorizations: [HeaderText] = []
 
-    /// More than this is written only when the channel has got rid of what it was given before. What nghttp2 keeps
+    /// More than this is written only when the channel has got rid of what it was given before. What the session keeps
     /// meanwhile it bounds itself, which it cannot do for what it has given away.
     static let writeSize = 256 * 1024
 
     init(
         id: Int, endpoint: APNSEndpoint, maximumStreams: Int, firstStream: Int32 = 1,
         limits: HTTP2ConnectionState.Limits, owner: any HTTP2ConnectionOwner
-    ) throws {
+    ) {
         self.id = id
         self.endpoint = endpoint
         self.owner = owner
         state = HTTP2ConnectionState(ownStreamLimit: maximumStreams, limits: limits)
-        session = try HTTP2Session(
+        session = HTTP2Session(
             authority: HeaderText(endpoint.authority), maximumStreams: maximumStreams, firstStream: firstStream)
     }
 
@@ -71,7 +69,6 @@ final class HTTP2Connection: ChannelInboundHandler, HandshakingConnection {
         _ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?
     ) -> Bool {
         guard state.freeStreams > 0 else { return false }
-        if let authorization, authorization !== authorizations.last { authorizations.append(authorization) }
         guard let stream = session.submit(notification, tag: tag, deadline: deadline, authorization: authorization)
         else {
             // The session is closing: what is under way may finish.
@@ -155,15 +152,11 @@ final class HTTP2Connection: ChannelInboundHandler, HandshakingConnection {
         isReading = true
         let bytes = unwrapInboundIn(data)
         state.bytesRead(bytes.readableBytes, now: context.eventLoop.now)
-        do throws(HTTP2Session.Failure) {
-            var failure: HTTP2Session.Failure?
-            bytes.withUnsafeReadableBytes { bytes in
-                do throws(HTTP2Session.Failure) { try session.receive(bytes) } catch { failure = error }
-            }
-            if let failure { throw failure }
-        } catch {
-            close(connectionError(error))
+        var isFlood = false
+        bytes.withUnsafeReadableBytes { bytes in
+            do throws(HTTP2Session.Flood) { try session.receive(bytes) } catch { isFlood = true }
         }
+        if isFlood { close(APNSConnectionError.flooded(endpoint, session.complaint ?? "")) }
         takeEvents()
         guard state.phase != .closed, let flood = state.flood else { return }
         close(APNSConnectionError.flooded(endpoint, "\(flood / 1024) KiB came that belong to no answer"))
@@ -223,34 +216,25 @@ final class HTTP2Connection: ChannelInboundHandler, HandshakingConnection {
         isFlushScheduled = false
         guard !isFlushing, let context, state.phase != .connecting, state.phase != .closed else { return }
         isFlushing = true
-        do throws(HTTP2Session.Failure) {
-            try write(context)
-        } catch {
-            isFlushing = false
-            return close(connectionError(error))
-        }
+        write(context)
         isFlushing = false
         takeEvents()
         guard session.isFinished else { return }
-        // After a GOAWAY of either side all is well; otherwise nghttp2 has ended the session for a breach.
-        if case .draining = state.phase { return closeChannel(context) }
-        close(APNSConnectionError.protocolViolation(endpoint, session.complaint ?? "nghttp2 gave the connection up"))
+        if let complaint = session.complaint {
+            return close(APNSConnectionError.protocolViolation(endpoint, complaint))
+        }
+        closeChannel(context)
     }
 
-    private func write(_ context: ChannelHandlerContext) throws(HTTP2Session.Failure) {
+    private func write(_ context: ChannelHandlerContext) {
         var isComplete = false
         // A request is given up in time whether or not the server reads; there are no more resets than streams.
         while !isComplete, context.channel.isWritable || session.pendingCancels > 0 {
             // When the last write has left, its memory is ours again and is used anew.
             output.clear()
-            isComplete = try session.takeOutput(into: &output, upTo: Self.writeSize)
+            isComplete = session.takeOutput(into: &output, upTo: Self.writeSize)
             if output.readableBytes > 0 { context.writeAndFlush(wrapOutboundOut(output), promise: nil) }
         }
-    }
-
-    private func connectionError(_ failure: HTTP2Session.Failure) -> APNSConnectionError {
-        let why = session.complaint ?? "\(failure)"
-        return failure.isFlood ? .flooded(endpoint, why) : .protocolViolation(endpoint, why)
     }
 
     // MARK: Closing

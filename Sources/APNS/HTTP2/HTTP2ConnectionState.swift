@@ -1,4 +1,3 @@
-import CNghttp2
 import NIOCore
 import Sockets
 import TLS
@@ -207,13 +206,13 @@ struct HTTP2ConnectionState {
         gauge.requestEnded()
         // A server may answer and then reset the stream because it does not care for the request's rest (NO_ERROR,
         // RFC 9113 §8.1; nginx does). With another code, an error's reason may have been cut off: only 200 needs none.
-        if let response = response(), code == NGHTTP2_NO_ERROR.rawValue || response.status == 200 {
+        if let response = response(), code == HTTP2ErrorCode.noError.rawValue || response.status == 200 {
             answers += 1
             serverErrorsInARow = response.status == 500 ? serverErrorsInARow + 1 : 0
             return .response(response)
         }
         if stream > lastProcessedStream { return .notProcessed(.goingAway(reason: goAwayReason)) }
-        if code == NGHTTP2_REFUSED_STREAM.rawValue { return .notProcessed(.refusedStream) }
+        if code == HTTP2ErrorCode.refusedStream.rawValue { return .notProcessed(.refusedStream) }
         let failure = cancelled ?? .reset(code: code)
         return isWritten ? .uncertain(failure) : .notProcessed(failure)
     }

@@ -1,10 +1,11 @@
-import CNghttp2
 import NIOCore
 
-/// HTTP/2 framing for the client's side of one connection: bytes in, bytes out, requests submitted, events taken.
+/// HTTP/2 for the client's side of one connection (RFC 9113): bytes in, bytes out, requests submitted, events taken.
 ///
-/// nghttp2 does the work. Its callbacks only note what happened; the owner takes the ``events`` when `receive` has
-/// returned, for nghttp2 must not be entered again from within. Not thread-safe: it belongs to one event loop.
+/// It does no I/O and knows no time. What comes is read in `HTTP2Session+Receiving.swift`; what goes out is written here.
+/// A breach of HTTP/2 ends the session: it sends a GOAWAY with the error's code, takes nothing more, and is finished.
+///
+/// Not thread-safe: it belongs to one event loop.
 final class HTTP2Session {
     enum Event: Equatable {
         /// The server's settings, or new ones; `nil` means that it sets no limit.
@@ -20,128 +21,183 @@ final class HTTP2Session {
         var code: UInt32
     }
 
-    struct Failure: Error, Equatable, CustomStringConvertible {
-        var code: Int32
-        var description: String { "HTTP/2 error: \(String(cString: nghttp2_strerror(code)))" }
-        /// True if the server made us queue more answers to its PINGs and SETTINGS than it reads, or sent header blocks
-        /// in more pieces than make sense.
-        var isFlood: Bool {
-            code == NGHTTP2_ERR_FLOODED.rawValue || code == Self.tooManyContinuations
-        }
-        /// NGHTTP2_ERR_TOO_MANY_CONTINUATIONS, which headers from before CVE-2024-28182 lack.
-        private static let tooManyContinuations: Int32 = -905
-    }
+    /// The server makes the client queue more answers than it reads, or continues header blocks without end.
+    struct Flood: Error, Equatable {}
 
     /// The connection's events since the owner last emptied it. They come before those of streams:
     /// which of those were processed is told by a GOAWAY.
     var events: [Event] = []
-    /// The streams that have ended since the owner last emptied it. Apart from the events, for there is one for every
+    /// The streams that have ended since the owner last emptied it. Apart from the events, because there is one for every
     /// notification.
     var closedStreams: [ClosedStream] = []
     var slots: RequestSlots
     /// True if answers are read for their `apns-unique-id`.
     var keepsUniqueIDs = false
-    /// The server's breach of HTTP/2, in nghttp2's words, if there was one.
-    private(set) var complaint: String?
-
-    private var session: OpaquePointer?
-    private let headers = RequestHeaders()
-    private let authority: HeaderText
+    /// The server's breach of HTTP/2, if there was one.
+    var complaint: String?
 
     /// Response bodies are kept up to this size, and cut off beyond; APNs' are under 100 bytes.
-    private static let maximumBodySize = 16 * 1024
-    /// A response's header fields may have this size in all, those of interim responses included.
+    static let maximumBodySize = 16 * 1024
+    /// The maximum size of a response's header fields, those of interim responses included.
     static let maximumHeaderSize: Int32 = 16 * 1024
+    /// The windows until SETTINGS or WINDOW_UPDATE change them (RFC 9113 §6.9.2).
+    static let defaultWindow = 65_535
+    /// The maximum size of a frame's payload, both ways: the smallest that SETTINGS can allow (RFC 9113 §6.5.2).
+    static let maximumFrameSize = 16_384
+    /// The number of answers to PINGs and SETTINGS that may wait to be taken.
+    static let maximumAnswers = 1000
 
+    /// What the peer allows (RFC 9113 §6.5.2, §6.9).
+    struct Peer {
+        var maximumStreams = Int.max
+        /// The first window of a stream, in bytes of DATA.
+        var streamWindow = HTTP2Session.defaultWindow
+        /// What is left of the connection's window.
+        var window = HTTP2Session.defaultWindow
+    }
+
+    /// Where the connection is in its life.
+    enum Phase: Equatable {
+        case open
+        /// The server has said goodbye, or the stream identifiers have run out: what is under way may finish.
+        case leaving
+        /// A GOAWAY of this side is the last that is sent. Nothing is read any more.
+        case ended
+    }
+
+    var phase = Phase.open
+    var peer = Peer()
+    var control = ControlFrames()
+    var encoder = HPACKEncoder()
+    var reader: HTTP2Reader
+    var streams: StreamTable
     /// Requests that were cancelled and whose resets have not been taken as output.
-    private(set) var pendingCancels = 0
+    var pendingCancels = 0
+
+    private let authority: HeaderText
+    /// Every authorization that was given, the last one for new requests.
+    private var authorizations: [HeaderText] = []
+    private var waiting: WaitingStreams
 
     /// - Parameters:
     ///   - authority: the value of `:authority`.
-    ///   - maximumStreams: how many requests this end will have open at once at the most.
+    ///   - maximumStreams: the maximum number of requests at once.
     ///   - firstStream: the identifier of the first request.
-    init(authority: HeaderText, maximumStreams: Int, firstStream: Int32 = 1) throws(Failure) {
+    init(authority: HeaderText, maximumStreams: Int, firstStream: Int32 = 1) {
         self.authority = authority
         slots = RequestSlots(capacity: maximumStreams)
-        try check(makeSession())
-        // We take no pushes; the other values are HTTP/2's defaults. A response's headers are a few short fields.
-        var settings = [
-            nghttp2_settings_entry(settings_id: Int32(NGHTTP2_SETTINGS_ENABLE_PUSH.rawValue), value: 0),
-            nghttp2_settings_entry(
-                settings_id: Int32(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE.rawValue),
-                value: UInt32(Self.maximumHeaderSize)),
-        ]
-        try check(nghttp2_submit_settings(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), &settings, settings.count))
-        if firstStream > 1 { try check(nghttp2_session_set_next_stream_id(session, firstStream)) }
+        streams = StreamTable(capacity: maximumStreams)
+        reader = HTTP2Reader()
+        waiting = WaitingStreams(next: firstStream)
+        writePreface()
     }
 
-    deinit {
-        nghttp2_session_del(session)
-    }
-
-    /// Gives the memory back, for the channel may need a while to close. Nothing may be asked of it any more, and no call
-    /// of it may be under way.
+    /// Gives the memory back, because the channel may need a while to close. Nothing may be asked of it any more, and no
+    /// call of it may be under way.
     func release() {
-        nghttp2_session_del(session)
-        session = nil
+        phase = .ended
         slots = RequestSlots(capacity: 0)
-        closedStreams = []
+        streams = StreamTable(capacity: 0)
+        reader = HTTP2Reader()
+        (closedStreams, control) = ([], ControlFrames())
     }
+
+    // MARK: Requests
 
     /// Opens a stream for a notification. There must be a free slot.
-    /// - Returns: the stream; `nil` where the session takes no requests any more (as after a GOAWAY).
-    func submit(_ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?)
-        -> Int32?
-    {
-        guard let index = slots.take() else { return nil }
+    /// - Returns: the stream; `nil` if the session takes no requests any more, as after a GOAWAY.
+    func submit(
+        _ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?
+    ) -> Int32? {
+        guard phase == .open, waiting.next > 0, let index = slots.take() else { return nil }
+        if let authorization, authorization !== authorizations.last { authorizations.append(authorization) }
         let slot = slots.pointer(index)
+        let stream = waiting.next
+        // After the last one it is negative.
+        waiting.next &+= 2
         slot.pointee.tag = tag
         slot.pointee.notification = notification
         slot.pointee.deadline = deadline
-        guard
-            let (fields, count) = headers.fill(
-                slot, scratch: slots.scratch(index), authority: authority, authorization: authorization)
-        else {
-            slots.release(index)
-            return nil
-        }
-        var body = nghttp2_data_provider()
-        body.source.ptr = UnsafeMutableRawPointer(slot)
-        body.read_callback = readRequestBody
-        let stream = nghttp2_submit_request(session, nil, fields, count, &body, UnsafeMutableRawPointer(slot))
-        guard stream > 0 else {
-            slots.release(index)
-            return nil
-        }
+        slot.pointee.authorization = authorization == nil ? -1 : authorizations.count - 1
         slot.pointee.stream = stream
+        streams.insert(stream, index, slots)
+        waiting.unsent.append(stream)
         return stream
     }
 
-    /// Takes bytes from the server; what they meant is appended to ``events``.
-    func receive(_ bytes: UnsafeRawBufferPointer) throws(Failure) {
-        let taken = nghttp2_session_mem_recv(
-            session, bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), bytes.count)
-        try check(Int32(clamping: taken))
+    /// Gives a request up. It ends when its reset is taken as output.
+    func cancel(_ index: Int32, because failure: RequestFailure) {
+        let slot = slots.pointer(index)
+        guard slot.pointee.failure == nil, !slot.pointee.hasEnded else { return }
+        slot.pointee.failure = failure
+        pendingCancels += 1
+        waiting.cancelled.append(slot.pointee.stream)
     }
 
-    /// Appends what is to be sent.
-    /// - Parameter limit: no more is taken once there is this much.
-    /// - Returns: whether that was all.
-    @discardableResult
-    func takeOutput(into buffer: inout ByteBuffer, upTo limit: Int = .max) throws(Failure) -> Bool {
-        while buffer.readableBytes < limit {
-            var frame: UnsafePointer<UInt8>?
-            let count = nghttp2_session_mem_send(session, &frame)
-            try check(Int32(clamping: count))
-            guard count > 0, let frame else { return true }
-            buffer.writeBytes(UnsafeRawBufferPointer(start: frame, count: count))
+    /// Frees the slot of a request, and forgets its stream if that has not ended.
+    func release(_ index: Int32) {
+        let slot = slots.pointer(index)
+        if !slot.pointee.hasEnded { forget(slot, index) }
+        slots.release(index)
+    }
+
+    /// A stream has ended.
+    func close(_ index: Int32, code: HTTP2ErrorCode) {
+        let slot = slots.pointer(index)
+        guard !slot.pointee.hasEnded else { return }
+        forget(slot, index)
+        slot.pointee.hasEnded = true
+        closedStreams.append(ClosedStream(slot: index, code: code.rawValue))
+    }
+
+    /// The requests above a stream will not be processed, and those that are not sent yet must not be (RFC 9113 §6.8).
+    func closeUnprocessed(above last: Int32) {
+        var index = slots.oldest
+        while index >= 0 {
+            let slot = slots.pointer(index)
+            if slot.pointee.stream > last {
+                close(index, code: .refusedStream)
+            } else if !slot.pointee.isOpen, !slot.pointee.hasEnded {
+                if slot.pointee.failure == nil { pendingCancels += 1 }
+                slot.pointee.failure = .goingAway(reason: nil)
+                close(index, code: .cancel)
+            }
+            index = slot.pointee.next
         }
-        return false
     }
 
-    /// True if neither side has more to send: nghttp2's sign that the connection should be closed.
+    private func forget(_ slot: UnsafeMutablePointer<RequestSlot>, _ index: Int32) {
+        streams.remove(slot.pointee.stream, index)
+        if slot.pointee.isOpen { streams.openCount -= 1 }
+        if slot.pointee.failure != nil { pendingCancels -= 1 }
+    }
+
+    // MARK: The connection
+
+    /// True if neither side has more to send.
     var isFinished: Bool {
-        nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0
+        guard control.bytes.readableBytes == 0 else { return false }
+        switch phase {
+        case .open: return false
+        case .leaving: return streams.openCount == 0 && pendingCancels == 0
+        case .ended: return true
+        }
+    }
+
+    /// Asks the server to answer (RFC 9113 §6.7).
+    func ping() { control.write(HTTP2FrameKind.ping, length: 8) { $0.update(repeating: 0, count: 8) } }
+
+    /// Tells the server that this side opens no more streams and is leaving.
+    func goAway() { leave(.noError) }
+
+    /// Ends the session with a GOAWAY (RFC 9113 §6.8). This side has accepted no streams, so the last is 0.
+    func leave(_ code: HTTP2ErrorCode) {
+        guard phase != .ended else { return }
+        phase = .ended
+        control.write(HTTP2FrameKind.goAway, length: 8) { bytes in
+            bytes.update(repeating: 0, count: 4)
+            UnsafeMutableRawPointer(bytes + 4).storeBytes(of: code.rawValue.bigEndian, as: UInt32.self)
+        }
     }
 
     /// A request that a flow-control window keeps from being written.
@@ -157,102 +213,280 @@ final class HTTP2Session {
     /// - Parameter limit: only requests with an earlier deadline are looked at, because younger ones may wait for no more
     ///   than a round trip.
     func blockage(dueBefore limit: NIODeadline) -> Blockage? {
-        let isExhausted = nghttp2_session_get_remote_window_size(session) <= 0
         var index = slots.oldest
         while index >= 0 {
             let slot = slots.pointer(index)
             guard slot.pointee.deadline < limit else { return nil }
-            if !slot.pointee.isWritten, slot.pointee.failure == nil {
-                // -1 for a stream that has not been opened.
-                let window = nghttp2_session_get_stream_remote_window_size(session, slot.pointee.stream)
-                if window == 0 || (isExhausted && window > 0) {
-                    return Blockage(stream: slot.pointee.stream, written: slot.pointee.bodyOffset)
-                }
+            if slot.pointee.isOpen, !slot.pointee.isWritten, slot.pointee.failure == nil,
+                slot.pointee.window <= 0 || peer.window <= 0
+            {
+                return Blockage(stream: slot.pointee.stream, written: slot.pointee.bodyOffset)
             }
             index = slot.pointee.next
         }
         return nil
     }
 
-    /// Gives a request up; its `closed` event follows when the reset has been sent.
-    func cancel(_ slot: Int32, because failure: RequestFailure) {
-        let pointer = slots.pointer(slot)
-        // Its reset may still wait to be taken.
-        guard pointer.pointee.failure == nil else { return }
-        pointer.pointee.failure = failure
-        pendingCancels += 1
-        nghttp2_submit_rst_stream(
-            session, UInt8(NGHTTP2_FLAG_NONE.rawValue), pointer.pointee.stream, NGHTTP2_CANCEL.rawValue)
-    }
+    // MARK: Output
 
-    func ping() {
-        nghttp2_submit_ping(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil)
-    }
-
-    /// Tells the server that this end opens no more streams and is leaving.
-    func goAway() {
-        nghttp2_session_terminate_session(session, NGHTTP2_NO_ERROR.rawValue)
-    }
-
-    private func check(_ code: Int32) throws(Failure) {
-        if code < 0 { throw Failure(code: code) }
-    }
-
-    private func makeSession() -> Int32 {
-        var callbacks: OpaquePointer?
-        var option: OpaquePointer?
-        guard nghttp2_session_callbacks_new(&callbacks) == 0, nghttp2_option_new(&option) == 0 else {
-            return Int32(NGHTTP2_ERR_NOMEM.rawValue)
+    /// Appends what is to be sent.
+    /// - Parameter limit: no more is taken once there is this much.
+    /// - Returns: true if that was all.
+    @discardableResult
+    func takeOutput(into buffer: inout ByteBuffer, upTo limit: Int = .max) -> Bool {
+        resetCancelled()
+        control.take(into: &buffer)
+        guard phase != .ended else { return true }
+        var place = 0
+        while peer.window > 0, place < waiting.unfinished.count {
+            guard buffer.readableBytes < limit else { return false }
+            if let slot = slot(of: waiting.unfinished[place]), !writeBody(of: slot, into: &buffer) {
+                // Its own window is empty; those of others need not be.
+                place += 1
+            } else {
+                waiting.unfinished.remove(at: place)
+            }
         }
-        defer {
-            nghttp2_session_callbacks_del(callbacks)
-            nghttp2_option_del(option)
+        while phase == .open, streams.openCount < peer.maximumStreams, let stream = waiting.unsent.first {
+            guard buffer.readableBytes < limit else { return false }
+            waiting.unsent.removeFirst()
+            guard let slot = slot(of: stream) else { continue }
+            writeHeaders(of: slot, into: &buffer)
+            if !writeBody(of: slot, into: &buffer) { waiting.unfinished.append(stream) }
         }
-        nghttp2_option_set_no_closed_streams(option, 1)
-        HTTP2SessionCallbacks.register(callbacks)
-        return nghttp2_session_client_new2(&session, callbacks, Unmanaged.passUnretained(self).toOpaque(), option)
+        return true
     }
 
     func slot(of stream: Int32) -> UnsafeMutablePointer<RequestSlot>? {
-        nghttp2_session_get_stream_user_data(session, stream)?.assumingMemoryBound(to: RequestSlot.self)
+        let index = streams.slot(of: stream, slots)
+        return index >= 0 ? slots.pointer(index) : nil
     }
 
-    func noteClosed(_ slot: UnsafeMutablePointer<RequestSlot>, code: UInt32) {
-        // A request that was given up before nghttp2 opened its stream is closed by nghttp2 only later.
-        guard slot.pointee.stream != 0 else { return }
-        if slot.pointee.failure != nil { pendingCancels -= 1 }
-        closedStreams.append(ClosedStream(slot: slots.index(of: UnsafeMutableRawPointer(slot)), code: code))
+    /// The streams that were given up end now. Those that were answered since then have ended before.
+    private func resetCancelled() {
+        guard !waiting.cancelled.isEmpty else { return }
+        for stream in waiting.cancelled {
+            let index = streams.slot(of: stream, slots)
+            guard index >= 0 else { continue }
+            if slots.pointer(index).pointee.isOpen { reset(stream, .cancel) }
+            close(index, code: .cancel)
+        }
+        waiting.cancelled.removeAll(keepingCapacity: true)
     }
 
-    func noteComplaint(_ text: String) { complaint = complaint ?? text }
-
-    func noteFrame(_ frame: UnsafePointer<nghttp2_frame>) {
-        let header = frame.pointee.hd
-        switch nghttp2_frame_type(UInt32(header.type)) {
-        case NGHTTP2_SETTINGS where header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0:
-            let limit = nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
-            events.append(.settings(maximumStreams: limit > Int32.max ? nil : Int(limit)))
-        case NGHTTP2_GOAWAY:
-            let goAway = frame.pointee.goaway
-            let debugData = UnsafeRawBufferPointer(start: goAway.opaque_data, count: goAway.opaque_data_len)
-            events.append(
-                .goAway(
-                    lastStream: goAway.last_stream_id, code: goAway.error_code,
-                    debugData: ByteBuffer(bytes: debugData.prefix(ResponseBody.maximumSize))))
-        case NGHTTP2_PING where header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0:
-            events.append(.pingAnswered)
-        default:
-            break
+    /// Sends RST_STREAM (RFC 9113 §6.4).
+    func reset(_ stream: Int32, _ code: HTTP2ErrorCode) {
+        control.write(HTTP2FrameKind.resetStream, stream: stream, length: 4) { bytes in
+            UnsafeMutableRawPointer(bytes).storeBytes(of: code.rawValue.bigEndian, as: UInt32.self)
         }
     }
 
-    func noteBody(_ bytes: UnsafeRawBufferPointer, of slot: UnsafeMutablePointer<RequestSlot>) {
-        if slot.pointee.body == nil { slot.pointee.body = ByteBuffer() }
-        let room = Self.maximumBodySize - (slot.pointee.body?.readableBytes ?? 0)
-        slot.pointee.body?.writeBytes(UnsafeRawBufferPointer(rebasing: bytes.prefix(max(room, 0))))
-        guard bytes.count > room, !slot.pointee.isCut, slot.pointee.failure == nil else { return }
-        slot.pointee.isCut = true
-        nghttp2_submit_rst_stream(
-            session, UInt8(NGHTTP2_FLAG_NONE.rawValue), slot.pointee.stream, NGHTTP2_CANCEL.rawValue)
+    /// Allows the server more DATA (RFC 9113 §6.9).
+    func allow(_ bytes: Int, on stream: Int32) {
+        control.write(HTTP2FrameKind.windowUpdate, stream: stream, length: 4) { target in
+            UnsafeMutableRawPointer(target).storeBytes(of: UInt32(bytes).bigEndian, as: UInt32.self)
+        }
+    }
+
+    /// The client's preface, and its SETTINGS (RFC 9113 §3.4): no pushes, and a limit for header fields.
+    private func writePreface() {
+        control.bytes.writeStaticString("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        let settings = [
+            (HTTP2Setting.enablePush, UInt32(0)), (HTTP2Setting.maximumHeaderListSize, UInt32(Self.maximumHeaderSize)),
+        ]
+        control.write(HTTP2FrameKind.settings, length: 6 * settings.count) { bytes in
+            for (place, setting) in settings.enumerated() {
+                let target = UnsafeMutableRawPointer(bytes + 6 * place)
+                target.storeBytes(of: setting.0.bigEndian, as: UInt16.self)
+                target.storeBytes(of: setting.1.bigEndian, toByteOffset: 2, as: UInt32.self)
+            }
+        }
+    }
+
+    /// Writes HEADERS, and CONTINUATION if they do not fit into a frame (RFC 9113 §6.2, §6.10).
+    private func writeHeaders(of slot: UnsafeMutablePointer<RequestSlot>, into buffer: inout ByteBuffer) {
+        let stream = slot.pointee.stream
+        let place = slot.pointee.authorization
+        let authorization = place >= 0 ? authorizations[place].bytes : nil
+        let bound = RequestHeaders.bound(slot, authority: authority.bytes, authorization: authorization)
+        let start = buffer.writerIndex
+        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: HTTP2FrameHeader.size + bound) { bytes in
+            guard let base = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return 0 }
+            var writer = ByteWriter(at: base + HTTP2FrameHeader.size)
+            encoder.begin(&writer)
+            RequestHeaders.write(
+                slot, authority: authority.bytes, authorization: authorization, &encoder, &writer)
+            let length = writer.at - base - HTTP2FrameHeader.size
+            HTTP2FrameHeader(HTTP2FrameKind.headers, length: length, flags: HTTP2Flag.endHeaders, stream: stream)
+                .write(to: base)
+            return HTTP2FrameHeader.size + length
+        }
+        if buffer.writerIndex - start - HTTP2FrameHeader.size > Self.maximumFrameSize {
+            splitHeaders(stream, from: start, &buffer)
+        }
+        streams.opened(stream)
+        slot.pointee.isOpen = true
+        slot.pointee.window = peer.streamWindow
+    }
+
+    private func splitHeaders(_ stream: Int32, from start: Int, _ buffer: inout ByteBuffer) {
+        let from = start + HTTP2FrameHeader.size
+        guard var block = buffer.getSlice(at: from, length: buffer.writerIndex - from) else { return }
+        buffer.moveWriterIndex(to: start)
+        var kind = HTTP2FrameKind.headers
+        while let part = block.readSlice(length: min(block.readableBytes, Self.maximumFrameSize)),
+            part.readableBytes > 0
+        {
+            let header = HTTP2FrameHeader(
+                kind, length: part.readableBytes, flags: block.readableBytes == 0 ? HTTP2Flag.endHeaders : 0,
+                stream: stream)
+            write(header, into: &buffer)
+            buffer.writeImmutableBuffer(part)
+            kind = HTTP2FrameKind.continuation
+        }
+    }
+
+    private func write(_ header: HTTP2FrameHeader, into buffer: inout ByteBuffer) {
+        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: HTTP2FrameHeader.size) { bytes in
+            if let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) { header.write(to: start) }
+            return HTTP2FrameHeader.size
+        }
+    }
+
+    /// Writes DATA as far as both windows allow (RFC 9113 §6.1, §6.9).
+    /// - Returns: true if the request is written to its end.
+    private func writeBody(of slot: UnsafeMutablePointer<RequestSlot>, into buffer: inout ByteBuffer) -> Bool {
+        guard let size = slot.pointee.notification?.payload.readableBytes else { return true }
+        repeat {
+            let offset = slot.pointee.bodyOffset
+            let rest = size - offset
+            let count = max(0, min(rest, slot.pointee.window, peer.window, Self.maximumFrameSize))
+            guard count > 0 || rest == 0 else { return false }
+            let isEnd = count == rest
+            write(
+                HTTP2FrameHeader(
+                    HTTP2FrameKind.data, length: count, flags: isEnd ? HTTP2Flag.endStream : 0,
+                    stream: slot.pointee.stream),
+                into: &buffer)
+            slot.pointee.notification?.payload.withUnsafeReadableBytes { payload in
+                _ = buffer.writeBytes(UnsafeRawBufferPointer(rebasing: payload[offset..<offset + count]))
+            }
+            slot.pointee.bodyOffset = offset + count
+            slot.pointee.window -= count
+            peer.window -= count
+            slot.pointee.isWritten = isEnd
+        } while !slot.pointee.isWritten
+        return true
+    }
+}
+
+/// The slots of the streams that have not ended.
+///
+/// Identifiers of new streams follow each other, so each has a place of its own in a table; a stream that is still open when
+/// its place is needed again goes into a dictionary.
+struct StreamTable: ~Copyable {
+    /// The number of streams whose HEADERS are sent and that have not ended.
+    var openCount = 0
+    /// The highest stream whose HEADERS are sent: higher ones are idle (RFC 9113 §5.1.1).
+    private(set) var lastOpened: Int32 = 0
+    private let places: UnsafeMutablePointer<Int32>
+    private let mask: Int32
+    private var old: [Int32: Int32] = [:]
+
+    init(capacity: Int) {
+        var count: Int32 = 64
+        while Int(count) < 2 * capacity, count < 1 << 20 { count *= 2 }
+        mask = count - 1
+        places = .allocate(capacity: Int(count))
+        places.initialize(repeating: -1, count: Int(count))
+    }
+
+    deinit { places.deallocate() }
+
+    private func place(of stream: Int32) -> UnsafeMutablePointer<Int32> { places + Int((stream >> 1) & mask) }
+
+    mutating func insert(_ stream: Int32, _ slot: Int32, _ slots: borrowing RequestSlots) {
+        let place = place(of: stream)
+        if place.pointee >= 0 { old[slots.pointer(place.pointee).pointee.stream] = place.pointee }
+        place.pointee = slot
+    }
+
+    /// HEADERS of a stream are sent.
+    mutating func opened(_ stream: Int32) {
+        openCount += 1
+        lastOpened = stream
+    }
+
+    /// The slot of a stream; -1 if it has none.
+    func slot(of stream: Int32, _ slots: borrowing RequestSlots) -> Int32 {
+        let index = place(of: stream).pointee
+        if index >= 0, slots.pointer(index).pointee.stream == stream { return index }
+        return old.isEmpty ? -1 : old[stream] ?? -1
+    }
+
+    mutating func remove(_ stream: Int32, _ slot: Int32) {
+        let place = place(of: stream)
+        if place.pointee == slot { place.pointee = -1 } else { old[stream] = nil }
+    }
+}
+
+/// Streams that wait to be written.
+private struct WaitingStreams {
+    /// The identifier of the next request; negative after the last.
+    var next: Int32
+    /// Those whose HEADERS wait, for a free stream or to be taken; in order.
+    var unsent = StreamQueue()
+    /// Those of which a part of the body waits for a window; in order.
+    var unfinished: [Int32] = []
+    /// Those that were given up.
+    var cancelled: [Int32] = []
+
+    init(next: Int32) { self.next = next }
+}
+
+/// Streams in the order in which they are opened.
+private struct StreamQueue {
+    private var streams: [Int32] = []
+    private var head = 0
+
+    var first: Int32? { head < streams.count ? streams[head] : nil }
+
+    mutating func append(_ stream: Int32) { streams.append(stream) }
+
+    mutating func removeFirst() {
+        head += 1
+        if head == streams.count {
+            streams.removeAll(keepingCapacity: true)
+            head = 0
+        } else if head == 4096 {
+            streams.removeFirst(head)
+            head = 0
+        }
+    }
+}
+
+/// Frames that are sent before requests.
+struct ControlFrames {
+    fileprivate(set) var bytes = ByteBuffer()
+    /// The answers to PINGs and SETTINGS among them.
+    var answers = 0
+
+    mutating func write(
+        _ kind: UInt8, flags: UInt8 = 0, stream: Int32 = 0, length: Int,
+        _ fill: (UnsafeMutablePointer<UInt8>) -> Void = { _ in }
+    ) {
+        bytes.writeWithUnsafeMutableBytes(minimumWritableBytes: HTTP2FrameHeader.size + length) { room in
+            guard let start = room.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return 0 }
+            HTTP2FrameHeader(kind, length: length, flags: flags, stream: stream).write(to: start)
+            fill(start + HTTP2FrameHeader.size)
+            return HTTP2FrameHeader.size + length
+        }
+    }
+
+    fileprivate mutating func take(into buffer: inout ByteBuffer) {
+        guard bytes.readableBytes > 0 else { return }
+        buffer.writeBuffer(&bytes)
+        bytes.clear()
+        answers = 0
     }
 }

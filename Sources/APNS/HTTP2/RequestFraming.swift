@@ -9,8 +9,8 @@ package final class RequestFraming {
     ///   - authority: the value of `:authority`.
     ///   - providerToken: a signed provider token.
     ///   - maximumStreams: how many requests may be open at once.
-    package init(authority: String, providerToken: String, maximumStreams: Int) throws {
-        session = try HTTP2Session(authority: HeaderText(authority), maximumStreams: maximumStreams)
+    package init(authority: String, providerToken: String, maximumStreams: Int) {
+        session = HTTP2Session(authority: HeaderText(authority), maximumStreams: maximumStreams)
         authorization = HeaderText("bearer \(providerToken)")
     }
 
@@ -21,22 +21,16 @@ package final class RequestFraming {
     }
 
     /// Appends what is to be sent.
-    package func takeOutput(into buffer: inout ByteBuffer) throws {
-        try session.takeOutput(into: &buffer)
-    }
+    package func takeOutput(into buffer: inout ByteBuffer) { session.takeOutput(into: &buffer) }
 
     /// Takes bytes of the server.
     /// - Returns: how many requests they answered with 200, whose streams are free again.
-    package func receive(_ bytes: ByteBuffer) throws -> Int {
-        let failure: HTTP2Session.Failure? = bytes.withUnsafeReadableBytes { bytes in
-            do throws(HTTP2Session.Failure) { try session.receive(bytes) } catch { return error }
-            return nil
-        }
-        if let failure { throw failure }
+    package func receive(_ bytes: ByteBuffer) -> Int {
+        bytes.withUnsafeReadableBytes { bytes in try? session.receive(bytes) }
         var answered = 0
-        for case let slot in session.closedStreams.map(\.slot) {
-            if session.slots.pointer(slot).pointee.response()?.status == 200 { answered += 1 }
-            session.slots.release(slot)
+        for stream in session.closedStreams {
+            if session.slots.pointer(stream.slot).pointee.response()?.status == 200 { answered += 1 }
+            session.release(stream.slot)
         }
         session.events.removeAll(keepingCapacity: true)
         session.closedStreams.removeAll(keepingCapacity: true)

@@ -1,29 +1,39 @@
 import NIOCore
 
-/// The state of one request, in memory that does not move: nghttp2 holds pointers into it.
+/// The state of one request, in memory that does not move.
 struct RequestSlot {
     /// The caller's name for the request.
     var tag: UInt64 = 0
     /// The HTTP/2 stream; 0 while the slot is free.
     var stream: Int32 = 0
-    /// The notification that is sent. Its buffers must live until the stream is closed, for the header values and the
-    /// body are read from them when nghttp2 serialises the frames, not when the request is submitted.
+    /// The place of the request's authorization in the session's list; -1 for none.
+    var authorization = -1
+    /// The notification that is sent. It is read when the frames are written, not when the request is submitted.
     var notification: Notification?
-    /// `:path` of a token that is too long for the scratch memory.
-    var longPath: ByteBuffer?
-    /// How much of the payload has been serialised.
+    /// True if HEADERS have been written.
+    var isOpen = false
+    /// True if the stream has ended. The slot is kept until the owner has taken the answer.
+    var hasEnded = false
+    /// The bytes of DATA that the peer allows on the stream. Negative if it has lowered its window since.
+    var window = 0
+    /// How much of the payload has been written.
     var bodyOffset = 0
-    /// True if the request was serialised to its end. From then on APNs may have processed it.
+    /// True if the request was written to its end. From then on APNs may have processed it.
     var isWritten = false
     /// The response's status; 0 until it came.
     var status: Int32 = 0
     /// `Retry-After` in seconds; -1 where there was none.
     var retryAfter: Int32 = -1
+    /// `content-length`; -1 where there was none.
+    var contentLength: Int64 = -1
     /// The response's `apns-unique-id`, if it is kept.
     var uniqueID: APNSID?
     /// The size of the response's header fields so far, as SETTINGS_MAX_HEADER_LIST_SIZE counts it.
     var headerSize: Int32 = 0
-    /// The response's body, as far as it came.
+    /// The length of the response's body so far, and the bytes of DATA since the last WINDOW_UPDATE.
+    var bodySize: Int64 = 0
+    var unacknowledged = 0
+    /// The response's body, as far as it is kept.
     var body: ByteBuffer?
     /// True once the stream was reset because the body is longer than any of APNs': the status is the answer.
     var isCut = false
@@ -46,15 +56,8 @@ struct RequestSlot {
 
 /// The slots of one connection: a fixed block of them, the free ones as a stack, the used ones in order of submission.
 struct RequestSlots: ~Copyable {
-    /// The number of digits up to which a token's path is written to the scratch memory. Longer ones are rare, and room for
-    /// them would be eight times as much memory for each request.
-    static let shortToken = 200
-    /// Room for what is written anew for each request: the path, the id, the expiration.
-    static let scratchSize = 288
-
     let capacity: Int
     private let slots: UnsafeMutablePointer<RequestSlot>
-    private let scratch: UnsafeMutablePointer<UInt8>
     private var free: [Int32]
     private(set) var oldest: Int32 = -1
     private var newest: Int32 = -1
@@ -65,26 +68,16 @@ struct RequestSlots: ~Copyable {
         self.capacity = capacity
         slots = .allocate(capacity: capacity)
         slots.initialize(repeating: RequestSlot(), count: capacity)
-        scratch = .allocate(capacity: capacity * Self.scratchSize)
         free = (0..<Int32(capacity)).reversed()
     }
 
     deinit {
         slots.deinitialize(count: capacity)
         slots.deallocate()
-        scratch.deallocate()
     }
 
     func pointer(_ index: Int32) -> UnsafeMutablePointer<RequestSlot> {
         slots + Int(index)
-    }
-
-    func index(of pointer: UnsafeMutableRawPointer) -> Int32 {
-        Int32(pointer.assumingMemoryBound(to: RequestSlot.self) - slots)
-    }
-
-    func scratch(_ index: Int32) -> UnsafeMutablePointer<UInt8> {
-        scratch + Int(index) * Self.scratchSize
     }
 
     mutating func take() -> Int32? {

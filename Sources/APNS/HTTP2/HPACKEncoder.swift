@@ -1,0 +1,250 @@
+import Glibc
+
+/// The header fields of a request that can be in a table of HPACK's, by name.
+enum HeaderName: UInt8, CaseIterable {
+    case authority, path, authorization, topic, pushType, priority, expiration, collapseID, id, channelID, requestID
+
+    /// The place of the name in HPACK's static table (RFC 7541, Appendix A); 0 for none.
+    var staticIndex: Int {
+        switch self {
+        case .authority: 1
+        case .path: 4
+        case .authorization: 23
+        case .topic, .pushType, .priority, .expiration, .collapseID, .id, .channelID, .requestID: 0
+        }
+    }
+
+    var text: StaticString {
+        switch self {
+        case .authority: ":authority"
+        case .authorization: "authorization"
+        case .topic: "apns-topic"
+        case .pushType: "apns-push-type"
+        case .priority: "apns-priority"
+        case .path: ":path"
+        case .expiration: "apns-expiration"
+        case .collapseID: "apns-collapse-id"
+        case .id: "apns-id"
+        case .channelID: "apns-channel-id"
+        case .requestID: "apns-request-id"
+        }
+    }
+}
+
+/// Writes header blocks (RFC 7541).
+///
+/// Values that repeat go into the dynamic table, where one byte stands for them from then on. Those that differ with each
+/// notification are kept out of it, where they would only push the others out, and so are secrets. Nothing is written in
+/// Huffman's code: it would cost more than the bytes that it saves.
+///
+/// Source: Apple, "Sending notification requests to APNs", which asks for `:path` and `authorization` without indexing, and
+/// for `apns-id`, `apns-expiration` and `apns-collapse-id` with it only the first time, for their names.
+struct HPACKEncoder: ~Copyable {
+    /// The static table's entries for whole fields (RFC 7541, Appendix A).
+    static let (methodPOST, schemeHTTPS): (UInt8, UInt8) = (3, 7)
+    /// The first bits of a field that no table and no proxy may keep (RFC 7541 §6.2.3).
+    private static let neverIndexed: UInt8 = 0x10
+    /// The number of entries of the static table; the dynamic one's follow.
+    private static let staticCount = 61
+    /// RFC 7541 §4.1.
+    private static let entryOverhead = 32
+    /// The size of the table in bytes, if the peer does not set a smaller one: it is the default (RFC 9113 §6.5.2).
+    static let maximumSize = 4096
+    private struct Entry {
+        var name: HeaderName
+        var value: UnsafeMutableBufferPointer<UInt8>
+        var size: Int { name.text.utf8CodeUnitCount + value.count + HPACKEncoder.entryOverhead }
+    }
+
+    /// The oldest entry first.
+    private var entries: [Entry] = []
+    /// The number of entries that were ever evicted.
+    private var evicted = 0
+    private var size = 0
+    private(set) var capacity = HPACKEncoder.maximumSize
+    /// The smallest capacity since the last block, if it has changed, which the next block must begin with.
+    private var smallestCapacity: Int?
+    /// The number of the newest entry with each name, counted from the first that there ever was; -1 for none.
+    private var newest = [Int](repeating: -1, count: HeaderName.allCases.count)
+
+    deinit {
+        for entry in entries { entry.value.deallocate() }
+    }
+
+    /// The peer's SETTINGS_HEADER_TABLE_SIZE (RFC 9113 §4.3.1, RFC 7541 §4.2).
+    mutating func limit(to size: Int) {
+        let capacity = min(size, Self.maximumSize)
+        guard capacity != self.capacity else { return }
+        smallestCapacity = min(smallestCapacity ?? self.capacity, capacity)
+        self.capacity = capacity
+        evict(downTo: capacity)
+    }
+
+    /// Begins a block: tells the peer a new size of the table (RFC 7541 §4.2, §6.3).
+    mutating func begin(_ writer: inout ByteWriter) {
+        guard let smallest = smallestCapacity else { return }
+        smallestCapacity = nil
+        if smallest < capacity { writer.integer(smallest, prefix: 5, pattern: 0x20) }
+        writer.integer(capacity, prefix: 5, pattern: 0x20)
+    }
+
+    /// Writes a field of the static table (RFC 7541 §6.1).
+    func writeStatic(_ index: UInt8, _ writer: inout ByteWriter) { writer.byte(0x80 | index) }
+
+    /// Writes a field whose value will repeat: by its index, or as a literal that gets one (RFC 7541 §6.1, §6.2.1).
+    mutating func writeRepeated(_ name: HeaderName, _ value: UnsafeBufferPointer<UInt8>, _ writer: inout ByteWriter) {
+        if let index = index(of: name, value) { return writer.integer(index, prefix: 7, pattern: 0x80) }
+        let entry = name.text.utf8CodeUnitCount + value.count + Self.entryOverhead
+        // Adding it would only empty the table (RFC 7541 §4.4).
+        guard entry <= capacity else { return writeLiteral(name, value, pattern: 0x00, prefix: 4, &writer) }
+        writeLiteral(name, value, pattern: 0x40, prefix: 6, &writer)
+        add(name, value)
+    }
+
+    /// Writes a field whose value is secret, or long and of one request: never indexed (RFC 7541 §6.2.3).
+    func writeUnindexed(_ name: HeaderName, _ value: UnsafeBufferPointer<UInt8>, _ writer: inout ByteWriter) {
+        writeLiteral(name, value, pattern: Self.neverIndexed, prefix: 4, &writer)
+    }
+
+    /// Writes `:path` of two parts, never indexed.
+    func writePath(
+        _ start: UnsafeBufferPointer<UInt8>, _ end: UnsafeBufferPointer<UInt8>, _ writer: inout ByteWriter
+    ) {
+        writer.integer(HeaderName.path.staticIndex, prefix: 4, pattern: Self.neverIndexed)
+        writer.integer(start.count + end.count, prefix: 7, pattern: 0)
+        writer.copy(start)
+        writer.copy(end)
+    }
+
+    /// Writes a field whose value changes: the first one is indexed, for its name, and the others never.
+    /// - Parameters:
+    ///   - size: the length of the value.
+    ///   - write: writes the value, with its length before it.
+    mutating func writeChanging(
+        _ name: HeaderName, size: Int, _ writer: inout ByteWriter, _ write: (inout ByteWriter) -> Void
+    ) {
+        let entry = name.text.utf8CodeUnitCount + size + Self.entryOverhead
+        let isKnown = newest[Int(name.rawValue)] >= evicted
+        let isAdded = !isKnown && entry <= capacity
+        writeName(name, pattern: isAdded ? 0x40 : Self.neverIndexed, prefix: isAdded ? 6 : 4, &writer)
+        write(&writer)
+        if isAdded { add(name, UnsafeBufferPointer(start: writer.at - size, count: size)) }
+    }
+
+    private mutating func add(_ name: HeaderName, _ value: UnsafeBufferPointer<UInt8>) {
+        let copy = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: value.count)
+        _ = copy.initialize(fromContentsOf: value)
+        let entry = Entry(name: name, value: copy)
+        evict(downTo: capacity - entry.size)
+        newest[Int(name.rawValue)] = evicted + entries.count
+        entries.append(entry)
+        size += entry.size
+    }
+
+    private func writeLiteral(
+        _ name: HeaderName, _ value: UnsafeBufferPointer<UInt8>, pattern: UInt8, prefix: Int, _ writer: inout ByteWriter
+    ) {
+        writeName(name, pattern: pattern, prefix: prefix, &writer)
+        writer.string(value)
+    }
+
+    private func writeName(_ name: HeaderName, pattern: UInt8, prefix: Int, _ writer: inout ByteWriter) {
+        let number = newest[Int(name.rawValue)]
+        let known = number >= evicted ? index(ofNumber: number) : name.staticIndex
+        writer.integer(known, prefix: prefix, pattern: pattern)
+        if known == 0 { writer.string(name.text.bytes) }
+    }
+
+    /// The newest entry has the first index after the static table's (RFC 7541 §2.3.3).
+    private func index(ofNumber number: Int) -> Int { Self.staticCount + evicted + entries.count - number }
+
+    private func index(of name: HeaderName, _ value: UnsafeBufferPointer<UInt8>) -> Int? {
+        let number = newest[Int(name.rawValue)]
+        guard number >= evicted else { return nil }
+        if entries[number - evicted].value.holds(value) { return index(ofNumber: number) }
+        for place in stride(from: number - evicted - 1, through: 0, by: -1)
+        where entries[place].name == name && entries[place].value.holds(value) {
+            return index(ofNumber: evicted + place)
+        }
+        return nil
+    }
+
+    private mutating func evict(downTo limit: Int) {
+        var count = 0
+        while size > limit, count < entries.count {
+            size -= entries[count].size
+            entries[count].value.deallocate()
+            count += 1
+        }
+        guard count > 0 else { return }
+        entries.removeFirst(count)
+        evicted += count
+    }
+}
+
+extension UnsafeMutableBufferPointer<UInt8> {
+    fileprivate func holds(_ other: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard count == other.count else { return false }
+        guard let baseAddress, let address = other.baseAddress else { return true }
+        return memcmp(baseAddress, address, count) == 0
+    }
+}
+
+/// Writes to memory whose owner has made room for all that comes.
+struct ByteWriter {
+    var at: UnsafeMutablePointer<UInt8>
+
+    mutating func byte(_ byte: UInt8) {
+        at.pointee = byte
+        at += 1
+    }
+
+    /// An integer of RFC 7541 §5.1: `prefix` bits of the first byte, whose others are `pattern`, and more bytes if need be.
+    mutating func integer(_ value: Int, prefix: Int, pattern: UInt8) {
+        let largest = 1 << prefix - 1
+        guard value >= largest else { return byte(pattern | UInt8(value)) }
+        byte(pattern | UInt8(largest))
+        var rest = value - largest
+        while rest >= 0x80 {
+            byte(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        byte(UInt8(rest))
+    }
+
+    /// A string of RFC 7541 §5.2, as it is.
+    mutating func string(_ bytes: UnsafeBufferPointer<UInt8>) {
+        integer(bytes.count, prefix: 7, pattern: 0)
+        copy(bytes)
+    }
+
+    mutating func copy(_ bytes: UnsafeBufferPointer<UInt8>) {
+        // There is no address where there are no bytes.
+        guard let source = bytes.baseAddress else { return }
+        UnsafeMutableRawPointer(at).copyMemory(from: source, byteCount: bytes.count)
+        at += bytes.count
+    }
+
+    /// The number of decimal digits of a number.
+    static func digits(of number: Int64) -> Int {
+        var digits = 1
+        var power: Int64 = 10
+        while digits < 19, number >= power {
+            digits += 1
+            power = digits < 19 ? power * 10 : .max
+        }
+        return digits
+    }
+
+    /// A decimal number, as a string.
+    mutating func string(_ number: Int64) {
+        let digits = Self.digits(of: number)
+        byte(UInt8(digits))
+        var rest = max(number, 0)
+        for position in stride(from: digits - 1, through: 0, by: -1) {
+            at[position] = 0x30 + UInt8(rest % 10)
+            rest /= 10
+        }
+        at += digits
+    }
+}

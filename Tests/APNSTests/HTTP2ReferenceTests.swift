@@ -1,0 +1,238 @@
+import Foundation
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import APNS
+
+/// The same bytes through nghttp2's client and ours, answer for answer.
+@Suite("HTTP/2, compared with nghttp2", .timeLimit(.minutes(5)))
+struct HTTP2ReferenceTests {
+    private static let requests = 6
+
+    private enum Comparison: Equatable {
+        case equal
+        /// Up to a point at which HTTP/2 allows both.
+        case equalUntil(Difference)
+        case different([String], piece: Int)
+    }
+
+    private enum Difference: Hashable {
+        /// nghttp2 ends the connection where an error of the stream is enough (RFC 9113 §5.4).
+        case severity
+        /// nghttp2 ignores a malformed field, which makes an answer malformed (RFC 9113 §8.2.1).
+        case malformedField
+        /// nghttp2 judges some frames and header blocks before their end.
+        case incomplete
+        /// nghttp2 reads nothing more, because all streams have ended after a GOAWAY.
+        case end
+    }
+
+    /// Gives the pieces to both clients, and compares them after each, or at the end.
+    private func compare(_ pieces: [some Sequence<UInt8>], afterEach: Bool = true) -> Comparison {
+        let (own, reference) = (OwnClient(), ReferenceClient())
+        let settings = HTTP2Frame.settings(maximumStreams: 100).bytes + HTTP2Frame.settingsAcknowledgement.bytes
+        own.receive(settings)
+        reference.receive(settings)
+        for _ in 0..<Self.requests {
+            own.submit()
+            reference.submit()
+        }
+        for (number, piece) in pieces.enumerated() {
+            own.receive(piece)
+            reference.receive(piece)
+            guard afterEach || number == pieces.count - 1 else { continue }
+            let differences = own.view.differences(from: reference.view)
+            guard !differences.isEmpty else { continue }
+            if own.session.reader.block != nil || !own.session.reader.partial.isEmpty {
+                return .equalUntil(.incomplete)
+            }
+            let ownResets = own.view.resets.filter { reference.view.resets[$0.key] != $0.value }
+            if reference.hasStopped, reference.view.leaves == nil { return .equalUntil(.end) }
+            if ownResets.count == 1, own.view.leaves == nil, let code = ownResets.values.first {
+                if reference.view.leaves == code { return .equalUntil(.severity) }
+                if reference.view.leaves == nil, code == 1 { return .equalUntil(.malformedField) }
+            }
+            return .different(differences, piece: number)
+        }
+        return .equal
+    }
+
+    private func view(_ pieces: [some Sequence<UInt8>]) -> ClientView {
+        let own = OwnClient()
+        own.receive(HTTP2Frame.settings(maximumStreams: 100).bytes + HTTP2Frame.settingsAcknowledgement.bytes)
+        for _ in 0..<Self.requests { own.submit() }
+        for piece in pieces { own.receive(piece) }
+        return own.view
+    }
+
+    private static let ping = HTTP2Frame(kind: .ping, payload: Array(1...8))
+
+    /// A conversation with each kind of frame that a good server sends.
+    private static let conversation: [[UInt8]] = [
+        HTTP2Frame.answer(1, status: 200), ping,
+        HTTP2Frame(kind: .ping, flags: 1, payload: Array(1...8)),
+        .answer(3, status: 400, fields: [("content-length", "24"), ("x", "y")], ends: false),
+        .data(3, "{\"reason\":", ends: false), .data(3, "\"BadTopic\"}   "),
+        .answer(5, status: 103, ends: false), .answer(5, status: 503, retryAfter: "7"), .reset(7, code: 7),
+        HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 16, 0]),
+        .settings([(1, 100), (4, 70_000), (5, 20_000), (99, 1)]),
+        HTTP2Frame(kind: .headers, flags: 0, stream: 9, payload: [0x88]),
+        HTTP2Frame(kind: .continuation, stream: 9, payload: [0x40, 1, 0x78]),
+        HTTP2Frame(kind: .continuation, flags: 4, stream: 9, payload: [1, 0x79]),
+        HTTP2Frame(kind: .data, flags: 8, stream: 9, payload: [3, 65, 66, 0, 0, 0]),
+        // Trailers.
+        HTTP2Frame(kind: .headers, flags: 5, stream: 9, payload: [0xBE]),
+        HTTP2Frame(kind: .priority, stream: 11, payload: [0, 0, 0, 0, 3]),
+        .goAway(lastStream: .max), .goAway(lastStream: 11, code: 0, debugData: "bye"),
+        // With padding and a priority.
+        HTTP2Frame(kind: .headers, flags: 0x2D, stream: 11, payload: [2, 0, 0, 0, 0, 3, 0x88, 0, 0]),
+    ].map(\.bytes)
+
+    @Test("a conversation is understood alike, split at every byte")
+    func everySplit() {
+        let bytes = Self.conversation.flatMap(\.self)
+        #expect(compare(Self.conversation) == .equal)
+        for split in 1..<bytes.count {
+            #expect(compare([bytes[..<split], bytes[split...]], afterEach: false) == .equal, "split at \(split)")
+        }
+        let whole = view([bytes])
+        #expect(whole.answers.values.count { $0.code == 0 && $0.status >= 200 } == 5 && whole.leaves == nil)
+        #expect(view(bytes.indices.map { bytes[$0...$0] }) == whole)
+    }
+
+    /// Frames that are mostly valid, and of which some break one rule or another.
+    private func frames(_ generator: inout SeededGenerator) -> [[UInt8]] {
+        func any(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) } }
+        var frames: [[UInt8]] = []
+        for _ in 0..<Int.random(in: 1...14, using: &generator) {
+            let stream = Int32([0, 1, 1, 3, 3, 5, 5, 7, 9, 11, 11, 2, 13].randomElement(using: &generator) ?? 1)
+            let open = 2 * Int32.random(in: 0..<6, using: &generator) + 1
+            switch Int.random(in: 0..<26, using: &generator) {
+            case 0..<5:
+                frames.append(
+                    HTTP2Frame.answer(
+                        open, status: [200, 200, 400, 410, 503, 103, 100].randomElement(using: &generator) ?? 200,
+                        ends: Bool.random(using: &generator)
+                    ).bytes)
+            case 5..<9: frames.append(HTTP2Frame.data(open, "0123456789", ends: Bool.random(using: &generator)).bytes)
+            case 9: frames.append(HTTP2Frame.reset(stream, code: .random(in: 0...14, using: &generator)).bytes)
+            case 10:
+                frames.append(
+                    HTTP2Frame.settings([
+                        (
+                            .random(in: 0...8, using: &generator),
+                            [0, 1, 100, 16_384, 70_000, 1 << 24, 1 << 31].randomElement(using: &generator) ?? 0
+                        )
+                    ]).bytes)
+            case 11:
+                frames.append(
+                    HTTP2Frame(
+                        kind: .ping, flags: .random(in: 0...1, using: &generator),
+                        stream: [0, 0, 0, 1].randomElement(using: &generator) ?? 0,
+                        payload: any([8, 8, 8, 7].randomElement(using: &generator) ?? 8)
+                    ).bytes)
+            case 12:
+                frames.append(
+                    HTTP2Frame.goAway(
+                        lastStream: [0, 3, 7, 11, .max].randomElement(using: &generator) ?? 0,
+                        code: .random(in: 0...3, using: &generator)
+                    ).bytes)
+            case 13:
+                frames.append(
+                    HTTP2Frame(
+                        kind: .windowUpdate, stream: stream,
+                        payload: [[0, 0, 0, 1], [0, 0, 0, 0], [0x7F, 0xFF, 0xFF, 0xFF], [0x80, 0, 0, 1], [1]]
+                            .randomElement(using: &generator) ?? []
+                    ).bytes)
+            case 14:
+                frames.append(
+                    HTTP2Frame(
+                        kind: .priority, stream: stream, payload: any([5, 5, 4].randomElement(using: &generator) ?? 5)
+                    ).bytes)
+            case 15:
+                frames.append(
+                    HTTP2Frame(
+                        kind: .continuation, flags: .random(in: 0...4, using: &generator), stream: stream,
+                        payload: [0x88]
+                    ).bytes)
+            case 16: frames.append(HTTP2Frame(kind: .headers, flags: 1, stream: open, payload: [0x88]).bytes)
+            case 17:
+                frames.append(
+                    HTTP2Frame(
+                        kind: .headers, flags: [4, 5, 0xC].randomElement(using: &generator) ?? 4, stream: stream,
+                        payload: [2, 0x88, 0, 0]
+                    ).bytes)
+            case 18:
+                frames.append(
+                    HTTP2Frame(
+                        kind: .data, flags: 8, stream: open,
+                        payload: [UInt8.random(in: 0...6, using: &generator)] + any(5)
+                    ).bytes)
+            case 19: frames.append(HTTP2Frame(kind: .headers, flags: 5, stream: open, payload: any(4)).bytes)
+            case 20: frames.append(HTTP2Frame.settingsAcknowledgement.bytes)
+            case 21:
+                frames.append(
+                    HTTP2Frame(kind: .pushPromise, flags: 4, stream: open, payload: [0, 0, 0, 2, 0x82]).bytes)
+            case 22:
+                frames.append(
+                    HTTP2Frame.answer(
+                        open, status: 400, fields: [("content-length", "10")], ends: Bool.random(using: &generator)
+                    ).bytes)
+            case 23:
+                // An unknown kind of frame.
+                frames.append([0, 0, 2, 0x2A, 0xFF] + [0, 0, 0, UInt8(truncatingIfNeeded: stream)] + any(2))
+            case 24: frames.append(HTTP2Frame.data(stream, "x").bytes)
+            default:
+                frames.append(
+                    HTTP2Frame(kind: .headers, flags: 5, stream: open, payload: [0xBE, 0x40, 1, 0x78, 1, 0x79]).bytes)
+            }
+        }
+        // Now and then a byte is another.
+        if Int.random(in: 0..<6, using: &generator) == 0, let frame = frames.indices.randomElement(using: &generator),
+            let place = frames[frame].indices.randomElement(using: &generator)
+        {
+            frames[frame][place] = .random(in: 0...255, using: &generator)
+        }
+        return frames
+    }
+
+    private static func described(_ bytes: [UInt8]) -> String {
+        var (rest, text) = (bytes[...], "")
+        while rest.count >= 9 {
+            let head = Array(rest.prefix(9))
+            let length = Int(head[0]) << 16 | Int(head[1]) << 8 | Int(head[2])
+            text +=
+                "\nkind \(head[3]) flags \(head[4]) stream \(Array(head[5...])) \(Array(rest.dropFirst(9).prefix(min(length, 40))))"
+            rest = rest.dropFirst(9 + length)
+        }
+        return text + "\nrest \(Array(rest))"
+    }
+
+    @Test("thousands of conversations, good and hostile, are understood alike in whatever pieces they come")
+    func generated() {
+        let seeds = ProcessInfo.processInfo.environment["APNS_WORKER_HTTP2_SEEDS"].flatMap { Int($0) } ?? 5000
+        var seen: [Difference: Int] = [:]
+        var (equal, failures) = (0, 0)
+        for seed in 0..<UInt64(seeds) {
+            var generator = SeededGenerator(seed: seed)
+            let frames = frames(&generator)
+            let bytes = frames.flatMap(\.self)
+            switch compare(frames) {
+            case .equal: equal += 1
+            case .equalUntil(let difference): seen[difference, default: 0] += 1
+            case .different(let differences, let piece):
+                Issue.record("seed \(seed), piece \(piece): \(differences); \(Self.described(bytes))")
+                failures += 1
+                guard failures < 5 else { return }
+            }
+            let split = Int.random(in: 0...bytes.count, using: &generator)
+            guard view([bytes]) == view([bytes[..<split], bytes[split...]]) else {
+                Issue.record("seed \(seed): another view if split at \(split)")
+                return
+            }
+        }
+        // Most of them to their end.
+        #expect(equal > seeds / 2 && seen.count >= 3, "\(equal) \(seen)")
+    }
+}

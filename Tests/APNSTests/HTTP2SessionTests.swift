@@ -1,0 +1,476 @@
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import APNS
+
+/// Each rule of RFC 9113 and RFC 7541 that a client can check, by its section; without sockets.
+@Suite("HTTP/2, section by section")
+struct HTTP2SessionTests {
+    /// A client with three requests that are sent.
+    private static func client(_ settings: [(UInt16, UInt32)] = [], requests: Int = 3) -> OwnClient {
+        let client = OwnClient()
+        client.receive(HTTP2Frame.settings(settings).bytes + HTTP2Frame.settingsAcknowledgement.bytes)
+        for _ in 0..<requests { client.submit() }
+        _ = client.frames()
+        return client
+    }
+
+    private static func bytes(_ frames: HTTP2Frame...) -> [UInt8] { frames.flatMap(\.bytes) }
+
+    struct Breach: Sendable, CustomTestStringConvertible {
+        let section: String
+        let code: UInt32
+        let bytes: [UInt8]
+        var testDescription: String { section }
+
+        init(_ section: String, _ code: UInt32, _ bytes: [UInt8]) {
+            (self.section, self.code, self.bytes) = (section, code, bytes)
+        }
+    }
+
+    private static let answer = HTTP2Frame.answer(1, status: 400, ends: false)
+    private static let (protocolError, flowControl, frameSize, compression, calm) = (
+        UInt32(1), UInt32(3), UInt32(6), UInt32(9), UInt32(11)
+    )
+
+    static let connectionErrors: [Breach] = [
+        Breach("9113 §4.2: a frame larger than 16,384 bytes", frameSize, [0, 0x40, 1, 0, 0, 0, 0, 0, 1]),
+        Breach(
+            "9113 §4.3: another frame within a header block", protocolError,
+            bytes(HTTP2Frame(kind: .headers, flags: 0, stream: 1, payload: [0x88]), .data(1, "x"))),
+        Breach(
+            "9113 §4.3: CONTINUATION of another stream", protocolError,
+            bytes(
+                HTTP2Frame(kind: .headers, flags: 0, stream: 1, payload: [0x88]),
+                HTTP2Frame(kind: .continuation, flags: 4, stream: 3))),
+        Breach(
+            "9113 §4.3: a block that cannot be decoded", compression,
+            bytes(HTTP2Frame(kind: .headers, flags: 5, stream: 1, payload: [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]))),
+        Breach("9113 §5.1: HEADERS on an idle stream", protocolError, bytes(.answer(99, status: 200))),
+        Breach("9113 §5.1: RST_STREAM on an idle stream", protocolError, bytes(.reset(99, code: 8))),
+        Breach(
+            "9113 §5.1: WINDOW_UPDATE on an idle stream", protocolError,
+            bytes(HTTP2Frame(kind: .windowUpdate, stream: 99, payload: [0, 0, 0, 1]))),
+        Breach("9113 §5.1.1: a stream that the server opens", protocolError, bytes(.answer(2, status: 200))),
+        Breach("9113 §6.1: DATA on stream 0", protocolError, bytes(.data(0, "x"))),
+        Breach("9113 §6.1: DATA on an idle stream", protocolError, bytes(.data(7, "x"))),
+        Breach(
+            "9113 §6.1: padding that is as long as the payload", protocolError,
+            bytes(answer, HTTP2Frame(kind: .data, flags: 8, stream: 1, payload: [2, 0]))),
+        Breach(
+            "9113 §6.1: a padded frame without the length of its padding", protocolError,
+            bytes(answer, HTTP2Frame(kind: .data, flags: 8, stream: 1))),
+        Breach("9113 §6.2: HEADERS on stream 0", protocolError, bytes(.answer(0, status: 200))),
+        Breach(
+            "9113 §6.2: padding that leaves no room for the priority", protocolError,
+            bytes(HTTP2Frame(kind: .headers, flags: 0x2D, stream: 1, payload: [2, 0, 0, 0, 0, 3, 0x88]))),
+        Breach(
+            "9113 §6.2: HEADERS too short for their priority", frameSize,
+            bytes(HTTP2Frame(kind: .headers, flags: 0x25, stream: 1, payload: [0, 0, 0]))),
+        Breach(
+            "9113 §6.3: PRIORITY on stream 0", protocolError,
+            bytes(HTTP2Frame(kind: .priority, payload: [0, 0, 0, 0, 3]))),
+        Breach("9113 §6.4: RST_STREAM on stream 0", protocolError, bytes(.reset(0, code: 8))),
+        Breach(
+            "9113 §6.4: RST_STREAM of three bytes", frameSize,
+            bytes(HTTP2Frame(kind: .resetStream, stream: 1, payload: [0, 0, 8]))),
+        Breach(
+            "9113 §6.5: SETTINGS on a stream", protocolError, bytes(HTTP2Frame(kind: .settings, stream: 1))),
+        Breach(
+            "9113 §6.5: an acknowledgement with a payload", frameSize,
+            bytes(HTTP2Frame(kind: .settings, flags: 1, payload: [0, 3, 0, 0, 0, 1]))),
+        Breach(
+            "9113 §6.5: SETTINGS of seven bytes", frameSize,
+            bytes(HTTP2Frame(kind: .settings, payload: [0, 3, 0, 0, 0, 1, 0]))),
+        Breach("9113 §6.5.2: ENABLE_PUSH of a server", protocolError, bytes(.settings([(2, 1)]))),
+        Breach("9113 §6.5.2: a window above 2³¹-1", flowControl, bytes(.settings([(4, 1 << 31)]))),
+        Breach("9113 §6.5.2: a frame size below 16,384", protocolError, bytes(.settings([(5, 16_383)]))),
+        Breach("9113 §6.5.2: a frame size above 2²⁴-1", protocolError, bytes(.settings([(5, 1 << 24)]))),
+        Breach("9113 §6.5.3: an acknowledgement of nothing", protocolError, bytes(.settingsAcknowledgement)),
+        Breach("8441 §3: ENABLE_CONNECT_PROTOCOL of 2", protocolError, bytes(.settings([(8, 2)]))),
+        Breach("9218 §2.1: NO_RFC7540_PRIORITIES of 2", protocolError, bytes(.settings([(9, 2)]))),
+        Breach(
+            "9113 §6.6, §8.4: PUSH_PROMISE", protocolError,
+            bytes(HTTP2Frame(kind: .pushPromise, flags: 4, stream: 1, payload: [0, 0, 0, 2, 0x82]))),
+        Breach(
+            "9113 §6.7: PING on a stream", protocolError,
+            bytes(HTTP2Frame(kind: .ping, stream: 1, payload: Array(1...8)))),
+        Breach("9113 §6.7: PING of seven bytes", frameSize, bytes(HTTP2Frame(kind: .ping, payload: Array(1...7)))),
+        Breach(
+            "9113 §6.8: GOAWAY on a stream", protocolError,
+            bytes(HTTP2Frame(kind: .goAway, stream: 1, payload: [0, 0, 0, 1, 0, 0, 0, 0]))),
+        Breach(
+            "9113 §6.8: GOAWAY of seven bytes", frameSize,
+            bytes(HTTP2Frame(kind: .goAway, payload: [0, 0, 0, 1, 0, 0, 0]))),
+        Breach(
+            "9113 §6.8: a later GOAWAY with a higher stream", protocolError,
+            bytes(.goAway(lastStream: 1), .goAway(lastStream: 3))),
+        Breach(
+            "9113 §6.9: a WINDOW_UPDATE of nothing on the connection", protocolError,
+            bytes(HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 0, 0]))),
+        Breach(
+            "9113 §6.9: WINDOW_UPDATE of three bytes", frameSize,
+            bytes(HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 1]))),
+        Breach(
+            "9113 §6.9.1: a connection's window above 2³¹-1", flowControl,
+            bytes(HTTP2Frame(kind: .windowUpdate, payload: [0x7F, 0xFF, 0xFF, 0xFF]))),
+        Breach(
+            "9113 §6.9.2: a stream's window above 2³¹-1 by SETTINGS", flowControl,
+            bytes(
+                HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 1, 0, 0]), .settings([(4, 0x7FFF_FFFF)]))),
+        Breach(
+            "9113 §6.10: CONTINUATION of nothing", protocolError,
+            bytes(HTTP2Frame(kind: .continuation, flags: 4, stream: 1, payload: [0x88]))),
+        Breach(
+            "9113 §6.5.2, §10.5.1: header fields above the limit", calm,
+            bytes(
+                HTTP2Frame(
+                    kind: .headers, flags: 5, stream: 1,
+                    payload: [0x88] + Array(repeating: [0x00, 1, 0x78, 1, 0x79], count: 1000).flatMap { $0 }))),
+        Breach(
+            "7541 §4.2: a table larger than the limit", compression,
+            bytes(HTTP2Frame(kind: .headers, flags: 5, stream: 1, payload: [0x3F, 0xE2, 0x1F, 0x88]))),
+        Breach(
+            "7541 §2.3.3: an index beyond the tables", compression,
+            bytes(HTTP2Frame(kind: .headers, flags: 5, stream: 1, payload: [0xFE]))),
+    ]
+
+    @Test("a breach ends the connection with the code of its section", arguments: connectionErrors)
+    func connectionError(breach: Breach) {
+        let client = Self.client()
+        client.receive(breach.bytes)
+        #expect(client.view.leaves == breach.code, "\(client.session.complaint ?? "no complaint")")
+        #expect(client.session.isFinished && client.session.complaint != nil)
+        // Nothing is read or sent any more.
+        let before = client.view
+        client.receive(HTTP2Frame.answer(3, status: 200).bytes)
+        #expect(client.view == before && client.submit() == nil)
+    }
+
+    @Test(
+        "9113 §3.4: the server's first frame is SETTINGS, and no acknowledgement",
+        arguments: [HTTP2Frame(kind: .ping, payload: Array(1...8)), .settingsAcknowledgement, .goAway(lastStream: 0)])
+    func firstFrame(frame: HTTP2Frame) {
+        let client = OwnClient()
+        client.receive(frame.bytes)
+        #expect(client.view.leaves == Self.protocolError)
+    }
+
+    private static func headers(_ fields: [(String, String)], ends: Bool = true) -> [UInt8] {
+        var block: [UInt8] = []
+        for (name, value) in fields {
+            block += [0, UInt8(name.utf8.count)] + Array(name.utf8) + [UInt8(value.utf8.count)] + Array(value.utf8)
+        }
+        return HTTP2Frame(kind: .headers, flags: ends ? 5 : 4, stream: 1, payload: block).bytes
+    }
+
+    static let streamErrors: [Breach] = [
+        Breach(
+            "9113 §5.4.2, §6.3: PRIORITY of four bytes", frameSize,
+            bytes(HTTP2Frame(kind: .priority, stream: 1, payload: [0, 0, 0, 0]))),
+        Breach(
+            "9113 §6.9: a WINDOW_UPDATE of nothing", protocolError,
+            bytes(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0, 0]))),
+        Breach(
+            "9113 §6.9.1: a window above 2³¹-1", flowControl,
+            bytes(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0x7F, 0xFF, 0xFF, 0xFF]))),
+        Breach("9113 §8.1: DATA before HEADERS", protocolError, bytes(.data(1, "x"))),
+        Breach("9113 §8.1: a second answer instead of trailers", protocolError, bytes(answer, answer)),
+        Breach(
+            "9113 §8.1: trailers that do not end the stream", protocolError,
+            bytes(answer) + headers([("x", "y")], ends: false)),
+        Breach("9113 §8.1: an interim answer that ends the stream", protocolError, bytes(.answer(1, status: 103))),
+        Breach(
+            "9113 §8.1.1: a body longer than content-length", protocolError,
+            headers([(":status", "400"), ("content-length", "1")], ends: false) + bytes(.data(1, "xy", ends: false))),
+        Breach(
+            "9113 §8.1.1: a body shorter than content-length", protocolError,
+            headers([(":status", "400"), ("content-length", "3")], ends: false) + bytes(.data(1, "xy"))),
+        Breach(
+            "9113 §8.1.1: no body for a content-length", protocolError,
+            headers([(":status", "400"), ("content-length", "3")])),
+        Breach(
+            "9110 §8.6: two values of content-length", protocolError,
+            headers([(":status", "400"), ("content-length", "3"), ("content-length", "4")], ends: false)),
+        Breach("9113 §8.2: an upper-case name", protocolError, headers([(":status", "400"), ("X-Name", "y")])),
+        Breach("9113 §8.2.1: a name with a space", protocolError, headers([(":status", "400"), ("x y", "z")])),
+        Breach("9113 §8.2.1: an empty name", protocolError, headers([(":status", "400"), ("", "z")])),
+        Breach("9113 §8.2.1: a line feed in a value", protocolError, headers([(":status", "400"), ("x", "a\nb")])),
+        Breach("9113 §8.2.1: a NUL in a value", protocolError, headers([(":status", "400"), ("x", "a\0b")])),
+        Breach(
+            "9113 §8.2.1: a value that ends with a space", protocolError, headers([(":status", "400"), ("x", "a ")])),
+        Breach("9113 §8.2.2: connection", protocolError, headers([(":status", "400"), ("connection", "close")])),
+        Breach(
+            "9113 §8.2.2: transfer-encoding", protocolError,
+            headers([(":status", "400"), ("transfer-encoding", "chunked")])),
+        Breach("9113 §8.2.2: keep-alive", protocolError, headers([(":status", "400"), ("keep-alive", "5")])),
+        Breach("9113 §8.2.2: te", protocolError, headers([(":status", "400"), ("te", "gzip")])),
+        Breach(
+            "9113 §8.3: a pseudo-header field after another field", protocolError,
+            headers([("x", "y"), (":status", "400")])),
+        Breach(
+            "9113 §8.3: an unknown pseudo-header field", protocolError, headers([(":status", "400"), (":path", "/")])),
+        Breach(
+            "9113 §8.3: a pseudo-header field in trailers", protocolError, bytes(answer) + headers([(":status", "400")])
+        ),
+        Breach("9113 §8.3.2: no status", protocolError, headers([("x", "y")])),
+        Breach("9113 §8.3.2: two", protocolError, headers([(":status", "400"), (":status", "400")])),
+        Breach("9113 §8.3.2: one of two digits", protocolError, headers([(":status", "40")])),
+        Breach("9113 §8.6: 101", protocolError, headers([(":status", "101")], ends: false)),
+    ]
+
+    @Test("a malformed answer ends its stream only", arguments: streamErrors)
+    func streamError(breach: Breach) {
+        let client = Self.client()
+        client.receive(breach.bytes)
+        #expect(client.view.resets == [1: breach.code] && client.view.answers[1]?.code == breach.code)
+        #expect(client.view.leaves == nil)
+        // The others are answered.
+        client.receive(Self.bytes(.answer(3, status: 200), .answer(5, status: 200)))
+        #expect(
+            client.view.answers[3] == .init(status: 200, code: 0)
+                && client.view.answers[5] == .init(status: 200, code: 0))
+    }
+
+    @Test("9113 §6.9.1: more DATA than the window of a stream or of the connection")
+    func receivedTooMuch() {
+        // Without a read of the client's output between; it allows more after half a window.
+        let part = HTTP2Frame(kind: .data, flags: 8, stream: 1, payload: [255] + Array(repeating: 0, count: 16_383))
+        let client = Self.client()
+        client.receive(Self.bytes(Self.answer))
+        for _ in 0..<20 { client.receive(part.bytes) }
+        #expect(client.view.leaves == nil)
+        let updates = client.frames().filter { $0.kind == .windowUpdate }
+        #expect(updates.contains { $0.stream == 0 })
+    }
+
+    @Test("9113 §5.5, §6.5.2: unknown frames, flags and settings are ignored")
+    func extensions() {
+        let client = Self.client()
+        client.receive([0, 0, 3, 0x2A, 0xFF, 0x80, 0, 0, 1, 1, 2, 3])
+        client.receive(
+            Self.bytes(.settings([(0x4A4A, 7)]), HTTP2Frame(kind: .ping, flags: 0xFE, payload: Array(1...8))))
+        client.receive(Self.bytes(.answer(1, status: 200)))
+        #expect(client.view.leaves == nil && client.view.answers[1]?.status == 200)
+        let frames = client.frames()
+        #expect(frames.contains { $0.kind == .ping && $0.flags == 1 && $0.payload == Array(1...8) })
+        #expect(frames.contains { $0.kind == .settings && $0.flags == 1 })
+    }
+
+    @Test("9113 §5.1: frames of streams that have ended are ignored, and their header fields decoded")
+    func closedStreams() {
+        let client = Self.client()
+        client.receive(Self.bytes(.answer(1, status: 200), .data(1, "x"), .reset(1, code: 8)))
+        client.receive(Self.bytes(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0, 1])))
+        // It adds a field to HPACK's table, which the next answer uses.
+        client.receive(HTTP2Frame(kind: .headers, flags: 5, stream: 1, payload: [0x88, 0x40, 1, 0x78, 1, 0x79]).bytes)
+        client.receive(HTTP2Frame(kind: .headers, flags: 5, stream: 3, payload: [0x88, 0xBE]).bytes)
+        #expect(client.view.leaves == nil && client.view.answers[3] == .init(status: 200, code: 0))
+    }
+
+    // MARK: Output
+
+    @Test("9113 §3.4: the preface and SETTINGS come first: no pushes, and a limit of header fields")
+    func preface() {
+        let client = OwnClient()
+        let frames = client.frames()
+        #expect(frames.map(\.kind) == [.settings])
+        #expect(frames.first?.payload == [0, 2, 0, 0, 0, 0, 0, 6, 0, 0, 0x40, 0])
+    }
+
+    @Test("9113 §5.1.2: no more streams than the server allows, and the others when some have ended")
+    func streamLimit() {
+        let client = Self.client([(3, 2)], requests: 0)
+        for _ in 0..<5 { client.submit() }
+        #expect(client.frames().filter { $0.kind == .headers }.map(\.stream) == [1, 3])
+        client.receive(Self.bytes(.answer(1, status: 200)))
+        #expect(client.frames().filter { $0.kind == .headers }.map(\.stream) == [5])
+        client.receive(Self.bytes(.settings([(3, 100)])))
+        #expect(client.frames().filter { $0.kind == .headers }.map(\.stream) == [7, 9])
+    }
+
+    @Test(
+        "9113 §6.9: DATA waits for the windows of its stream and of the connection, in frames of at most 16,384 bytes")
+    func windows() {
+        let client = Self.client([(4, 20_000)], requests: 0)
+        let body = String(repeating: "x", count: 50_000)
+        client.submit(body)
+        #expect(client.frames().filter { $0.kind == .data }.map(\.payload.count) == [16_384, 3616])
+        // A window that is lowered becomes negative (§6.9.2).
+        client.receive(Self.bytes(.settings([(4, 10_000)])))
+        client.receive(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0x27, 0x10]).bytes)
+        #expect(client.frames().filter { $0.kind == .data }.isEmpty)
+        #expect(client.session.blockage(dueBefore: .distantFuture) == nil)
+        client.receive(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0, 1]).bytes)
+        #expect(client.frames().filter { $0.kind == .data }.map(\.payload.count) == [1])
+        client.receive(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 1, 0, 0]).bytes)
+        let rest = client.frames().filter { $0.kind == .data }
+        #expect(rest.map(\.payload.count).reduce(0, +) == 29_999 && rest.last?.endsStream == true)
+        // The connection's window of 65,535 bytes has 15,535 left.
+        client.receive(Self.bytes(.settings([(4, 100_000)])))
+        client.submit(body)
+        client.submit("{}")
+        #expect(client.frames().filter { $0.kind == .data }.map(\.payload.count) == [15_535])
+        client.receive(HTTP2Frame(kind: .windowUpdate, payload: [0, 1, 0, 0]).bytes)
+        let last = client.frames().filter { $0.kind == .data }
+        #expect(last.filter(\.endsStream).map(\.stream) == [3, 5])
+    }
+
+    @Test("9113 §6.9: a stream without a window does not keep the others from being written")
+    func starvation() {
+        let client = Self.client([(4, 10)], requests: 0)
+        client.submit(String(repeating: "x", count: 100))
+        client.submit("{}")
+        #expect(client.frames().filter { $0.kind == .data && $0.endsStream }.map(\.stream) == [3])
+    }
+
+    @Test("9113 §8.1: an answer that comes before the whole request was written resets the rest")
+    func earlyAnswer() {
+        let client = Self.client([(4, 10)], requests: 0)
+        client.submit(String(repeating: "x", count: 100))
+        client.receive(Self.bytes(.answer(1, status: 413)))
+        #expect(client.view.answers[1]?.status == 413 && client.view.answers[1]?.code == 0)
+        #expect(client.view.resets == [1: 8])
+    }
+
+    @Test("9113 §6.8: GOAWAY in two steps ends what is above its stream, and opens nothing more")
+    func goAway() {
+        let client = Self.client([(3, 4)], requests: 4)
+        client.submit()
+        client.receive(Self.bytes(.goAway(lastStream: .max)))
+        // What has not been sent must not be.
+        #expect(client.view.answers[9]?.code != nil && client.submit() == nil)
+        client.receive(Self.bytes(.goAway(lastStream: 3, debugData: "bye")))
+        #expect(client.view.answers[5]?.code == 7 && client.view.answers[7]?.code == 7)
+        #expect(client.view.goAways.count == 2 && !client.session.isFinished)
+        client.receive(Self.bytes(.answer(1, status: 200), .answer(3, status: 200)))
+        #expect(client.view.answers[1]?.status == 200 && client.view.answers[3]?.status == 200)
+        #expect(client.session.isFinished && client.session.complaint == nil)
+    }
+
+    @Test("9113 §5.1.1: after the last stream identifier there is none")
+    func lastStream() {
+        let client = OwnClient(firstStream: .max - 2)
+        client.receive(HTTP2Frame.settings().bytes)
+        #expect(client.submit() == .max - 2 && client.submit() == .max && client.submit() == nil)
+        client.receive(Self.bytes(.answer(.max - 2, status: 200), .answer(.max, status: 200)))
+        #expect(client.view.answers.values.allSatisfy { $0.status == 200 })
+    }
+
+    @Test("a stream that stays open while 10,000 others end is still answered")
+    func oldStream() {
+        let client = Self.client(requests: 1)
+        for number in 1...10_000 {
+            guard let stream = client.submit() else { return #expect(Bool(false), "no stream at \(number)") }
+            client.receive(HTTP2Frame.answer(stream, status: 200).bytes)
+            client.receive(HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 0, 2]).bytes)
+        }
+        client.receive(HTTP2Frame.answer(1, status: 410).bytes)
+        #expect(client.view.answers[1] == .init(status: 410, code: 0) && client.view.answers.count == 10_001)
+    }
+
+    @Test("answers to PINGs that nobody reads end in a flood, and so do header blocks without end")
+    func floods() {
+        let client = OwnClient()
+        client.receive(HTTP2Frame.settings().bytes)
+        client.receive(
+            Array(repeating: HTTP2Frame(kind: .ping, payload: Array(1...8)).bytes, count: 1001).flatMap { $0 })
+        #expect(client.isFlooded)
+        let other = Self.client()
+        other.receive(HTTP2Frame(kind: .headers, flags: 1, stream: 1, payload: [0x88]).bytes)
+        other.receive(Array(repeating: HTTP2Frame(kind: .continuation, stream: 1).bytes, count: 65).flatMap { $0 })
+        #expect(other.isFlooded)
+    }
+
+    // MARK: HPACK
+
+    private func fields(_ frames: [HTTP2Frame], _ decoder: HeaderDecoder) throws -> [[HeaderField]] {
+        var (blocks, block): ([[HeaderField]], [UInt8]) = ([], [])
+        for frame in frames where frame.kind == .headers || frame.kind == .continuation {
+            block += frame.payload
+            guard frame.flags & HTTP2Frame.endHeaders != 0 else { continue }
+            blocks.append(try decoder.decode(block))
+            block = []
+        }
+        return blocks
+    }
+
+    @Test("9113 §6.2, §6.10: header fields that do not fit into a frame are continued")
+    func continuation() throws {
+        let client = Self.client(requests: 0)
+        let token = String(repeating: "t", count: 40_000)
+        client.submit(authorization: HeaderText("bearer \(token)"))
+        client.submit(authorization: HeaderText("bearer \(token)"))
+        let frames = client.frames()
+        #expect(
+            frames.map(\.kind) == [
+                .headers, .continuation, .continuation, .data, .headers, .continuation, .continuation, .data,
+            ])
+        #expect(frames.allSatisfy { $0.payload.count <= 16_384 })
+        let blocks = try fields(frames, HeaderDecoder())
+        #expect(
+            blocks.count == 2
+                && blocks.allSatisfy { $0.contains { $0.name == "authorization" && $0.value == "bearer \(token)" } })
+    }
+
+    @Test("7541 §4.2, 9113 §4.3.1: a change of the table's size is told before the next fields, the smallest first")
+    func tableSize() throws {
+        let (client, decoder) = (Self.client(requests: 0), HeaderDecoder())
+        client.submit()
+        _ = try fields(client.frames(), decoder)
+        client.receive(Self.bytes(.settings([(1, 0)]), .settings([(1, 200)])))
+        client.submit()
+        let block = try #require(client.frames().first { $0.kind == .headers })
+        // To 0, and then to 200.
+        #expect(block.payload.starts(with: [0x20, 0x3F, 0xA9, 0x01]))
+        decoder.limit(200)
+        #expect(try decoder.decode(block.payload).first == HeaderField(name: ":method", value: "POST"))
+        // Without a table all fields are literals.
+        client.receive(Self.bytes(.settings([(1, 0)])))
+        client.submit()
+        client.submit()
+        decoder.limit(0)
+        let blocks = try fields(client.frames(), decoder)
+        #expect(blocks.count == 2 && blocks[0] == blocks[1])
+    }
+
+    @Test(
+        "7541: what the encoder writes is decoded as it was, with tables of all sizes and values of all lengths",
+        arguments: 0..<40)
+    func encoder(seed: UInt64) throws {
+        var generator = SeededGenerator(seed: seed)
+        let decoder = HeaderDecoder()
+        var encoder = HPACKEncoder()
+        let memory = UnsafeMutablePointer<UInt8>.allocate(capacity: 100_000)
+        defer { memory.deallocate() }
+        for _ in 0..<300 {
+            if Int.random(in: 0..<20, using: &generator) == 0 {
+                for _ in 0..<Int.random(in: 1...3, using: &generator) {
+                    encoder.limit(to: [0, 60, 150, 400, 4096, 65_536].randomElement(using: &generator) ?? 0)
+                }
+            }
+            var writer = ByteWriter(at: memory)
+            var expected: [HeaderField] = []
+            let from = encoder.capacity
+            encoder.begin(&writer)
+            for _ in 0..<Int.random(in: 0...8, using: &generator) {
+                let name = HeaderName.allCases.randomElement(using: &generator) ?? .topic
+                let length = [0, 1, 5, 126, 127, 128, 300, 5000].randomElement(using: &generator) ?? 0
+                let value = String(repeating: ["a", "b", "c"].randomElement(using: &generator) ?? "a", count: length)
+                let text = HeaderText(value)
+                withExtendedLifetime(text) {
+                    switch Int.random(in: 0..<3, using: &generator) {
+                    case 0: encoder.writeRepeated(name, text.bytes, &writer)
+                    case 1: encoder.writeUnindexed(name, text.bytes, &writer)
+                    default: encoder.writeChanging(name, size: text.bytes.count, &writer) { $0.string(text.bytes) }
+                    }
+                }
+                expected.append(HeaderField(name: "\(name.text)", value: value))
+            }
+            decoder.limit(from)
+            let decoded = try decoder.decode(Array(UnsafeBufferPointer(start: memory, count: writer.at - memory)))
+            #expect(decoded.map(\.name) == expected.map(\.name) && decoded.map(\.value) == expected.map(\.value))
+        }
+    }
+}
