@@ -370,7 +370,7 @@ struct HTTP2SessionTests {
         #expect(client.view.answers[1] == .init(status: 410, code: 0) && client.view.answers.count == 10_001)
     }
 
-    @Test("answers to PINGs that nobody reads end in a flood, and so do header blocks without end")
+    @Test("answers to PINGs that the server does not read end in a flood, and so do header blocks without end")
     func floods() {
         let client = OwnClient()
         client.receive(HTTP2Frame.settings().bytes)
@@ -414,7 +414,9 @@ struct HTTP2SessionTests {
                 && blocks.allSatisfy { $0.contains { $0.name == "authorization" && $0.value == "bearer \(token)" } })
     }
 
-    @Test("7541 §4.2, 9113 §4.3.1: a change of the table's size is told before the next fields, the smallest first")
+    @Test(
+        "7541 §4.2, 9113 §4.3.1: a change of the size of the table is written before the next fields, the smallest first"
+    )
     func tableSize() throws {
         let (client, decoder) = (Self.client(requests: 0), HeaderDecoder())
         client.submit()

@@ -1,8 +1,10 @@
-"""axe-core on each page, light and dark."""
+"""axe-core on each page of the dashboard and of the inbox, light and dark."""
 
+import time
 import unittest
 from pathlib import Path
 
+from scene import token
 from test_pages import Live
 
 try:
@@ -14,8 +16,8 @@ except ImportError:
 
 @unittest.skipIf(AXE is None, "axe-core-python is not installed")
 class Accessibility(Live):
-    def test_each_page_is_accessible(self):
-        for path in self.pages():
+    def check(self, paths):
+        for path in paths:
             for dark in (False, True):
                 with self.subTest(f"{path} {'dark' if dark else 'light'}"):
                     self.browser.open(path)
@@ -30,6 +32,19 @@ class Accessibility(Live):
                     self.assertEqual(found, [])
                     self.browser.problems()
         self.browser.set_dark(False)
+
+    def test_each_page_is_accessible(self):
+        self.check(self.pages())
+
+    def test_the_inbox_is_accessible(self):
+        self.addCleanup(setattr, self.browser, "base", self.browser.base)
+        self.browser.base = self.control
+        self.scene.push({"token": token("aa", 1), "push_type": "liveactivity", "topic": "com.example.app.push-type.liveactivity",
+                         "payload": {"aps": {"timestamp": int(time.time()), "event": "update", "content-state": {"home": 2},
+                                             "alert": {"title": "Goal", "body": "2:1"}}}})
+        self.browser.open("/")
+        self.browser.sees("Goal")
+        self.check(["/", "/inbox/1"])
 
 
 del Live

@@ -43,7 +43,10 @@ extension EndToEnd {
         @Test("an expired token is renewed once for all, and its requests are repeated without an attempt")
         func expired() async throws {
             let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=e,times=1,answer=ExpiredProviderToken"])
+            // Late, so that all are under way before the first is refused: then they have the token that is refused.
+            let simulator = try await SimulatorProcess(rules: [
+                "prefix=e,times=1,answer=ExpiredProviderToken,delay=500ms"
+            ])
             let old = Self.now - 25 * 60
             try redis.run("SET", "push:" + Self.key, "\(old) \(try Self.token(issuedAt: old))")
             let workers = try (0..<3).map { _ in
