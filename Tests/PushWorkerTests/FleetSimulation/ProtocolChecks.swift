@@ -228,6 +228,8 @@ final class LaneChecks {
         var until: Int64
         /// The time at which the lane got to know it.
         var since: NIODeadline
+        /// True once the lane has sent to the token again, after `until`.
+        var wasTried = false
     }
 
     /// A lane that loses its lease may receive a job again while it still sends it.
@@ -245,8 +247,6 @@ final class LaneChecks {
         var probe: Int?
     }
 
-    /// The maximum time in milliseconds by which a lane's idea of Redis' time is late.
-    private static let clockLag: Int64 = 4000
     /// Somewhat less than the time for which a lane waits for the fleet's provider token.
     private static let patience = TimeAmount.milliseconds(1900)
 
@@ -306,15 +306,16 @@ final class LaneChecks {
 
     /// The lane has received APNs' answer that it sends too much to a token.
     func throttled(_ token: String, until: Int64) {
-        // Several requests can be in flight when the first is refused; the others come after it. The lane goes by its idea of
-        // Redis' time, which is a little late.
-        if let known = throttles[token], milliseconds < known.until + Self.clockLag { return }
+        // Several requests can be in flight when the first is refused, and some of them are answered long after it. They come
+        // after the first, whose time stays: `until` is the time of the one that was refused now.
+        if let known = throttles[token], !known.wasTried { return }
         throttles[token] = Throttle(until: until, since: now)
     }
 
     /// The lane has read the tokens that other lanes have throttled.
-    func learned(_ tokens: [(token: ByteBuffer, until: Int64)]) {
-        for (token, until) in tokens where until > milliseconds {
+    /// - Parameter time: Redis' time when the lane asked, in milliseconds since 1970.
+    func learned(_ tokens: [(token: ByteBuffer, until: Int64)], time: Int64) {
+        for (token, until) in tokens where until > time {
             let token = String(buffer: token)
             guard throttles[token] == nil else { continue }
             throttles[token] = Throttle(until: until, since: now)
@@ -341,6 +342,7 @@ final class LaneChecks {
             simulation.fail(
                 "the job \(job.number) was sent to a throttled token \(throttle.until - milliseconds) ms too early")
         }
+        if let throttle = throttles[token], milliseconds >= throttle.until { throttles[token]?.wasTried = true }
         guard let pause = pauses[app] else { return }
         if pause.probes > 0 {
             pauses[app] = Pause(probes: pause.probes - 1, probe: number)

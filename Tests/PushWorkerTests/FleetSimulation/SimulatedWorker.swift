@@ -495,7 +495,7 @@ private final class SimulatedFleetStore: FleetStore {
     func throttledTokens(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
         store.throttledTokens(now: now) { [lane, mutation] result in
             guard case .success(let tokens) = result else { return completion(result) }
-            lane.checks.learned(tokens)
+            lane.checks.learned(tokens, time: now)
             completion(mutation == .hidesThrottles ? .success([]) : result)
         }
     }
