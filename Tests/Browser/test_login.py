@@ -110,6 +110,11 @@ class Login(unittest.TestCase):
             self.assertNotIn("secret words", text)
             self.assertNotIn(token("cd"), text)
             self.assertNotIn(token("ab"), text)
+        # A search would tell what is masked.
+        for path in ("/jobs?match=secret", "/api/v1/jobs?match=secret"):
+            status, text = client.ask("GET", path)
+            self.assertEqual(status, 403, text)
+        self.assertNotIn('name="match"', client.ask("GET", "/jobs")[1])
         form = re.search(r'name="form_token" value="(\w+)"', client.ask("GET", "/")[1]).group(1)
         for action in ("pause-queue", "enqueue", "change-jobs", "stop-worker", "confirm-run", "add-invalid-tokens"):
             status, text = client.ask("POST", f"/actions/{action}", {"form_token": form, "queue": "default"})
