@@ -30,7 +30,7 @@ struct DevicePage: DashboardPage {
     let path = "/devices/{token}"
     let section = Section.devices
 
-    /// The time that the search of a page may take, unless all is to be searched.
+    /// The time that the search of a page may take, unless the request asks for everything.
     private static let searchTime = Duration.milliseconds(150)
 
     func content(_ look: PageRequest) async throws -> PageContent {

@@ -60,7 +60,7 @@ struct JobsPage: DashboardPage {
 
     /// Some jobs of the queues of the query.
     func list(_ look: PageRequest, _ filter: JobFilter) async throws -> ListPart<JobRow> {
-        // A search tells those who may not see a job's content whether it has a text.
+        // A search would reveal parts of a job to those who may not see its content.
         guard filter.texts.isEmpty || look.visitor.seesContent else {
             throw WebError(.forbidden, "only operators can search jobs by their text")
         }

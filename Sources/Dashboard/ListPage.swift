@@ -1,7 +1,7 @@
 import PushQueue
 import WebPages
 
-// What the pages with a list have in common: parts of several queues, and actions on a selection of rows.
+// Common to the pages with a list: parts of several queues, and actions on a selection of rows.
 
 /// Some rows of a list, and the place to continue from.
 struct ListPart<Row> {
@@ -53,7 +53,7 @@ extension ListPart {
 
 extension PageRequest {
     /// The time at which a search for a page ends: soon for the first part, so that the page is there at once; later for what
-    /// follows, because then somebody waits for it.
+    /// follows, because then a person waits for it.
     var searchEnd: ContinuousClock.Instant { .now + (query["after"] == nil ? .milliseconds(150) : .seconds(4)) }
 
     /// The title of the column of boxes; none for viewers.

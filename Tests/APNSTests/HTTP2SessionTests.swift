@@ -339,7 +339,7 @@ struct HTTP2SessionTests {
         let client = Self.client([(3, 4)], requests: 4)
         client.submit()
         client.receive(Self.bytes(.goAway(lastStream: .max)))
-        // What has not been sent must not be.
+        // A request that has not been sent must not be sent any more.
         #expect(client.view.answers[9]?.code != nil && client.submit() == nil)
         client.receive(Self.bytes(.goAway(lastStream: 3, debugData: "bye")))
         #expect(client.view.answers[5]?.code == 7 && client.view.answers[7]?.code == 7)

@@ -3,7 +3,7 @@ import NIOCore
 
 @testable import APNS
 
-/// What a client makes of a server's bytes.
+/// A client's view of a server's bytes.
 struct ClientView: Equatable {
     struct Answer: Equatable {
         var status: Int32 = 0
@@ -23,7 +23,7 @@ struct ClientView: Equatable {
     /// The codes of the client's resets.
     var resets: [Int32: UInt32] = [:]
 
-    /// What two clients do not agree about.
+    /// The points on which two clients differ.
     func differences(from other: ClientView) -> [String] {
         var found: [String] = []
         for stream in Set(answers.keys).union(other.answers.keys).sorted()
@@ -140,7 +140,7 @@ final class ReferenceClient {
             let count = nghttp2_session_mem_send(session, &frame)
             guard count > 0, let frame else { break }
             let piece = UnsafeRawBufferPointer(start: frame, count: count)
-            // The preface is no frame.
+            // The preface is not a frame.
             if piece.starts(with: "PRI".utf8) {
                 output.writeBytes(piece.dropFirst(24))
             } else {
@@ -159,7 +159,7 @@ private func client(_ context: UnsafeMutableRawPointer?) -> ReferenceClient? {
 final class OwnClient {
     let session: HTTP2Session
     private(set) var view = ClientView()
-    /// What the client has sent, after its preface.
+    /// The frames that the client has sent, after its preface.
     private(set) var output = ByteBuffer()
     private(set) var isFlooded = false
 

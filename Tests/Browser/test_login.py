@@ -110,7 +110,7 @@ class Login(unittest.TestCase):
             self.assertNotIn("secret words", text)
             self.assertNotIn(token("cd"), text)
             self.assertNotIn(token("ab"), text)
-        # A search would tell what is masked.
+        # A search would reveal masked texts.
         for path in ("/jobs?match=secret", "/api/v1/jobs?match=secret"):
             status, text = client.ask("GET", path)
             self.assertEqual(status, 403, text)

@@ -46,14 +46,16 @@ struct HPACKEncoder: ~Copyable {
     private static let neverIndexed: UInt8 = 0x10
     /// The number of entries of the static table; the dynamic one's follow.
     private static let staticCount = 61
-    /// RFC 7541 §4.1.
-    private static let entryOverhead = 32
     /// The size of the table in bytes, if the peer does not set a smaller one: it is the default (RFC 9113 §6.5.2).
     static let maximumSize = 4096
+
     private struct Entry {
         var name: HeaderName
         var value: UnsafeMutableBufferPointer<UInt8>
-        var size: Int { name.text.utf8CodeUnitCount + value.count + HPACKEncoder.entryOverhead }
+        var size: Int { Self.size(name, value.count) }
+
+        /// RFC 7541 §4.1.
+        static func size(_ name: HeaderName, _ length: Int) -> Int { name.text.utf8CodeUnitCount + length + 32 }
     }
 
     /// The oldest entry first.
@@ -80,7 +82,7 @@ struct HPACKEncoder: ~Copyable {
         evict(downTo: capacity)
     }
 
-    /// Begins a block: tells the peer a new size of the table (RFC 7541 §4.2, §6.3).
+    /// Begins a block: writes a new size of the table, if there is one (RFC 7541 §4.2, §6.3).
     mutating func begin(_ writer: inout ByteWriter) {
         guard let smallest = smallestCapacity else { return }
         smallestCapacity = nil
@@ -94,9 +96,10 @@ struct HPACKEncoder: ~Copyable {
     /// Writes a field whose value will repeat: by its index, or as a literal that gets one (RFC 7541 §6.1, §6.2.1).
     mutating func writeRepeated(_ name: HeaderName, _ value: UnsafeBufferPointer<UInt8>, _ writer: inout ByteWriter) {
         if let index = index(of: name, value) { return writer.integer(index, prefix: 7, pattern: 0x80) }
-        let entry = name.text.utf8CodeUnitCount + value.count + Self.entryOverhead
         // Adding it would only empty the table (RFC 7541 §4.4).
-        guard entry <= capacity else { return writeLiteral(name, value, pattern: 0x00, prefix: 4, &writer) }
+        guard Entry.size(name, value.count) <= capacity else {
+            return writeLiteral(name, value, pattern: 0x00, prefix: 4, &writer)
+        }
         writeLiteral(name, value, pattern: 0x40, prefix: 6, &writer)
         add(name, value)
     }
@@ -123,9 +126,8 @@ struct HPACKEncoder: ~Copyable {
     mutating func writeChanging(
         _ name: HeaderName, size: Int, _ writer: inout ByteWriter, _ write: (inout ByteWriter) -> Void
     ) {
-        let entry = name.text.utf8CodeUnitCount + size + Self.entryOverhead
         let isKnown = newest[Int(name.rawValue)] >= evicted
-        let isAdded = !isKnown && entry <= capacity
+        let isAdded = !isKnown && Entry.size(name, size) <= capacity
         writeName(name, pattern: isAdded ? 0x40 : Self.neverIndexed, prefix: isAdded ? 6 : 4, &writer)
         write(&writer)
         if isAdded { add(name, UnsafeBufferPointer(start: writer.at - size, count: size)) }

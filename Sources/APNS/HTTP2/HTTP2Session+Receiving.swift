@@ -1,7 +1,7 @@
 import CNghttp2
 import NIOCore
 
-/// What is kept between two reads.
+/// The state between two reads.
 struct HTTP2Reader: ~Copyable {
     /// A frame that has not come to its end.
     var partial: [UInt8] = []
@@ -201,7 +201,7 @@ extension HTTP2Session {
     private func finish(_ index: Int32) {
         let slot = slots.pointer(index)
         let (length, status) = (slot.pointee.contentLength, slot.pointee.status)
-        // §8.1.1: a content-length that is not the length of the body, unless there is none to have.
+        // §8.1.1: a content-length that is not the length of the body, unless the status has no body.
         guard length < 0 || length == slot.pointee.bodySize || status == 204 || status == 304 else {
             return breach(.protocolError, on: index)
         }
@@ -270,7 +270,7 @@ extension HTTP2Session {
     private func take(
         _ field: nghttp2_nv, of slot: UnsafeMutablePointer<RequestSlot>?, _ block: inout HeaderBlock
     ) -> Bool {
-        // §6.5.2 has the overhead. The server was told the limit, and need not keep to it.
+        // §6.5.2 has the overhead. SETTINGS gave the server the limit, and it need not keep to it.
         let size = Int32(clamping: field.namelen + field.valuelen + 32)
         block.size += size
         slot?.pointee.headerSize += size

@@ -24,8 +24,8 @@ final class HTTP2Session {
     /// The server makes the client queue more answers than it reads, or continues header blocks without end.
     struct Flood: Error, Equatable {}
 
-    /// The connection's events since the owner last emptied it. They come before those of streams:
-    /// which of those were processed is told by a GOAWAY.
+    /// The connection's events since the owner last emptied it. They come before those of streams, because a GOAWAY names
+    /// the last stream that was processed.
     var events: [Event] = []
     /// The streams that have ended since the owner last emptied it. Apart from the events, because there is one for every
     /// notification.
@@ -47,19 +47,19 @@ final class HTTP2Session {
     /// The number of answers to PINGs and SETTINGS that may wait to be taken.
     static let maximumAnswers = 1000
 
-    /// What the peer allows (RFC 9113 §6.5.2, §6.9).
+    /// The limits that the peer sets (RFC 9113 §6.5.2, §6.9).
     struct Peer {
         var maximumStreams = Int.max
         /// The first window of a stream, in bytes of DATA.
         var streamWindow = HTTP2Session.defaultWindow
-        /// What is left of the connection's window.
+        /// The rest of the connection's window.
         var window = HTTP2Session.defaultWindow
     }
 
     /// Where the connection is in its life.
     enum Phase: Equatable {
         case open
-        /// The server has said goodbye, or the stream identifiers have run out: what is under way may finish.
+        /// The server has sent GOAWAY: requests under way may finish.
         case leaving
         /// A GOAWAY of this side is the last that is sent. Nothing is read any more.
         case ended
@@ -72,7 +72,7 @@ final class HTTP2Session {
     var reader: HTTP2Reader
     var streams: StreamTable
     /// Requests that were cancelled and whose resets have not been taken as output.
-    var pendingCancels = 0
+    var pendingCancels: Int { waiting.cancelled.count }
 
     private let authority: HeaderText
     /// Every authorization that was given, the last one for new requests.
@@ -130,7 +130,6 @@ final class HTTP2Session {
         let slot = slots.pointer(index)
         guard slot.pointee.failure == nil, !slot.pointee.hasEnded else { return }
         slot.pointee.failure = failure
-        pendingCancels += 1
         waiting.cancelled.append(slot.pointee.stream)
     }
 
@@ -158,7 +157,6 @@ final class HTTP2Session {
             if slot.pointee.stream > last {
                 close(index, code: .refusedStream)
             } else if !slot.pointee.isOpen, !slot.pointee.hasEnded {
-                if slot.pointee.failure == nil { pendingCancels += 1 }
                 slot.pointee.failure = .goingAway(reason: nil)
                 close(index, code: .cancel)
             }
@@ -169,7 +167,6 @@ final class HTTP2Session {
     private func forget(_ slot: UnsafeMutablePointer<RequestSlot>, _ index: Int32) {
         streams.remove(slot.pointee.stream, index)
         if slot.pointee.isOpen { streams.openCount -= 1 }
-        if slot.pointee.failure != nil { pendingCancels -= 1 }
     }
 
     // MARK: The connection
@@ -229,7 +226,7 @@ final class HTTP2Session {
 
     // MARK: Output
 
-    /// Appends what is to be sent.
+    /// Appends the frames that can be sent.
     /// - Parameter limit: no more is taken once there is this much.
     /// - Returns: true if that was all.
     @discardableResult

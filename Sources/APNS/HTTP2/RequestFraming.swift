@@ -20,7 +20,7 @@ package final class RequestFraming {
         session.submit(notification, tag: 0, deadline: .distantFuture, authorization: authorization) != nil
     }
 
-    /// Appends what is to be sent.
+    /// Appends the frames that can be sent.
     package func takeOutput(into buffer: inout ByteBuffer) { session.takeOutput(into: &buffer) }
 
     /// Takes bytes of the server.
