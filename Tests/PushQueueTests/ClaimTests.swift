@@ -244,7 +244,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("a worker whose lease was taken gets nothing and is told so")
+    @Test("a worker whose lease was taken gets an error and no jobs")
     func leaseLost() async throws {
         try await withQueue { queue in
             try queue.push(["a"])
@@ -270,7 +270,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("a job that is too large becomes a dead letter with its bytes untouched, and the others go on")
+    @Test("a job that is too large becomes a dead letter with its bytes untouched, and the others are claimed")
     func tooLarge() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()

@@ -72,7 +72,8 @@ struct DeadLettersTests {
     }
 
     @Test(
-        "a page looks at 100 letters or half a mebibyte, and all pages at each letter once", arguments: [true, false])
+        "a page reads 100 dead letters or half a mebibyte, and all pages together read each dead letter once",
+        arguments: [true, false])
     func pages(newestFirst: Bool) async throws {
         try await withQueue { queue in
             // Most of them in one millisecond, as a batch of settlements writes them.
@@ -99,7 +100,9 @@ struct DeadLettersTests {
         }
     }
 
-    @Test("no letter is missed when others of the same millisecond go between two pages", arguments: [true, false])
+    @Test(
+        "no dead letter is missed when others of the same millisecond are deleted between two pages",
+        arguments: [true, false])
     func removalBetweenPages(newestFirst: Bool) async throws {
         try await withQueue { queue in
             for number in 0..<600 { try queue.bury(.numbered(number), at: 5000) }
@@ -137,7 +140,7 @@ struct DeadLettersTests {
         }
     }
 
-    @Test("what is no letter is shown and deleted, and never requeued")
+    @Test("an entry that is not a dead letter is shown and deleted, and never requeued")
     func unreadable() async throws {
         let strangers = [
             "no line feed", "no JSON\n{}", "[1]\n{}", "{\"v\":1}\n{}", "{\"reason\":5}\n{}",
@@ -208,7 +211,7 @@ struct DeadLettersTests {
         }
     }
 
-    @Test("a server without memory refuses to requeue with nothing lost, and still lets letters be deleted")
+    @Test("a server without memory refuses to requeue, loses nothing, and deletes dead letters")
     func outOfMemory() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in

@@ -174,7 +174,7 @@ struct FeedbackMarkTests {
         #expect(known["cc"] == #"{"at":9000,"source":"apns"}"#)
     }
 
-    @Test("without a token tells a server that takes no writes from one that does")
+    @Test("without a token finds out whether a server accepts writes")
     func readOnly() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in
@@ -237,7 +237,7 @@ struct WritePatienceTests {
         #expect(patience.hasLasted(.seconds(20), now: Self.at(20_000)))
     }
 
-    @Test("begins anew when something was taken")
+    @Test("starts again when something was taken")
     func success() {
         var patience = WritePatience(limit: .seconds(5))
         _ = run(&patience, from: 0, random: 1)
@@ -258,7 +258,7 @@ struct WritePatienceTests {
     }
 
     @Test(
-        "what may pass by itself is told from what does not",
+        "distinguishes failures that may pass from those that do not",
         arguments: [
             ("LOADING Redis is loading", true), ("OOM command not allowed", true), ("READONLY You can't write", true),
             ("CLUSTERDOWN Hash slot not served", true), ("WRONGTYPE x holds a list", false),

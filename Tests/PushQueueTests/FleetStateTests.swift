@@ -74,7 +74,7 @@ struct FleetStateTests {
         }
     }
 
-    @Test("the first fault pauses an app, and what others were told meanwhile changes nothing")
+    @Test("the first fault pauses an app, and later faults of other workers change nothing")
     func trip() async throws {
         try await withFleet { queue, fleet in
             #expect(try await fleet.read() == [nil])
@@ -143,7 +143,7 @@ struct FleetStateTests {
         }
     }
 
-    @Test("a key of another type is told, and not overwritten")
+    @Test("a key of another type is reported, and not overwritten")
     func wrongType() async throws {
         try await withFleet { queue, fleet in
             for key in [queue.sharedKeys.appPaused("shop"), queue.sharedKeys.appRate("shop")] {
@@ -158,7 +158,7 @@ struct FleetStateTests {
         }
     }
 
-    @Test("portions of a rate begin where the one before ends, whoever asks")
+    @Test("portions of a rate begin where the previous one ends, whichever worker asks")
     func rate() async throws {
         try await withFleet { queue, fleet in
             let key = queue.sharedKeys.appRate("shop")
@@ -237,7 +237,7 @@ struct FleetStateTests {
         }
     }
 
-    @Test("a worker whose clock is wrong does not get its token shared, and is told by how much")
+    @Test("a worker whose clock is wrong does not share its token, and gets the difference")
     func clocks() async throws {
         try await withFleet { queue, fleet in
             let key = queue.sharedKeys.providerToken(team: "T", key: "K")

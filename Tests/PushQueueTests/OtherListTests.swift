@@ -48,7 +48,7 @@ struct OtherListTests {
         }
     }
 
-    @Test("has to be in the queue's slot of a Cluster")
+    @Test("must be in the queue's slot of a Cluster")
     func slot() throws {
         #expect(try QueueKeys().listIsInSlot)
         #expect(try !QueueKeys(queue: "push", list: "queue:push").listIsInSlot)
@@ -62,7 +62,7 @@ struct OtherListTests {
         #expect(error?.description.contains("the list must be") == true)
     }
 
-    @Test("a job whose tokens had to be read from a text is split, and loses nothing but its tokens")
+    @Test("a job whose tokens are read from a text is split, and loses only its tokens")
     func splitText() async throws {
         try await withQueue { queue in
             let job = #"{"class":"P","args":["{\"alert\":\"\u00e9\",\"tokens\":[\"aa\",\"bb\",\"cc\"]}"]}"#

@@ -43,7 +43,7 @@ struct QueueGaugesTests {
         }
     }
 
-    @Test("counts every state in one moment, and tells of the head and of the first retry")
+    @Test("counts all states at one time, and has the head and the first retry")
     func counts() async throws {
         let head = #"{"token":"ab","payload":{},"enqueued_at":1700000000}"#
         for job in [head, "2", "3"] { try redis.run("RPUSH", keys.jobs, job) }
@@ -80,7 +80,7 @@ struct QueueGaugesTests {
         }
     }
 
-    @Test("a command counts anew, with the claims of every lane that has a lease, and leaves no reading to workers")
+    @Test("a command counts again, with the claims of all lanes that have a lease, and keeps no reading for workers")
     func fresh() async throws {
         for job in ["1", "2", "3"] { try redis.run("RPUSH", keys.jobs, job) }
         try redis.run("ZADD", keys.retry, "1", "a", "2", "b")
@@ -119,7 +119,7 @@ struct QueueGaugesTests {
         #expect(gauges.headEnqueuedAt(as: .sidekiq(classes: [])) == 1_700_000_000_000)
     }
 
-    @Test("of an empty queue there is nothing to tell")
+    @Test("an empty queue has zeros")
     func empty() async throws {
         let gauges = try await read()
         #expect(gauges.jobs + gauges.retries + gauges.claims + gauges.dead + gauges.deadBytes == 0)
@@ -128,7 +128,7 @@ struct QueueGaugesTests {
     }
 
     @Test(
-        "a head that nobody can read, or that says nothing of its time, is no trouble",
+        "a head that can't be read, or has no time, is accepted",
         arguments: ["{", #"{"payload":{},"token":"ab"}"#])
     func unreadable(head: String) async throws {
         try redis.run("RPUSH", keys.jobs, head)
@@ -144,7 +144,7 @@ struct QueueGaugesTests {
     }
 
     @Test(
-        "whatever score somebody gave a retry by hand, it does no harm",
+        "a score that an operator gave a retry by hand does no harm",
         arguments: ["0", "-1", "-inf", "+inf", "1e300", "-1e300", "1.5"])
     func scores(score: String) async throws {
         try redis.run("ZADD", keys.retry, score, "a")

@@ -39,7 +39,7 @@ struct QueueKeysTests {
     }
 
     @Test(
-        "names that would change the hash tag, or that nobody could type, are refused",
+        "names that would change the hash tag, or that can't be typed, are refused",
         arguments: ["", "{", "}", "a{b}", "a b", "a\n", "é", "\u{7F}", String(repeating: "x", count: 101)])
     func refused(name: String) throws {
         let asPrefix = #expect(throws: QueueKeys.Invalid.self) { try QueueKeys(prefix: name) }

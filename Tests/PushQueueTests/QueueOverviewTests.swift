@@ -23,7 +23,7 @@ struct QueueOverviewTests {
         }
     }
 
-    @Test("counts everything, and tells the age of what should have been sent")
+    @Test("counts everything, and has the age of what should have been sent")
     func everything() async throws {
         try await withQueue { queue in
             let now = try await read(queue).now

@@ -179,7 +179,7 @@ struct QueueServerTests {
         #expect(replica.refusesWrites && replica.findings.first?.kind == .replica)
     }
 
-    @Test("a user who may not ask or write is told of nothing that is not known")
+    @Test("for a user without permissions, the only finding is that the server did not report itself")
     func realRights() async throws {
         let redis = try RedisServer()
         try redis.run("ACL", "SETUSER", "default", "-info", "-rpushx")

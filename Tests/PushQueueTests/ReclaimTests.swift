@@ -225,7 +225,7 @@ struct ReclaimTests {
         }
     }
 
-    @Test("a lane whose claims are no hash is left for an hour, so that others are reclaimed in the meantime")
+    @Test("a lane whose claims have the wrong type is left for an hour, so that others are reclaimed")
     func noHash() async throws {
         try await withQueue { queue in
             let now = try await queue.worker("w").claim(0).now

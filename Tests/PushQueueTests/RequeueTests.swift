@@ -32,7 +32,7 @@ struct RequeueTests {
         }
     }
 
-    @Test("a job goes on from where it was: to the tokens that had failed, with its reservation, its id and its time")
+    @Test("a job continues where it was: with the tokens that had failed, its reservation, its id and its time")
     func wrapper() async throws {
         try await withQueue { queue in
             let original = #"{"token":"ab","unique_for":"1h","id":"i/\"d","payload":{}}"#
@@ -70,7 +70,7 @@ struct RequeueTests {
     }
 
     @Test(
-        "attempts begin anew or count, and nothing that a letter says makes a wrapper that nobody can read",
+        "attempts start again or count, and no value in a dead letter makes a wrapper that can't be read",
         arguments: [
             (#""attempts":3"#, 4), (#""attempts":0"#, 1), (#""attempts":2147483647"#, 2_147_483_647),
             (#""attempts":-5"#, 1),
@@ -152,7 +152,7 @@ struct RequeueTests {
         }
     }
 
-    @Test("several at once move each letter once")
+    @Test("several at once move each dead letter once")
     func concurrently() async throws {
         try await withQueue { queue in
             for number in 0..<2000 { try queue.bury(.numbered(number), at: 5000) }
@@ -177,7 +177,7 @@ struct RequeueTests {
         }
     }
 
-    @Test("what becomes a dead letter after the first page stays one, so that nothing goes round for ever")
+    @Test("a job that becomes a dead letter after the first page stays one, so that no job goes round forever")
     func comingBack() async throws {
         try await withQueue { queue in
             for number in 0..<120 { try queue.bury(.numbered(number), at: 5000) }
@@ -201,7 +201,7 @@ struct RequeueTests {
     }
 }
 
-@Suite("How fast letters are requeued")
+@Suite("The rate at which dead letters are requeued")
 struct RequeuePaceTests {
     @Test("so many a second, in ten portions or one by one", arguments: [1, 3, 7, 10, 99, 1000, 123_457])
     func rate(perSecond: Int) {
@@ -222,7 +222,7 @@ struct RequeuePaceTests {
         #expect(abs(moved - 20 * perSecond) <= 2 * portion)
     }
 
-    @Test("after a pause there is no burst, and a page of few letters is not paid for as a full one")
+    @Test("after a pause there is no burst, and a page of few dead letters does not cost the rate of a full one")
     func pauses() {
         var pace = RequeuePace(perSecond: 100)
         var now = NIODeadline.uptimeNanoseconds(5_000_000_000)

@@ -154,7 +154,7 @@ struct ResultsTests {
         }
     }
 
-    @Test("tell of a job that was not sent because another has its id")
+    @Test("include a job that was not sent because another has its id")
     func duplicates() async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["one", "two"], Self.limits)

@@ -71,7 +71,7 @@ struct ServerInfoTests {
     }
 
     @Test(
-        "memory is told in units that people set it in",
+        "memory is shown in the units of Redis' settings",
         arguments: [
             ("used_memory:1023\nmaxmemory:1", "0.9 of 0.0 KiB"), ("used_memory:900000", "878.9 KiB"),
             ("used_memory:900000\nmaxmemory:0", "878.9 KiB"), ("used_memory:52428800", "50.0 MiB"),

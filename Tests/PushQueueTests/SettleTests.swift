@@ -105,7 +105,7 @@ struct SettleTests {
         }
     }
 
-    @Test("a letter about a part of a job leaves the rest to be settled", arguments: [true, false])
+    @Test("a dead letter about a part of a job leaves the rest to be settled", arguments: [true, false])
     func letter(isRetried: Bool) async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["other", "fan-out"])

@@ -47,7 +47,7 @@ struct WorkerReportTests {
         }
     }
 
-    @Test("is bounded, whatever there is to tell, and has those in trouble")
+    @Test("has a maximum size, and includes the apps that have problems")
     func bounded() throws {
         var report = Self.report()
         report.version = String(repeating: "\u{1}", count: 100_000)
@@ -69,7 +69,7 @@ struct WorkerReportTests {
     }
 
     @Test(
-        "what is no report is none",
+        "a text that is not a report is ignored",
         arguments: [
             "", "x", "[]", "null", "{}", #"{"process":""}"#, #"{"process":1}"#, #"{"process":"a","pid":1e300}"#,
             #"{"process":"a","apps":{}}"#, #"{"process":"a","apps":[[]]}"#, "{\"process\":\"a\",\"host\":\"\u{FF}",
@@ -98,9 +98,9 @@ struct WorkerReportTests {
     }
 }
 
-@Suite("Orders to workers")
+@Suite("Commands to workers")
 struct WorkerCommandTests {
-    @Test("reach a worker with what it tells of itself, again and again, and no one else")
+    @Test("reach only the worker that they are for, with each heartbeat")
     func claim() async throws {
         try await withQueue { queue in
             let news = WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1)
@@ -113,7 +113,7 @@ struct WorkerCommandTests {
             #expect(try await queue.worker("host.7.ab.1").claim(0, heartbeat: news).command == order)
             let other = WorkerHeartbeat(WorkerReportTests.report("host.8.ab"), uptime: 1)
             #expect(try await queue.worker("host.8.ab.0").claim(0, heartbeat: other).command == nil)
-            // Should nobody be there to hear it.
+            // The worker may have ended.
             let left = try #require(queue.redis.run("PTTL", queue.keys.order("host.7.ab")).number)
             #expect(left > 0 && left <= WorkerCommand.lifetime)
         }
@@ -134,7 +134,7 @@ struct WorkerCommandTests {
         }
     }
 
-    @Test("what a dead worker told goes when its jobs are taken over")
+    @Test("the report of a dead worker is deleted when its jobs are reclaimed")
     func reclaim() async throws {
         try await withQueue { queue in
             let dead = queue.worker("host.7.ab.0")
@@ -169,7 +169,9 @@ struct WorkerCommandTests {
         }
     }
 
-    @Test("what is no order is none", arguments: ["", "quiet", "quiet ", "quiet x", "burn 1", "quiet 1 2", " quiet 1"])
+    @Test(
+        "a text that is not a command is ignored",
+        arguments: ["", "quiet", "quiet ", "quiet x", "burn 1", "quiet 1 2", " quiet 1"])
     func garbage(text: String) {
         #expect(WorkerCommand(text) == nil)
     }
