@@ -31,6 +31,12 @@ struct CoalescingTests {
         typealias OutboundIn = ByteBuffer
         var writes = 0
         var flushes = 0
+        var reads = 0
+
+        func read(context: ChannelHandlerContext) {
+            reads += 1
+            context.read()
+        }
 
         func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
             writes += 1
@@ -109,6 +115,34 @@ struct CoalescingTests {
         }
     }
 
+    @Test("are read together while many are under way and their answers come one by one")
+    func reads() throws {
+        try withConnection { connection, channel, counter, owner in
+            for number in 0..<200 {
+                _ = connection.submit(
+                    .example(number), tag: UInt64(number), deadline: .distantFuture, authorization: nil)
+            }
+            channel.embeddedEventLoop.run()
+            func read(answers: Range<Int>) throws -> Int {
+                var bytes = ByteBuffer()
+                for number in answers { bytes.writeBytes(HTTP2Frame.answer(Int32(number * 2 + 1), status: 200).bytes) }
+                counter.reads = 0
+                try channel.writeInbound(bytes)
+                channel.pipeline.read()
+                channel.pipeline.read()
+                return counter.reads
+            }
+            try #expect(read(answers: 0..<1) == 0, "the next answers are waited for")
+            channel.embeddedEventLoop.advanceTime(by: ReadPacing.pauses.lowerBound)
+            #expect(counter.reads == 1, "once, however often a read was asked for")
+            try #expect(read(answers: 1..<100) == 2, "many came: the next are not waited for")
+            try #expect(read(answers: 100..<101) == 0)
+            channel.embeddedEventLoop.advanceTime(by: ReadPacing.pauses.lowerBound)
+            try #expect(read(answers: 101..<140) == 2, "few are under way")
+            #expect(owner.completed.count == 140)
+        }
+    }
+
     @Test("end the moment it is closed, and what was not written then was not processed")
     func closed() throws {
         try withConnection { connection, channel, counter, owner in
@@ -163,5 +197,50 @@ struct CoalescingTests {
     private func setWritable(_ channel: EmbeddedChannel, _ isWritable: Bool) {
         channel.isWritable = isWritable
         channel.pipeline.fireChannelWritabilityChanged()
+    }
+}
+
+@Suite("The pause before a read")
+struct ReadPacingTests {
+    @Test("is none while few requests are under way, however few answers come")
+    func few() {
+        var pacing = ReadPacing()
+        for answers in 1..<100 {
+            pacing.hasRead(answers: answers, inFlight: ReadPacing.minimumInFlight - 1)
+            #expect(pacing.pause == .zero)
+        }
+    }
+
+    @Test(
+        "settles where reads bring about one answer for four requests under way", arguments: [(500, 20.0), (100, 5.0)])
+    func settles(inFlight: Int, milliseconds: Double) {
+        var pacing = ReadPacing()
+        var (answers, longest) = (0.0, 0.0)
+        for _ in 0..<1000 {
+            // A read takes a moment, too.
+            let pause = max(0.01, Double(pacing.pause.nanoseconds) / 1e6)
+            longest = max(longest, pause)
+            answers += pause * Double(inFlight) / milliseconds
+            pacing.hasRead(answers: Int(answers), inFlight: inFlight)
+        }
+        let perRead = Double(pacing.pause.nanoseconds) / 1e6 * Double(inFlight) / milliseconds
+        #expect(longest <= 4)
+        #expect((Double(inFlight) / 8...Double(inFlight) / 2).contains(perRead), "\(perRead) answers")
+    }
+
+    @Test("is none where answers come as fast as they are read")
+    func fast() {
+        var pacing = ReadPacing()
+        for read in 1...100 { pacing.hasRead(answers: read * 300, inFlight: 500) }
+        #expect(pacing.pause == .zero)
+    }
+
+    @Test("ends soon when answers come faster than before")
+    func faster() {
+        var pacing = ReadPacing()
+        for read in 1...100 { pacing.hasRead(answers: read, inFlight: 500) }
+        #expect(pacing.pause == ReadPacing.pauses.upperBound)
+        for read in 1...6 { pacing.hasRead(answers: 100 + read * 300, inFlight: 500) }
+        #expect(pacing.pause == .zero)
     }
 }

@@ -20,8 +20,9 @@ protocol HTTP2ConnectionOwner: AnyObject {
 /// that decides. Belongs to its channel's event loop.
 ///
 /// Requests that are submitted during one turn of the event loop leave in one write.
-final class HTTP2Connection: ChannelInboundHandler, HandshakingConnection {
+final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
     typealias InboundIn = ByteBuffer
+    typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
     let id: Int
@@ -33,6 +34,7 @@ final class HTTP2Connection: ChannelInboundHandler, HandshakingConnection {
     /// Held until the connection ends: a weak reference would cost as much as a header for each completion.
     var owner: (any HTTP2ConnectionOwner)?
     var context: ChannelHandlerContext?
+    private var pacing = ReadPacing()
     private var output = ByteBuffer()
     private var isFlushScheduled = false
     private var isFlushing = false
@@ -69,7 +71,9 @@ final class HTTP2Connection: ChannelInboundHandler, HandshakingConnection {
         _ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?
     ) -> Bool {
         guard state.freeStreams > 0 else { return false }
-        guard let stream = session.submit(notification, tag: tag, deadline: deadline, authorization: authorization)
+        guard
+            let stream = session.submit(
+                consume notification, tag: tag, deadline: deadline, authorization: authorization)
         else {
             // The session is closing: what is under way may finish.
             state.drain(reason: "the connection takes no more streams")
@@ -168,6 +172,18 @@ final class HTTP2Connection: ChannelInboundHandler, HandshakingConnection {
         isReading = false
         flush()
         closeIfDrained()
+        pacing.hasRead(answers: state.answers, inFlight: state.inFlight)
+    }
+
+    /// Reads on, now or after a pause.
+    func read(context: ChannelHandlerContext) {
+        guard pacing.pause > .zero else { return context.read() }
+        guard !pacing.isPausing else { return }
+        pacing.isPausing = true
+        context.eventLoop.assumeIsolated().scheduleTask(in: pacing.pause) {
+            self.pacing.isPausing = false
+            self.context?.read()
+        }
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
@@ -253,5 +269,38 @@ final class HTTP2Connection: ChannelInboundHandler, HandshakingConnection {
         state.drain(reason: nil)
         owner?.connectionChanged(self)
         context.close(promise: nil)
+    }
+}
+
+/// Decides how long to wait before the next read. While many requests are under way and their answers come one by one, each read
+/// costs as much as several answers, so it is made when some of them should be there.
+struct ReadPacing {
+    /// With fewer requests under way, every answer is read at once.
+    static let minimumInFlight = 64
+    /// The pauses, apart from none.
+    static let pauses = TimeAmount.microseconds(125)...TimeAmount.milliseconds(4)
+    /// A read should bring one answer for so many requests under way: then the pause is about this part of the time that
+    /// answers take.
+    private static let share = 4
+
+    private(set) var pause = TimeAmount.zero
+    /// True while a read is put off.
+    var isPausing = false
+    private var answers = 0
+
+    /// Notes the end of a read.
+    /// - Parameters:
+    ///   - answers: the number of answers that ever came.
+    ///   - inFlight: the number of requests that are under way now.
+    mutating func hasRead(answers: Int, inFlight: Int) {
+        let new = answers - self.answers
+        self.answers = answers
+        if inFlight < Self.minimumInFlight {
+            pause = .zero
+        } else if new * Self.share < inFlight {
+            pause = min(max(pause + pause, Self.pauses.lowerBound), Self.pauses.upperBound)
+        } else if new * Self.share > 2 * inFlight {
+            pause = pause > Self.pauses.lowerBound ? .nanoseconds(pause.nanoseconds / 2) : .zero
+        }
     }
 }
