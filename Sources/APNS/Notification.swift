@@ -31,15 +31,17 @@ public struct Notification: Sendable {
     public var channelID: ByteBuffer? { broadcast?.channelID }
 
     /// Makes a notification; see the members for shapes and units.
+    @inlinable  // Otherwise each is copied once.
     public init(
         deviceToken: DeviceToken, payload: ByteBuffer, topic: ByteBuffer, pushType: PushType = .alert,
-        priority: UInt8? = nil, expiration: Int64? = nil, collapseID: ByteBuffer? = nil, apnsID: APNSID? = nil,
-        broadcast: BroadcastTarget? = nil
+        unknownPushType: UnknownPushType? = nil, priority: UInt8? = nil, expiration: Int64? = nil,
+        collapseID: ByteBuffer? = nil, apnsID: APNSID? = nil, broadcast: BroadcastTarget? = nil
     ) {
         self.deviceToken = deviceToken
         self.payload = payload
         self.topic = topic
         self.pushType = pushType
+        self.unknownPushType = unknownPushType
         self.priority = priority
         self.expiration = expiration
         self.collapseID = collapseID

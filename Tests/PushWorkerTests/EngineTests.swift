@@ -269,6 +269,51 @@ struct EngineTests {
 
     // MARK: Known invalid tokens
 
+    @Test("claims what will soon have a stream before one is free, and nothing more when answers stop")
+    func claimsAhead() throws {
+        let scene = try EngineScene()
+        scene.transport.capacity = 50
+        scene.queue.jobs = (0..<5000).map { EngineScene.job(String(format: "%04x", $0)) }
+        scene.lane.wake(QueueID(index: 0))
+        scene.run(.milliseconds(20))
+        // How fast answers come is not known yet.
+        #expect(scene.transport.submitted.count == 50 && scene.queue.held.count == 50)
+        // 2,500 a second: 50 in the 20 ms for which is claimed ahead.
+        for _ in 0..<50 {
+            for _ in 0..<10 { scene.transport.answer(EngineScene.delivered) }
+            scene.run(.milliseconds(4))
+        }
+        #expect(scene.transport.submitted.count == 50, "no stream is idle")
+        let waiting = scene.context.jobs.count - 50
+        #expect((20...50).contains(waiting), "\(waiting) jobs wait for a stream")
+        // Two ticks find all streams busy, and the processor not.
+        #expect(scene.transport.calls == ["requestCapacity", "requestCapacity"])
+        // Without answers nothing is claimed ahead: what waits is sent, and no more comes than there are streams.
+        scene.run(.milliseconds(300))
+        let held = scene.queue.held.count
+        for _ in 0..<waiting { scene.transport.answer(EngineScene.delivered) }
+        scene.run(.milliseconds(4))
+        #expect(scene.queue.held.count <= held && scene.context.jobs.count <= 50 + 20)
+    }
+
+    @Test("gives what it claimed ahead back when it drains")
+    func drainsWhatWaits() throws {
+        let scene = try EngineScene()
+        scene.transport.capacity = 50
+        scene.queue.jobs = (0..<5000).map { EngineScene.job(String(format: "%04x", $0)) }
+        scene.lane.wake(QueueID(index: 0))
+        for _ in 0..<50 {
+            scene.run(.milliseconds(4))
+            for _ in 0..<10 { scene.transport.answer(EngineScene.delivered) }
+        }
+        #expect(scene.context.jobs.count > 50)
+        _ = scene.lane.drain(within: .seconds(10))
+        while !scene.transport.submitted.isEmpty { scene.transport.answer(EngineScene.delivered) }
+        scene.run()
+        #expect(scene.queue.released && scene.context.jobs.count == 0)
+        #expect(scene.transport.sent.count == scene.counters.outcomes[.delivered])
+    }
+
     @Test("does not send to tokens that are known to be invalid, unless the device registered again")
     func suppresses() throws {
         let scene = try EngineScene()

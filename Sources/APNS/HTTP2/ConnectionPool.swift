@@ -136,7 +136,9 @@ public final class ConnectionPool: Transport {
     /// - Parameter tag: comes back with the result.
     /// - Returns: `false` where no stream is free; the notification has then not been taken.
     public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
-        if !unanswered.isEmpty, let id = notification.apnsID { return submitElsewhere(notification, id, tag: tag) }
+        if !unanswered.isEmpty, let id = notification.apnsID {
+            return submitElsewhere(consume notification, id, tag: tag)
+        }
         var best: PooledConnection?
         var most = 0
         for connection in connections {
@@ -147,12 +149,12 @@ public final class ConnectionPool: Transport {
             if isDormant { requestCapacity() }
             return false
         }
-        return submit(notification, tag: tag, on: best)
+        return submit(consume notification, tag: tag, on: best)
     }
 
     func submit(_ notification: consuming Notification, tag: UInt64, on connection: PooledConnection) -> Bool {
         connection.http2.submit(
-            notification, tag: tag, deadline: eventLoop.now + configuration.requestTimeout,
+            consume notification, tag: tag, deadline: eventLoop.now + configuration.requestTimeout,
             authorization: connection.authorization(current: authorization))
     }
 

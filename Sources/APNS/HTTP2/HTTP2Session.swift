@@ -116,7 +116,7 @@ final class HTTP2Session {
         // After the last one it is negative.
         waiting.next &+= 2
         slot.pointee.tag = tag
-        slot.pointee.notification = notification
+        slot.pointee.notification = consume notification
         slot.pointee.deadline = deadline
         slot.pointee.authorization = authorization == nil ? -1 : authorizations.count - 1
         slot.pointee.stream = stream

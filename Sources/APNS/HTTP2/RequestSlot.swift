@@ -43,15 +43,6 @@ struct RequestSlot {
     var deadline: NIODeadline = .distantFuture
     /// When a stream is cancelled by us, the answer to give for it.
     var failure: RequestFailure?
-
-    /// The answer, if a status came.
-    func response(on connection: Int = 0) -> Response? {
-        guard status > 0 else { return nil }
-        var response = Response(status: Int(status), body: body, retryAfter: retryAfter >= 0 ? Int(retryAfter) : nil)
-        if uniqueID != nil { response.uniqueID = uniqueID }
-        if status != 200, response.turnsAgainstConnection { response.connection = connection }
-        return response
-    }
 }
 
 /// The slots of one connection: a fixed block of them, the free ones as a stack, the used ones in order of submission.
@@ -88,6 +79,20 @@ struct RequestSlots: ~Copyable {
         if newest >= 0 { pointer(newest).pointee.next = index } else { oldest = index }
         newest = index
         return index
+    }
+
+    /// The answer to a request, if a status came.
+    func response(_ index: Int32, on connection: Int = 0) -> Response? {
+        // By pointer: a call of the slot's own would copy all of it.
+        let slot = pointer(index)
+        guard slot.pointee.status > 0 else { return nil }
+        let retryAfter = slot.pointee.retryAfter
+        var response = Response(
+            status: Int(slot.pointee.status), body: slot.pointee.body,
+            retryAfter: retryAfter >= 0 ? Int(retryAfter) : nil)
+        response.uniqueID = slot.pointee.uniqueID
+        if response.status != 200, response.turnsAgainstConnection { response.connection = connection }
+        return response
     }
 
     /// Gives the slot back, releasing what it held.

@@ -70,29 +70,18 @@ final class RoutedApp {
             pushType: pushType, isInferred: job.pushType == nil, priority: given, isOnChannel: isOnChannel,
             isPass: pushType == .background && NotificationRules.isPass(topic))
         try NotificationRules.check(subject, &payload, second: firstSeen / 1000, report: note)
-        var notification = Notification(
-            deviceToken: .none, payload: payload, topic: topic, pushType: pushType,
+        // Made in one go: a large value that is changed afterwards is copied by the compiler.
+        let (deviceToken, broadcast, recipient) = try address(job, topic: topic)
+        return Notification(
+            deviceToken: deviceToken, payload: payload, topic: topic, pushType: pushType, unknownPushType: unknown,
             priority: NotificationRules.priority(given, pushType, isOnChannel: isOnChannel),
             expiration: expirationSecond(of: job, firstSeen: firstSeen),
-            collapseID: job.collapseID.map(job.text))
-        notification.unknownPushType = unknown
-        if job.collapsesDuplicates, notification.collapseID == nil {
-            // The same for all devices, and for all times that it is sent.
-            notification.collapseID = ByteBuffer(
-                string: APNSID(jobID: identity, token: ByteBuffer(string: "collapse")).description)
-        }
-        if let field = job.token, job.tokens == nil {
-            do throws(DeviceToken.Invalid) {
-                notification.deviceToken = try deviceToken(job.text(field))
-            } catch {
-                throw Reason(.malformedToken, detail: "\(error)")
-            }
-            notification.apnsID =
+            collapseID: collapseID(of: job, identity),
+            apnsID: recipient.map { recipient in
                 job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) }
-                ?? APNSID(jobID: identity, token: notification.deviceToken.hex)
-        }
-        if let field = job.channel { try address(&notification, of: job, to: job.text(field), identity) }
-        return notification
+                    ?? APNSID(jobID: identity, token: recipient)
+            },
+            broadcast: broadcast)
     }
 
     // MARK: Expiration
@@ -140,17 +129,32 @@ final class RoutedApp {
         return token
     }
 
+    /// The device or the channel of a job that has only one, and its text; no device and `nil` for a job with many.
     private func address(
-        _ notification: inout Notification, of job: Job, to channelID: ByteBuffer, _ identity: ByteBuffer
-    ) throws(Reason) {
-        do throws(BroadcastTarget.Invalid) {
-            notification.broadcast = try BroadcastTarget(channelID: channelID, topic: notification.topic)
-        } catch {
-            throw Reason(error.reason, detail: "\(error)")
+        _ job: Job, topic: ByteBuffer
+    ) throws(Reason) -> (DeviceToken, BroadcastTarget?, recipient: ByteBuffer?) {
+        if let field = job.channel {
+            let channelID = job.text(field)
+            do throws(BroadcastTarget.Invalid) {
+                return (.none, try BroadcastTarget(channelID: channelID, topic: topic), channelID)
+            } catch {
+                throw Reason(error.reason, detail: "\(error)")
+            }
         }
-        notification.apnsID =
-            job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) }
-            ?? APNSID(jobID: identity, token: channelID)
+        guard let field = job.token, job.tokens == nil else { return (.none, nil, nil) }
+        do throws(DeviceToken.Invalid) {
+            let token = try deviceToken(job.text(field))
+            return (token, nil, token.hex)
+        } catch {
+            throw Reason(.malformedToken, detail: "\(error)")
+        }
+    }
+
+    private func collapseID(of job: Job, _ identity: ByteBuffer) -> ByteBuffer? {
+        if let own = job.collapseID { return job.text(own) }
+        guard job.collapsesDuplicates else { return nil }
+        // The same for all devices, and for all times that it is sent.
+        return ByteBuffer(string: APNSID(jobID: identity, token: ByteBuffer(string: "collapse")).description)
     }
 
     private func payload(of job: Job, limit: Int) throws(Reason) -> ByteBuffer {

@@ -9,8 +9,8 @@ import PushQueue
 /// again when it is needed.
 struct ActiveJob: LinkedEntry {
     var claim = ClaimID.none
-    /// The claimed bytes.
-    var body = ByteBuffer()
+    /// The claimed bytes. `nil` only in an entry that holds nothing: an empty buffer would be counted by all lanes.
+    var body: ByteBuffer?
     /// The notification of a job with one token, until it is submitted.
     var notification: Notification?
     /// The further state of a job with many tokens.
@@ -48,7 +48,10 @@ struct ActiveJob: LinkedEntry {
     var series: UInt32 = 0
 
     /// The job, decoded. One with a single token is decoded again: it was decoded when it was claimed, and can't fail now.
-    var job: Job? { fanOut?.job ?? (try? JobDecoder.decode(body, as: isSidekiq ? .sidekiq(classes: []) : .native)) }
+    var job: Job? {
+        if let fanOut { return fanOut.job }
+        return body.flatMap { try? JobDecoder.decode($0, as: isSidekiq ? .sidekiq(classes: []) : .native) }
+    }
 }
 
 /// A job with many tokens: what all its notifications share is prepared once.

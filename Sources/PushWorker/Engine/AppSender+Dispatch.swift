@@ -166,7 +166,8 @@ extension AppSender {
         }
         guard !line.ready.isEmpty else { return }
         if budget != nil { reserveRate() }
-        if transport.capacity == 0 { transport.requestCapacity() }
+        // What was claimed ahead will have a stream soon, also if the pace has fallen since.
+        if transport.capacity == 0, line.waiting > 2 * line.pace.ahead { transport.requestCapacity() }
     }
 
     /// Submits a probe if one may be sent: while the breaker is open, one notification at a time finds out whether the fault is
@@ -256,11 +257,11 @@ extension AppSender {
     private func submit(
         _ notification: consuming Notification, of id: JobID, token: DeviceToken?, as probe: InFlight.Probe?
     ) -> Bool {
-        var entry = InFlight(job: id)
-        entry.deviceToken = token
-        entry.probe = probe
-        stamp(&entry)
-        let flight = inFlight.insert(entry)
+        let flight = inFlight.insert()
+        inFlight[flight].job = id
+        inFlight[flight].deviceToken = token
+        inFlight[flight].probe = probe
+        stamp(&inFlight[flight])
         guard transport.submit(consume notification, tag: UInt64(flight.index)) else {
             inFlight.remove(flight)
             return false

@@ -45,6 +45,7 @@ extension AppSender: TransportDelegate {
     func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
         let flight = FlightID(index: Int(tag))
         let id = inFlight[flight].job
+        line.pace.requestEnded()
         let verdict = Verdict(
             result, topicIsConfigured: !lane.jobs[id].namesTopic, isOnChannel: lane.jobs[id].isOnChannel)
         if result.isAnswer {

@@ -39,6 +39,7 @@ final class AppSender {
         fileprivate var returned = Line<FlightID>()
         /// The number of unsubmitted notifications of accepted jobs, those in look-up included.
         var waiting = 0
+        var pace = SendPace()
 
         var isEmpty: Bool { ready.isEmpty && resends.isEmpty && returned.isEmpty }
 
@@ -54,6 +55,28 @@ final class AppSender {
             guard !returned.isEmpty else { return }
             resends.prepend(contentsOf: returned, in: table)
             returned = Line()
+        }
+    }
+
+    /// The pace at which an app's requests end: what will soon have a stream is claimed before one is free, so that no stream waits
+    /// for Redis.
+    struct SendPace {
+        /// Claimed ahead is what can be sent in this time.
+        private static let horizon = TimeAmount.milliseconds(20)
+        private static let maximum = 512
+
+        /// The number of notifications that may wait for a stream.
+        private(set) var ahead = 0
+        private var ended = 0
+        private var since = NIODeadline.distantPast
+
+        mutating func requestEnded() { ended += 1 }
+
+        /// Notes what has ended since the last call. To be called a few times a second.
+        mutating func measure(now: NIODeadline) {
+            let elapsed = Int(max(1, (now - since).nanoseconds))
+            ahead = min(Self.maximum, ended * Int(Self.horizon.nanoseconds) / elapsed)
+            (ended, since) = (0, now)
         }
     }
 
@@ -91,6 +114,8 @@ final class AppSender {
         transport.delegate = self
     }
 
+    deinit { inFlight.deallocate() }
+
     var configuration: AppConfiguration { app.configuration }
 
     var name: String { app.configuration.name }
@@ -104,7 +129,8 @@ final class AppSender {
     /// The number of notifications that the app could take now.
     var capacity: Int {
         guard credential.canSend, !isRemoved else { return 0 }
-        var free = max(0, transport.capacity - line.waiting - line.resendCount)
+        let ahead = transport.usableConnections > 0 ? line.pace.ahead : 0
+        var free = max(0, transport.capacity + ahead - line.waiting - line.resendCount)
         // What the rate allows in half a second; the rest may as well stay in the queue.
         if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - line.waiting)) }
         guard !isSending else { return free }
@@ -129,6 +155,7 @@ final class AppSender {
     /// - Parameter isFullSecond: true about once per second.
     func check(isFullSecond: Bool) {
         let now = lane.now
+        line.pace.measure(now: now)
         // What changes slowly need not be checked ten times per second; but without a token nothing is sent.
         if isFullSecond || !credential.canSend { keepProviderToken() }
         if isFullSecond {

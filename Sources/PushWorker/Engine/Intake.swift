@@ -62,7 +62,7 @@ final class Intake {
             ledger.record(end, of: unsent(job, claim, queue))
             return nil
         }
-        if var reservation = Reservation(of: job, claim: claim) {
+        if job.uniqueFor != nil, var reservation = Reservation(of: job, claim: claim) {
             reservation.results = ledger.resultsIfDuplicate(unsent(job, claim, queue))
             return .reservation(reservation)
         }
@@ -138,60 +138,62 @@ final class Intake {
     private func accept(
         _ job: Job, _ body: ByteBuffer, _ claim: ClaimID, _ queue: QueueContext, isRecovered: Bool
     ) throws(Reason) {
-        let now = queue.now
-        var entry = ActiveJob(claim: claim, body: body)
-        entry.isSidekiq = queue.isSidekiq
-        entry.queue = queue.id
-        entry.generation = queue.generation
-        entry.firstSeen = job.envelope.enqueued ?? now
-        if let expiration = job.expirationSecond(firstSeen: entry.firstSeen), expiration > 0, expiration * 1000 <= now {
+        let readySince = lane.now
+        let now = queue.time(at: readySince)
+        let firstSeen = job.envelope.enqueued ?? now
+        if let expiration = job.expirationSecond(firstSeen: firstSeen), expiration > 0, expiration * 1000 <= now {
             return ledger.record(.expired, of: unsent(job, claim, queue))
         }
-        entry.app = try router.route(job)
-        let app = router.apps[entry.app.index]
-        if let end = app.end(of: job, firstSeen: entry.firstSeen), end <= now {
+        let appID = try router.route(job)
+        let app = router.apps[appID.index]
+        if let end = app.end(of: job, firstSeen: firstSeen), end <= now {
             return ledger.record(.expired, of: unsent(job, claim, queue))
         }
         if job.tokenCount > Self.maximumTokens {
             return ledger.record(.split(size: Self.maximumTokens), of: unsent(job, claim, queue))
         }
-        entry.namesTopic = job.topic != nil
-        entry.keepsResult = job.keepsResult
-        entry.isOnChannel = job.channel != nil
-        entry.hasCampaign = job.campaign != nil
-        entry.readySince = lane.now
         let tokens = job.tokens.map { DistinctTokens($0, of: job) }
-        entry.open = tokens?.count ?? 1
-        entry.unsubmitted = entry.open
         let identity = queue.identity(of: job, claim: claim, generation: queue.generation)
         // Collected first: a closure that captures the job copies it for each of its calls.
         var hints: [NotificationRules.Hint] = []
         defer { for hint in hints { log(hint, app, job) } }
-        let notification = try app.notification(for: job, identity: identity, firstSeen: entry.firstSeen) {
-            hints.append($0)
-        }
+        let notification = try app.notification(for: job, identity: identity, firstSeen: firstSeen) { hints.append($0) }
         if case .after = job.expiration, job.enqueuedAt == nil { ledger.recordUndatedExpiration() }
-        entry.series = lane.metrics.series(
-            app: entry.app.index, queue: queue.id.index, pushType: notification.pushType)
+        let id = lane.jobs.insert()
+        lane.jobs[id].claim = claim
+        lane.jobs[id].body = body
+        lane.jobs[id].isSidekiq = queue.isSidekiq
+        lane.jobs[id].queue = queue.id
+        lane.jobs[id].generation = queue.generation
+        lane.jobs[id].firstSeen = firstSeen
+        lane.jobs[id].app = appID
+        lane.jobs[id].namesTopic = job.topic != nil
+        lane.jobs[id].keepsResult = job.keepsResult
+        lane.jobs[id].isOnChannel = job.channel != nil
+        lane.jobs[id].hasCampaign = job.campaign != nil
+        lane.jobs[id].readySince = readySince
+        lane.jobs[id].series = lane.metrics.series(
+            app: appID.index, queue: queue.id.index, pushType: notification.pushType)
+        let count = tokens?.count ?? 1
+        lane.jobs[id].open = count
+        lane.jobs[id].unsubmitted = count
         // What was tried before has waited for other reasons than a full queue.
         if job.envelope.attempt == 1, job.envelope.error == nil {
             let sendAt = job.envelope.isDue ? 0 : job.sendAt ?? 0
-            entry.queuedSince = max(job.enqueuedAt ?? entry.firstSeen, sendAt)
-            if job.enqueuedAt != nil {
-                lane.metrics.minutes.noteAge(now &- entry.queuedSince, queue: queue.id.index)
-            }
+            let queuedSince = max(job.enqueuedAt ?? firstSeen, sendAt)
+            lane.jobs[id].queuedSince = queuedSince
+            if job.enqueuedAt != nil { lane.metrics.minutes.noteAge(now &- queuedSince, queue: queue.id.index) }
         }
         if let tokens {
-            entry.fanOut = FanOut(template: notification, identity: identity, job: job, tokens: tokens)
-            entry.tally = JobTally()
+            lane.jobs[id].fanOut = FanOut(template: notification, identity: identity, job: job, tokens: tokens)
+            lane.jobs[id].tally = JobTally()
         } else {
-            entry.notification = notification
+            lane.jobs[id].notification = consume notification
         }
         let reclaims = job.envelope.reclaims + (isRecovered ? 1 : 0)
-        if reclaims > 0 { ledger.recordPossibleDuplicates(ofReclaimed: &entry, reclaims: reclaims) }
-        let sender = senders[entry.app.index]
-        sender.expect(entry.open)
-        let id = lane.jobs.insert(entry)
+        if reclaims > 0 { ledger.recordPossibleDuplicates(ofReclaimed: id, reclaims: reclaims) }
+        let sender = senders[appID.index]
+        sender.expect(count)
         // Unless there is no token, or it is known that none is invalid.
         if fleet.invalidTokenCount == 0 || job.channel != nil { sender.accept(id) } else { toLookUp.append(id) }
     }

@@ -198,11 +198,11 @@ final class Lane: @unchecked Sendable {
     /// connection's streams are all busy while the processor is not.
     private func growIfStarved() {
         let used = clock.thread.sinceLast()
-        guard consumers.contains(where: \.hasBacklog), context.isWorking, capacity <= inFlight,
-            used < Self.tickInterval.nanoseconds / 2
+        guard consumers.contains(where: \.hasBacklog), context.isWorking, used < Self.tickInterval.nanoseconds / 2
         else { return }
-        senders.filter { $0.isSending && !$0.isRemoved }.min { $0.transport.capacity < $1.transport.capacity }?
-            .grow()
+        let sending = senders.filter { $0.isSending && !$0.isRemoved }
+        guard sending.reduce(0, { $0 + $1.transport.capacity }) <= inFlight else { return }
+        sending.min { $0.transport.capacity < $1.transport.capacity }?.grow()
     }
 
     // MARK: Pumping

@@ -93,6 +93,8 @@ final class LaneContext {
         self.wallClock = wallClock
     }
 
+    deinit { jobs.deallocate() }
+
     var now: NIODeadline { eventLoop.now }
 
     /// True while jobs are worked on and nothing is drained, also if none are claimed.

@@ -39,7 +39,10 @@ enum UnsentEnd {
 
 /// The part of a lane that settles the jobs of one queue.
 protocol JobSettler: AnyObject {
-    /// Settles a job all of whose notifications have ended.
+    /// Settles a job whose only notification was plainly delivered.
+    /// - Parameter campaign: the name of its campaign, if it has one.
+    func settleDelivered(_ claim: ClaimID, campaign: ByteBuffer?)
+    /// Settles a job all of whose notifications have ended, by its tally.
     func settle(_ job: ActiveJob)
     func settle(_ job: UnsentJob, _ end: UnsentEnd, results: PackedResults)
 }
@@ -202,11 +205,10 @@ final class Ledger {
     }
 
     /// Records that an earlier holder of the job may have sent its notifications.
-    func recordPossibleDuplicates(ofReclaimed job: inout ActiveJob, reclaims: Int) {
-        let tally = job.tally ?? JobTally()
-        tally.reclaimed = job.open * reclaims
+    func recordPossibleDuplicates(ofReclaimed id: JobID, reclaims: Int) {
+        let tally = tally(of: id)
+        tally.reclaimed = lane.jobs[id].open * reclaims
         counters.possibleDuplicates += tally.reclaimed
-        job.tally = tally
     }
 
     /// Records a job whose `expiration` is a duration, and which does not say from when it counts.
@@ -228,8 +230,10 @@ final class Ledger {
         let queue = queues[lane.jobs[id].queue.index]
         guard lane.jobs[id].generation == queue.generation else { return recordLostClaims(1) }
         guard !lane.jobs[id].isAbandoned else { return }
-        if lane.jobs[id].tally == nil { lane.metrics.count(.ended(.delivered), queue: queue.id.index) }
-        settlers[queue.id.index].settle(lane.jobs[id])
+        guard lane.jobs[id].tally == nil else { return settlers[queue.id.index].settle(lane.jobs[id]) }
+        lane.metrics.count(.ended(.delivered), queue: queue.id.index)
+        settlers[queue.id.index].settleDelivered(
+            lane.jobs[id].claim, campaign: lane.jobs[id].hasCampaign ? lane.jobs[id].job?.campaignName : nil)
     }
 
     /// The queue of a job.

@@ -63,6 +63,12 @@ extension QueueConsumer {
 extension QueueConsumer: JobSettler {
     // MARK: Ended jobs
 
+    func settleDelivered(_ claim: ClaimID, campaign: ByteBuffer?) {
+        outbox.settlement.use(campaign: campaign)
+        outbox.settlement.end(claim, .delivered)
+        flushIfFull()
+    }
+
     func settle(_ job: ActiveJob) {
         if let tally = job.tally, !tally.invalidTokens.isEmpty {
             outbox.awaitingTokens.append(job)
@@ -74,12 +80,8 @@ extension QueueConsumer: JobSettler {
 
     /// Writes the settlement of a job whose invalid tokens are in the set.
     private func write(_ ended: ActiveJob) {
-        guard let tally = ended.tally else {
-            outbox.settlement.use(campaign: ended.hasCampaign ? ended.job?.campaignName : nil)
-            return outbox.settlement.end(ended.claim, .delivered)
-        }
         // Decoded when it was claimed; if that should fail now, the claim is left to be recovered.
-        guard let job = ended.job else { return }
+        guard let tally = ended.tally, let job = ended.job else { return }
         outbox.settlement.use(campaign: job.campaignName)
         outbox.settlement.invalidTokens += tally.invalidTokens
         let isAlone = job.tokens == nil

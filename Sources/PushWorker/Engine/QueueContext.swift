@@ -47,7 +47,10 @@ final class QueueContext {
     // MARK: Time
 
     /// Redis' time in milliseconds since 1970.
-    var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
+    var now: Int64 { time(at: eventLoop.now) }
+
+    /// Redis' time, in milliseconds since 1970, at a time of the event loop.
+    func time(at now: NIODeadline) -> Int64 { clock.milliseconds + (now - clock.at).nanoseconds / 1_000_000 }
 
     /// True once Redis has said what time it is.
     var knowsTime: Bool { clock.at > .distantPast }

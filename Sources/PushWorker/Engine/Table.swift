@@ -25,72 +25,82 @@ protocol LinkedEntry {
 
 /// Entries at indices that stay theirs until they are removed.
 ///
-/// In memory of its own and not in an array: every notification goes through its tables several times, and an array in a
-/// class checks each time for uniqueness and exclusive access, which was a tenth of the lane's own time.
-final class Table<ID: TableID, Entry: LinkedEntry> {
-    private(set) var count = 0
-    private var capacity: Int
-    private var storage: UnsafeMutablePointer<Entry>
-    private var free: Int
+/// A plain pointer, which its owner frees with ``deallocate()``. Every notification goes through its tables dozens of times: an
+/// object would be retained and released each time, and an array checked for uniqueness and exclusive access.
+struct Table<ID: TableID, Entry: LinkedEntry> {
+    private struct Storage {
+        var entries: UnsafeMutablePointer<Entry>
+        var capacity: Int
+        var count = 0
+        var free = -1
+    }
+
+    private let storage: UnsafeMutablePointer<Storage>
 
     init(capacity: Int = 64) {
-        self.capacity = capacity
-        storage = .allocate(capacity: capacity)
-        free = -1
+        storage = .allocate(capacity: 1)
+        storage.initialize(to: Storage(entries: .allocate(capacity: capacity), capacity: capacity))
         makeFree(0..<capacity)
     }
 
-    deinit {
-        storage.deinitialize(count: capacity)
+    /// Frees the table. Nothing may be asked of it any more.
+    func deallocate() {
+        storage.pointee.entries.deinitialize(count: storage.pointee.capacity)
+        storage.pointee.entries.deallocate()
         storage.deallocate()
     }
 
+    var count: Int { storage.pointee.count }
+
     subscript(id: ID) -> Entry {
-        unsafeAddress {
-            precondition(id.index >= 0 && id.index < capacity, "no such entry")
-            return UnsafePointer(storage + id.index)
-        }
-        unsafeMutableAddress {
-            precondition(id.index >= 0 && id.index < capacity, "no such entry")
-            return storage + id.index
-        }
+        unsafeAddress { UnsafePointer(pointer(id)) }
+        nonmutating unsafeMutableAddress { pointer(id) }
+    }
+
+    private func pointer(_ id: ID) -> UnsafeMutablePointer<Entry> {
+        precondition(id.index >= 0 && id.index < storage.pointee.capacity, "no such entry")
+        return storage.pointee.entries + id.index
     }
 
     /// All entries, those that hold nothing included. A copy.
-    var entries: [Entry] { Array(UnsafeBufferPointer(start: storage, count: capacity)) }
+    var entries: [Entry] {
+        Array(UnsafeBufferPointer(start: storage.pointee.entries, count: storage.pointee.capacity))
+    }
 
-    func insert(_ entry: consuming Entry) -> ID {
-        if free < 0 { grow() }
-        let index = free
-        free = storage[index].next
-        storage[index] = entry
-        count += 1
-        return ID(index: index)
+    /// Inserts an entry that holds nothing, to be filled where it is: an entry that is made elsewhere would be copied.
+    func insert() -> ID {
+        if storage.pointee.free < 0 { grow() }
+        let id = ID(index: storage.pointee.free)
+        storage.pointee.free = self[id].next
+        self[id].next = -1
+        storage.pointee.count += 1
+        return id
     }
 
     /// Removes an entry.
     func remove(_ id: ID) {
-        storage[id.index] = Entry()
-        storage[id.index].next = free
-        free = id.index
-        count -= 1
+        self[id] = Entry()
+        self[id].next = storage.pointee.free
+        storage.pointee.free = id.index
+        storage.pointee.count -= 1
     }
 
     private func grow() {
+        let capacity = storage.pointee.capacity
         let larger = UnsafeMutablePointer<Entry>.allocate(capacity: capacity * 2)
-        larger.moveInitialize(from: storage, count: capacity)
-        storage.deallocate()
-        storage = larger
-        let added = capacity..<capacity * 2
-        capacity *= 2
-        makeFree(added)
+        larger.moveInitialize(from: storage.pointee.entries, count: capacity)
+        storage.pointee.entries.deallocate()
+        storage.pointee.entries = larger
+        storage.pointee.capacity = capacity * 2
+        makeFree(capacity..<capacity * 2)
     }
 
     private func makeFree(_ range: Range<Int>) {
         for index in range.reversed() {
-            (storage + index).initialize(to: Entry())
-            storage[index].next = free
-            free = index
+            let entry = storage.pointee.entries + index
+            entry.initialize(to: Entry())
+            entry.pointee.next = storage.pointee.free
+            storage.pointee.free = index
         }
     }
 }

@@ -66,8 +66,8 @@ struct ClaimWindow {
 
     /// The claim to make now, if any.
     /// - Parameters:
-    ///   - free: how many more notifications could be in flight.
-    ///   - busy: how many are.
+    ///   - free: how many more notifications the lane could take.
+    ///   - busy: how many are in flight.
     mutating func next(free: Int, busy: Int, now: NIODeadline) -> Claim? {
         guard underWay == nil else { return nil }
         if let inDoubt {
@@ -75,9 +75,8 @@ struct ClaimWindow {
             underWay = inDoubt
             return underWay
         }
-        // A claim costs Redis and us the same for one job as for many: while the lane is busy it waits until a third of
-        // its streams are free. With 500 streams that keeps five in six of them busy, and 256 jobs take less than three
-        // trips to Redis.
+        // A claim costs Redis and us the same for one job as for many: while the lane is busy it waits until there is
+        // capacity for a third of what it can have at once.
         let worthwhile = min(Self.maximumCount, max(1, (free + busy) / 3))
         guard free >= worthwhile, now >= notBefore else { return nil }
         let claim = Claim(first: nextNumber, count: min(free, Self.maximumCount), join: !hasJoined)
