@@ -115,15 +115,19 @@ need_swift() {
 
 swift_starts() { swift --version >/dev/null 2>&1 && swift package --version >/dev/null 2>&1; }
 
+# How the programs that users run are built. Static linking: they need no installed Swift, and calls into its libraries are faster.
+# Without the checks for exclusive access at run time, which cost 5 % of a worker's CPU time; the tests run with them.
+# shellcheck disable=SC2034 # used by the scripts that source this
+release_flags=(-c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked)
+
 # build release|debug PRODUCT...: builds programs, and sets `bin` to their directory. If BUILT_PROGRAMS names a directory, nothing is
 # built and that is used; scripts/test sets it.
 build() {
     bin=${BUILT_PROGRAMS:-}
     [ -z "$bin" ] || return 0
-    # Static linking: the programs need no installed Swift, and calls into its libraries are faster.
     local configuration=$1 flags=() product
     shift
-    [ "$configuration" = debug ] || flags=(-c release --static-swift-stdlib)
+    [ "$configuration" = debug ] || flags=("${release_flags[@]}")
     for product in "$@"; do
         note "Building $product ($configuration)"
         quietly swift build "${flags[@]}" --product "$product"
