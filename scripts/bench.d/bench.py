@@ -13,6 +13,7 @@ import figures
 import plot
 import report
 from programs import Failed, Program
+from servers import SERVERS
 
 FIGURES = (
     "limit", "worker", "gateway", "lookup", "fanout", "encode", "decode", "claim", "settle", "large", "latency", "scale",
@@ -35,15 +36,24 @@ def arguments():
   scale    worker at backlogs of 1,000 to 2,000,000; 2 lanes; 2 and 4 processes
   idle     a worker without jobs
 Most are measured twice: with a server that answers at once, and with one that answers after 20±5 ms, out of order. The parts,
-gateway, large and idle are measured once.""")
-    parser.add_argument("--bin", required=True, help=argparse.SUPPRESS)
+gateway, large and idle are measured once.
+
+servers:
+  simulator   apns-simulator, which reads the body and checks each request as APNs does
+  nginx       answers 200 when it has the headers, before it has read the body; at once only, without latency
+  nginx-body  nginx with its echo module: reads the whole body, then answers 200 with the apns-id; the same limits""")
+    parser.add_argument("--bin", help=argparse.SUPPRESS)
+    # Prints what this measurement needs in addition, as arguments of `need` in scripts/lib.sh: one line per figure or server.
+    parser.add_argument("--needs", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", metavar="FILE", help="write all measurements as JSON")
     parser.add_argument("--plot", metavar="FILE.svg", help="draw the costs")
-    parser.add_argument("--server", choices=("simulator", "nginx"), default="simulator")
+    parser.add_argument("--server", choices=tuple(SERVERS), default="simulator", help="see below (default: simulator)")
     parser.add_argument("--rounds", type=int, metavar="N", help="5 unless --quick, then 2")
     parser.add_argument("--quick", action="store_true", help="measure a tenth, as a test of the benchmark")
     parser.add_argument("--only", metavar="FIGURE,…", help="measure only these figures")
     options = parser.parse_args()
+    if not options.bin and not options.needs:
+        parser.error("--bin is required; scripts/bench gives it")
     options.rounds = options.rounds or (2 if options.quick else 5)
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
@@ -91,7 +101,7 @@ class Bench:
 
     def plan(self, only):
         """The measurements of one round, as (name, setting, measurement)."""
-        settings = ("at once",) if self.server == "nginx" else ("at once", "delayed")
+        settings = ("at once", "delayed") if self.server == "simulator" else ("at once",)
         plan = []
         for setting in settings:
             for name in ("limit", "worker", "gateway", "lookup", "fanout"):
@@ -102,8 +112,8 @@ class Bench:
             plan.append(("micro", "", figures.micro))
         if "large" in only:
             plan += [(f"large.{name}", "", with_mix(mix)) for name, mix in figures.LARGE.items()]
-        # nginx does not read payloads, so it does not record when one arrived.
-        if "latency" in only and self.server != "nginx":
+        # nginx does not record when a notification arrived.
+        if "latency" in only and self.server == "simulator":
             plan += [("latency", setting, figures.latency) for setting in settings]
         if "scale" in only:
             for setting in settings:
@@ -153,8 +163,16 @@ def end(received, _):
     sys.exit(128 + received)
 
 
+NEEDS = {
+    "nginx-body": "package:libnginx-mod-http-echo:libnginx-mod-http-echo",
+}
+
+
 def main():
     options = arguments()
+    if options.needs:
+        print("\n".join(needs for name, needs in NEEDS.items() if name in options.only | {options.server}))
+        return
     for number in ENDING:
         signal.signal(number, end)
     directory = tempfile.mkdtemp(prefix="apns-worker-bench-")

@@ -10,7 +10,7 @@ from statistics import median
 
 from programs import Failed, Program, await_true
 from resp import Redis, RedisError
-from servers import Gateway, Nginx, RedisServer, Simulator
+from servers import SERVERS, Gateway, RedisServer, Simulator
 from workload import PREFIX, Queue, payload
 
 STREAMS = 500
@@ -19,7 +19,7 @@ STREAMS = 500
 
 
 def server(bench, setting, *options):
-    return Nginx(bench, setting) if bench.server == "nginx" else Simulator(bench, setting, *options)
+    return SERVERS[bench.server](bench, setting, *options)
 
 
 def provider_token(bench):

@@ -83,8 +83,10 @@ class Gateway(Simulator):
 class Nginx:
     """A third-party server. It answers as soon as HEADERS arrive, and has no account."""
 
+    module = None
+    rules = "location /3/device/ { return 200; }"
     configuration = """
-daemon off; master_process off; worker_processes 1; pid {directory}/pid; error_log {directory}/error.log;
+{load} daemon off; master_process off; worker_processes 1; pid {directory}/pid; error_log {directory}/error.log;
 events {{ worker_connections 64; }}
 http {{
     access_log off;
@@ -94,7 +96,7 @@ http {{
         listen 127.0.0.1:{port} ssl http2;
         ssl_certificate {certificates}/server.pem; ssl_certificate_key {certificates}/server-key.pem;
         http2_max_concurrent_streams 500; keepalive_requests 1000000;
-        location /3/device/ {{ return 200; }}
+        {rules}
     }}
 }}
 """
@@ -102,12 +104,17 @@ http {{
     def __init__(self, bench, setting):
         if setting != "at once":
             raise Failed("nginx can only answer at once")
+        if self.module and not os.path.exists(self.module):
+            raise Failed(f"{self.module} is missing; it is in Debian's package libnginx-mod-http-echo")
+        if not shutil.which("nginx"):
+            raise Failed("nginx is missing; it is in Debian's package nginx-light")
         self.port = free_port()
         self.own = tempfile.mkdtemp(dir=bench.directory)
         path = os.path.join(self.own, "nginx.conf")
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.configuration.format(
-                directory=self.own, port=self.port, certificates=bench.certificates))
+                directory=self.own, port=self.port, certificates=bench.certificates, rules=self.rules,
+                load=f"load_module {self.module};" if self.module else ""))
         self.program = Program(
             "nginx", [shutil.which("nginx"), "-p", self.own, "-e", f"{self.own}/error.log", "-c", path],
             bench.server_cores, bench.directory)
@@ -117,3 +124,19 @@ http {{
 
     def stop(self):
         self.program.stop()
+
+
+class NginxBody(Nginx):
+    """nginx that reads the whole body with the echo module, then answers 200 with the `apns-id` of the request.
+
+    Not nghttpd: it answers 200 to any path only with --echo-upload, which writes each body to a file and returns it.
+    """
+
+    module = "/usr/lib/nginx/modules/ngx_http_echo_module.so"
+    # With the default index of 32 entries, nginx searches a long list for the stream of each DATA frame.
+    rules = """http2_streams_index_size 1024;
+        location /3/device/ { echo_read_request_body; echo_exec @answer; }
+        location @answer { add_header apns-id $http_apns_id; return 200; }"""
+
+
+SERVERS = {"simulator": Simulator, "nginx": Nginx, "nginx-body": NginxBody}
