@@ -12,12 +12,12 @@ import tempfile
 import figures
 import plot
 import report
-from programs import Failed, Program
+from programs import Failed, Program, Unavailable
 from servers import SERVERS
 
 FIGURES = (
-    "limit", "worker", "gateway", "lookup", "fanout", "encode", "decode", "claim", "settle", "large", "latency", "scale",
-    "idle")
+    "limit", "worker", "go", "python", "gateway", "lookup", "fanout", "encode", "decode", "claim", "settle", "large",
+    "latency", "scale", "idle")
 MICRO = {"encode", "decode", "claim", "settle"}
 
 
@@ -27,9 +27,11 @@ def arguments():
         epilog="""figures:
   limit    h2load with the same headers and body: CPU of the bare request
   worker   apns-worker from Redis to settlement, one lane
-  gateway  the same through the simulator's binary gateway
-  lookup   the same with 100,000 invalid tokens in Redis, none of them a job's
-  fanout   the same with 1,000 tokens per job
+  go       a consumer of the same jobs in Go with x/net/http2 and redigo: no leases, no retries, no settlement
+  python   the same in Python with aioapns and redis-py
+  gateway  worker through the simulator's binary gateway
+  lookup   worker with 100,000 invalid tokens in Redis, none of them a job's
+  fanout   worker with 1,000 tokens per job
   encode, decode, claim, settle   the hot parts one by one
   large    the time for which a claim blocks Redis, with jobs of up to 6.7 MB
   latency  from RPUSH to the server at 1,000 jobs per second
@@ -83,6 +85,8 @@ class Bench:
         self.notifications = {"at once": 500_000, "delayed": 250_000}
         if options.quick:
             self.notifications = {"at once": 20_000, "delayed": 20_000}
+        # Consumers are slower, and their start is not counted.
+        self.consumer_notifications = {"go": 20_000, "python": 2000} if options.quick else {"go": 100_000, "python": 20_000}
         self.latency_seconds = 2 if options.quick else 20
         self.idle_seconds = 3 if options.quick else 30
         self.backlogs = (1000, 10_000, 100_000) if options.quick else (1000, 100_000, 2_000_000)
@@ -104,7 +108,7 @@ class Bench:
         settings = ("at once", "delayed") if self.server == "simulator" else ("at once",)
         plan = []
         for setting in settings:
-            for name in ("limit", "worker", "gateway", "lookup", "fanout"):
+            for name in ("limit", "worker", "go", "python", "gateway", "lookup", "fanout"):
                 # The gateway sends no answers that could be late.
                 if name in only and (name != "gateway" or setting == "at once"):
                     plan.append((name, setting, getattr(figures, name)))
@@ -139,18 +143,26 @@ def with_mix(mix):
 
 
 def measure(bench, options):
-    """All rounds: {name: {setting: {metric: [value of each round]}}}."""
-    values = {}
+    """All rounds: {name: {setting: {metric: [value of each round]}}}, and {name: reason} of the figures left out."""
+    values, left_out = {}, {}
     plan = bench.plan(options.only)
     for number in range(options.rounds):
         for name, setting, measurement in plan:
+            if name in left_out:
+                continue
             what = f"{name.replace('.', ' ', 1)}{', ' + setting if setting else ''}"
             print(f"round {number + 1} of {options.rounds}: {what}", end=" … ", file=sys.stderr, flush=True)
-            result = measurement(bench, setting)
+            try:
+                result = measurement(bench, setting)
+            except Unavailable as reason:
+                Program.stop_all()
+                left_out[name] = str(reason)
+                print(f"left out: {reason}", file=sys.stderr)
+                continue
             print(", ".join(f"{value:.4g} {metric}" for metric, value in result.items()), file=sys.stderr)
             for metric, value in result.items():
                 values.setdefault(name, {}).setdefault(setting, {}).setdefault(metric, []).append(value)
-    return values
+    return values, left_out
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -165,6 +177,9 @@ def end(received, _):
 
 NEEDS = {
     "nginx-body": "package:libnginx-mod-http-echo:libnginx-mod-http-echo",
+    "go": "program:go:golang-go package:golang-golang-x-net-dev:golang-golang-x-net-dev "
+          "package:golang-github-gomodule-redigo-dev:golang-github-gomodule-redigo-dev",
+    "python": "package:python3-venv:python3-venv",
 }
 
 
@@ -179,13 +194,13 @@ def main():
     try:
         bench = Bench(options, directory)
         subprocess.run(["scripts/make-certs", bench.certificates], check=True)
-        values = measure(bench, options)
+        values, left_out = measure(bench, options)
     except (Failed, OSError, subprocess.CalledProcessError) as failure:
         sys.exit(f"scripts/bench: {failure}")
     finally:
         Program.stop_all()
         shutil.rmtree(directory, ignore_errors=True)
-    page = report.page(values, bench, options)
+    page = report.page(values, left_out, bench, options)
     print(report.table(page))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:

@@ -8,7 +8,8 @@ import threading
 import time
 from statistics import median
 
-from programs import Failed, Program, await_true
+from consumers import Consumer
+from programs import Failed, Program, Unavailable, await_true
 from resp import Redis, RedisError
 from servers import SERVERS, Gateway, RedisServer, Simulator
 from workload import PREFIX, Queue, payload
@@ -239,6 +240,45 @@ def check(accounts, seen, delivered, expected):
 
 def worker(bench, setting):
     return work(bench, setting)
+
+
+def go(bench, setting):
+    return consume(bench, setting, "go")
+
+
+def python(bench, setting):
+    if bench.server == "nginx":
+        raise Unavailable("aioapns needs the apns-id in each answer, which --server nginx does not send")
+    return consume(bench, setting, "python")
+
+
+def consume(bench, setting, name):
+    """A consumer from a backlog in Redis to the last answer, without its start."""
+    jobs = bench.consumer_notifications[name]
+    redis = RedisServer(bench)
+    queue = Queue(redis.client)
+    queue.prepare(jobs)
+    peer = server(bench, setting)
+    consumer = Consumer(bench, name, redis, peer)
+    started_us = consumer.program.cpu_us()
+    queue.give_all()
+    # An empty list leaves only the answers to what is in flight, which the consumer awaits.
+    await_true(
+        lambda: redis.client("LLEN", PREFIX + "jobs") == 0 or consumer.program.has_ended(), f"the {name} consumer ends",
+        seconds=900, pause=0.05)
+    if consumer.program.has_ended():
+        raise consumer.program.failed("ended by itself")
+    peak = consumer.program.memory_kib("VmHWM")
+    account = consumer.stop()
+    seen = peer.stop()
+    redis.stop()
+    if account["answers"] != {"200": jobs}:
+        raise consumer.program.failed(f"of {jobs} jobs, the answers were {json.dumps(account['answers'])}")
+    if seen is not None and (seen["accepted"] != jobs or seen["duplicates"] or seen["protocol_errors"]):
+        raise Failed(f"the {name} consumer sent {jobs} notifications; the simulator's account is {json.dumps(seen)}")
+    return {
+        "cpu_us": (consumer.program.used_us() - started_us) / jobs, "rate": jobs / account["seconds"], "peak_kib": peak,
+    }
 
 
 def lookup(bench, setting):

@@ -10,6 +10,10 @@ class Failed(Exception):
     pass
 
 
+class Unavailable(Exception):
+    """The reason for which a figure is left out: a program or a permission that it needs is missing."""
+
+
 def await_true(condition, what, seconds=30.0, pause=0.01):
     deadline = time.monotonic() + seconds
     while not condition():

@@ -13,7 +13,7 @@ def summary(values):
     return {"median": round(median(values), 4), "min": round(min(values), 4), "max": round(max(values), 4)}
 
 
-def page(values, bench, options):
+def page(values, left_out, bench, options):
     figures = {}
     for name, settings in values.items():
         for setting, metrics in settings.items():
@@ -21,9 +21,9 @@ def page(values, bench, options):
                 place(figures, name, setting, metric, options.only)[metric.split(".")[-1]] = summary(numbers)
     return {
         "machine": machine(), "rounds": options.rounds, "server": options.server, "quick": options.quick,
-        "notifications": bench.notifications,
+        "notifications": {**bench.notifications, **bench.consumer_notifications},
         "pinned": {"client": bench.client_cores(1), "servers": bench.server_cores, "cores": len(bench.cores)},
-        "figures": figures, "goals": goals(figures, values),
+        "figures": figures, "compared": compared(values), "left_out": left_out, "goals": goals(figures, values),
     }
 
 
@@ -53,6 +53,17 @@ def gain(values, setting, one, other):
     """The same of their notifications per second."""
     pairs = zip(values[one][setting]["rate"], values[other][setting]["rate"])
     return median(first / second for first, second in pairs)
+
+
+def compared(values):
+    """The consumers compared with the worker in the same rounds: {name: {setting: {"cpu": multiple, "rate": multiple}}}."""
+    found = {}
+    for name in ("go", "python"):
+        for setting in values.get(name, {}):
+            if setting in values.get("worker", {}):
+                found.setdefault(name, {})[setting] = {
+                    "cpu": ratio(values, setting, name, "worker"), "rate": gain(values, setting, name, "worker")}
+    return found
 
 
 def goals(figures, values):
@@ -127,7 +138,8 @@ def table(page):
         f"{'Redis µs':>10}{'trips/256':>11}",
     ]
     figures = page["figures"]
-    rows = [(name, figures[name]) for name in ("limit", "worker", "gateway", "lookup", "fanout") if name in figures]
+    names = ("limit", "worker", "go", "python", "gateway", "lookup", "fanout")
+    rows = [(name, figures[name]) for name in names if name in figures]
     rows += [("scale, " + name, settings) for name, settings in figures.get("scale", {}).items()]
     for name, settings in rows:
         for setting, metrics in settings.items():
@@ -149,6 +161,11 @@ def table(page):
                      f"{idle['memory_kib']['median'] / 1024:.1f} MiB, "
                      f"{spread(idle['redis_commands_per_second'], 2)} Redis commands a second, "
                      f"{idle['start_cpu_ms']['median']:.1f} ms of CPU to start")
+    for name, settings in page["compared"].items():
+        for setting, multiples in settings.items():
+            lines.append(f"{name + ' / worker':<24}{setting:<9}{multiples['cpu']:.3g} × the CPU, "
+                         f"{multiples['rate']:.2g} × the rate")
+    lines += [f"{name:<24}left out: {reason.splitlines()[0].rstrip(':')}" for name, reason in page["left_out"].items()]
     if page["goals"]:
         lines += ["", f"{'goal':<62}{'reached':<24}"]
     for one in page["goals"]:
@@ -191,12 +208,16 @@ def machine():
         "versions": {
             "swift": said("swift", "--version"), "redis": said("redis-server", "--version"),
             "h2load": said("h2load", "--version"), "nginx": said("nginx", "-v"),
-            "openssl": said("openssl", "version"), "commit": said("git", "describe", "--always", "--dirty"),
+            "openssl": said("openssl", "version"), "go": said("go", "version"), "python": platform.python_version(),
+            "commit": said("git", "describe", "--always", "--dirty"),
         },
     }
 
 
 def said(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    except OSError:
+        return "unknown"
     lines = [line for line in done.stdout.splitlines() if re.search(r"\d", line)]
     return lines[0].strip() if lines else "unknown"
