@@ -17,7 +17,7 @@ from servers import SERVERS
 
 FIGURES = (
     "limit", "worker", "go", "python", "gateway", "lookup", "fanout", "encode", "decode", "claim", "settle", "large",
-    "latency", "scale", "idle")
+    "latency", "scale", "idle", "profile")
 MICRO = {"encode", "decode", "claim", "settle"}
 
 
@@ -37,8 +37,9 @@ def arguments():
   latency  from RPUSH to the server at 1,000 jobs per second
   scale    worker at backlogs of 1,000 to 2,000,000; 2 lanes; 2 and 4 processes
   idle     a worker without jobs
+  profile  shares of libraries and modules in the worker's CPU time, sampled with perf; one token and 1,000 per job
 Most are measured twice: with a server that answers at once, and with one that answers after 20±5 ms, out of order. The parts,
-gateway, large and idle are measured once.
+gateway, large, idle and profile are measured once.
 
 servers:
   simulator   apns-simulator, which reads the body and checks each request as APNs does
@@ -124,6 +125,8 @@ class Bench:
                 plan += self.scale(setting)
         if "idle" in only:
             plan.append(("idle", "", figures.idle))
+        if "profile" in only:
+            plan += [("profile.one token", "", with_tokens(1)), ("profile.1,000 tokens", "", with_tokens(1000))]
         return plan
 
     def scale(self, setting):
@@ -138,6 +141,10 @@ def with_options(**options):
     return lambda bench, setting: figures.work(bench, setting, **options)
 
 
+def with_tokens(tokens):
+    return lambda bench, _: figures.profile(bench, tokens)
+
+
 def with_mix(mix):
     return lambda bench, _: figures.large(bench, mix)
 
@@ -148,7 +155,8 @@ def measure(bench, options):
     plan = bench.plan(options.only)
     for number in range(options.rounds):
         for name, setting, measurement in plan:
-            if name in left_out:
+            figure = name.split(".")[0]
+            if figure in left_out:
                 continue
             what = f"{name.replace('.', ' ', 1)}{', ' + setting if setting else ''}"
             print(f"round {number + 1} of {options.rounds}: {what}", end=" … ", file=sys.stderr, flush=True)
@@ -156,7 +164,7 @@ def measure(bench, options):
                 result = measurement(bench, setting)
             except Unavailable as reason:
                 Program.stop_all()
-                left_out[name] = str(reason)
+                left_out[figure] = str(reason)
                 print(f"left out: {reason}", file=sys.stderr)
                 continue
             print(", ".join(f"{value:.4g} {metric}" for metric, value in result.items()), file=sys.stderr)
@@ -180,6 +188,7 @@ NEEDS = {
     "go": "program:go:golang-go package:golang-golang-x-net-dev:golang-golang-x-net-dev "
           "package:golang-github-gomodule-redigo-dev:golang-github-gomodule-redigo-dev",
     "python": "package:python3-venv:python3-venv",
+    "profile": "program:perf:linux-perf",
 }
 
 

@@ -11,6 +11,7 @@ from statistics import median
 from consumers import Consumer
 from programs import Failed, Program, Unavailable, await_true
 from resp import Redis, RedisError
+from shares import Perf
 from servers import SERVERS, Gateway, RedisServer, Simulator
 from workload import PREFIX, Queue, payload
 
@@ -292,6 +293,27 @@ def fanout(bench, setting):
 def gateway(bench, setting):
     """The same through the binary gateway, up to the end of the last notification's 200 ms to be confirmed."""
     return work(bench, setting, peer=lambda bench, _: Gateway(bench))
+
+
+def profile(bench, tokens):
+    """The shares of libraries and modules in a worker's CPU time, from a backlog in Redis to settlement."""
+    jobs = bench.notifications["at once"] // tokens
+    redis = RedisServer(bench)
+    peer = server(bench, "at once")
+    running, warm = warm_worker(bench, redis, peer)
+    queue = Queue(redis.client, tokens)
+    # Job identifiers are unique.
+    queue.made = warm.made
+    queue.prepare(jobs)
+    perf = Perf(bench, running.program.pid)
+    queue.give_all()
+    queue.pushed = jobs
+    drain(queue, [running], jobs)
+    perf.pause()
+    account = running.stop()
+    check([account], peer.stop(), account["delivered"], warm.made + jobs * tokens)
+    redis.stop()
+    return perf.shares()
 
 
 def warm_worker(bench, redis, peer):

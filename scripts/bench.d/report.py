@@ -161,6 +161,8 @@ def table(page):
                      f"{idle['memory_kib']['median'] / 1024:.1f} MiB, "
                      f"{spread(idle['redis_commands_per_second'], 2)} Redis commands a second, "
                      f"{idle['start_cpu_ms']['median']:.1f} ms of CPU to start")
+    if profile := figures.get("profile"):
+        lines += ["", *profile_lines(profile), ""]
     for name, settings in page["compared"].items():
         for setting, multiples in settings.items():
             lines.append(f"{name + ' / worker':<24}{setting:<9}{multiples['cpu']:.3g} × the CPU, "
@@ -183,6 +185,20 @@ def cost_row(name, setting, metrics):
     if "redis_trips_per_256_jobs" in metrics:
         row += f"{metrics['redis_trips_per_256_jobs']['median']:>11.2f}"
     return row
+
+
+def profile_lines(profile):
+    """The shares in each kind of job, the greatest first, without those that round to 0."""
+    lines = [f"{'share of CPU samples, %':<33}" + "".join(f"{name:>14}" for name in profile)]
+    names = sorted(next(iter(profile.values())), reverse=True, key=lambda row: sum(
+        metrics[row]["median"] for metrics in profile.values()))
+    for row in names:
+        medians = [metrics[row]["median"] for metrics in profile.values()]
+        if row != "samples" and max(medians) >= 0.05:
+            lines.append(f"{row:<33}" + "".join(f"{share:>14.1f}" for share in medians))
+    samples = [metrics["samples"]["median"] for metrics in profile.values()]
+    lines.append(f"{'samples in a round':<33}" + "".join(f"{count:>14,.0f}" for count in samples))
+    return lines
 
 
 def large_row(name, metrics):
