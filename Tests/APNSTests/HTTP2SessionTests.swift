@@ -349,6 +349,17 @@ struct HTTP2SessionTests {
         #expect(client.session.isFinished && client.session.complaint == nil)
     }
 
+    @Test("9113 §6.8: nothing follows the client's own GOAWAY, though a request is cancelled")
+    func ownGoAway() {
+        let client = Self.client()
+        client.session.goAway()
+        client.session.cancel(client.session.slots.oldest, because: .timedOut)
+        client.session.ping()
+        client.takeOutput()
+        #expect(client.frames().map(\.kind) == [.goAway])
+        #expect(client.view.answers[1]?.code == 8 && client.session.isFinished)
+    }
+
     @Test("9113 §5.1.1: after the last stream identifier there is none")
     func lastStream() {
         let client = OwnClient(firstStream: .max - 2)

@@ -181,8 +181,11 @@ final class HTTP2Session {
         }
     }
 
-    /// Asks the server to answer (RFC 9113 §6.7).
-    func ping() { control.write(HTTP2FrameKind.ping, length: 8) { $0.update(repeating: 0, count: 8) } }
+    /// Asks the server to answer (RFC 9113 §6.7), unless this side has sent GOAWAY.
+    func ping() {
+        guard phase != .ended else { return }
+        control.write(HTTP2FrameKind.ping, length: 8) { $0.update(repeating: 0, count: 8) }
+    }
 
     /// Tells the server that this side opens no more streams and is leaving.
     func goAway() { leave(.noError) }
@@ -265,7 +268,8 @@ final class HTTP2Session {
         for stream in waiting.cancelled {
             let index = streams.slot(of: stream, slots)
             guard index >= 0 else { continue }
-            if slots.pointer(index).pointee.isOpen { reset(stream, .cancel) }
+            // A GOAWAY of this side ends all streams, and nothing follows it.
+            if phase != .ended, slots.pointer(index).pointee.isOpen { reset(stream, .cancel) }
             close(index, code: .cancel)
         }
         waiting.cancelled.removeAll(keepingCapacity: true)
