@@ -301,7 +301,6 @@ struct HTTP2SessionTests {
         client.receive(Self.bytes(.settings([(4, 10_000)])))
         client.receive(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0x27, 0x10]).bytes)
         #expect(client.frames().filter { $0.kind == .data }.isEmpty)
-        #expect(client.session.blockage(dueBefore: .distantFuture) == nil)
         client.receive(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0, 1]).bytes)
         #expect(client.frames().filter { $0.kind == .data }.map(\.payload.count) == [1])
         client.receive(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 1, 0, 0]).bytes)
@@ -332,6 +331,17 @@ struct HTTP2SessionTests {
         client.receive(Self.bytes(.answer(1, status: 413)))
         #expect(client.view.answers[1]?.status == 413 && client.view.answers[1]?.code == 0)
         #expect(client.view.resets == [1: 8])
+    }
+
+    @Test("9113 §6.9: a request that waits for a window is reported, until it is answered")
+    func blockage() throws {
+        let client = Self.client([(4, 10)], requests: 0)
+        client.submit(String(repeating: "x", count: 100), deadline: .uptimeNanoseconds(1))
+        #expect(client.session.blockage(dueBefore: .distantFuture) == .init(stream: 1, written: 10))
+        #expect(client.session.blockage(dueBefore: .uptimeNanoseconds(1)) == nil)
+        // Its slot is still in use.
+        try HTTP2Frame.answer(1, status: 413).bytes.withUnsafeBytes { try client.session.receive($0) }
+        #expect(client.session.blockage(dueBefore: .distantFuture) == nil && client.session.slots.inUse == 1)
     }
 
     @Test("9113 §6.8: GOAWAY in two steps ends what is above its stream, and opens nothing more")

@@ -170,10 +170,12 @@ final class OwnClient {
     }
 
     @discardableResult
-    func submit(_ payload: String = "{}", authorization: HeaderText? = nil) -> Int32? {
+    func submit(
+        _ payload: String = "{}", deadline: NIODeadline = .distantFuture, authorization: HeaderText? = nil
+    ) -> Int32? {
         var notification = Notification.example(1)
         notification.payload = ByteBuffer(string: payload)
-        let stream = session.submit(notification, tag: 0, deadline: .distantFuture, authorization: authorization)
+        let stream = session.submit(notification, tag: 0, deadline: deadline, authorization: authorization)
         if let stream { view.answers[stream] = .init() }
         takeOutput()
         return stream

@@ -217,7 +217,7 @@ final class HTTP2Session {
         while index >= 0 {
             let slot = slots.pointer(index)
             guard slot.pointee.deadline < limit else { return nil }
-            if slot.pointee.isOpen, !slot.pointee.isWritten, slot.pointee.failure == nil,
+            if slot.pointee.isOpen, !slot.pointee.hasEnded, !slot.pointee.isWritten, slot.pointee.failure == nil,
                 slot.pointee.window <= 0 || peer.window <= 0
             {
                 return Blockage(stream: slot.pointee.stream, written: slot.pointee.bodyOffset)
