@@ -127,7 +127,8 @@ let package = Package(
             name: "APNSTests",
             dependencies: [
                 "APNS", "CNghttp2", "PoolProbe", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix,
-            ]),
+            ],
+            exclude: ["Fuzzing/Corpus"]),
         // The products as other packages use them.
         .testTarget(name: "LibraryTests", dependencies: ["APNS", "PushJob", "PushQueue", nioCore]),
         .testTarget(name: "PushJobTests", dependencies: ["PushJob", "TestSupport", nioCore]),
@@ -163,3 +164,13 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+// For scripts/fuzz: a program with libFuzzer instead of the tests that replay its corpus, because they share sources.
+if Context.environment["APNS_WORKER_FUZZ"] != nil {
+    package.targets.removeAll { $0.name == "APNSTests" }
+    package.targets.append(
+        .executableTarget(
+            name: "HTTP2Fuzz", dependencies: ["APNS", "CNghttp2", nioCore], path: "Tests/APNSTests",
+            exclude: ["Fuzzing/Corpus"], sources: ["Fuzzing", "HTTP2Frame.swift", "HeaderDecoder.swift"],
+            swiftSettings: [.define("FUZZER")]))
+}
