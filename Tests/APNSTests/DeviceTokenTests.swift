@@ -143,4 +143,21 @@ struct DeviceTokenTests {
         }
         #expect(try DeviceToken(hex).shortened == "01234567…")
     }
+
+    @Test("finds each byte that is no hex digit, wherever it is", arguments: [false, true])
+    func foreignBytes(capitals: Bool) {
+        for length in 1...17 {
+            for position in 0..<length {
+                for byte in UInt8.min...UInt8.max {
+                    var bytes = [UInt8](repeating: UInt8(ascii: "f"), count: length)
+                    bytes[position] = byte
+                    let isHex =
+                        (0x30...0x39).contains(byte) || (0x61...0x66).contains(byte)
+                        || (capitals && (0x41...0x46).contains(byte))
+                    let found = bytes.withUnsafeBytes { DeviceToken.areHexDigits($0, capitals: capitals) }
+                    if found != isHex { Issue.record("\(byte) at \(position) of \(length): \(found)") }
+                }
+            }
+        }
+    }
 }

@@ -10,6 +10,8 @@ struct DistinctTokens: IteratorProtocol, Sequence {
     private var tokens: JobTokens.Iterator
     /// The positions of repetitions that are still to come, in order.
     private var repetitions: ArraySlice<Int>
+    /// The token that was put back.
+    private var returned: JobField?
     /// The place of the last token in the job's list, from 1.
     private(set) var position = 0
     /// The number of distinct tokens.
@@ -22,6 +24,10 @@ struct DistinctTokens: IteratorProtocol, Sequence {
     }
 
     mutating func next() -> JobField? {
+        if let token = returned {
+            returned = nil
+            return token
+        }
         while let token = tokens.next() {
             position += 1
             guard repetitions.first == position - 1 else { return token }
@@ -29,6 +35,9 @@ struct DistinctTokens: IteratorProtocol, Sequence {
         }
         return nil
     }
+
+    /// Makes the last token the next one again.
+    mutating func putBack(_ token: JobField) { returned = token }
 
     // MARK: Finding repetitions
 
@@ -77,9 +86,7 @@ struct DistinctTokens: IteratorProtocol, Sequence {
     /// The hash of hex digits; `nil` if there are other characters. Both cases of a digit have the same.
     private static func hash(of digits: UnsafeRawBufferPointer) -> UInt64? {
         var hash: UInt64 = 0
-        var foreign = false
-        for byte in digits where !(byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 6) { foreign = true }
-        guard !foreign else { return nil }
+        guard DeviceToken.areHexDigits(digits, capitals: true) else { return nil }
         func add(_ word: UInt64) {
             hash = (hash ^ (word | 0x2020_2020_2020_2020)) &* 0x9E37_79B9_7F4A_7C15
             hash ^= hash >> 29
