@@ -35,6 +35,22 @@ struct RedisCommandTests {
         #expect(String(buffer: output) == expected)
     }
 
+    @Test("has the length of each argument, whatever number of digits it has")
+    func lengths() throws {
+        var command = RedisCommand("SET")
+        var expected = ByteBuffer(string: "*10\r\n$3\r\nSET\r\n")
+        for length in [0, 1, 9, 10, 99, 100, 999, 1000, 1_000_000] {
+            let argument = ByteBuffer(repeating: 0x78, count: length)
+            command.append(argument)
+            expected.writeString("$\(length)\r\n")
+            expected.writeImmutableBuffer(argument)
+            expected.writeString("\r\n")
+        }
+        var output = ByteBuffer()
+        try command.encode(into: &output)
+        #expect(output == expected)
+    }
+
     @Test("that is larger than Redis takes is refused and leaves what was written before")
     func tooLarge() {
         let command = RedisCommand("SET", "key", "value")

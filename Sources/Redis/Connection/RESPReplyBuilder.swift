@@ -4,6 +4,8 @@ import NIOCore
 struct RESPReplyBuilder {
     /// A reply with more bytes of strings than this counts as a broken stream. (Offsets in a `ByteBuffer` are 32 bits.)
     static let maximumSize = 1 << 30
+    /// The maximum that is allocated for strings that may follow.
+    private static let reserveLimit = 128 * 1024
 
     /// True if a reply was too large and had to be cut; the stream cannot continue then.
     private(set) var isTooLarge = false
@@ -18,7 +20,7 @@ struct RESPReplyBuilder {
             isTooLarge = true
             return
         }
-        if arena.readableBytes == 0 && !bytes.isEmpty { reserve(first: bytes.count) }
+        if arena.writableBytes < bytes.count { reserve(for: bytes.count) }
         add(kind, value: arena.writerIndex, length: bytes.count)
         arena.writeBytes(bytes)
     }
@@ -68,10 +70,11 @@ struct RESPReplyBuilder {
         }
     }
 
-    /// One allocation for all strings if they are about as long as the first, as in the reply of a claim.
-    private mutating func reserve(first: Int) {
-        let expected = open.reduce(first + 16) { $0.multipliedSaturating(by: $1.missing) }
-        arena = ByteBufferAllocator().buffer(capacity: open.isEmpty ? first : max(first, min(expected, 128 * 1024)))
+    /// One allocation for all strings that follow if they are about as long as this one, as in the reply of a claim.
+    private mutating func reserve(for length: Int) {
+        let expected = open.reduce(length + 16) { $0.multipliedSaturating(by: $1.missing) }
+        arena.reserveCapacity(
+            minimumWritableBytes: open.isEmpty ? length : max(length, min(expected, Self.reserveLimit)))
     }
 }
 

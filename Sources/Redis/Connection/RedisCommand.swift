@@ -1,12 +1,10 @@
-import CHiredis
 import NIOCore
 
 /// A command and its arguments, which may be any bytes, gathered in one buffer.
 ///
 /// Its descriptions show the command's name and sizes only: arguments are payloads, and those of `AUTH` a password.
 public struct RedisCommand: Sendable {
-    /// The maximum size of all arguments of one command: Redis' `proto-max-bulk-len` is 512 MiB unless configured, and
-    /// hiredis 0.14 counts the length of a command in an `int`.
+    /// The maximum size of all arguments of one command: Redis' `proto-max-bulk-len` is 512 MiB unless configured.
     static let maximumSize = 512 * 1024 * 1024
 
     @usableFromInline var arguments: ByteBuffer
@@ -76,29 +74,45 @@ public struct RedisCommand: Sendable {
         guard byteCount <= limit, lengths.count <= Int(Int32.max) else {
             throw .commandTooLarge(bytes: byteCount, limit: limit)
         }
-        var formatted: UnsafeMutablePointer<CChar>?
-        let length = format(&formatted)
-        guard length > 0, let formatted else { throw .commandTooLarge(bytes: byteCount, limit: limit) }
-        defer { redisFreeCommand(formatted) }
-        output.writeBytes(UnsafeRawBufferPointer(start: formatted, count: length))
-    }
-
-    private func format(_ formatted: inout UnsafeMutablePointer<CChar>?) -> Int {
-        arguments.withUnsafeReadableBytes { bytes in
-            withUnsafeTemporaryAllocation(of: UnsafePointer<CChar>?.self, capacity: lengths.count) { pointers in
-                var next = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
-                for (index, length) in lengths.enumerated() {
-                    pointers[index] = next
-                    next = next?.advanced(by: length)
-                }
-                return lengths.withUnsafeBufferPointer { lengths in
-                    // The result is an `int` in hiredis 0.14 and a `long long` in 1.x.
-                    Int(
-                        redisFormatCommandArgv(
-                            &formatted, Int32(lengths.count), pointers.baseAddress, lengths.baseAddress))
+        // "*3\r\n$3\r\nSET\r\n$1\r\n…": each length has at most ten digits.
+        output.writeWithUnsafeMutableBytes(minimumWritableBytes: byteCount + (lengths.count + 1) * 16) { target in
+            guard let start = target.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return 0 }
+            var at = start
+            Self.write(UInt8(ascii: "*"), lengths.count, to: &at)
+            arguments.withUnsafeReadableBytes { bytes in
+                var offset = 0
+                for length in lengths {
+                    Self.write(UInt8(ascii: "$"), length, to: &at)
+                    if length > 0, let base = bytes.baseAddress {
+                        UnsafeMutableRawPointer(at).copyMemory(from: base + offset, byteCount: length)
+                    }
+                    at += length
+                    offset += length
+                    Self.endLine(&at)
                 }
             }
+            return at - start
         }
+    }
+
+    /// Writes a line of RESP: what follows, and how many.
+    private static func write(_ kind: UInt8, _ count: Int, to at: inout UnsafeMutablePointer<UInt8>) {
+        at.pointee = kind
+        at += 1
+        var divisor = 1
+        while count / divisor > 9 { divisor *= 10 }
+        while divisor > 0 {
+            at.pointee = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: count / divisor % 10)
+            at += 1
+            divisor /= 10
+        }
+        endLine(&at)
+    }
+
+    private static func endLine(_ at: inout UnsafeMutablePointer<UInt8>) {
+        at[0] = UInt8(ascii: "\r")
+        at[1] = UInt8(ascii: "\n")
+        at += 2
     }
 }
 
