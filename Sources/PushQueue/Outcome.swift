@@ -16,6 +16,7 @@ public enum Outcome: String, CaseIterable, Sendable {
     case cancelled
 
     /// The index among all cases.
+    @inlinable
     package var index: Int {
         switch self {
         case .delivered: 0

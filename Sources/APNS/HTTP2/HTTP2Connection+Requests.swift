@@ -36,7 +36,7 @@ extension HTTP2Connection {
         guard slot.pointee.stream != 0 else { return }
         let result = state.ended(
             stream: slot.pointee.stream, code: slot.pointee.isCut ? 0 : code, isWritten: slot.pointee.isWritten,
-            cancelled: slot.pointee.failure, response: session.slots.response(index, on: id))
+            cancelled: slot.pointee.failure, response: slot.response(on: id))
         let tag = slot.pointee.tag
         switch result {
         case .response: break

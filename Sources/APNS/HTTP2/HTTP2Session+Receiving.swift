@@ -293,7 +293,7 @@ extension HTTP2Session {
         _ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>,
         of slot: UnsafeMutablePointer<RequestSlot>, _ block: inout HeaderBlock
     ) -> Bool {
-        guard name.elementsEqual(":status".utf8), !block.hasStatus, !block.hasOtherFields, !block.isTrailer,
+        guard name.equals(":status"), !block.hasStatus, !block.hasOtherFields, !block.isTrailer,
             value.count == 3, let status = value.decimal, status >= 100, status != 101
         else { return false }
         block.hasStatus = true
@@ -310,21 +310,21 @@ extension HTTP2Session {
         block.hasOtherFields = true
         guard block.hasStatus || block.isTrailer, name.isFieldName, value.isFieldValue else { return false }
         switch name.count {
-        case 2 where name.elementsEqual("te".utf8): return value.elementsEqual("trailers".utf8)
+        case 2 where name.equals("te"): return value.equals("trailers")
         // §8.2.2: fields that are about a connection of HTTP/1.
-        case 7 where name.elementsEqual("upgrade".utf8), 10 where name.elementsEqual("connection".utf8),
-            10 where name.elementsEqual("keep-alive".utf8), 16 where name.elementsEqual("proxy-connection".utf8),
-            17 where name.elementsEqual("transfer-encoding".utf8):
+        case 7 where name.equals("upgrade"), 10 where name.equals("connection"),
+            10 where name.equals("keep-alive"), 16 where name.equals("proxy-connection"),
+            17 where name.equals("transfer-encoding"):
             return false
-        case 11 where name.elementsEqual("retry-after".utf8):
+        case 11 where name.equals("retry-after"):
             slot.pointee.retryAfter = RetryAfter.seconds(value) ?? -1
-        case 14 where name.elementsEqual("content-length".utf8):
+        case 14 where name.equals("content-length"):
             guard let length = value.decimal, slot.pointee.contentLength < 0 || slot.pointee.contentLength == length
             else {
                 return false
             }
             if !block.isInterim { slot.pointee.contentLength = length }
-        case 14 where keepsUniqueIDs && name.elementsEqual("apns-unique-id".utf8):
+        case 14 where keepsUniqueIDs && name.equals("apns-unique-id"):
             slot.pointee.uniqueID = APNSID(value)
         default: break
         }

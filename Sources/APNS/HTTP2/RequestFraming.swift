@@ -29,7 +29,7 @@ package final class RequestFraming {
         bytes.withUnsafeReadableBytes { bytes in try? session.receive(bytes) }
         var answered = 0
         for stream in session.closedStreams {
-            if session.slots.response(stream.slot)?.status == 200 { answered += 1 }
+            if session.slots.pointer(stream.slot).response()?.status == 200 { answered += 1 }
             session.release(stream.slot)
         }
         session.events.removeAll(keepingCapacity: true)

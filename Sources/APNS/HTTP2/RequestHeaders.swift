@@ -1,3 +1,4 @@
+import Glibc
 import NIOCore
 
 /// The header fields of a request, in the order in which they are sent.
@@ -102,6 +103,14 @@ extension HPACKEncoder {
 
 extension StaticString {
     var bytes: UnsafeBufferPointer<UInt8> { UnsafeBufferPointer(start: utf8Start, count: utf8CodeUnitCount) }
+}
+
+extension UnsafeBufferPointer<UInt8> {
+    /// True if the bytes are those of a text.
+    func equals(_ text: StaticString) -> Bool {
+        guard let baseAddress, count == text.utf8CodeUnitCount else { return isEmpty && text.utf8CodeUnitCount == 0 }
+        return memcmp(baseAddress, text.utf8Start, count) == 0
+    }
 }
 
 /// Bytes of a header value at an address that never moves, so that they need not be copied for each request.

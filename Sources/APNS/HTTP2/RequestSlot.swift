@@ -45,6 +45,19 @@ struct RequestSlot {
     var failure: RequestFailure?
 }
 
+extension UnsafeMutablePointer<RequestSlot> {
+    /// The answer, if a status came. Of the pointer, because a call of the slot's own would copy all of it.
+    func response(on connection: Int = 0) -> Response? {
+        guard pointee.status > 0 else { return nil }
+        var response = Response(
+            status: Int(pointee.status), body: pointee.body,
+            retryAfter: pointee.retryAfter >= 0 ? Int(pointee.retryAfter) : nil)
+        response.uniqueID = pointee.uniqueID
+        if response.status != 200, response.turnsAgainstConnection { response.connection = connection }
+        return response
+    }
+}
+
 /// The slots of one connection: a fixed block of them, the free ones as a stack, the used ones in order of submission.
 struct RequestSlots: ~Copyable {
     let capacity: Int
@@ -79,20 +92,6 @@ struct RequestSlots: ~Copyable {
         if newest >= 0 { pointer(newest).pointee.next = index } else { oldest = index }
         newest = index
         return index
-    }
-
-    /// The answer to a request, if a status came.
-    func response(_ index: Int32, on connection: Int = 0) -> Response? {
-        // By pointer: a call of the slot's own would copy all of it.
-        let slot = pointer(index)
-        guard slot.pointee.status > 0 else { return nil }
-        let retryAfter = slot.pointee.retryAfter
-        var response = Response(
-            status: Int(slot.pointee.status), body: slot.pointee.body,
-            retryAfter: retryAfter >= 0 ? Int(retryAfter) : nil)
-        response.uniqueID = slot.pointee.uniqueID
-        if response.status != 200, response.turnsAgainstConnection { response.connection = connection }
-        return response
     }
 
     /// Gives the slot back, releasing what it held.

@@ -27,6 +27,7 @@ package struct LatencyCounts: Sendable, Equatable {
     }
 
     /// Returns the index of the bucket of a time: its highest bit, and the bit after that. May be beyond the last bucket.
+    @inlinable
     package static func bucket(of milliseconds: Int) -> Int {
         guard milliseconds > 1 else { return max(0, milliseconds) }
         let bit = Int.bitWidth - 1 - milliseconds.leadingZeroBitCount

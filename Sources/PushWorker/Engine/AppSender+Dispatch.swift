@@ -221,8 +221,7 @@ extension AppSender {
         guard let fanOut = lane.jobs[id].fanOut else { return 0 }
         var (submitted, ended) = (0, 0)
         while submitted < limit {
-            var remaining = fanOut.remaining
-            guard let field = remaining.next() else { break }
+            guard let field = fanOut.remaining.next() else { break }
             let text = fanOut.job.text(field)
             if !fanOut.suppressed.isEmpty, fanOut.suppressed.contains(fanOut.position) {
                 ledger.recordSuppressed(of: id, to: DeviceToken.plain(text))
@@ -235,7 +234,10 @@ extension AppSender {
                         ended += 1
                     } else {
                         let notification = fanOut.notification(to: token)
-                        guard submit(notification, of: id, token: token, as: probe) else { break }
+                        guard submit(consume notification, of: id, token: token, as: probe) else {
+                            fanOut.remaining.putBack(field)
+                            break
+                        }
                         submitted += 1
                     }
                 } catch {
@@ -244,7 +246,6 @@ extension AppSender {
                     ended += 1
                 }
             }
-            fanOut.remaining = remaining
             fanOut.position += 1
         }
         line.waiting -= submitted + ended

@@ -35,6 +35,7 @@ final class LaneMetrics {
     var redisConnections = 0
     var redisFailures = 0
     private let queues: Int
+    private let fates = Fate.ofJobs.count
     private var apps = 0
     private var delivered: UnsafeMutablePointer<Int>
     private let jobs: UnsafeMutablePointer<Int>
@@ -62,8 +63,8 @@ final class LaneMetrics {
             bounds: WorkerMetric.sendTime.buckets.map { UInt32($0 * 1_000_000) }, rows: apps)
         queueTimes = LaneHistogram(bounds: WorkerMetric.queueTime.buckets.map { UInt32($0 * 1000) }, rows: queues)
         delivered = .allocate(capacity: 0)
-        jobs = .allocate(capacity: queues * Fate.ofJobs.count)
-        jobs.initialize(repeating: 0, count: queues * Fate.ofJobs.count)
+        jobs = .allocate(capacity: queues * fates)
+        jobs.initialize(repeating: 0, count: queues * fates)
         claims = .allocate(capacity: queues)
         claims.initialize(repeating: QueueClaims(), count: queues)
         clocks = .allocate(capacity: queues)
@@ -92,11 +93,13 @@ final class LaneMetrics {
     // MARK: Notifications
 
     /// Where notifications of an app, a queue and a push type are counted.
+    @inline(__always)
     func series(app: Int, queue: Int, pushType: PushType) -> UInt32 {
         if app >= apps { reserve(apps: max(app + 1, apps * 2)) }
         return UInt32((app * queues + queue) * PushType.count + pushType.place)
     }
 
+    @inline(__always)
     func countDelivered(_ series: UInt32) {
         precondition(Int(series) < apps * queues * PushType.count, "no such series")
         delivered[Int(series)] &+= 1
@@ -135,14 +138,15 @@ final class LaneMetrics {
 
     // MARK: Jobs
 
+    @inline(__always)
     func count(_ fate: Fate, queue: Int) {
         precondition(queue >= 0 && queue < queues, "no such queue")
-        jobs[queue * Fate.ofJobs.count + fate.index] &+= 1
+        jobs[queue * fates + fate.index] &+= 1
     }
 
     func jobs(_ fate: Fate, queue: Int) -> Int {
         precondition(queue >= 0 && queue < queues, "no such queue")
-        return jobs[queue * Fate.ofJobs.count + fate.index]
+        return jobs[queue * fates + fate.index]
     }
 
     /// The counts of a queue's claims.
@@ -169,6 +173,7 @@ final class LaneMetrics {
     }
 
     /// The time in microseconds, from any beginning; after 71 minutes it begins again.
+    @inline(__always)
     func time() -> UInt32 {
         if !hasTime { readTime(clock()) }
         return microseconds
@@ -182,6 +187,7 @@ final class LaneMetrics {
 
     /// A job's notification was submitted for the first time.
     /// - Parameter since: when it was enqueued, in milliseconds of Redis' clock; -1 where that is not to be counted.
+    @inline(__always)
     func submitted(queue: Int, since: Int64) {
         guard since >= 0 else { return }
         _ = time()
@@ -191,6 +197,7 @@ final class LaneMetrics {
 
     /// Records that a notification was sent and has ended.
     /// - Parameter since: the time at which it was enqueued, in milliseconds of Redis' clock; -1 if that must not be measured.
+    @inline(__always)
     func ended(queue: Int, since: Int64) {
         guard since >= 0 else { return }
         _ = time()
@@ -199,7 +206,8 @@ final class LaneMetrics {
 }
 
 extension PushType {
-    static let count = allCases.count + 1
+    /// Not a stored constant, whose initialization would be checked each time.
+    static var count: Int { 13 }
 
     /// Its place in a table.
     var place: Int {

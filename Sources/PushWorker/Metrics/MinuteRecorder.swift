@@ -4,12 +4,11 @@ import PushQueue
 ///
 /// Plain numbers in memory of its own for what is counted with every notification, like ``LaneMetrics``.
 final class MinuteRecorder {
-    private static let latencies = LatencyCounts.bounds.count
-    private static let answers = (LatencyCounts.bounds.firstIndex(of: MinuteCounts.longestAnswer) ?? 0) + 1
-    private static let outcomes = Outcome.allCases.count
+    // Not static: a static constant is checked for its initialization each time.
+    private let latencies = LatencyCounts.bounds.count
+    private let answers = (LatencyCounts.bounds.firstIndex(of: MinuteCounts.longestAnswer) ?? 0) + 1
     /// The numbers of a queue: the buckets of both latencies, the outcomes, and the age of the oldest job plus one.
-    private static let width = latencies + answers + outcomes + 1
-
+    private let width: Int
     private let queues: Int
     private let numbers: UnsafeMutablePointer<Int>
     /// The sums by queue, except for the numbers above.
@@ -17,31 +16,36 @@ final class MinuteRecorder {
 
     init(queues: Int) {
         self.queues = queues
-        numbers = .allocate(capacity: queues * Self.width)
-        numbers.initialize(repeating: 0, count: queues * Self.width)
+        width = latencies + answers + Outcome.allCases.count + 1
+        numbers = .allocate(capacity: queues * width)
+        numbers.initialize(repeating: 0, count: queues * width)
         others = Array(repeating: MinuteCounts(), count: queues)
     }
 
     deinit { numbers.deallocate() }
 
+    @inline(__always)  // As those that call it: a call of an object retains and releases it.
     private func add(_ count: Int, at place: Int, _ queue: Int) {
-        precondition(queue >= 0 && queue < queues && place < Self.width, "no such number")
-        numbers[queue * Self.width + place] &+= count
+        precondition(queue >= 0 && queue < queues && place < width, "no such number")
+        numbers[queue * width + place] &+= count
     }
 
     /// Counts notifications that ended.
+    @inline(__always)
     func count(_ outcome: Outcome, _ count: Int = 1, queue: Int) {
-        add(count, at: Self.latencies + Self.answers + outcome.index, queue)
+        add(count, at: latencies + answers + outcome.index, queue)
     }
 
     /// Records the time from enqueueing to the outcome.
+    @inline(__always)
     func record(latency milliseconds: Int, queue: Int) {
-        add(1, at: min(LatencyCounts.bucket(of: milliseconds), Self.latencies - 1), queue)
+        add(1, at: min(LatencyCounts.bucket(of: milliseconds), latencies - 1), queue)
     }
 
     /// Records the time that APNs took to answer.
+    @inline(__always)
     func record(answer milliseconds: Int, queue: Int) {
-        add(1, at: Self.latencies + min(LatencyCounts.bucket(of: milliseconds), Self.answers - 1), queue)
+        add(1, at: latencies + min(LatencyCounts.bucket(of: milliseconds), answers - 1), queue)
     }
 
     /// Counts notifications that go back to Redis. Scheduled ones are not history.
@@ -55,28 +59,29 @@ final class MinuteRecorder {
     }
 
     /// Notes the age of a claimed job in milliseconds.
+    @inline(__always)
     func noteAge(_ milliseconds: Int64, queue: Int) {
         precondition(queue >= 0 && queue < queues, "no such queue")
-        let place = queue * Self.width + Self.width - 1
+        let place = queue * width + width - 1
         if milliseconds >= numbers[place] { numbers[place] = Int(milliseconds) + 1 }
     }
 
     /// Returns the sums of a queue, and begins again at zero; `nil` if nothing was counted.
     func take(queue: Int) -> MinuteCounts? {
         precondition(queue >= 0 && queue < queues, "no such queue")
-        let own = numbers + queue * Self.width
-        guard (0..<Self.width).contains(where: { own[$0] != 0 }) || !others[queue].isEmpty else { return nil }
+        let own = numbers + queue * width
+        guard (0..<width).contains(where: { own[$0] != 0 }) || !others[queue].isEmpty else { return nil }
         var counts = MinuteCounts()
         for (index, bound) in LatencyCounts.bounds.enumerated() {
             counts.latencies.add(own[index], below: bound)
-            if index < Self.answers { counts.answers.add(own[Self.latencies + index], below: bound) }
+            if index < answers { counts.answers.add(own[latencies + index], below: bound) }
         }
         for outcome in Outcome.allCases {
-            counts.outcomes[outcome] += own[Self.latencies + Self.answers + outcome.index]
+            counts.outcomes[outcome] += own[latencies + answers + outcome.index]
         }
-        if own[Self.width - 1] > 0 { counts.oldest = Int64(own[Self.width - 1] - 1) }
+        if own[width - 1] > 0 { counts.oldest = Int64(own[width - 1] - 1) }
         counts += others[queue]
-        own.update(repeating: 0, count: Self.width)
+        own.update(repeating: 0, count: width)
         others[queue] = MinuteCounts()
         return counts
     }

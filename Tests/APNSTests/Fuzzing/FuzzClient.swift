@@ -27,7 +27,7 @@ final class FuzzClient {
         var bodySize: Int64
 
         init(_ slot: UnsafeMutablePointer<RequestSlot>) {
-            response = slot.pointee.response()
+            response = slot.response()
             failure = slot.pointee.failure
             isWritten = slot.pointee.isWritten
             bodySize = slot.pointee.bodySize
