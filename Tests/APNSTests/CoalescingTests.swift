@@ -115,7 +115,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test("are read together while many are under way and their answers come one by one")
+    @Test("are read together while many are in flight and their answers come one by one")
     func reads() throws {
         try withConnection { connection, channel, counter, owner in
             for number in 0..<200 {
@@ -138,7 +138,7 @@ struct CoalescingTests {
             try #expect(read(answers: 1..<100) == 2, "many came: the next are not waited for")
             try #expect(read(answers: 100..<101) == 0)
             channel.embeddedEventLoop.advanceTime(by: ReadPacing.pauses.lowerBound)
-            try #expect(read(answers: 101..<140) == 2, "few are under way")
+            try #expect(read(answers: 101..<140) == 2, "few are in flight")
             #expect(owner.completed.count == 140)
         }
     }
@@ -202,7 +202,7 @@ struct CoalescingTests {
 
 @Suite("The pause before a read")
 struct ReadPacingTests {
-    @Test("is none while few requests are under way, however few answers come")
+    @Test("is none while few requests are in flight, however few answers come")
     func few() {
         var pacing = ReadPacing()
         for answers in 1..<100 {
@@ -212,7 +212,7 @@ struct ReadPacingTests {
     }
 
     @Test(
-        "settles where reads bring about one answer for four requests under way", arguments: [(500, 20.0), (100, 5.0)])
+        "settles where reads bring about one answer for four requests in flight", arguments: [(500, 20.0), (100, 5.0)])
     func settles(inFlight: Int, milliseconds: Double) {
         var pacing = ReadPacing()
         var (answers, longest) = (0.0, 0.0)

@@ -144,7 +144,7 @@ struct DeviceTokenTests {
         #expect(try DeviceToken(hex).shortened == "01234567…")
     }
 
-    @Test("finds each byte that is no hex digit, wherever it is", arguments: [false, true])
+    @Test("finds each byte that is not a hex digit, wherever it is", arguments: [false, true])
     func foreignBytes(capitals: Bool) {
         for length in 1...17 {
             for position in 0..<length {

@@ -272,14 +272,14 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
     }
 }
 
-/// Decides how long to wait before the next read. While many requests are under way and their answers come one by one, each read
+/// Decides how long to wait before the next read. While many requests are in flight and their answers come one by one, each read
 /// costs as much as several answers, so it is made when some of them should be there.
 struct ReadPacing {
-    /// With fewer requests under way, every answer is read at once.
+    /// With fewer requests in flight, every answer is read at once.
     static let minimumInFlight = 64
     /// The pauses, apart from none.
     static let pauses = TimeAmount.microseconds(125)...TimeAmount.milliseconds(4)
-    /// A read should bring one answer for so many requests under way: then the pause is about this part of the time that
+    /// A read should bring one answer for so many requests in flight: then the pause is about this part of the time that
     /// answers take.
     private static let share = 4
 
@@ -291,7 +291,7 @@ struct ReadPacing {
     /// Notes the end of a read.
     /// - Parameters:
     ///   - answers: the number of answers that ever came.
-    ///   - inFlight: the number of requests that are under way now.
+    ///   - inFlight: the number of requests in flight now.
     mutating func hasRead(answers: Int, inFlight: Int) {
         let new = answers - self.answers
         self.answers = answers

@@ -107,7 +107,7 @@ struct ProtocolMutationTests {
 
 extension Mutation {
     /// The number of seeds within which it is found.
-    fileprivate var seeds: UInt64 { self == .constantStamp ? 60 : 30 }
+    fileprivate var seeds: UInt64 { self == .constantStamp ? 300 : 30 }
 
     /// The steps of a run. A lane reclaims after 15 s without a gap, and meets one that resumes in that moment; an app exceeds
     /// its rate if enough of its jobs wait.
