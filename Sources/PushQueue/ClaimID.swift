@@ -43,21 +43,6 @@ extension ByteBuffer {
     mutating func write(_ claim: ClaimID) -> Int {
         writeDecimal(claim.number) + writeInteger(UInt8(ascii: ".")) + writeString(claim.stamp)
     }
-
-    /// Writes a number that is not negative in decimal, without making a text of it.
-    private mutating func writeDecimal(_ number: Int) -> Int {
-        var digits: (UInt64, UInt64) = (0, 0)
-        return withUnsafeMutableBytes(of: &digits) { digits in
-            guard number < 10_000_000_000_000_000 else { return writeString(String(number)) }
-            var (start, rest) = (digits.count, number)
-            repeat {
-                start -= 1
-                digits[start] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
-                rest /= 10
-            } while rest > 0
-            return writeBytes(digits[start...])
-        }
-    }
 }
 
 extension RedisCommand {

@@ -35,6 +35,15 @@ struct RedisCommandTests {
         #expect(String(buffer: output) == expected)
     }
 
+    @Test(
+        "numbers are written in decimal",
+        arguments: [0, 1, 9, 10, 99, 100, 12_345, 999_999_999_999_999_999, 1_000_000_000_000_000_000, Int.max])
+    func decimal(number: Int) {
+        var output = ByteBuffer(string: "before")
+        #expect(output.writeDecimal(number) == String(number).utf8.count)
+        #expect(String(buffer: output) == "before\(number)")
+    }
+
     @Test("has the length of each argument, whatever number of digits it has")
     func lengths() throws {
         var command = RedisCommand("SET")

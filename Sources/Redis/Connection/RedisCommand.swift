@@ -95,17 +95,11 @@ public struct RedisCommand: Sendable {
         }
     }
 
-    /// Writes a line of RESP: what follows, and how many.
+    /// Writes a line of RESP: the kind of what follows, and a length or a number of elements.
     private static func write(_ kind: UInt8, _ count: Int, to at: inout UnsafeMutablePointer<UInt8>) {
         at.pointee = kind
         at += 1
-        var divisor = 1
-        while count / divisor > 9 { divisor *= 10 }
-        while divisor > 0 {
-            at.pointee = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: count / divisor % 10)
-            at += 1
-            divisor /= 10
-        }
+        at += ByteBuffer.writeDecimal(count, to: at)
         endLine(&at)
     }
 
@@ -113,6 +107,34 @@ public struct RedisCommand: Sendable {
         at[0] = UInt8(ascii: "\r")
         at[1] = UInt8(ascii: "\n")
         at += 2
+    }
+}
+
+extension ByteBuffer {
+    /// The maximum number of digits of an `Int`.
+    private static let maximumDigits = 19
+
+    /// Writes a number in decimal without making a text of it.
+    /// - Parameter number: not negative.
+    /// - Returns: the number of bytes written.
+    @discardableResult
+    package mutating func writeDecimal(_ number: Int) -> Int {
+        writeWithUnsafeMutableBytes(minimumWritableBytes: Self.maximumDigits) { target in
+            guard let start = target.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return 0 }
+            return Self.writeDecimal(number, to: start)
+        }
+    }
+
+    fileprivate static func writeDecimal(_ number: Int, to start: UnsafeMutablePointer<UInt8>) -> Int {
+        precondition(number >= 0, "a negative number")
+        var (count, limit) = (1, 9)
+        while count < maximumDigits, number > limit { (count, limit) = (count + 1, limit &* 10 &+ 9) }
+        var rest = number
+        for place in (0..<count).reversed() {
+            start[place] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
+            rest /= 10
+        }
+        return count
     }
 }
 
