@@ -96,11 +96,7 @@ struct CoalescingTests {
     @Test("are one for all that one read brings about")
     func oneRead() throws {
         try withConnection { connection, channel, counter, owner in
-            for number in 0..<100 {
-                _ = connection.submit(
-                    .example(number), tag: UInt64(number), deadline: .distantFuture, authorization: nil)
-            }
-            channel.embeddedEventLoop.run()
+            submit(100, to: connection, on: channel)
             (counter.writes, counter.flushes) = (0, 0)
             let ping = HTTP2Frame(kind: .ping, payload: Array(repeating: 1, count: 8))
             var bytes = ByteBuffer()
@@ -118,11 +114,7 @@ struct CoalescingTests {
     @Test("are read together while many are in flight and their answers come one by one")
     func reads() throws {
         try withConnection { connection, channel, counter, owner in
-            for number in 0..<200 {
-                _ = connection.submit(
-                    .example(number), tag: UInt64(number), deadline: .distantFuture, authorization: nil)
-            }
-            channel.embeddedEventLoop.run()
+            submit(200, to: connection, on: channel)
             func read(answers: Range<Int>) throws -> Int {
                 var bytes = ByteBuffer()
                 for number in answers { bytes.writeBytes(HTTP2Frame.answer(Int32(number * 2 + 1), status: 200).bytes) }
@@ -194,6 +186,15 @@ struct CoalescingTests {
         }
     }
 
+    /// Submits requests, and has them written.
+    private func submit(_ count: Int, to connection: HTTP2Connection, on channel: EmbeddedChannel) {
+        for number in 0..<count {
+            _ = connection.submit(
+                .example(number), tag: UInt64(number), deadline: .distantFuture, authorization: nil)
+        }
+        channel.embeddedEventLoop.run()
+    }
+
     private func setWritable(_ channel: EmbeddedChannel, _ isWritable: Bool) {
         channel.isWritable = isWritable
         channel.pipeline.fireChannelWritabilityChanged()
@@ -202,7 +203,7 @@ struct CoalescingTests {
 
 @Suite("The pause before a read")
 struct ReadPacingTests {
-    @Test("is none while few requests are in flight, however few answers come")
+    @Test("is zero while few requests are in flight, however few answers come")
     func few() {
         var pacing = ReadPacing()
         for answers in 1..<100 {
@@ -228,7 +229,7 @@ struct ReadPacingTests {
         #expect((Double(inFlight) / 8...Double(inFlight) / 2).contains(perRead), "\(perRead) answers")
     }
 
-    @Test("is none where answers come as fast as they are read")
+    @Test("is zero if answers come as fast as they are read")
     func fast() {
         var pacing = ReadPacing()
         for read in 1...100 { pacing.hasRead(answers: read * 300, inFlight: 500) }

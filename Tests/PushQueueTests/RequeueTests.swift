@@ -222,7 +222,7 @@ struct RequeuePaceTests {
         #expect(abs(moved - 20 * perSecond) <= 2 * portion)
     }
 
-    @Test("after a pause there is no burst, and a page of few dead letters does not cost the rate of a full one")
+    @Test("a pause is not followed by a burst, and a page of few dead letters does not cost the rate of a full one")
     func pauses() {
         var pace = RequeuePace(perSecond: 100)
         var now = NIODeadline.uptimeNanoseconds(5_000_000_000)

@@ -267,18 +267,24 @@ struct EngineTests {
         #expect(scene.transport.tokens.firstIndex(of: "ffff") == 32)
     }
 
-    // MARK: Known invalid tokens
+    // MARK: Claims ahead of free streams
 
-    @Test("claims what will soon have a stream before one is free, and nothing more when answers stop")
-    func claimsAhead() throws {
+    /// A scene with 50 streams and 5,000 jobs.
+    private static func withBacklog() throws -> EngineScene {
         let scene = try EngineScene()
         scene.transport.capacity = 50
         scene.queue.jobs = (0..<5000).map { EngineScene.job(String(format: "%04x", $0)) }
         scene.lane.wake(QueueID(index: 0))
+        return scene
+    }
+
+    @Test("claims what will soon have a stream before one is free, and nothing more when answers stop")
+    func claimsAhead() throws {
+        let scene = try Self.withBacklog()
         scene.run(.milliseconds(20))
         // How fast answers come is not known yet.
         #expect(scene.transport.submitted.count == 50 && scene.queue.held.count == 50)
-        // 2,500 a second: 50 in the 20 ms for which is claimed ahead.
+        // 2,500 per second: 50 in the 20 ms for which is claimed ahead.
         for _ in 0..<50 {
             for _ in 0..<10 { scene.transport.answer(EngineScene.delivered) }
             scene.run(.milliseconds(4))
@@ -298,10 +304,7 @@ struct EngineTests {
 
     @Test("gives what it claimed ahead back when it drains")
     func drainsWhatWaits() throws {
-        let scene = try EngineScene()
-        scene.transport.capacity = 50
-        scene.queue.jobs = (0..<5000).map { EngineScene.job(String(format: "%04x", $0)) }
-        scene.lane.wake(QueueID(index: 0))
+        let scene = try Self.withBacklog()
         for _ in 0..<50 {
             scene.run(.milliseconds(4))
             for _ in 0..<10 { scene.transport.answer(EngineScene.delivered) }
@@ -313,6 +316,8 @@ struct EngineTests {
         #expect(scene.queue.released && scene.context.jobs.count == 0)
         #expect(scene.transport.sent.count == scene.counters.outcomes[.delivered])
     }
+
+    // MARK: Known invalid tokens
 
     @Test("does not send to tokens that are known to be invalid, unless the device registered again")
     func suppresses() throws {

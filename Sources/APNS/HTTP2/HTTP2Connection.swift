@@ -277,7 +277,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
 struct ReadPacing {
     /// With fewer requests in flight, every answer is read at once.
     static let minimumInFlight = 64
-    /// The pauses, apart from none.
+    /// The shortest pause apart from zero, and the longest.
     static let pauses = TimeAmount.microseconds(125)...TimeAmount.milliseconds(4)
     /// A read should bring one answer for so many requests in flight: then the pause is about this part of the time that
     /// answers take.

@@ -166,7 +166,7 @@ extension AppSender {
         }
         guard !line.ready.isEmpty else { return }
         if budget != nil { reserveRate() }
-        // What was claimed ahead will have a stream soon, also if the pace has fallen since.
+        // Notifications that were claimed ahead will have a stream soon, also if the pace has fallen since.
         if transport.capacity == 0, line.waiting > 2 * line.pace.ahead { transport.requestCapacity() }
     }
 

@@ -58,8 +58,8 @@ final class AppSender {
         }
     }
 
-    /// The pace at which an app's requests end: what will soon have a stream is claimed before one is free, so that no stream waits
-    /// for Redis.
+    /// The pace at which an app's requests end. Notifications that will soon have a stream are claimed before it is free, so that no
+    /// stream waits for Redis.
     struct SendPace {
         /// Claimed ahead is what can be sent in this time.
         private static let horizon = TimeAmount.milliseconds(20)
@@ -72,7 +72,7 @@ final class AppSender {
 
         mutating func requestEnded() { ended += 1 }
 
-        /// Notes what has ended since the last call. To be called a few times a second.
+        /// Measures the pace since the last call. To be called a few times per second.
         mutating func measure(now: NIODeadline) {
             let elapsed = Int(max(1, (now - since).nanoseconds))
             ahead = min(Self.maximum, ended * Int(Self.horizon.nanoseconds) / elapsed)
