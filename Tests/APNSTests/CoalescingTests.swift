@@ -54,7 +54,7 @@ struct CoalescingTests {
     ) throws {
         let owner = Owner()
         let counter = FlushCounter()
-        let connection = try HTTP2Connection(
+        let connection = HTTP2Connection(
             id: 0, endpoint: .sandbox, maximumStreams: 1000, limits: .init(), owner: owner)
         let channel = EmbeddedChannel()
         try channel.pipeline.syncOperations.addHandlers([counter, connection])
@@ -121,16 +121,17 @@ struct CoalescingTests {
                 counter.reads = 0
                 try channel.writeInbound(bytes)
                 channel.pipeline.read()
-                channel.pipeline.read()
                 return counter.reads
             }
             try #expect(read(answers: 0..<1) == 0, "the next answers are waited for")
             channel.embeddedEventLoop.advanceTime(by: ReadPacing.pauses.lowerBound)
-            #expect(counter.reads == 1, "once, however often a read was asked for")
-            try #expect(read(answers: 1..<100) == 2, "many came: the next are not waited for")
+            #expect(counter.reads == 1)
+            try #expect(read(answers: 1..<100) == 1, "many came: the next are not waited for")
             try #expect(read(answers: 100..<101) == 0)
+            channel.pipeline.read()
+            #expect(counter.reads == 1, "asked for again, by a write that failed")
             channel.embeddedEventLoop.advanceTime(by: ReadPacing.pauses.lowerBound)
-            try #expect(read(answers: 101..<140) == 2, "few are in flight")
+            try #expect(read(answers: 101..<140) == 1, "few are in flight")
             #expect(owner.completed.count == 140)
         }
     }

@@ -51,6 +51,10 @@ struct HTTP2Frame: Sendable {
         HTTP2Frame(kind: .resetStream, stream: stream, payload: bytes(code))
     }
 
+    static func windowUpdate(_ stream: Int32 = 0, by increment: Int) -> HTTP2Frame {
+        HTTP2Frame(kind: .windowUpdate, stream: stream, payload: bytes(UInt32(increment)))
+    }
+
     static func goAway(lastStream: Int32, code: UInt32 = 0, debugData: String = "") -> HTTP2Frame {
         HTTP2Frame(kind: .goAway, payload: bytes(lastStream) + bytes(code) + Array(debugData.utf8))
     }

@@ -64,13 +64,14 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
     private let core: NIOLoopBound<Core>
 
     /// - Parameters:
+    ///   - eventLoop: nil for one that is shared with other tests and with servers.
     ///   - ticks: true to run the pool's clock.
     ///   - make: makes the pool.
     static func start(
-        ticks: Bool = true, _ make: @escaping @Sendable (any EventLoop, Logger) -> Pool
+        on eventLoop: (any EventLoop)? = nil, ticks: Bool = true, _ make: @escaping @Sendable (any EventLoop, Logger) -> Pool
     ) async throws -> TransportClient {
         let log = RecordedLog()
-        let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+        let eventLoop = eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
         return try await eventLoop.submit {
             let core = Core(pool: make(eventLoop, Logger(label: "test") { _ in log.handler }))
             core.pool.setProviderToken("e30.e30.c2ln")
@@ -140,10 +141,12 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
 
 extension PoolClient {
     /// - Parameters:
+    ///   - eventLoop: nil for one that is shared with other tests and with servers.
     ///   - host: as it is connected to and verified.
     ///   - ticks: true to run the pool's clock.
     static func start(
-        host: String = "127.0.0.1", port: Int, trusted: String = "ca.pem", ticks: Bool = true,
+        on eventLoop: (any EventLoop)? = nil, host: String = "127.0.0.1", port: Int, trusted: String = "ca.pem",
+        ticks: Bool = true,
         _ change: @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in }
     ) async throws -> PoolClient {
         var tls = TLSClientConfiguration()
@@ -153,7 +156,7 @@ extension PoolClient {
             endpoint: APNSEndpoint(host: host, port: port), tls: try TLSContext.client(tls))
         configuration.maximumConnections = 1
         change(&configuration)
-        return try await start(ticks: ticks) { [configuration] eventLoop, logger in
+        return try await start(on: eventLoop, ticks: ticks) { [configuration] eventLoop, logger in
             ConnectionPool(configuration, eventLoop: eventLoop, logger: logger)
         }
     }

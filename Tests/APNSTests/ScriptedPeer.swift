@@ -1,3 +1,4 @@
+import Glibc
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
@@ -174,6 +175,12 @@ final class PeerConnection: ChannelInboundHandler {
         } catch {
             preconditionFailure("\(error)")
         }
+    }
+
+    /// Ends TCP with a reset, without a word of TLS.
+    func reset() {
+        guard let context, let socket = context.channel as? any SocketOptionProvider else { return }
+        socket.setSoLinger(linger(l_onoff: 1, l_linger: 0)).assumeIsolated().whenComplete { _ in self.hangUp() }
     }
 
     /// Closes in good order, with close_notify.

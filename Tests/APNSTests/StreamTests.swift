@@ -1,5 +1,8 @@
 import CNghttp2
+import Glibc
+import NIOConcurrencyHelpers
 import NIOCore
+import NIOPosix
 import TestSupport
 import Testing
 
@@ -10,6 +13,7 @@ let answersAll: ScriptedPeer.Script = { connection, event in
     switch event {
     case .connected: connection.send(.settings(maximumStreams: 100))
     case .frame(let frame):
+        if frame.kind == .data, !frame.payload.isEmpty { connection.send(.windowUpdate(by: frame.payload.count)) }
         if frame.endsStream, frame.kind == .data { connection.send(.answer(frame.stream, status: 200)) }
         if frame.kind == .settings, frame.flags == 0 { connection.send(.settingsAcknowledgement) }
     }
@@ -327,6 +331,52 @@ struct StreamTests {
             }
             #expect(peer.seen.withLockedValue(\.connections) == 1)
         }
+    }
+
+    @Test("keeps an answer that came before a reset, even if the reset is noticed by sending more")
+    func answeredBeforeReset() async throws {
+        let server = NIOLockedValueBox<NIOLoopBound<PeerConnection>?>(nil)
+        let script: ScriptedPeer.Script = { connection, event in
+            guard case .connected = event else { return }
+            connection.send(.settings(maximumStreams: 500))
+            server.withLockedValue { $0 = connection.bound() }
+        }
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        try await withPeer(script: script) { peer in
+            let client = try await PoolClient.start(on: group.next(), port: peer.port)
+            try await client.closingAfter { client in
+                try await eventually("the settings") { try await client.ask { $0.capacity } == 500 }
+                let requests = client.send((0..<300).map { .example($0) })
+                try await eventually("the requests") { peer.count(.data) == 300 }
+                let server = try #require(server.withLockedValue { $0 })
+                let answer = { @Sendable (numbers: Range<Int>) in
+                    server.value.send(bytes: numbers.flatMap { HTTP2Frame.answer(Int32(2 * $0 + 1), status: 200).bytes })
+                }
+                // The client's thread stands still while the rest happens: it must read what it has put off to read.
+                requests[30].whenComplete { _ in
+                    server.eventLoop.execute {
+                        answer(31..<130)
+                        server.value.reset()
+                    }
+                    while peer.seen.withLockedValue(\.ended) == 0 { usleep(100) }
+                    _ = client.send()
+                }
+                for number in 0...30 {
+                    server.eventLoop.execute { answer(number..<number + 1) }
+                    try await expect(requests[number], .delivered)
+                }
+                var (delivered, lost) = (31, 0)
+                for request in requests[31...] {
+                    switch try await request.get() {
+                    case .response: delivered += 1
+                    case .uncertain(.connectionLost): lost += 1
+                    case let result: Issue.record("\(result)")
+                    }
+                }
+                #expect((delivered, lost) == (130, 170))
+            }
+        }
+        try await group.shutdownGracefully()
     }
 }
 

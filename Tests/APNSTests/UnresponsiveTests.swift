@@ -130,7 +130,8 @@ struct UnresponsiveTests {
         let script: ScriptedPeer.Script = { connection, event in
             guard connection.number == 1 else { return answersAll(connection, event) }
             if case .connected = event { return connection.send(settings) }
-            if case .frame(let frame) = event, frame.endsStream { answersAll(connection, event) }
+            guard case .frame(let frame) = event, frame.kind == .data, frame.endsStream else { return }
+            connection.send(.answer(frame.stream, status: 200))
         }
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port, { $0.windowTimeout = .milliseconds(500) }) { client in
@@ -222,7 +223,7 @@ struct UnresponsiveTests {
         }
     }
 
-    /// The number of times that the poison came on each connection.
+    /// The number of times that the poison came on all connections.
     private func poisons(_ peer: ScriptedPeer) -> Int {
         peer.seen.withLockedValue {
             $0.frames(.headers).count { $0.headers.contains { $0.name == ":path" && $0.value.hasSuffix("dead") } }

@@ -38,6 +38,9 @@ struct QueueContents {
     init(_ redis: RedisServer, queue: String = "default") throws {
         let base = "push:{\(queue)}:"
         let connection = try redis.connect()
+        // A job that moves meanwhile would be counted twice, or not at all.
+        _ = try connection.run("CLIENT", "PAUSE", "10000", "WRITE")
+        defer { _ = try? connection.run("CLIENT", "UNPAUSE") }
         let keys = Set(try connection.run("KEYS", "*").strings())
         self.keys = keys
         jobs = try [base + "inbox", base + "jobs"].flatMap { try connection.run("LRANGE", $0, "0", "-1").list() }.map {

@@ -176,9 +176,10 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
     }
 
     /// Reads on, now or after a pause.
+    ///
+    /// While a read is put off, another is wanted only when a write fails: for what is still there, before the channel closes.
     func read(context: ChannelHandlerContext) {
-        guard pacing.pause > .zero else { return context.read() }
-        guard !pacing.isPausing else { return }
+        guard pacing.pause > .zero, !pacing.isPausing else { return context.read() }
         pacing.isPausing = true
         context.eventLoop.assumeIsolated().scheduleTask(in: pacing.pause) {
             self.pacing.isPausing = false
