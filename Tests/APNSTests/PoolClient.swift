@@ -68,7 +68,8 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
     ///   - ticks: true to run the pool's clock.
     ///   - make: makes the pool.
     static func start(
-        on eventLoop: (any EventLoop)? = nil, ticks: Bool = true, _ make: @escaping @Sendable (any EventLoop, Logger) -> Pool
+        on eventLoop: (any EventLoop)? = nil, ticks: Bool = true,
+        _ make: @escaping @Sendable (any EventLoop, Logger) -> Pool
     ) async throws -> TransportClient {
         let log = RecordedLog()
         let eventLoop = eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()

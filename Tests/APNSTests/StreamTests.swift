@@ -350,7 +350,8 @@ struct StreamTests {
                 try await eventually("the requests") { peer.count(.data) == 300 }
                 let server = try #require(server.withLockedValue { $0 })
                 let answer = { @Sendable (numbers: Range<Int>) in
-                    server.value.send(bytes: numbers.flatMap { HTTP2Frame.answer(Int32(2 * $0 + 1), status: 200).bytes })
+                    server.value.send(
+                        bytes: numbers.flatMap { HTTP2Frame.answer(Int32(2 * $0 + 1), status: 200).bytes })
                 }
                 // The client's thread stands still while the rest happens: it must read what it has put off to read.
                 requests[30].whenComplete { _ in
