@@ -1,18 +1,18 @@
 import NIOCore
 
-/// Decides if an app's notifications are sent, as one lane sees it, without any I/O: a fault of its credential or
-/// configuration opens the breaker for the whole fleet, and a probe now and then finds out whether it can be closed.
+/// Decides whether one lane sends an app's notifications. No I/O. A fault of the app's credential or configuration
+/// opens the breaker for the whole fleet; an occasional probe finds out whether it can be closed.
 ///
-/// The pause and the probes' times are in Redis; this is what the lane knows of them, and what it is waiting for. It goes by
-/// its own clock only as long as Redis has not said otherwise.
+/// The pause and the times of probes are in Redis. This value holds what the lane knows of them and which reply it is
+/// waiting for. It relies on its own clock only until Redis has answered.
 struct AppBreaker {
     enum Decision: Equatable {
         case send
-        /// Ask Redis whether to send a probe.
+        /// Ask Redis for permission to probe.
         case ask
-        /// This one may be sent, to see whether the fault is gone; no other until it has been answered.
+        /// Send this notification as the probe, and no other until it has been answered.
         case probe
-        /// Not before this.
+        /// Send nothing before this time.
         case wait(until: NIODeadline)
     }
 
@@ -23,39 +23,39 @@ struct AppBreaker {
         case asking
         /// A probe may be sent.
         case granted
-        /// A probe is under way.
+        /// A probe is in flight.
         case probing
     }
 
-    /// How long to wait where Redis has not said, or could not be asked.
+    /// The wait when Redis has given no time or could not be reached.
     static let patience = TimeAmount.seconds(1)
 
-    /// Why it is open.
+    /// The reason for which it is open.
     var reason: Reason? { block ?? fault }
     /// The fault that pauses the app for all workers; a probe ends it.
     private var fault: Reason?
-    /// The fault of this worker's configuration; only another configuration ends it.
+    /// The fault of this worker's configuration, which only another configuration ends.
     private(set) var block: Reason?
-    /// Changes with every change of the app's state, so that what was read before one is not taken for news after it.
+    /// Changes with every change of the app's state, to detect state that was read before such a change.
     private(set) var version = 0
     private var until = NIODeadline.distantPast
     private var phase = Phase.waiting
 
     var isOpen: Bool { reason != nil }
 
-    /// True if an operator has paused the app: no probe ends that.
+    /// True if an operator has paused the app, which no probe ends.
     var isPausedByOperator: Bool { fault != nil && until == .distantFuture }
 
-    /// True if a notification may be sent: any while the breaker is closed, a probe while it is open, none while it is blocked.
+    /// True if a notification may be sent: any while closed, only a probe while open, none while blocked.
     func allows(isProbe: Bool) -> Bool { block == nil && (fault == nil || isProbe) }
 
-    /// Returns true if a job could be used for a probe before long.
+    /// True if a job could soon be used for a probe.
     func wantsProbe(now: NIODeadline) -> Bool {
         guard fault != nil, block == nil else { return false }
         return phase == .granted || phase == .asking || (phase == .waiting && now + Self.patience >= until)
     }
 
-    /// Decides on a notification of the app.
+    /// Decides whether a notification of the app is sent.
     func decide(now: NIODeadline) -> Decision {
         guard block == nil else { return .wait(until: .distantFuture) }
         guard fault != nil else { return .send }
@@ -72,9 +72,9 @@ struct AppBreaker {
     /// - Parameter reason: `nil` to allow it.
     mutating func block(_ reason: Reason?) { block = reason }
 
-    /// APNs named a fault of the app.
-    /// - Parameter isProbe: whether it was a probe's answer.
-    /// - Returns: whether this opened the breaker, so that it is told once.
+    /// Records that APNs reported a fault of the app.
+    /// - Parameter isProbe: true if a probe was answered.
+    /// - Returns: true if this opened the breaker, which is reported once.
     mutating func tripped(reason: Reason, isProbe: Bool, now: NIODeadline) -> Bool {
         let opens = fault == nil
         fault = reason
@@ -86,10 +86,12 @@ struct AppBreaker {
         return opens
     }
 
-    /// Redis has written that down, or somebody else's fault was read there. While Redis is asked for a probe this says
-    /// nothing: the answer to that is newer, and what it grants must not be forgotten, because nobody else is granted one.
-    /// - Parameter wait: to the next probe; `nil` where none is to be made.
-    /// - Returns: whether this opened the breaker.
+    /// Records a fault that Redis has stored or that another worker reported there.
+    ///
+    /// Ignored while Redis is being asked for a probe: that reply is newer, and a probe that it grants must not be
+    /// lost, because no other lane is granted one.
+    /// - Parameter wait: the time to the next probe; `nil` for no probes.
+    /// - Returns: true if this opened the breaker.
     mutating func learned(reason: Reason, wait: TimeAmount?, now: NIODeadline) -> Bool {
         let opens = fault == nil
         if opens { version += 1 }
@@ -99,14 +101,14 @@ struct AppBreaker {
 
     // MARK: Probes
 
-    /// Redis is asked whether to send a probe.
+    /// Records that Redis is being asked for a probe.
     mutating func asked() { if fault != nil, phase == .waiting { phase = .asking } }
 
-    /// Redis has said that a probe may be sent.
+    /// Records that Redis has granted a probe.
     mutating func granted() { if fault != nil, phase == .asking { phase = .granted } }
 
-    /// Redis has said that none may be sent yet.
-    /// - Parameter wait: to the next probe; `nil` where none is to be made.
+    /// Records that Redis has denied a probe for now.
+    /// - Parameter wait: the time to the next probe; `nil` for no probes.
     mutating func denied(reason: Reason, wait: TimeAmount?, now: NIODeadline) {
         if fault != nil, phase == .asking { self.wait(wait, reason: reason, now: now) }
     }
@@ -117,26 +119,26 @@ struct AppBreaker {
         until = time.map { now + $0 } ?? .distantFuture
     }
 
-    /// Redis could not be asked.
+    /// Records that Redis could not be asked.
     mutating func askingFailed(now: NIODeadline) {
         guard phase == .asking else { return }
         phase = .waiting
         until = now + Self.patience
     }
 
-    /// The probe is on its way.
+    /// Records that the probe was sent.
     mutating func probeSent() { if phase == .granted { phase = .probing } }
 
-    /// A probe ended in some way that says nothing of the fault.
+    /// Records that a probe ended without showing anything about the fault.
     mutating func probeInconclusive(now: NIODeadline) {
         guard phase == .probing || phase == .granted else { return }
         phase = .waiting
         until = now + Self.patience
     }
 
-    /// The fault is gone: APNs took a notification of the app, or refused it for another cause; or somebody else has found
-    /// out. A block stays.
-    /// - Returns: the reason of the fault that is now gone.
+    /// Records the end of the fault: APNs accepted a notification of the app or refused it for another cause, or
+    /// another worker has found the fault ended. A block remains.
+    /// - Returns: the reason of the fault that has ended.
     mutating func closed() -> Reason? {
         guard let fault else { return nil }
         let (version, block) = (version + 1, block)

@@ -1,11 +1,11 @@
 import APNS
 import TLS
 
-/// The difference between an app's new configuration and the one before.
+/// The difference between an app's new configuration and its previous one.
 struct AppDifference: Equatable {
-    /// Anything at all.
+    /// True if any setting differs.
     var isChanged = false
-    /// True if the settings of its connections differ, the credential aside.
+    /// True if the settings of its connections differ, apart from the credential.
     var changesTransport = false
     /// True if the credential differs, or the contents of its files.
     var changesCredential = false
@@ -20,7 +20,7 @@ struct AppDifference: Equatable {
             || old.expiration != new.expiration || old.strictPayloads != new.strictPayloads
     }
 
-    /// The settings of connections.
+    /// The settings that affect connections.
     private struct Way: Equatable {
         let transport: AppConfiguration.Transport
         let endpoint: APNSEndpoint

@@ -1,30 +1,29 @@
-/// Tells tokens that are bad from an app that is: without any I/O.
+/// Distinguishes bad tokens from a misconfigured app. No I/O.
 ///
-/// A worker that is pointed at the wrong environment, or has the wrong topic, gets `BadDeviceToken` or
-/// `DeviceTokenNotForTopic` for tokens that are good elsewhere. So the word of APNs counts as long as it also takes
-/// notifications of the app now and then; a token that is called bad while none is taken is tried again later, and when most
-/// are called bad, the app is paused instead.
+/// A worker that uses the wrong environment or topic gets `BadDeviceToken` or `DeviceTokenNotForTopic` for tokens that
+/// are valid elsewhere. So such an answer is believed only while APNs also accepts notifications of the app. A token
+/// refused while none are accepted is tried again later; if most are refused, the app is paused instead.
 struct BadTokenGuard {
     enum Judgement: Equatable {
         /// The token is bad.
         case mark
-        /// It cannot be told yet: try again.
+        /// Not certain yet: try again later.
         case hold
-        /// It is the app.
+        /// The app is at fault.
         case trip
     }
 
-    /// Answers that are looked back at.
+    /// The number of recent answers that are considered.
     private static let window = 32
-    /// Bad ones below which nothing is concluded.
+    /// The number of bad answers below which nothing is concluded.
     private static let fewest = 8
-    /// Bad ones in a row, after which the next is not believed. A random few of good lists' tokens are bad; that so many
-    /// of them follow each other is rare, and being tried again does them no harm.
+    /// The number of consecutive bad answers after which the next is not believed. Good lists contain a few bad tokens
+    /// at random places, so longer runs are rare, and another try does those tokens no harm.
     private static let longestRun = 2
 
-    /// The share of bad answers, from 0 to 1, above which it is the app. At 1, every token's word is taken.
+    /// The share of bad answers, from 0 to 1, above which the app is at fault. At 1 every bad answer is believed.
     let maximumShare: Double
-    /// The last answers, the newest in the lowest bit; a bad one is set.
+    /// The last answers, the newest in the lowest bit; 1 is a bad answer.
     private var answers: UInt64 = 0
     private var count = 0
     private var run = 0
@@ -33,14 +32,14 @@ struct BadTokenGuard {
         self.maximumShare = maximumShare
     }
 
-    /// APNs took a notification, or knew its token.
+    /// Records that APNs accepted a notification or its token.
     mutating func good() {
         answers <<= 1
         if count < Self.window { count += 1 }
         run = 0
     }
 
-    /// APNs called a token bad.
+    /// Records that APNs reported a bad token.
     mutating func bad() -> Judgement {
         guard maximumShare < 1 else { return .mark }
         answers = answers << 1 | 1
@@ -51,6 +50,6 @@ struct BadTokenGuard {
         return run > Self.longestRun || bad == count ? .hold : .mark
     }
 
-    /// The app has been paused or has changed: what was seen before says nothing any more.
+    /// Discards past answers, because the app has been paused or has changed.
     mutating func startAfresh() { self = BadTokenGuard(maximumShare: maximumShare) }
 }

@@ -2,17 +2,17 @@ import APNS
 import NIOCore
 import PushJob
 
-/// The device tokens of a job, each once: a device that a job names twice gets one notification.
+/// The device tokens of a job without repetitions: a device that a job names twice gets one notification.
 ///
-/// Repetitions are found when the job is claimed, so that they are neither sent, counted, deferred nor retried. Tokens that
-/// are not valid are not compared.
+/// Repetitions are found when the job is claimed, so they are neither sent, counted, deferred nor retried. Invalid
+/// tokens are not compared.
 struct DistinctTokens: IteratorProtocol, Sequence {
     private var tokens: JobTokens.Iterator
-    /// The positions of repetitions that are still to come, in order.
+    /// The positions of the remaining repetitions, in order.
     private var repetitions: ArraySlice<Int>
     /// The token that was put back.
     private var returned: JobField?
-    /// The place of the last token in the job's list, from 1.
+    /// The position of the last returned token in the job's list, from 1.
     private(set) var position = 0
     /// The number of distinct tokens.
     let count: Int
@@ -41,7 +41,7 @@ struct DistinctTokens: IteratorProtocol, Sequence {
 
     // MARK: Finding repetitions
 
-    /// A place in a table of tokens: the hash, and the token.
+    /// A slot of the hash table.
     private struct Place {
         var hash: UInt64
         var token: JobField
@@ -50,7 +50,7 @@ struct DistinctTokens: IteratorProtocol, Sequence {
     private static func repetitions(in tokens: JobTokens, of job: Job) -> [Int] {
         var size = 4
         while size < tokens.count * 2 { size *= 2 }
-        // One allocation for each job: tokens are compared where they stand.
+        // One allocation per job: tokens are compared in place, not copied.
         return withUnsafeTemporaryAllocation(of: Place?.self, capacity: size) { table in
             table.initialize(repeating: nil)
             var repetitions: [Int] = []
@@ -70,9 +70,9 @@ struct DistinctTokens: IteratorProtocol, Sequence {
         }
     }
 
-    /// The hash of a token, the same in all its spellings; `nil` for one that is not valid.
+    /// Returns the hash of a token, the same for all its spellings; `nil` if it is not valid.
     private static func hash(of token: JobField, in job: Job) -> UInt64? {
-        // Nearly all tokens are these, in one case or the other.
+        // Nearly all tokens have 64 hex digits.
         if token.length == 64, !token.hasEscapes {
             let fast = job.body.withUnsafeReadableBytes { bytes in
                 Self.hash(of: UnsafeRawBufferPointer(rebasing: bytes[token.offset..<token.offset + token.length]))
@@ -83,7 +83,7 @@ struct DistinctTokens: IteratorProtocol, Sequence {
         return hex.withUnsafeReadableBytes { Self.hash(of: $0) }
     }
 
-    /// The hash of hex digits; `nil` if there are other characters. Both cases of a digit have the same.
+    /// Returns the hash of hex digits, ignoring case; `nil` if there are other characters.
     private static func hash(of digits: UnsafeRawBufferPointer) -> UInt64? {
         var hash: UInt64 = 0
         guard DeviceToken.areHexDigits(digits, capitals: true) else { return nil }

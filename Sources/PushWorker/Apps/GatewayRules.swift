@@ -1,13 +1,13 @@
 import APNS
 import NIOCore
 
-/// Finds what the binary gateway can't carry, before sending: its frames have no place for topics, push types, channels
-/// and identifiers.
+/// Finds notifications that the binary gateway can't carry, before sending: its frames have no field for topics, push
+/// types, channels or identifiers.
 enum GatewayRules {
-    /// The first rule that a notification breaks.
+    /// Returns the first rule that a notification breaks.
     /// - Parameters:
-    ///   - isOwnTopic: whether the topic is the app's: the gateway takes that of the certificate.
-    ///   - payload: what is to be sent.
+    ///   - isOwnTopic: true if the topic is one of the app's; the gateway uses the topic of the certificate.
+    ///   - payload: the payload to send.
     static func refusal(
         _ pushType: PushType, isOnChannel: Bool, isOwnTopic: Bool, payload: ByteBuffer, limit: Int
     ) -> Reason? {
@@ -45,11 +45,11 @@ enum GatewayRules {
         guard GatewayFrame.tokenSizes.contains(digits / 2) else { throw .notForGateway(digits: digits) }
     }
 
-    /// The `apns-expiration` of a job that names none, in seconds since 1970. The gateway takes an absent one for "do not
-    /// store"; over HTTP/2 APNs stores such a notification for 30 days.
+    /// Returns the `apns-expiration` of a job that specifies none, in seconds since 1970. The gateway interprets an
+    /// absent one as "do not store"; over HTTP/2 APNs stores such a notification for 30 days.
     static func expiration(firstSeen: Int64) -> Int64 { firstSeen / 1000 + 30 * 86_400 }
 
-    /// Types that are older than the protocol's end, and are told by the payload or by the certificate.
+    /// True for push types that the protocol supported, which are identified by the payload or the certificate.
     private static func isKnown(_ pushType: PushType) -> Bool {
         switch pushType {
         case .alert, .background, .voip, .complication, .fileprovider, .mdm: true

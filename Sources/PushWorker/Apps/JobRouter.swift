@@ -4,7 +4,7 @@ import PushJob
 /// Finds the app that a job goes through.
 struct JobRouter {
     private(set) var apps: [RoutedApp]
-    /// The indices of the apps that jobs go through.
+    /// The indices of the apps that accept jobs.
     private var open: [Int]
 
     init(_ apps: [RoutedApp]) {
@@ -12,17 +12,17 @@ struct JobRouter {
         open = Array(apps.indices)
     }
 
-    /// Routes by other apps from now on. What has been routed keeps its index.
+    /// Replaces the apps. Jobs that were already routed keep their index.
     /// - Parameters:
-    ///   - apps: all that there have ever been, in their old order, and new ones behind them.
-    ///   - isRemoved: true for an app that jobs no longer go through.
+    ///   - apps: all apps that ever existed, in their old order, followed by new ones.
+    ///   - isRemoved: returns true for an app that no longer accepts jobs.
     mutating func replace(_ apps: [RoutedApp], isRemoved: (Int) -> Bool) {
         self.apps = apps
         open = apps.indices.filter { !isRemoved($0) }
     }
 
-    /// The app that a job goes through.
-    /// - Throws: the reason for which no app takes the job.
+    /// Returns the app for a job.
+    /// - Throws: the reason for which no app accepts the job.
     func route(_ job: Job) throws(Reason) -> AppID {
         if let field = job.app {
             let name = job.text(field)

@@ -3,19 +3,19 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// The rules about what is sent to APNs, found before sending, so that the mistake can be named.
+/// The rules for notifications, checked before sending so that errors can name the mistake.
 ///
-/// There are two classes. What Apple documents as an error of APNs is a refusal: the job becomes a dead letter with the rule.
-/// A requirement of Apple's on an app or a device is a ``Hint``: the notification is sent, because a false dead letter
-/// is worse than a notification that a device ignores. Apple's pages are named where their rules are.
+/// There are two classes. A breach that APNs answers with an error, as Apple documents, is a refusal: the job becomes a
+/// dead letter that names the rule. A requirement of Apple's on an app or a device is a ``Hint``: the notification is
+/// sent, because a false dead letter is worse than a notification that a device ignores. Each rule cites Apple's page.
 enum NotificationRules {
     /// A requirement of Apple's that APNs does not check.
     struct Hint: Equatable {
-        /// Identifies the rule in the log.
+        /// The rule, as named in the log.
         let rule: Rule
         /// The requirement, and how to meet it.
         let detail: String
-        /// The code of the dead letter where the app is strict.
+        /// The reason of the dead letter if the app is strict.
         var reason: Reason {
             Reason(rule == .liveActivityPriority ? .apns(.badPriority) : .own(.badPayload), detail: detail)
         }
@@ -40,48 +40,48 @@ enum NotificationRules {
         case mdm
         case mdmAPS = "mdm_aps"
         case containerIdentifier = "container_identifier"
-        /// A push type that this version does not know. Not even a strict app refuses it.
+        /// A push type that this version does not know. Even a strict app sends it.
         case unknownPushType = "unknown_push_type"
     }
 
-    /// A notification, as far as rules ask about it.
+    /// The properties of a notification that the rules use.
     struct Subject {
         var pushType: PushType
-        /// True if the push type is not the job's own word, but inferred from what it has.
+        /// True if the push type was inferred because the job specifies none.
         var isInferred = false
-        /// The job's own priority; `nil` where it has none.
+        /// The job's own priority; `nil` if it has none.
         var priority: UInt8?
         var isOnChannel = false
         /// True if the topic is that of a Wallet pass, whose payload is empty.
         var isPass = false
     }
 
-    /// The maximum size of the payload in bytes.
+    /// Returns the maximum size of the payload in bytes.
     static func sizeLimit(_ pushType: PushType, isOnChannel: Bool) -> Int {
         isOnChannel ? PushType.maximumBroadcastSize : pushType.maximumPayloadSize
     }
 
-    /// The `apns-priority` to send. APNs takes 10 where there is none, and that is an error for a background notification;
-    /// a broadcast must have the header.
+    /// Returns the `apns-priority` to send. APNs assumes 10 if there is none, which is an error for a background
+    /// notification. A broadcast must have the header.
     static func priority(_ given: UInt8?, _ pushType: PushType, isOnChannel: Bool) -> UInt8? {
         given ?? (pushType == .background ? 5 : isOnChannel ? 10 : nil)
     }
 
-    /// True if a topic is that of a Wallet pass: `pass.` and what its owner chose.
+    /// True if a topic is that of a Wallet pass: `pass.` and an identifier chosen by the owner.
     ///
     /// Source: Apple, "Adding a web service to update passes": "use the pass type identifier as the topic, and an empty JSON
     /// dictionary for the payload".
     static func isPass(_ topic: ByteBuffer) -> Bool { topic.readableBytesView.starts(with: "pass.".utf8) }
 
-    /// Checks a notification, and completes its payload.
+    /// Checks a notification and completes its payload.
     ///
-    /// The payload is scanned only for types that have rules about it, which `alert` does not, nor does a background
-    /// notification that was found to be one by its payload.
+    /// The payload is scanned only if the push type has rules about it. `alert` has none, and a background notification
+    /// whose type was inferred from its payload needs no scan.
     /// - Parameters:
     ///   - payload: the payload; a Live Activity's missing `timestamp` is filled in.
-    ///   - second: the second since 1970 that is filled in.
+    ///   - second: the `timestamp` to fill in, in seconds since 1970.
     ///   - report: called with each hint.
-    /// - Throws: the first rule whose breach APNs answers with an error.
+    /// - Throws: the first broken rule whose breach APNs answers with an error.
     static func check(
         _ subject: Subject, _ payload: inout ByteBuffer, second: Int64, report: (Hint) throws(Reason) -> Void
     ) throws(Reason) {
@@ -190,8 +190,8 @@ enum NotificationRules {
     }
 
     // Apple, "Pushing background updates to your App": "an aps dictionary that includes only the content-available key
-    // […] must not contain any keys that would trigger user interactions". Without `aps` it is no such notification: Wallet's
-    // payload is empty.
+    // […] must not contain any keys that would trigger user interactions". A payload without `aps` is exempt: a Wallet
+    // pass's is empty.
     private static func background(_ facts: PayloadFacts) -> Hint? {
         guard facts.members.contains(.apsName) else { return nil }
         guard facts.members.contains(.contentAvailable) else {
@@ -220,7 +220,7 @@ enum NotificationRules {
                 "a Live Activity's `timestamp` in `aps` must be the current time in whole seconds since 1970; without one it "
                     + "is filled in")
         }
-        // The last state may stay when it ends: Apple only advises to send a final one.
+        // The last state may be kept at the end: Apple only recommends a final one.
         if event != .end, !facts.members.contains(.contentState) {
             return Hint(
                 .liveActivityContentState,
@@ -243,7 +243,7 @@ enum NotificationRules {
 }
 
 extension PushType {
-    /// The push type of a job that names none.
+    /// Returns the push type of a job that specifies none.
     static func inferred(for kind: Job.Kind) -> PushType {
         switch kind {
         case .alert, .widgetOrControl: .alert

@@ -2,18 +2,18 @@ import APNS
 import NIOCore
 import PushJob
 
-/// An app as jobs see it: the names by which they choose it, and what goes into requests of jobs that do not say.
+/// An app from the point of view of jobs: the names that select it, and the defaults for their requests.
 final class RoutedApp {
     let configuration: AppConfiguration
     let name: ByteBuffer
     let topic: ByteBuffer
-    /// The environment, as invalid tokens have it noted.
+    /// The environment recorded with invalid tokens.
     let environment: ByteBuffer
-    /// The options of an app whose notifications travel through the binary gateway.
+    /// The options of an app that uses the binary gateway.
     let gateway: GatewayOptions?
-    /// All topics that are the app's, with all suffixes.
+    /// All topics of the app, with all suffixes.
     private let topics: Set<ByteBuffer>
-    /// The topics of push types whose topic is not the bare identifier.
+    /// The topics of push types whose topic has a suffix.
     private let otherTopics: [PushType: ByteBuffer]
 
     init(_ configuration: AppConfiguration) {
@@ -31,14 +31,14 @@ final class RoutedApp {
         topics = Set(bare.flatMap { topic in PushType.allCases.map { $0.topic(topic) } })
     }
 
-    /// The topic of a job that names none. Without the suffix that its push type needs, APNs would refuse it as the app's
-    /// fault, and one job would pause all others.
+    /// Returns the topic of a job that specifies none. Without the suffix that its push type needs, APNs would refuse
+    /// it with an error that counts as the app's fault, and one job would pause all others.
     func topic(for type: PushType) -> ByteBuffer { type.topicSuffix.isEmpty ? topic : otherTopics[type] ?? topic }
 
-    /// True if a topic that a job names is the app's, with or without the suffix of a push type.
+    /// True if a topic in a job is the app's, with or without the suffix of a push type.
     func hasTopic(_ named: ByteBuffer) -> Bool { topics.contains(named) }
 
-    /// Makes the notification of a job with one token, or what the notifications of a job with many share.
+    /// Makes the notification of a job with one token, or the shared parts of the notifications of a job with many.
     /// - Parameters:
     ///   - firstSeen: the time at which the job was first seen, in milliseconds since 1970.
     ///   - report: called with each requirement of Apple's that the job does not meet, unless the app is strict.
@@ -56,7 +56,7 @@ final class RoutedApp {
         let given = job.priority.map(UInt8.init(clamping:))
         let topic = job.topic.map { pushType.topic(job.text($0)) } ?? topic(for: pushType)
         let limit = gateway?.payloadLimit ?? NotificationRules.sizeLimit(pushType, isOnChannel: isOnChannel)
-        // What is shortened must leave room for the timestamp.
+        // A shortened payload must leave space for the timestamp.
         var payload = try payload(
             of: job, limit: pushType == .liveactivity ? limit - PayloadFacts.longestTimestamp : limit)
         if gateway != nil {
@@ -70,7 +70,7 @@ final class RoutedApp {
             pushType: pushType, isInferred: job.pushType == nil, priority: given, isOnChannel: isOnChannel,
             isPass: pushType == .background && NotificationRules.isPass(topic))
         try NotificationRules.check(subject, &payload, second: firstSeen / 1000, report: note)
-        // Made in one go: a large value that is changed afterwards is copied by the compiler.
+        // Made in one expression, because the compiler copies a large value that is changed afterwards.
         let (deviceToken, broadcast, recipient) = try address(job, topic: topic)
         return Notification(
             deviceToken: deviceToken, payload: payload, topic: topic, pushType: pushType, unknownPushType: unknown,
@@ -86,16 +86,16 @@ final class RoutedApp {
 
     // MARK: Expiration
 
-    /// The milliseconds for which a call is worth sending after its job was first seen or, if it was scheduled, was due: it must
-    /// never ring late.
+    /// The milliseconds for which a call is worth sending after its job was first seen or, if it was scheduled, was
+    /// due: a call must never ring late.
     static let callPatience: Int64 = 30_000
 
-    /// The `apns-expiration` of a job's notifications, in seconds since 1970: the job's own, that of its push type, or the
-    /// app's; `nil` for APNs' own.
+    /// Returns the `apns-expiration` of a job's notifications, in seconds since 1970: the job's own, that of its push
+    /// type, or the app's; `nil` for APNs' default.
     ///
-    /// A broadcast must have the header, and 0, "now or never", is what every channel accepts, whether it stores messages or
-    /// not. Calls ring at once or not at all (Apple, "Responding to VoIP notifications from PushKit": "set the apns-expiration
-    /// […] to 0, or to only a few seconds").
+    /// A broadcast must have the header, and every channel accepts 0, "now or never", whether it stores messages or
+    /// not. Calls ring at once or not at all (Apple, "Responding to VoIP notifications from PushKit": "set the
+    /// apns-expiration […] to 0, or to only a few seconds").
     func expirationSecond(of job: Job, firstSeen: Int64) -> Int64? {
         if let own = job.expirationSecond(firstSeen: firstSeen) { return own }
         if job.channel != nil || isCall(job) { return 0 }
@@ -105,7 +105,8 @@ final class RoutedApp {
         return gateway == nil ? nil : GatewayRules.expiration(firstSeen: firstSeen)
     }
 
-    /// The time at which a job's notifications are not worth sending any more, in milliseconds since 1970; `nil` for never.
+    /// Returns the time after which a job's notifications are not worth sending, in milliseconds since 1970; `nil` for
+    /// never.
     func end(of job: Job, firstSeen: Int64) -> Int64? {
         if let second = expirationSecond(of: job, firstSeen: firstSeen), second > 0 { return second * 1000 }
         return isCall(job) ? max(firstSeen, job.sendAt ?? 0) + Self.callPatience : nil
@@ -122,14 +123,15 @@ final class RoutedApp {
 
     // MARK: Parts
 
-    /// A job's device token, if the app's transport can carry it.
+    /// Returns a device token, if the app's transport can carry it.
     func deviceToken(_ text: ByteBuffer) throws(DeviceToken.Invalid) -> DeviceToken {
         let token = try DeviceToken(text)
         if gateway != nil { try GatewayRules.check(token) }
         return token
     }
 
-    /// The device or the channel of a job that has only one, and its text; no device and `nil` for a job with many.
+    /// Returns the device or channel of a job that has only one, and its text. For a job with many tokens, the text is
+    /// `nil`.
     private func address(
         _ job: Job, topic: ByteBuffer
     ) throws(Reason) -> (DeviceToken, BroadcastTarget?, recipient: ByteBuffer?) {
@@ -153,7 +155,7 @@ final class RoutedApp {
     private func collapseID(of job: Job, _ identity: ByteBuffer) -> ByteBuffer? {
         if let own = job.collapseID { return job.text(own) }
         guard job.collapsesDuplicates else { return nil }
-        // The same for all devices, and for all times that it is sent.
+        // The same for all devices and for every attempt.
         return ByteBuffer(string: APNSID(jobID: identity, token: ByteBuffer(string: "collapse")).description)
     }
 
@@ -182,7 +184,7 @@ final class RoutedApp {
         }
         let text = job.text(field)
         if let type = text.withUnsafeReadableBytes({ PushType(bytes: $0) }) { return (type, nil) }
-        // Its topic's ending is not known either.
+        // An unknown push type's topic suffix is unknown too, so the job must specify the topic.
         guard job.topic != nil, let unknown = UnknownPushType(text) else {
             let known = PushType.allCases.map(\.rawValue).joined(separator: ", ")
             throw Reason(
@@ -201,7 +203,7 @@ final class RoutedApp {
 }
 
 extension Job {
-    /// The `apns-expiration` in seconds since 1970; `nil` if the job does not say.
+    /// Returns the `apns-expiration` in seconds since 1970; `nil` if the job does not specify one.
     func expirationSecond(firstSeen: Int64) -> Int64? {
         switch expiration {
         case nil: nil
@@ -212,15 +214,15 @@ extension Job {
 }
 
 extension APNSID {
-    /// The `apns-id` of a notification whose job has none: derived from the job's id and the token, so that whoever sends
-    /// it again, after whatever happened, sends the same one.
+    /// Creates the `apns-id` of a notification whose job specifies none. It is derived from the job's id and the token,
+    /// so that every attempt, by any worker, sends the same one.
     init(jobID: ByteBuffer, token: ByteBuffer) {
         let seed = jobID.withUnsafeReadableBytes { Self.hash($0, seed: (0x61706E73, 0x776F726B)) }
         self.init(hash: token.withUnsafeReadableBytes { Self.hash($0, seed: seed) })
     }
 
-    /// 128 bits of the bytes, by MurmurHash3's x64 variant: quick, the same on every machine, and evenly spread. It does
-    /// not have to withstand an attacker, who could choose the `apns_id` anyway.
+    /// Returns a 128-bit hash of the bytes (MurmurHash3, x64 variant): fast, identical on every machine, and evenly
+    /// distributed. It need not withstand attackers, who could choose the `apns_id` anyway.
     static func hash(_ bytes: UnsafeRawBufferPointer, seed: (UInt64, UInt64)) -> (UInt64, UInt64) {
         let first: UInt64 = 0x87C3_7B91_1142_53D5
         let second: UInt64 = 0x4CF5_AD43_2745_937F

@@ -1,27 +1,29 @@
 import NIOCore
 
-/// Device tokens that APNs has had enough of (429 `TooManyRequests`), and the order of what waits for them, without any I/O.
+/// The device tokens that APNs throttles (429 `TooManyRequests`), and the order of the notifications that wait for
+/// them. No I/O.
 ///
-/// All times are in milliseconds of Redis' clock. A throttled token's first notification is tried again at its time; what
-/// comes meanwhile waits behind it, a moment apart, and one at a time is tried until one is delivered.
+/// All times are in milliseconds of Redis' clock. A throttled token's first notification is tried again at its time.
+/// Later notifications queue behind it at short intervals, and one at a time is tried until one is delivered.
 struct TokenThrottles {
     enum Decision: Equatable {
         case send
-        /// Not before this time.
+        /// Send nothing before this time.
         case wait(until: Int64)
     }
 
-    /// The pause between notifications that wait for the same token.
+    /// The interval between notifications that wait for the same token.
     static let spacing: Int64 = 250
-    /// Throttled tokens that are kept; more are simply tried.
+    /// The maximum number of throttled tokens that are tracked; notifications for others are simply tried.
     static let maximumCount = 10_000
 
     private struct Throttle {
-        /// When the token may be tried again.
+        /// The time at which the token can be tried again.
         var until: Int64
-        /// When the last of those that wait for it is due.
+        /// The time at which the last notification waiting for it is due.
         var tail: Int64
-        /// Until when it counts that one is being tried; it may have been put off for another reason meanwhile.
+        /// The time until which a try counts as in progress; its notification may have been deferred for another reason
+        /// since.
         var tryingUntil: Int64 = 0
     }
 
@@ -32,13 +34,13 @@ struct TokenThrottles {
     var isEmpty: Bool { throttles.isEmpty }
     var count: Int { throttles.count }
 
-    /// Decides on a notification for a token.
-    /// - Parameter isReturning: whether it waited before, and this is its turn.
+    /// Decides whether a notification for a token is sent.
+    /// - Parameter isReturning: true if it waited before and its turn has come.
     mutating func decide(_ token: ByteBuffer, isReturning: Bool, now: Int64) -> Decision {
         guard var throttle = throttles[token] else { return .send }
         let isTrying = now < throttle.tryingUntil
         if now >= throttle.until, now >= throttle.tail, !isTrying {
-            // Nobody waits any more.
+            // No notification waits any more.
             throttles[token] = nil
             return .send
         }
@@ -53,9 +55,9 @@ struct TokenThrottles {
         return .wait(until: due)
     }
 
-    /// APNs has had enough of the token.
-    /// - Parameter retryAt: when the notification would be tried again if it were the only one.
-    /// - Returns: when it is to be tried again.
+    /// Records that APNs throttled a token.
+    /// - Parameter retryAt: the time at which the notification would be retried if it were the only one.
+    /// - Returns: the time at which to retry it.
     mutating func throttled(_ token: ByteBuffer, retryAt: Int64, now: Int64) -> Int64 {
         guard var throttle = throttles[token] else {
             if throttles.count >= Self.maximumCount { forget(before: now) }
@@ -65,31 +67,31 @@ struct TokenThrottles {
         }
         defer { throttles[token] = throttle }
         if now < throttle.tryingUntil || now >= throttle.until {
-            // The one whose turn it was: it stays the first, and those that wait come after it.
+            // The notification whose turn it was stays first, and the waiting ones follow it.
             throttle.tryingUntil = 0
             throttle.until = retryAt
             throttle.tail = max(throttle.tail, retryAt)
             return retryAt
         }
-        // One of several that were under way together.
+        // One of several that were in flight together.
         throttle.tail = max(throttle.tail, retryAt) + Self.spacing
         return throttle.tail
     }
 
-    /// A notification for the token has ended in another way.
+    /// Records that a notification for the token ended in another way.
     mutating func ended(_ token: ByteBuffer, now: Int64) {
         guard var throttle = throttles[token] else { return }
         throttle.tryingUntil = 0
         throttles[token] = now >= throttle.tail && now >= throttle.until ? nil : throttle
     }
 
-    /// Others have been told that they are sending too much to a token.
+    /// Records a throttled token that another lane has reported.
     mutating func learned(_ token: ByteBuffer, until: Int64, now: Int64) {
         guard until > now, throttles[token] == nil, throttles.count < Self.maximumCount else { return }
         throttles[token] = Throttle(until: until, tail: until)
     }
 
-    /// Forgets the tokens that nobody waits for any more.
+    /// Forgets the tokens for which no notification waits.
     mutating func forget(before now: Int64) {
         throttles = throttles.filter { $0.value.until > now || $0.value.tail > now || $0.value.tryingUntil > now }
     }

@@ -3,7 +3,7 @@ import Logging
 import NIOCore
 import TLS
 
-/// How an app's notifications travel, ready to be set up on an event loop.
+/// The configuration of an app's transport, ready to be created on an event loop.
 enum TransportConfiguration: Sendable {
     case http2(ConnectionPool.Configuration)
     case gateway(GatewayPool.Configuration)
@@ -15,7 +15,7 @@ enum TransportConfiguration: Sendable {
         }
     }
 
-    /// The same with a single connection.
+    /// The same configuration with a single connection.
     var single: TransportConfiguration {
         switch self {
         case .http2(var configuration):

@@ -3,12 +3,12 @@ import PushQueue
 
 /// Decides when a lane asks Redis for jobs, and for how many. No I/O.
 ///
-/// One claim is in flight at a time. A claim whose reply was lost is repeated with the same numbers, so that the jobs it may
-/// have taken are known before their lease expires.
+/// One claim is in flight at a time. A claim whose reply was lost is repeated with the same numbers, so that the jobs
+/// it may have claimed become known before their lease expires.
 ///
-/// One lane of a process polls: with hundreds of workers, idle lanes that poll would cost Redis more than the jobs. The other
-/// lanes claim when they are woken: by a lane that has found more jobs than it can take, by a renewal of their lease that
-/// sees jobs, or by the polling lane when it can't claim itself.
+/// One lane of a process polls: with hundreds of workers, polling by all idle lanes would cost Redis more than the
+/// jobs. The other lanes claim when they are woken: by a lane that has found more jobs than it can handle, by a renewal
+/// of their lease that reports jobs, or by the polling lane when it can't claim itself.
 struct ClaimWindow {
     struct Claim: Equatable {
         var first: Int
@@ -16,30 +16,31 @@ struct ClaimWindow {
         var join: Bool
     }
 
-    /// The most jobs that a claim asks for.
+    /// The maximum number of jobs per claim.
     static let maximumCount = 256
-    /// The time between polls of an idle lane whose blocking wait brings new jobs. Retries that another worker deferred are
-    /// found after this. A poll also renews the lease, and comes before a separate renewal of the default lease is due (10 s).
+    /// The poll interval of an idle lane whose blocking wait reports new jobs. Retries that another worker deferred are
+    /// found by these polls. A poll also renews the lease, and comes before the default lease's separate renewal is due
+    /// (10 s).
     static let idlePoll = TimeAmount.seconds(9)
-    /// The same while no blocking wait watches the list.
+    /// The poll interval while no blocking wait watches the list.
     static let unwatchedPoll = TimeAmount.seconds(1)
-    /// The same while the queue is paused: it resumes within a second.
+    /// The poll interval while the queue is paused, which is below a second so that it resumes within one.
     static let pausedPoll = TimeAmount.milliseconds(700)
-    /// The pause after a claim that brought nothing although jobs wait.
+    /// The pause after a claim that returned nothing although jobs wait.
     private static let emptyPause = TimeAmount.milliseconds(10)
     /// The time for which capacity is kept free for a claim in flight.
     static let patience = TimeAmount.milliseconds(100)
-    /// An answer that takes longer is a problem.
+    /// The time after which the answer to a claim counts as overdue.
     static let overdue = TimeAmount.seconds(1)
 
-    /// True for the lane of a process that polls.
+    /// True for the lane that polls on behalf of the process.
     let polls: Bool
     private var nextNumber = 1
     /// True once Redis has granted a lease.
     private(set) var hasJoined = false
     private var underWay: Claim?
     private var askedAt = NIODeadline.distantPast
-    /// A claim that may have been executed although no answer came. It stays until an answer has come.
+    /// A claim that may have been executed although its answer was lost. Kept until it is answered.
     private var inDoubt: Claim?
     private var notBefore = NIODeadline.distantPast
 
@@ -48,25 +49,25 @@ struct ClaimWindow {
     /// True while a claim or a renewal is in flight.
     var isAsking: Bool { underWay != nil }
 
-    /// True when a claim without an answer may have been executed.
+    /// True while a claim without an answer may have been executed.
     var isInDoubt: Bool { inDoubt != nil }
 
-    /// The number of jobs that the claim in flight may bring, for which capacity is kept free. None for a claim whose answer
-    /// takes long: a Redis that hangs must not hold up the queues of another.
+    /// Returns the number of jobs that the claim in flight may return, for which capacity is kept free. Zero once the
+    /// answer is slow: a Redis that hangs must not hold up the queues of another.
     func reserved(now: NIODeadline) -> Int {
         guard let underWay, now - askedAt < Self.patience else { return 0 }
         return underWay.count
     }
 
-    /// True when the answer to a claim takes so long that something must be wrong.
+    /// True if the answer to a claim is so slow that something must be wrong.
     func isOverdue(now: NIODeadline) -> Bool { underWay != nil && now - askedAt >= Self.overdue }
 
     /// The time before which no claim is made, unless ``wake()`` is called.
     var nextClaim: NIODeadline { notBefore }
 
-    /// The claim to make now, if any.
+    /// Returns the claim to make now, if any.
     /// - Parameters:
-    ///   - free: how many more notifications the lane could take.
+    ///   - free: how many more notifications the lane could accept.
     ///   - busy: how many are in flight.
     mutating func next(free: Int, busy: Int, now: NIODeadline) -> Claim? {
         guard underWay == nil else { return nil }
@@ -75,8 +76,8 @@ struct ClaimWindow {
             underWay = inDoubt
             return underWay
         }
-        // A claim costs Redis and us the same for one job as for many: while the lane is busy it waits until there is
-        // capacity for a third of what it can have at once.
+        // A claim costs Redis and the lane the same for one job as for many, so a busy lane waits until it has capacity
+        // for a third of its maximum.
         let worthwhile = min(Self.maximumCount, max(1, (free + busy) / 3))
         guard free >= worthwhile, now >= notBefore else { return nil }
         let claim = Claim(first: nextNumber, count: min(free, Self.maximumCount), join: !hasJoined)
@@ -85,7 +86,7 @@ struct ClaimWindow {
         return claim
     }
 
-    /// A claim of no jobs, which only renews the lease. Also made while a claim is in doubt that can't be repeated yet.
+    /// Returns a claim of no jobs, which only renews the lease. Also used while a claim in doubt can't be repeated yet.
     mutating func renewal(now: NIODeadline) -> Claim? {
         guard underWay == nil else { return nil }
         askedAt = now
@@ -93,12 +94,12 @@ struct ClaimWindow {
         return underWay
     }
 
-    /// Notes the answer to the claim in flight.
+    /// Records the answer to the claim in flight.
     /// - Parameters:
-    ///   - received: how many jobs came.
-    ///   - nextDue: milliseconds until more jobs can be claimed: 0 when some wait, `nil` when none do.
-    ///   - isWatched: whether a blocking wait brings new jobs.
-    /// - Returns: whether more jobs wait.
+    ///   - received: the number of jobs received.
+    ///   - nextDue: milliseconds until more jobs can be claimed: 0 if some wait now, `nil` if there are none.
+    ///   - isWatched: true if a blocking wait reports new jobs.
+    /// - Returns: true if more jobs wait.
     mutating func answered(
         received: Int, isPaused: Bool, nextDue: Int64?, isWatched: Bool = true, now: NIODeadline
     ) -> Bool {
@@ -114,7 +115,7 @@ struct ClaimWindow {
         if received > 0 {
             nextNumber = max(nextNumber, claim.first + received)
         } else if jobsWait {
-            // Redis may know of a later claim of this name, and gives none of the numbers before it any more.
+            // Redis may know a later claim of this name, and then rejects all numbers before it.
             nextNumber = max(nextNumber, claim.first + claim.count)
         }
         notBefore = now
@@ -131,22 +132,22 @@ struct ClaimWindow {
         return false
     }
 
-    /// Notes that no answer came.
-    /// - Parameter mayHaveRun: whether the claim may have been executed.
+    /// Records that no answer arrived.
+    /// - Parameter mayHaveRun: true if the claim may have been executed.
     mutating func failed(mayHaveRun: Bool, now: NIODeadline) {
         if mayHaveRun, let underWay, underWay.count > 0 { inDoubt = underWay }
         underWay = nil
         notBefore = now
     }
 
-    /// Notes that the server refused the claim (read-only, loading, out of memory): the next one is made after a pause. A
-    /// claim that was in doubt before still is.
+    /// Records that the server refused the claim (read-only, loading, out of memory). The next claim is made after a
+    /// pause. A claim that was in doubt before remains so.
     mutating func refused(now: NIODeadline, pause: TimeAmount) {
         underWay = nil
         notBefore = now + pause
     }
 
-    /// True for a claim that Redis lists and that no answer in flight can still bring.
+    /// True for a claim listed by Redis that no answer in flight can still return.
     func wasAnswered(_ number: Int) -> Bool {
         guard let open = [underWay, inDoubt].compactMap({ $0 }).filter({ $0.count > 0 }).map(\.first).min() else {
             return true
@@ -154,21 +155,21 @@ struct ClaimWindow {
         return number < open
     }
 
-    /// Notes that the lane works on a claim that Redis listed: its number is not asked for any more.
+    /// Records that the lane handles a claim that Redis listed, whose number must not be used again.
     mutating func adopted(_ number: Int) { nextNumber = max(nextNumber, number + 1) }
 
     /// Allows a claim at once.
     mutating func wake() { notBefore = .distantPast }
 
-    /// Allows a claim at a time, if none is allowed before.
+    /// Allows a claim at a given time, or earlier if that is already allowed.
     mutating func wake(at time: NIODeadline) { notBefore = min(notBefore, time) }
 
-    /// True for the polling lane when a poll has been due for longer than a full lane may take for one.
+    /// True for the polling lane if a poll has been overdue for longer than full capacity can explain.
     func cannotPoll(now: NIODeadline) -> Bool {
         polls && now >= notBefore && now - max(notBefore, askedAt) >= Self.unwatchedPoll
     }
 
-    /// Notes that the lease was lost: the claims belong to other lanes now, and the lane goes on under another name.
+    /// Records that the lease was lost. Other lanes own the claims now, and this lane continues under another name.
     mutating func startAfresh() {
         underWay = nil
         inDoubt = nil
@@ -179,26 +180,26 @@ struct ClaimWindow {
 
 /// Decides whether a lane may reclaim the claims of others. No I/O.
 ///
-/// After an outage longer than the lease, all leases have expired, and lanes come back one after the other. The first must
-/// not reclaim the others, which are alive. So a lane reclaims only after its own lease has been renewed without a gap for
-/// longer than the others need to come back: a reconnect pause of up to 5 s, and the login.
+/// After an outage longer than the lease, all leases have expired, and lanes return one after another. The first must
+/// not reclaim from the others, which are alive. So a lane reclaims only after its own lease has been renewed without a
+/// gap for longer than the others need to return: a reconnect pause of up to 5 s, and the login.
 struct LeaseContinuity {
-    /// A longer time between renewals is a gap. Less than the lease: after an outage longer than that, others may have
-    /// lost theirs.
+    /// The time between renewals above which there is a gap. Less than the lease, because after a longer outage others
+    /// may have lost theirs.
     var longestGap = TimeAmount.seconds(10)
-    /// How long the lease must have been renewed without a gap.
+    /// The time for which the lease must have been renewed without a gap.
     static let steadyTime = TimeAmount.seconds(15)
 
     private var steadySince: NIODeadline?
     private var renewedAt = NIODeadline.distantPast
 
-    /// Notes that Redis has answered a claim or a renewal.
+    /// Records that Redis has answered a claim or a renewal.
     mutating func renewed(now: NIODeadline) {
         if steadySince == nil || now - renewedAt > longestGap { steadySince = now }
         renewedAt = now
     }
 
-    /// Notes that the lease was lost.
+    /// Records that the lease was lost.
     mutating func lost() { steadySince = nil }
 
     /// Returns true if the lane may reclaim.
@@ -208,28 +209,28 @@ struct LeaseContinuity {
     }
 }
 
-/// Settlements that were written and that Redis has not confirmed. No I/O.
+/// Settlements that were written and not yet confirmed by Redis. No I/O.
 ///
-/// They are written again over each new connection until they are confirmed: a settlement that was executed does nothing the
-/// second time.
+/// They are written again over each new connection until they are confirmed; executing a settlement a second time has
+/// no effect.
 struct UnconfirmedSettlements {
     private var batches: [Int: Settlement] = [:]
     private var nextNumber = 0
     private var refused: Set<Int> = []
     /// The number of claims in them.
     private(set) var count = 0
-    /// Roughly how many bytes they take.
+    /// The approximate size of the settlements in bytes.
     private(set) var size = 0
 
     var isEmpty: Bool { batches.isEmpty }
 
-    /// The numbers of all batches, in the order in which they were first written.
+    /// The numbers of all batches, in the order of their first write.
     var numbers: [Int] { batches.keys.sorted() }
 
     /// The claims in them.
     var claims: some Sequence<ClaimID> { batches.values.lazy.flatMap(\.claims) }
 
-    /// The invalid tokens that must be in Redis before them, oldest first.
+    /// The invalid tokens that must be in Redis before the batches, oldest first.
     var invalidTokens: [InvalidToken] { numbers.flatMap { batches[$0]?.invalidTokens ?? [] } }
 
     /// - Returns: the batch's number.
@@ -244,7 +245,7 @@ struct UnconfirmedSettlements {
     subscript(number: Int) -> Settlement? { batches[number] }
 
     /// Removes a batch that Redis has confirmed.
-    /// - Returns: `nil` when it was confirmed before: it may have been written twice.
+    /// - Returns: `nil` if it was already confirmed, because it may have been written twice.
     mutating func confirmed(_ number: Int) -> Settlement? {
         refused.remove(number)
         guard let settlement = batches.removeValue(forKey: number) else { return nil }
@@ -253,26 +254,26 @@ struct UnconfirmedSettlements {
         return settlement
     }
 
-    /// Notes that Redis refused a batch, which is to be written again after a pause.
+    /// Records that Redis refused a batch, which must be written again after a pause.
     mutating func wasRefused(_ number: Int) { refused.insert(number) }
 
-    /// Returns true if a refused batch is still to be written again, which it then no longer is.
+    /// Returns true, once, if a refused batch must still be written again.
     mutating func takeRefused(_ number: Int) -> Bool { refused.remove(number) != nil }
 
-    /// Notes that all batches are written again, over a new connection.
+    /// Records that all batches were written again over a new connection.
     mutating func areWrittenAgain() { refused = [] }
 }
 
-/// Claims that Redis attributes to a lane and the lane does not know. No I/O.
+/// Claims that Redis attributes to a lane and that the lane does not know. No I/O.
 ///
-/// After a failover, or a crash of a server that does not write each command to disk, Redis can be a moment older than it
-/// was: settlements that it had confirmed are gone, and their claims are back. Other lanes do not reclaim them, because
-/// their lane is alive. So whenever Redis comes back, and once in a while, the lane asks for its claims, and works on those it
-/// does not know as if it had just claimed them. The notifications may be sent twice, and are counted as that.
+/// After a failover, or after a crash of a server that does not fsync each command, Redis can return to a slightly
+/// older state: settlements that it had confirmed are lost, and their claims exist again. Other lanes do not reclaim
+/// them, because their lane is alive. So the lane lists its claims whenever Redis returns, and periodically, and
+/// handles unknown ones as if it had just claimed them. Their notifications may be sent twice and are counted as such.
 struct ForgottenClaims {
-    /// The most jobs that are read at once.
+    /// The maximum number of jobs per read.
     private static let maximumBatch = 256
-    /// The most bytes that are read at once, as far as the jobs before tell.
+    /// The maximum number of bytes per read, estimated from the jobs already read.
     private static let maximumBytes = 1 << 20
 
     private var claims: ArraySlice<ClaimID> = []
@@ -281,23 +282,23 @@ struct ForgottenClaims {
     var isEmpty: Bool { claims.isEmpty }
     var count: Int { claims.count }
 
-    /// Notes what Redis has listed.
+    /// Keeps the claims listed by Redis that are unknown.
     /// - Parameters:
-    ///   - known: the claims that the lane works on, or has settled without a confirmation.
+    ///   - known: the claims that the lane is working on, or has settled without confirmation.
     init(listed: [ClaimID] = [], window: ClaimWindow = ClaimWindow(), known: Set<ClaimID> = []) {
         claims =
             listed.filter { window.wasAnswered($0.number) && !known.contains($0) }
             .sorted { ($0.number, $0.stamp) < ($1.number, $1.stamp) }[...]
     }
 
-    /// The largest number among them; 0 without any.
+    /// The largest claim number; 0 if there are none.
     var largestNumber: Int { claims.last?.number ?? 0 }
 
-    /// The claims to read next.
+    /// Returns the claims to read next.
     func next(room: Int) -> [ClaimID] { Array(claims.prefix(max(0, min(batch, room)))) }
 
-    /// Notes that the first claims were read.
-    /// - Parameter bytes: the size of their jobs.
+    /// Records that the first claims were read.
+    /// - Parameter bytes: the total size of their jobs.
     mutating func read(_ count: Int, bytes: Int) {
         claims = claims.dropFirst(count)
         let mean = max(1, bytes / max(1, count))

@@ -1,27 +1,28 @@
-/// Which of a lane's queues is asked for jobs next, without any I/O.
+/// Decides which of a lane's queues to ask for jobs next. No I/O.
 ///
-/// By weight it is stride scheduling: what a queue has brought is divided by its weight, and the queue with the least has
-/// its turn. So queues that all have work share the lane as their weights say, to the job; one that has none costs the
-/// others nothing; and one that comes back after a while gets its share from then on, and not what it did not use.
+/// By weight this is stride scheduling: each queue's received jobs are divided by its weight, and the queue with the
+/// lowest result is next. So queues that all have jobs share the lane exactly in proportion to their weights. A queue
+/// without jobs costs the others nothing, and when it has some again it gets its share from then on, without credit for
+/// the past.
 struct QueueSchedule {
     /// The availability of a queue.
     enum Availability {
         case ready
-        /// It was asked, and its answer is awaited.
+        /// The reply to its claim is awaited.
         case asked
-        /// It was asked and had nothing, or its Redis cannot be reached.
+        /// It had no jobs when it was asked, or its Redis is unreachable.
         case unavailable
     }
 
     private let weights: [Int]
     private let isStrict: Bool
-    /// The jobs that each queue has brought, divided by its weight.
+    /// The number of jobs received from each queue, divided by its weight.
     private var progress: [Double]
     private var isDry: [Bool]
-    /// How far the queue is that last had its turn.
+    /// The progress of the last queue that was selected.
     private var front = 0.0
 
-    /// - Parameter weights: how much of the lane each queue is to have, in relation to the others; at least 1.
+    /// - Parameter weights: the queues' shares of the lane in relation to each other; at least 1.
     init(weights: [Int], isStrict: Bool) {
         self.weights = weights
         self.isStrict = isStrict
@@ -29,13 +30,13 @@ struct QueueSchedule {
         isDry = Array(repeating: true, count: weights.count)
     }
 
-    /// The queue whose turn it is.
+    /// Returns the queue to ask next.
     func next(_ availability: (Int) -> Availability) -> Int? {
         var best: Int?
         for index in weights.indices {
             switch availability(index) {
             case .ready:
-                // In strict order, what comes first has all it can use.
+                // In strict order, the first ready queue gets all it can use.
                 if isStrict { return index }
                 if let found = best, standing(found) <= standing(index) { continue }
                 best = index
@@ -49,10 +50,10 @@ struct QueueSchedule {
 
     private func standing(_ index: Int) -> Double { isDry[index] ? max(progress[index], front) : progress[index] }
 
-    /// A queue was asked and has answered.
+    /// Records a queue's answer.
     /// - Parameters:
-    ///   - received: how many jobs it brought.
-    ///   - isDry: whether it has no more.
+    ///   - received: the number of jobs received.
+    ///   - isDry: true if it has no more.
     mutating func answered(_ index: Int, received: Int, isDry: Bool) {
         let before = standing(index)
         if received > 0 { front = max(front, before) }
