@@ -3,69 +3,72 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// A claimed job while a lane works on it.
+/// A claimed job in the hands of a lane.
 ///
-/// Small on purpose: most jobs are delivered at once and need no more than their claim. Everything else is read from the body
+/// Small on purpose: most jobs are delivered at once and need only their claim. Everything else is read from the body
 /// again when it is needed.
 struct ActiveJob: LinkedEntry {
     var claim = ClaimID.none
-    /// The claimed bytes. `nil` only in an entry that holds nothing: an empty buffer would be counted by all lanes.
+    /// The claimed bytes. `nil` only in an empty table entry: the reference count of a shared empty buffer would be
+    /// contended by all lanes.
     var body: ByteBuffer?
     /// The notification of a job with one token, until it is submitted.
     var notification: Notification?
-    /// The further state of a job with many tokens.
+    /// The additional state of a job with many tokens.
     var fanOut: FanOut?
-    /// The ends of its notifications; `nil` as long as the only one is plainly delivered.
+    /// The outcomes of its notifications; `nil` while a plain delivery is all there is to record.
     var tally: JobTally?
     var app = AppID(index: 0)
     var queue = QueueID(index: 0)
     var next = -1
-    /// The time at which the job was first seen, in milliseconds of Redis' clock: durations count from it.
+    /// The time at which the job was first seen, in milliseconds of Redis' clock. Durations count from it.
     var firstSeen: Int64 = 0
     /// The time at which it joined its app's line.
     var readySince = NIODeadline.distantPast
-    /// The time since which it waits to be sent, in milliseconds of Redis' clock; -1 if that must not be measured.
+    /// The time since which it waits to be sent, in milliseconds of Redis' clock; -1 if its wait must not be measured.
     var queuedSince: Int64 = -1
     /// The number of notifications that have not ended, unsubmitted ones included.
     var open = 0
     /// The number of notifications that have not been submitted.
     var unsubmitted = 0
-    /// The generation of the queue's lease under which the job was claimed. Claims of an earlier one belong to other lanes.
+    /// The generation of the queue's lease under which the job was claimed. Claims of an earlier generation belong to
+    /// other lanes.
     var generation = 0
-    /// True for a job in Sidekiq's or Resque's form.
+    /// True for a job in Sidekiq's or Resque's format.
     var isSidekiq = false
-    /// True if the topic is the job's own, and not the app's.
+    /// True if the job specifies its topic, rather than using the app's.
     var namesTopic = false
-    /// True if the job asks for its results, whatever the queue keeps.
+    /// True if the job requests its results, regardless of what the queue keeps.
     var keepsResult = false
     /// True if it belongs to a campaign.
     var hasCampaign = false
-    /// True if its notification is a broadcast on a channel, and not for a device.
+    /// True if its notification is a broadcast on a channel rather than for a device.
     var isOnChannel = false
-    /// True if a drain left its notification unsent: the job is given back and not settled.
+    /// True if a drain left its notification unsent. The job is then released, not settled.
     var isAbandoned = false
-    /// The metrics' series of its notifications: see ``LaneMetrics/series(app:queue:pushType:)``.
+    /// The metrics series of its notifications; see ``LaneMetrics/series(app:queue:pushType:)``.
     var series: UInt32 = 0
 
-    /// The job, decoded. One with a single token is decoded again: it was decoded when it was claimed, and can't fail now.
+    /// The decoded job. One with a single token is decoded again, which can't fail because it was decoded when it was
+    /// claimed.
     var job: Job? {
         if let fanOut { return fanOut.job }
         return body.flatMap { try? JobDecoder.decode($0, as: isSidekiq ? .sidekiq(classes: []) : .native) }
     }
 }
 
-/// A job with many tokens: what all its notifications share is prepared once.
+/// The state of a job with many tokens. The shared parts of its notifications are prepared once.
 final class FanOut {
-    /// A notification without token and id.
+    /// A notification without token and `apns-id`.
     let template: Notification
-    /// The id that `apns-id`s are derived from.
+    /// The id from which `apns-id`s are derived.
     let identity: ByteBuffer
     let job: Job
     /// The tokens that have not been submitted.
     var remaining: DistinctTokens
-    /// The number of tokens before those.
+    /// The number of tokens before the remaining ones.
     var position = 0
-    /// The positions of the tokens that are known to be invalid.
+    /// The positions of tokens known to be invalid.
     var suppressed: Set<Int> = []
 
     init(template: Notification, identity: ByteBuffer, job: Job, tokens: DistinctTokens) {
@@ -83,21 +86,21 @@ final class FanOut {
     }
 }
 
-/// A notification in flight, or one that waits to be sent again at once.
+/// A notification that is in flight, or that waits to be resent at once.
 struct InFlight: LinkedEntry {
     var job = JobID(index: -1)
     var next = -1
-    /// The token, for a job with many.
+    /// The token; `nil` for a job with only one.
     var deviceToken: DeviceToken?
-    /// The time at which the provider token that it was sent with was signed, in seconds since 1970.
+    /// The time at which the provider token of its request was signed, in seconds since 1970.
     var providerTokenIssuedAt: Int64 = 0
     /// The index of the signing key of that token.
     var key: UInt8 = 0
-    /// The number of times it was sent again without spending an attempt.
+    /// The number of resends that spent no attempt.
     var resends: UInt8 = 0
-    /// The circuit breaker that it is a probe of.
+    /// The circuit breaker that it probes.
     var probe: Probe?
-    /// The time of its submission: see ``LaneMetrics/time()``.
+    /// The time of its submission; see ``LaneMetrics/time()``.
     var submittedAt: UInt32 = 0
 
     /// The question that a probe answers.
@@ -112,35 +115,35 @@ struct InFlight: LinkedEntry {
     var isProbe: Bool { probe == .ofApp }
 }
 
-/// The ends of one job's notifications, until all have ended and the job can be settled.
+/// The outcomes of one job's notifications, collected until all have ended and the job can be settled.
 final class JobTally {
-    /// Those that only need counting: dead letters are in ``dead``.
+    /// The outcomes that need only a count; dead letters are in ``dead``.
     private(set) var outcomes = OutcomeCounts()
-    /// The tokens that have become invalid. They are in the set before the job is settled.
+    /// The tokens that have become invalid. They are written to the set before the job is settled.
     var invalidTokens: [InvalidToken] = []
-    /// Notifications that are sent again because no answer came.
+    /// The number of notifications sent again because no answer arrived.
     var unanswered = 0
-    /// Notifications that an earlier holder of the job may have sent, once for each time that it was reclaimed unsettled.
+    /// The number of notifications that an earlier holder of the job may have sent, counted once per reclaim.
     var reclaimed = 0
     private(set) var postponed: Postponed?
     /// The results for producers, written when the job is settled.
     var results = PackedResults()
-    /// One for each reason, those that were cancelled included.
+    /// The dead and cancelled notifications, one entry per reason.
     private(set) var dead: [Dead] = []
 
-    /// Requests that may be sent, or were, although APNs may have accepted an earlier one.
+    /// The number of requests sent, or still to be sent, although APNs may have accepted an earlier one.
     var possibleDuplicates: Int { unanswered + reclaimed }
 
     /// Notifications that will be sent later.
     struct Postponed {
-        /// Tokens as text.
+        /// The tokens as text.
         var tokens: [ByteBuffer]
         /// The reason for the last of them.
         var reason: Reason
         var status: Int?
-        /// The longest of their pauses, in milliseconds.
+        /// The longest delay among them, in milliseconds.
         var delay: Int64
-        /// `retried` if any of them is tried again after a failure.
+        /// `retried` if any of them is retried after a failure.
         var kind: Postponement
         /// True if any of them spends an attempt.
         var spendsAttempt: Bool
@@ -157,7 +160,7 @@ final class JobTally {
         var status: Int?
     }
 
-    /// The fate of the job.
+    /// Returns the fate of the job.
     /// - Parameter isAlone: true for a job with one notification.
     func fate(isAlone: Bool) -> Fate {
         if let postponed { return .postponed(postponed.kind) }
@@ -168,7 +171,7 @@ final class JobTally {
 
     func add(_ outcome: Outcome, count: Int = 1) { outcomes[outcome] += count }
 
-    /// - Parameter spendsAttempt: `nil` for what the kind says: a retry does.
+    /// - Parameter spendsAttempt: `nil` for the default of the kind: only a retry spends one.
     func add(
         postponed tokens: [ByteBuffer], _ kind: Postponement, reason: Reason, status: Int?, delay: Int64,
         spendsAttempt: Bool? = nil
@@ -204,11 +207,11 @@ final class JobTally {
 enum Fate: Hashable {
     case ended(Outcome)
     case postponed(Postponement)
-    /// A notification was sent again at once.
+    /// A notification that was sent again at once.
     case resent
-    /// A job's notifications ended in more ways than one.
+    /// A job whose notifications ended in different ways.
     case mixed
-    /// A job was replaced by pieces.
+    /// A job that was replaced by pieces.
     case split
 
     /// The fates of jobs, in the order of their indices.

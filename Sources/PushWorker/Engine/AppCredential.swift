@@ -2,20 +2,21 @@ import APNS
 import NIOCore
 import PushQueue
 
-/// The credential of one app on one lane: its signing keys, the one in use, and the provider token that requests carry.
+/// The credential of one app on one lane: its signing keys, the key in use, and the provider token sent with requests.
 struct AppCredential {
     private var sources: [ProviderTokenSource]
     /// The index of the key in use.
     private(set) var keyIndex = 0
     private var refusedKeys: Set<Int> = []
-    /// The exchange of the provider token with the fleet.
+    /// The sharing of the provider token with the fleet.
     var sharing: TokenSharing
     private(set) var providerToken: ProviderToken?
     /// The time at which the certificate expires, in seconds since 1970; `nil` for an app with keys.
     private(set) var certificateEnd: Int64?
     private let jitter: Int64
 
-    /// - Parameter jitter: seconds added to the age at which a provider token is renewed, so that one worker of a fleet does it.
+    /// - Parameter jitter: seconds added to the age at which a provider token is renewed, so that one worker of a fleet
+    ///   renews it.
     init(_ credential: AppConfiguration.Credential, jitter: Int64) {
         self.jitter = jitter
         sources = credential.tokenSources
@@ -23,7 +24,7 @@ struct AppCredential {
         sharing = TokenSharing(renewalAge: SharedProviderTokens.renewalAge, jitter: jitter)
     }
 
-    /// True if requests can be signed, or need not be.
+    /// True if requests can be signed or need no signature.
     var canSend: Bool { sources.isEmpty || providerToken != nil }
 
     /// The signing key in use, for an app that has keys.
@@ -42,8 +43,8 @@ struct AppCredential {
     /// Adopts a new provider token if there is one.
     /// - Parameters:
     ///   - now: seconds since 1970.
-    ///   - isAwaited: true if one is expected from the fleet, so that none must be signed.
-    /// - Returns: the token for the requests to come, if it has changed.
+    ///   - isAwaited: true if the fleet is expected to provide one, so that none must be signed here.
+    /// - Returns: the token for future requests, if it has changed.
     mutating func refresh(now: Int64, isAwaited: Bool) throws(SigningKey.Invalid) -> String? {
         guard let source else { return nil }
         if isAwaited, source.isDue(now: now) { return nil }
@@ -53,8 +54,8 @@ struct AppCredential {
         return current.jwt
     }
 
-    /// Notes that APNs called a provider token expired. Until there is another, nothing is sent.
-    /// - Parameter issuedAt: the time at which the refused one was signed, in seconds since 1970.
+    /// Records that APNs reported a provider token as expired. Nothing is sent until there is another.
+    /// - Parameter issuedAt: the time at which the refused token was signed, in seconds since 1970.
     /// - Returns: true if sending again with another token can help.
     mutating func renew(issuedAt: Int64, now: Int64) -> Bool {
         guard let source, source.refused(issuedAt: issuedAt, now: now) else { return false }
@@ -65,8 +66,8 @@ struct AppCredential {
         return true
     }
 
-    /// Goes over to the next key.
-    /// - Returns: false when APNs has refused all of them; the first is in use again then.
+    /// Switches to the next key.
+    /// - Returns: false if APNs has refused all of them; the first is then in use again.
     mutating func useNextKey() -> Bool {
         refusedKeys.insert(keyIndex)
         let next = sources.indices.first { !refusedKeys.contains($0) }

@@ -4,10 +4,10 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// Faults of the app, which pause it for the whole fleet, and the probes that end that.
+/// Faults of the app, which pause it for the whole fleet, and the probes that end the pause.
 extension AppSender {
-    /// The interval at which a lasting block is written to Redis, which keeps a pause for a day. An operator may resume the app
-    /// before.
+    /// The interval at which a lasting block is written to Redis again. Redis keeps a pause for a day, and an operator
+    /// may resume the app earlier.
     private static let blockReportInterval = TimeAmount.hours(1)
     /// The longest time, in milliseconds, for which a job is deferred because of a breaker.
     private static let longestDeferral: Int64 = 60_000
@@ -17,7 +17,7 @@ extension AppSender {
     func pause(_ reason: Reason, isProbe: Bool) {
         let opened = breaker.tripped(reason: reason, isProbe: isProbe, now: lane.now)
         if opened { logPause() }
-        // Further answers to what was in flight say nothing new.
+        // Later answers to requests that were already in flight add nothing.
         guard opened || isProbe else { return }
         leaveConnections()
         fleet.store.pause(name, reason, isProbe: isProbe) { [self] result in
@@ -29,21 +29,21 @@ extension AppSender {
         }
     }
 
-    /// Sends nothing more on the connections that there are: APNs remembers for each what it was first used for, and a mended
-    /// fault may only be seen on a new one (Apple, "Establishing a token-based connection to APNs").
+    /// Retires all current connections. APNs remembers for each connection what it was first used for, so the end of a
+    /// fault may show only on a new one (Apple, "Establishing a token-based connection to APNs").
     private func leaveConnections() {
         // The gateway closes a connection with each error.
         if !configuration.usesGateway { transport.retireConnections(reason: "the app is paused") }
     }
 
-    /// Ends the app's pause for the fleet: a probe was accepted.
+    /// Ends the app's pause for the fleet, because a probe was accepted.
     func resume() {
         guard breaker.isOpen else { return }
         closeBreaker()
         fleet.store.resume(name) { [self] in fleet.log($0) }
     }
 
-    /// Sends again after the app's configuration or credential has changed, unless that is blocked.
+    /// Resumes sending after the app's configuration or credential has changed, unless it is blocked.
     /// - Parameter reason: the reason of the pause before the change.
     func reopen(pausedFor reason: Reason?) {
         guard breaker.block == nil else { return reportBlock() }
@@ -55,7 +55,7 @@ extension AppSender {
         }
     }
 
-    /// Asks for a probe, if it is time for one.
+    /// Asks Redis for a probe if one is due.
     func askForProbe() {
         guard breaker.decide(now: lane.now) == .ask else { return }
         breaker.asked()
@@ -63,7 +63,7 @@ extension AppSender {
             switch result {
             case .success(.granted):
                 breaker.granted()
-                // Also what was made since the last probe may be older than the mending of the fault.
+                // Connections made since the last probe may also predate the end of the fault.
                 leaveConnections()
             case .success(.wait(let milliseconds, let reason, let detail)):
                 breaker.denied(
@@ -78,10 +78,11 @@ extension AppSender {
         }
     }
 
-    /// Adopts what other workers have found out about the app.
+    /// Adopts the state of the app that other workers have recorded in Redis.
     /// - Parameters:
-    ///   - version: the breaker's when Redis was asked.
-    ///   - time: Redis' time in milliseconds since 1970; `nil` if it is not known yet. Asking for a probe tells the time then.
+    ///   - version: the breaker's version when Redis was asked.
+    ///   - time: Redis' time in milliseconds since 1970; `nil` if unknown. The answer to the request for a probe then
+    ///     has the wait.
     func learned(_ pause: AppPause?, version: Int, time: Int64?) {
         guard breaker.version == version else { return }
         guard let pause else { return closeBreaker() }
@@ -101,11 +102,11 @@ extension AppSender {
         lane.schedulePump()
     }
 
-    /// The milliseconds after which a job of the paused app comes back.
+    /// The milliseconds for which jobs of the paused app are deferred.
     var pauseDelay: Int64 {
         var delay = lane.random(in: 1000...5000)
         if case .wait(let until) = breaker.decide(now: lane.now) {
-            // Longer would only make it later than it could be, when the fault is over sooner than expected.
+            // A longer delay would only make them late if the fault ends sooner than expected.
             let longest = min(Self.longestDeferral, lane.configuration.appPause.longest)
             delay += min((until - lane.now).nanoseconds / 1_000_000, longest)
         }
@@ -114,8 +115,8 @@ extension AppSender {
 
     // MARK: Blocks
 
-    /// Logs that the app is blocked, and pauses it in Redis, where operators see it. A worker with a right configuration ends
-    /// that pause by a probe; this one stays blocked.
+    /// Logs that the app is blocked, and pauses it in Redis, where operators see it. A worker with a correct
+    /// configuration ends the pause with a probe; this one stays blocked.
     func reportBlock() {
         guard let reason = breaker.block, !isRemoved else { return }
         lane.logOngoing(
@@ -125,7 +126,7 @@ extension AppSender {
             \(reason.explanation)
             """, of: "app \(name)", metadata: logMetadata)
         if let reported = watch.blockReportedAt, lane.now - reported < Self.blockReportInterval { return }
-        // Without a connection to Redis this fails at once; the next attempt is a second later.
+        // Without a connection to Redis this fails at once, and is tried again a second later.
         watch.blockReportedAt = lane.now
         fleet.store.pause(name, reason, isProbe: false) { [self] result in
             switch result {
@@ -157,20 +158,20 @@ extension AppSender {
     }
 }
 
-/// An endpoint that does not answer or is in trouble, and connections that APNs has turned against.
+/// Endpoints that do not answer or fail, and connections on which APNs refuses all requests.
 extension AppSender {
-    /// The time within which a second connection that APNs turns against pauses the app.
+    /// The time within which a second connection refused by APNs pauses the app.
     private static let leavingInterval = TimeAmount.minutes(1)
 
     // MARK: The endpoint's breaker
 
-    /// Records what the end of a request says of the endpoint.
+    /// Records what the end of a request shows about the endpoint.
     func noteEndpoint(_ verdict: Verdict, _ result: RequestResult, isProbe: Bool) {
         switch (result, verdict) {
         case (.response, .serverError(let reason, _)): endpointFailed(reason, isProbe: isProbe)
         case (.uncertain(.timedOut), _), (.uncertain(.reset), _):
             if case .retry(let reason, _, _) = verdict { endpointFailed(reason, isProbe: isProbe) }
-        // An answer of something else is no evidence of the state of APNs.
+        // An answer from another server, such as a proxy, proves nothing about APNs.
         case (.response(let response), _) where response.status == 200 || response.reasonText != nil: endpointAnswered()
         default: if isProbe { watch.endpoint.probeInconclusive(now: lane.now) }
         }
@@ -192,7 +193,7 @@ extension AppSender {
         lane.schedulePump()
     }
 
-    /// Closes the endpoint's breaker because requests take another way from now on.
+    /// Closes the endpoint's breaker because requests use other connections from now on.
     func forgetEndpoint() {
         watch.left = nil
         guard watch.endpoint.isOpen else { return watch.endpoint = EndpointBreaker() }
@@ -216,14 +217,14 @@ extension AppSender {
         if transport.capacity == 0, watch.endpoint.allowsProbe(now: lane.now) { transport.requestCapacity() }
     }
 
-    /// The milliseconds after which a job comes back that the endpoint's open breaker keeps from being sent.
+    /// The milliseconds for which jobs are deferred while the endpoint's breaker is open.
     var endpointDelay: Int64 {
         let wait = watch.endpoint.wait(now: lane.now).nanoseconds / 1_000_000
         return lane.random(in: 1000...5000) + min(wait, Self.longestDeferral, lane.configuration.appPause.longest)
     }
 
-    /// Closes the breaker if there is nothing left to probe with: this lane can't know how the endpoint is. Without a connection
-    /// the lane claims nothing, so that no job has come means nothing.
+    /// Closes the breaker if nothing is left to probe with: this lane can't learn the state of the endpoint. Without a
+    /// connection the lane claims nothing, so the absence of jobs proves nothing.
     func closeIdleEndpoint() {
         guard line.isEmpty, transport.usableConnections > 0 || transport.isDormant,
             watch.endpoint.closeIfIdle(now: lane.now)
@@ -234,19 +235,19 @@ extension AppSender {
         lane.reportSoon()
     }
 
-    // MARK: Connections that APNs has turned against
+    // MARK: Refused connections
 
-    /// The action after an answer with which APNs turns against a connection.
+    /// The response to an answer with which APNs refuses a connection.
     enum Departure {
-        /// Send again on another connection: this is the first for a while.
+        /// Send again on another connection: this is the first refusal in a while.
         case first
-        /// Send again on another connection: this one was made before the first was left, and meets the same.
+        /// Send again on another connection: this one was made before the first refusal and meets the same.
         case further
-        /// Pause the app: a connection that was made since meets the same.
+        /// Pause the app: a connection made since the first refusal meets the same.
         case again
     }
 
-    /// Retires the connection of an answer after which APNs accepts nothing on it any more.
+    /// Retires the connection of an answer after which APNs accepts nothing more on it.
     func leaveConnection(_ response: Response, _ reason: Reason) -> Departure {
         let connection = response.connection ?? 0
         let isNew = watch.left.map { connection > $0.newest } ?? true

@@ -4,16 +4,16 @@ import NIOCore
 import PushQueue
 import TLS
 
-/// Provider tokens that the whole fleet shares, signing keys that replace each other, and credentials that change.
+/// The fleet's shared provider tokens, the change of signing keys, and the replacement of credentials.
 extension AppSender {
     // MARK: Provider tokens
 
-    /// Keeps the provider token fit to be sent: asks the fleet for one in time, and signs one if the fleet has none.
+    /// Keeps a valid provider token: asks the fleet for one in time, and signs one if the fleet has none.
     func keepProviderToken() {
         let wall = lane.wallClock()
         shareProviderToken(wall: wall)
         do {
-            // Without an answer of Redis there are no jobs to send either.
+            // Without an answer from Redis there are no jobs to send either.
             let isAwaited = !ledger.knowsTime || credential.sharing.isAwaited(now: lane.now)
             if let token = try credential.refresh(now: wall, isAwaited: isAwaited) { transport.setProviderToken(token) }
         } catch {
@@ -22,7 +22,7 @@ extension AppSender {
     }
 
     private func shareProviderToken(wall: Int64) {
-        // The wait for the fleet's token begins when Redis can be asked or has answered.
+        // The wait for the fleet's token begins once Redis can be asked or has answered.
         guard let source = credential.source, ledger.knowsTime || fleet.store.isReady,
             credential.sharing.shouldAsk(
                 age: credential.providerTokenAge(now: wall), isReady: fleet.store.isReady, now: lane.now)
@@ -91,7 +91,7 @@ extension AppSender {
             metadata: logMetadata)
     }
 
-    /// Renews the provider token that APNs has called expired in the answer to a request.
+    /// Renews the provider token after an answer that reported it as expired.
     /// - Returns: true if the request should be sent again, with another token.
     func renewProviderToken(_ flight: FlightID) -> Bool {
         guard credential.renew(issuedAt: inFlight[flight].providerTokenIssuedAt, now: lane.wallClock()) else {
@@ -103,19 +103,19 @@ extension AppSender {
 
     // MARK: Keys
 
-    /// Goes over to the next signing key, if there is one and the refusal concerns the key.
+    /// Switches to the next signing key, if there is one and the refusal concerns the key.
     /// - Parameter keyIndex: the key of the refused request.
     /// - Returns: true if the request should be sent again.
     func usesNextKey(keyIndex: UInt8, _ reason: Reason) -> Bool {
         guard reason.concernsKey, credential.hasSeveralKeys else { return false }
-        // The answer to a request that was sent before the key was changed.
+        // The request was sent before the key was changed.
         if Int(keyIndex) != credential.keyIndex { return true }
         guard let before = credential.source?.keyID, credential.useNextKey() else { return false }
         lane.logOngoing(
             .warning, "key_refused",
             "APNs refuses the key \(before): \(reason.explanation); using the next, \(credential.source?.keyID ?? "")",
             of: "key \(before) of \(name)", metadata: logMetadata)
-        // On one connection APNs accepts the tokens of one key only.
+        // APNs accepts the tokens of only one key per connection.
         transport.retireConnections(reason: "another key")
         keepProviderToken()
         return true
@@ -123,14 +123,15 @@ extension AppSender {
 
     // MARK: Changes
 
-    /// Adopts another credential. Connections that work stay, except those that carry the tokens of another key, or whose
-    /// certificate APNs has refused.
+    /// Switches to another credential. Working connections stay open, except those that carry tokens of another key or
+    /// whose certificate APNs has refused.
     /// - Parameter reason: the reason for which the app was paused before its configuration changed.
     func replaceCredential(
         _ new: AppConfiguration.Credential, _ tls: TLSContext, pausedFor reason: Reason? = nil
     ) {
         transport.setTLS(tls)
-        // Those with tokens of another key can't go on; a certificate was presented when they were made, and still counts.
+        // Connections with tokens of another key must close. A certificate was presented at connection time and remains
+        // valid.
         if credential.keyIDs != new.tokenSources.map(\.keyID) || breaker.isOpen {
             transport.replaceConnections(reason: "another credential")
         }
@@ -139,7 +140,7 @@ extension AppSender {
         breaker.block(configuration.wrongCertificate(new))
         if new.tokenSources.isEmpty { transport.setProviderToken(nil) }
         keepProviderToken()
-        // Whatever was wrong with the old one: the next request shows if it is wrong with this one, too.
+        // The next request shows whether the new credential has the fault of the old one.
         reopen(pausedFor: reason)
     }
 }

@@ -3,23 +3,23 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// From accepted jobs to requests in flight.
+/// The way from accepted jobs to requests in flight.
 extension AppSender {
-    /// The maximum number of notifications of one job that are submitted before another job has its turn.
+    /// The maximum number of notifications that are submitted for one job before another job's turn.
     private static let turn = 32
-    /// The time for which a job waits in this process for an app that can't send, before it goes back to the queue.
+    /// The time for which a job waits in this process for an app that can't send, before it is returned to the queue.
     private static let patience = TimeAmount.seconds(2)
 
     // MARK: Accepting
 
-    /// Makes room for a job whose tokens are being looked up.
+    /// Reserves capacity for a job whose tokens are being looked up.
     func expect(_ notifications: Int) { line.waiting += notifications }
 
-    /// Puts an expected job in the line, or defers it.
+    /// Adds an expected job to the line, or defers it.
     func accept(_ id: JobID) {
-        // A command may have come while its tokens were looked up.
+        // A command may have arrived during the look-up.
         if applyCommand(to: id) { return }
-        // Jobs of a paused app must not fill the lane; one is kept where it may soon probe whether the pause is over.
+        // Jobs of a paused app must not fill the lane. One is kept if it may soon serve as a probe.
         if breaker.isOpen, !line.ready.isEmpty || !breaker.wantsProbe(now: lane.now) {
             return deferUnsubmitted(id, Reason(.appPaused), delay: pauseDelay)
         }
@@ -35,7 +35,7 @@ extension AppSender {
 
     // MARK: Commands of operators
 
-    /// Ends or defers the jobs of a queue that operators have cancelled or paused, as far as they are not submitted.
+    /// Ends or defers the unsubmitted notifications of a queue's jobs that operators have cancelled or paused.
     func applyCommands(of queue: QueueContext) {
         if !queue.commands.isEmpty {
             for flight in inFlight.entries where flight.job.index >= 0 && isCancelled(flight.job, of: queue) {
@@ -56,7 +56,7 @@ extension AppSender {
         }
     }
 
-    /// Defers the jobs of a paused queue, as far as they are not submitted.
+    /// Defers the unsubmitted notifications of a paused queue's jobs.
     func handBack(jobsOf queue: QueueContext) {
         guard lane.isWorking else { return }
         filterLine(of: queue) { id in
@@ -66,7 +66,7 @@ extension AppSender {
     }
 
     /// Removes jobs of a queue from the line.
-    /// - Parameter leaves: ends or defers a job; returns false if it stays in the line.
+    /// - Parameter leaves: ends or defers a job; returns false if the job stays in the line.
     private func filterLine(of queue: QueueContext, _ leaves: (JobID) -> Bool) {
         var jobs = line.ready
         line.ready = Line()
@@ -83,8 +83,8 @@ extension AppSender {
         return command.cancels(job)
     }
 
-    /// Ends or defers a job that operators have cancelled or paused, as far as it is not submitted.
-    /// - Returns: false if it may be sent.
+    /// Ends or defers the unsubmitted notifications of a job that operators have cancelled or paused.
+    /// - Returns: false if the job may be sent.
     private func applyCommand(to id: JobID) -> Bool {
         let queue = ledger.queue(of: id)
         guard !queue.commands.isEmpty, lane.isWorking, let job = lane.jobs[id].job,
@@ -100,14 +100,13 @@ extension AppSender {
             ledger.close(count, of: id)
         case .paused:
             let delay = lane.random(in: RetryPolicy.campaignPause)
-            // One that expires before waits in smaller steps: the pause may end sooner.
+            // A job that would expire first is deferred in smaller steps, because the pause may end sooner.
             deferUnsubmitted(id, Reason(.campaignPaused), delay: expires(id, job, within: delay) ? 1000 : delay)
         }
         return true
     }
 
-    /// Removes what a job has not submitted from the line's account.
-    /// - Returns: the number of notifications and, for a job with many tokens, the tokens as text.
+    /// Removes a job's unsubmitted notifications from the line's count.
     private func takeUnsubmitted(_ id: JobID) -> (count: Int, tokens: [ByteBuffer]) {
         let count = lane.jobs[id].unsubmitted
         line.waiting -= count
@@ -120,7 +119,7 @@ extension AppSender {
         return (count, tokens)
     }
 
-    /// Ends a notification that waited to be sent again.
+    /// Ends a cancelled notification that waited to be resent.
     func cancelResend(_ flight: FlightID) {
         let id = inFlight[flight].job
         guard let job = lane.jobs[id].job, let (target, command) = ledger.queue(of: id).commands.command(for: job)
@@ -133,7 +132,7 @@ extension AppSender {
         ledger.close(1, of: id)
     }
 
-    /// Ends an expected job with one token that is known to be invalid.
+    /// Ends an expected job whose only token is known to be invalid.
     func suppress(_ id: JobID) {
         ledger.recordSuppressed(of: id, to: lane.jobs[id].job.flatMap(\.recipient))
         line.waiting -= 1
@@ -144,7 +143,7 @@ extension AppSender {
 
     // MARK: Submitting
 
-    /// Submits what can be submitted now.
+    /// Submits all that can be submitted now.
     func dispatch() {
         guard credential.canSend else { return }
         dispatchResends()
@@ -159,19 +158,21 @@ extension AppSender {
                 budget?.spent(1)
             } else {
                 let submitted = submitSome(id, atMost: min(Self.turn, free))
-                // If nothing was submitted although there seemed to be capacity, a connection was lost and not yet reported.
+                // If nothing was submitted despite apparent capacity, a connection was lost and the loss not yet
+                // reported.
                 free = submitted > 0 ? free - submitted : min(free, transport.capacity)
                 budget?.spent(submitted)
             }
         }
         guard !line.ready.isEmpty else { return }
         if budget != nil { reserveRate() }
-        // Notifications that were claimed ahead will have a stream soon, also if the pace has fallen since.
+        // Jobs claimed ahead will have a stream soon, even if the pace has fallen since, so they need no other
+        // connection.
         if transport.capacity == 0, line.waiting > 2 * line.pace.ahead { transport.requestCapacity() }
     }
 
-    /// Submits a probe if one may be sent: while the breaker is open, one notification at a time finds out whether the fault is
-    /// over.
+    /// Submits a probe if one is allowed. While the breaker is open, one notification at a time finds out whether the
+    /// fault has ended.
     private func dispatchProbe() {
         askForProbe()
         var jobsToTry = line.ready.count
@@ -214,8 +215,8 @@ extension AppSender {
         return true
     }
 
-    /// Submits some notifications of a job with many tokens; invalid tokens end here. The rest of the job goes to the end of the
-    /// line, so that small jobs need not wait for it.
+    /// Submits some notifications of a job with many tokens and ends those with invalid tokens. The rest of the job
+    /// moves to the end of the line, so that small jobs need not wait for it.
     /// - Returns: the number of submitted notifications.
     private func submitSome(_ id: JobID, atMost limit: Int, as probe: InFlight.Probe? = nil) -> Int {
         guard let fanOut = lane.jobs[id].fanOut else { return 0 }
@@ -271,7 +272,7 @@ extension AppSender {
         return true
     }
 
-    /// Notes that a probe will not be answered.
+    /// Records that a probe will not be answered.
     func endProbeWithoutAnswer(_ flight: FlightID) {
         switch inFlight[flight].probe {
         case .ofApp: breaker.probeInconclusive(now: lane.now)
@@ -283,7 +284,7 @@ extension AppSender {
     private func dispatchResends() {
         line.gatherResends(in: inFlight)
         while let flight = line.resends.first {
-            // What is left is deferred with the app's other jobs.
+            // The rest is deferred with the app's other jobs.
             guard breaker.allows(isProbe: inFlight[flight].isProbe) else { return }
             let probesEndpoint = !breaker.isOpen && watch.endpoint.isOpen
             if probesEndpoint, !watch.endpoint.allowsProbe(now: lane.now) { return }
@@ -300,21 +301,22 @@ extension AppSender {
         }
     }
 
-    /// Notes what a request is sent with.
+    /// Records the credential and time of a submission.
     private func stamp(_ entry: inout InFlight) {
         entry.providerTokenIssuedAt = credential.providerTokenIssuedAt
         entry.key = UInt8(truncatingIfNeeded: credential.keyIndex)
         entry.submittedAt = lane.metrics.time()
     }
 
-    /// The notification that was submitted, made again.
+    /// Recreates a submitted notification.
     private func notification(of flight: FlightID) -> Notification? {
         let id = inFlight[flight].job
         if let fanOut = lane.jobs[id].fanOut { return inFlight[flight].deviceToken.map(fanOut.notification(to:)) }
         return notification(ofJob: id)
     }
 
-    /// The notification of a job with one token, made again from what was claimed: the transport keeps what it is given.
+    /// Recreates the notification of a job with one token from the claimed bytes, because the transport consumes what
+    /// it is given.
     func notification(ofJob id: JobID) -> Notification? {
         guard let job = lane.jobs[id].job else { return nil }
         let identity = ledger.queue(of: id).identity(
@@ -324,7 +326,7 @@ extension AppSender {
 
     // MARK: Deferring
 
-    /// Defers jobs if the app can't send, so that they do not keep the lane from other apps' jobs.
+    /// Defers jobs if the app can't send, so that they do not occupy the lane's capacity for other apps.
     func deferWhatCannotBeSent() {
         let now = lane.now
         watch.unconnectedSince = transport.usableConnections == 0 ? watch.unconnectedSince ?? now : nil
@@ -337,7 +339,7 @@ extension AppSender {
         } else if watch.endpoint.isOpen {
             (reason, delay) = (Reason(.endpointUnavailable), endpointDelay)
         } else if let since = watch.unconnectedSince, now - since > Self.patience {
-            // Not sooner: after a GOAWAY there is another connection within a moment, which what is left can wait for.
+            // Not sooner: after a GOAWAY another connection is available within moments.
             (reason, delay) = (Reason(.noConnection), lane.random(in: 2000...10_000))
         } else {
             return
@@ -352,7 +354,7 @@ extension AppSender {
         }
     }
 
-    /// Defers all notifications of a job that have not been submitted, or ends them if they would expire before.
+    /// Defers all unsubmitted notifications of a job, or ends them if they would expire first.
     func deferUnsubmitted(_ id: JobID, _ reason: Reason, delay: Int64) {
         let (count, tokens) = takeUnsubmitted(id)
         let job = lane.jobs[id].job
@@ -372,7 +374,7 @@ extension AppSender {
         ledger.close(count, of: id)
     }
 
-    /// Defers one notification of a job, or ends it if it would expire before.
+    /// Defers one notification of a job, or ends it if it would expire first.
     func deferNotification(_ token: ByteBuffer, of id: JobID, _ job: Job, _ reason: Reason, delay: Int64) {
         guard !expires(id, job, within: delay) else {
             return ledger.record(.expired, reason, of: id, to: token, wasSent: false)
@@ -380,7 +382,7 @@ extension AppSender {
         putBack(.deferred, 1, reason, tokens: [token], of: id, delay: delay, recipients: [token])
     }
 
-    /// Puts notifications back into the queue: see
+    /// Returns notifications to the queue; see
     /// ``Ledger/record(_:_:_:status:tokens:of:delay:recipients:spendsAttempt:)``.
     func putBack(
         _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
@@ -407,7 +409,7 @@ extension AppSender {
         return throttleDelay(of: token, id)
     }
 
-    /// The milliseconds for which a notification must wait for its device; `nil` if it need not.
+    /// Returns the milliseconds for which a notification must wait for its device; `nil` if it need not.
     private func throttleDelay(of token: ByteBuffer, _ id: JobID) -> Int64? {
         let now = ledger.queue(of: id).now
         let isReturning = lane.jobs[id].job?.envelope.isWrapped ?? false
@@ -417,14 +419,14 @@ extension AppSender {
         }
     }
 
-    /// The milliseconds after which a job comes back for which the app's rate has no capacity; `nil` if it has.
+    /// Returns the milliseconds for which to defer a job that exceeds the app's rate; `nil` if it does not.
     private func rateDelay(of id: JobID) -> Int64? {
         guard let budget, line.waiting - lane.jobs[id].open >= budget.maximumWaiting else { return nil }
         let delay = self.budget?.putOff(notifications: lane.jobs[id].open, now: lane.now) ?? .seconds(1)
         return delay.nanoseconds / 1_000_000
     }
 
-    /// Reserves a portion of the app's rate, if it needs one.
+    /// Reserves a portion of the app's rate if one is needed.
     private func reserveRate() {
         guard let count = budget?.reserve(waiting: line.waiting, now: lane.now), let perSecond = budget?.perSecond
         else { return }

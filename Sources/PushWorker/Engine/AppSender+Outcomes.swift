@@ -4,15 +4,15 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// From the ends of requests to what becomes of their notifications.
+/// The way from the end of a request to the outcome of its notification.
 extension AppSender: TransportDelegate {
-    /// The maximum number of times that a notification is sent again at once because of another provider token or key.
+    /// The maximum number of immediate resends of a notification with another provider token or key.
     private static let maximumResends: UInt8 = 10
-    /// The number of attempts for what may be over when it is tried again much later, or may never be.
+    /// The maximum number of attempts for failures that can end only much later, or never.
     private static let rareAttempts = 3
-    /// The number of attempts after which a token is believed to be invalid although nothing else shows that the app is right.
+    /// The number of attempts after which a token is believed invalid even if nothing else shows that the app is right.
     private static let attemptsToBelieve = 3
-    /// The beginning of 2008, before there was APNs, in milliseconds since 1970.
+    /// The beginning of 2008, before APNs existed, in milliseconds since 1970.
     private static let firstYear: Int64 = 1_199_145_600_000
 
     /// A notification whose request has ended, with its job decoded.
@@ -32,7 +32,7 @@ extension AppSender: TransportDelegate {
     func transportChanged(_: any Transport) { lane.pump() }
 
     func transport(_: any Transport, refusedLate token: ByteBuffer, with status: GatewayStatus) {
-        // It counted as delivered; what can still be done is to send no more to that token.
+        // The notification counts as delivered already; all that remains is to stop sending to the token.
         guard case .tokenSuspect(let reason) = Verdict(.refused(status), topicIsConfigured: true), !breaker.isOpen,
             badTokens.bad() == .mark
         else { return }
@@ -66,7 +66,7 @@ extension AppSender: TransportDelegate {
             return ledger.close(1, of: id)
         }
         noteEndpoint(verdict, result, isProbe: inFlight[flight].probe == .ofEndpoint)
-        // Decoded when it was claimed; if that should fail now, the claim is left to be recovered.
+        // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
         guard let job = lane.jobs[id].job else { return abandon(flight) }
         let attempt = Attempt(
             flight: flight, id: id, job: job, isProbe: inFlight[flight].isProbe, status: result.status,
@@ -77,7 +77,7 @@ extension AppSender: TransportDelegate {
         }
     }
 
-    /// - Returns: false if the notification is sent again at once, or abandoned: it has not ended.
+    /// - Returns: false if the notification has not ended, because it is resent at once or abandoned.
     private func apply(_ verdict: Verdict, _ result: RequestResult, to attempt: Attempt) -> Bool {
         switch verdict {
         case .resend: break
@@ -91,7 +91,7 @@ extension AppSender: TransportDelegate {
             badTokens.good()
             if breaker.isOpen, attempt.isProbe { resume() }
         case .tokenSuspect(let reason):
-            // An answer of APNs about a token shows that the app itself is right, unless just that is in question.
+            // An answer about a token shows that the app itself is right, unless the app was paused for bad tokens.
             if attempt.isProbe, !reason.isGoneWithoutReason, breaker.reason?.isBadToken == false { resume() }
         case .delivered, .retry, .serverError, .throttled, .deferred, .unknown, .dead:
             if attempt.isProbe { breaker.probeInconclusive(now: lane.now) }
@@ -110,7 +110,8 @@ extension AppSender: TransportDelegate {
         case .throttled(let reason, let retryAfter): throttle(attempt, reason, retryAfter: retryAfter)
         case .resend(let reason):
             guard let pause = resendPause(attempt, result) else {
-                // One that was discarded because of another may be discarded as often as there are bad ones.
+                // A notification discarded because of a bad one before it may be discarded as often as there are bad
+                // ones.
                 resend(attempt, reason, counts: result != .notProcessed(.discarded))
                 return false
             }
@@ -152,7 +153,7 @@ extension AppSender: TransportDelegate {
 
     // MARK: Faults of the app
 
-    /// Pauses the app, and defers the notification that showed why.
+    /// Pauses the app, and defers the notification that revealed the fault.
     private func pauseApp(_ attempt: Attempt, _ reason: Reason) {
         pause(reason, isProbe: attempt.isProbe)
         deferNotification(attempt.token, of: attempt.id, attempt.job, Reason(reason.code), delay: pauseDelay)
@@ -166,8 +167,8 @@ extension AppSender: TransportDelegate {
         return true
     }
 
-    /// Leaves a connection that APNs has turned against, with another provider token if the old one has expired.
-    /// - Returns: true if the notification is sent again.
+    /// Retires a connection that APNs refuses, and renews the provider token if it has expired.
+    /// - Returns: true if the notification is resent.
     private func resendsElsewhere(_ attempt: Attempt, _ result: RequestResult, _ reason: Reason) -> Bool {
         let isExpired = reason.code == .apns(.expiredProviderToken)
         let isRenewed = isExpired && renewProviderToken(attempt.flight)
@@ -183,8 +184,8 @@ extension AppSender: TransportDelegate {
         }
     }
 
-    /// Notes that a job was answered `Forbidden`, which may be its own fault.
-    /// - Returns: true if it is taken for the app's: another job met the same, and none has been delivered in between.
+    /// Records that a job was answered `Forbidden`, which may be its own fault.
+    /// - Returns: true if the app is at fault: another job got the same answer, and none has been delivered in between.
     private func meetsForbidden(_ attempt: Attempt) -> Bool {
         if watch.forbidden == nil { watch.forbidden = identity(attempt) }
         return isForbidden(attempt)
@@ -199,12 +200,12 @@ extension AppSender: TransportDelegate {
             of: attempt.job, claim: lane.jobs[attempt.id].claim, generation: lane.jobs[attempt.id].generation)
     }
 
-    // MARK: What becomes of a notification
+    // MARK: Outcomes
 
-    /// Decides on a token that APNs calls bad: is it the token, or the app?
+    /// Decides whether a refused token or the app is at fault.
     private func judge(_ attempt: Attempt, _ reason: Reason) {
         if breaker.isOpen {
-            // One of many that were in flight, or a probe that is no better than they were.
+            // One of many in flight, or a probe that was refused like them.
             if attempt.isProbe { pause(breaker.reason ?? reason, isProbe: true) }
             return deferNotification(attempt.token, of: attempt.id, attempt.job, reason, delay: pauseDelay)
         }
@@ -217,7 +218,7 @@ extension AppSender: TransportDelegate {
                 return ledger.record(
                     .dead, reason, status: attempt.status, of: attempt.id, to: attempt.token, wasSent: true)
             }
-            // If it is the app, other tokens show that in the meantime.
+            // If the app is at fault, other tokens show it in the meantime.
             let base = lane.configuration.retry.base
             let delay = min(lane.random(in: 5 * base...10 * base), lane.configuration.retry.cap)
             retry(attempt, reason, retryAfter: nil, isUncertain: false, delay: delay)
@@ -232,8 +233,8 @@ extension AppSender: TransportDelegate {
     }
 
     /// Marks a token as invalid.
-    /// - Parameter since: the time that APNs gave, in milliseconds since 1970; ignored if it is in the future, where no
-    ///   registration of the device could follow it, or before there was APNs.
+    /// - Parameter since: the time given by APNs, in milliseconds since 1970. Ignored if it is in the future, because
+    ///   then no later registration could follow it, or before APNs existed.
     private func markInvalid(_ attempt: Attempt, _ reason: Reason, since: Int64?) {
         let id = attempt.id
         let now = ledger.queue(of: id).now
@@ -246,9 +247,9 @@ extension AppSender: TransportDelegate {
             reason, status: attempt.status, of: id)
     }
 
-    /// Retries a notification, or ends it if it has no attempt left or would expire before.
+    /// Retries a notification, or ends it if it has no attempt left or would expire first.
     /// - Parameters:
-    ///   - delay: the pause in milliseconds; `nil` for that of the retry policy.
+    ///   - delay: the pause in milliseconds; `nil` for the retry policy's.
     ///   - spendsAttempt: false if the failure does not count.
     private func retry(
         _ attempt: Attempt, _ reason: Reason, retryAfter: Int?, isUncertain: Bool, delay: Int64? = nil,
@@ -274,7 +275,7 @@ extension AppSender: TransportDelegate {
             recipients: attempt.recipient.map { [$0] } ?? [], spendsAttempt: spendsAttempt)
     }
 
-    /// Retries a notification up to three times, minutes apart, and then gives it up: what it met may be over by then.
+    /// Retries a notification up to three times, minutes apart, in case the fault ends; then it becomes a dead letter.
     private func retryRarely(_ attempt: Attempt, _ reason: Reason) {
         guard attempt.job.envelope.attempt < min(Self.rareAttempts, maximumAttempts(of: attempt.job)) else {
             return ledger.record(
@@ -284,7 +285,7 @@ extension AppSender: TransportDelegate {
         retry(attempt, reason, retryAfter: nil, isUncertain: false, delay: delay)
     }
 
-    /// Has a notification wait for an endpoint in trouble: no attempt is spent until it expires or, if it never does, in its
+    /// Defers a notification for a failing endpoint. It spends no attempt until it expires or, if it never does, in its
     /// first 24 hours.
     private func wait(_ attempt: Attempt, _ reason: Reason, retryAfter: Int?, isUncertain: Bool) {
         let (id, job) = (attempt.id, attempt.job)
@@ -295,7 +296,7 @@ extension AppSender: TransportDelegate {
         if watch.endpoint.isOpen { delay = max(delay, min(endpointDelay, lane.configuration.retry.cap)) }
         let firstSeen = lane.jobs[id].firstSeen
         let expires = app.end(of: job, firstSeen: firstSeen) != nil
-        // A producer's clock may be wrong: nothing was enqueued after it was first seen.
+        // A producer's clock may be wrong; no job was enqueued after it was first seen.
         let since = max(min(job.enqueuedAt ?? firstSeen, firstSeen), job.sendAt ?? 0)
         guard expires || now - since < RetryPolicy.freeResends else {
             return retry(
@@ -306,7 +307,7 @@ extension AppSender: TransportDelegate {
             attempt, reason, retryAfter: retryAfter, isUncertain: isUncertain, delay: delay, spendsAttempt: false)
     }
 
-    /// Retries a notification whose device APNs throttles, and has all others for that device wait.
+    /// Retries a notification whose device APNs throttles, and makes all others for that device wait.
     private func throttle(_ attempt: Attempt, _ reason: Reason, retryAfter: Int?) {
         let now = ledger.queue(of: attempt.id).now
         let delay = backoff(attempt.job.envelope.attempt, retryAfter: retryAfter)
@@ -323,7 +324,7 @@ extension AppSender: TransportDelegate {
         job.maxAttempts ?? lane.configuration.retry.maximumAttempts
     }
 
-    /// Lets the next notification for a device go that others wait for, if this was the one that they waited for.
+    /// Lets the next notification waiting for a device proceed, if this was the one it waited for.
     private func endThrottle(_ verdict: Verdict, _ attempt: Attempt) {
         switch verdict {
         case .throttled, .resend: break
@@ -345,10 +346,10 @@ extension AppSender: TransportDelegate {
             """, kind: "broadcasts \(name)", metadata: logMetadata)
     }
 
-    // MARK: Sending again
+    // MARK: Resending
 
-    /// Sends a notification again at once.
-    /// - Parameter counts: false if that may be repeated without limit.
+    /// Resends a notification at once.
+    /// - Parameter counts: false if the resend does not count towards the maximum.
     private func resend(_ attempt: Attempt, _ reason: Reason, counts: Bool = true) {
         guard lane.isWorking else { return abandon(attempt.flight) }
         if counts { inFlight[attempt.flight].resends += 1 }
@@ -361,7 +362,7 @@ extension AppSender: TransportDelegate {
         lane.schedulePump()
     }
 
-    /// The pause before a notification that was not processed is sent again, in milliseconds; `nil` for none.
+    /// Returns the pause in milliseconds before a notification that was not processed is resent; `nil` for none.
     private func resendPause(_ attempt: Attempt, _ result: RequestResult) -> Int64? {
         guard case .notProcessed(let failure) = result else { return nil }
         return lane.configuration.retry.resendPause(
@@ -369,10 +370,10 @@ extension AppSender: TransportDelegate {
             isReturning: attempt.job.envelope.isWrapped, age: age(of: attempt.id), jitter: lane.jitter)
     }
 
-    /// The milliseconds since a job was first seen.
+    /// Returns the milliseconds since a job was first seen.
     private func age(of id: JobID) -> Int64 { max(0, ledger.queue(of: id).now - lane.jobs[id].firstSeen) }
 
-    /// Defers a notification that waited to be sent again.
+    /// Defers a notification that waited to be resent.
     func deferResend(_ flight: FlightID, _ reason: Reason, delay: Int64) {
         let id = inFlight[flight].job
         guard let job = lane.jobs[id].job else { return abandon(flight) }
@@ -383,7 +384,7 @@ extension AppSender: TransportDelegate {
         ledger.close(1, of: id)
     }
 
-    /// Leaves a notification unsent, because the lane ends.
+    /// Leaves a notification unsent because the lane is ending.
     func abandon(_ flight: FlightID) {
         let id = inFlight[flight].job
         if let fanOut = lane.jobs[id].fanOut {
@@ -397,14 +398,14 @@ extension AppSender: TransportDelegate {
 
     // MARK: Recipients
 
-    /// The token that a notification is for, as text; empty for a broadcast.
+    /// Returns the token of a notification as text; empty for a broadcast.
     private func token(of flight: FlightID, _ job: Job? = nil) -> ByteBuffer {
         if let token = inFlight[flight].deviceToken { return token.hex }
         guard let job = job ?? lane.jobs[inFlight[flight].job].job, let field = job.token else { return ByteBuffer() }
         return DeviceToken.plain(job.text(field))
     }
 
-    /// The token that a notification is for, or its channel.
+    /// Returns the token or channel of a notification.
     func recipient(of flight: FlightID) -> ByteBuffer? {
         if let token = inFlight[flight].deviceToken { return token.hex }
         return lane.jobs[inFlight[flight].job].job.flatMap(\.recipient)
@@ -420,10 +421,10 @@ extension RequestResult {
         }
     }
 
-    /// The `apns-unique-id` of an answer, if it is kept.
+    /// The `apns-unique-id` of an answer, if the transport keeps it.
     fileprivate var uniqueID: APNSID? { if case .response(let response) = self { response.uniqueID } else { nil } }
 
-    /// The HTTP status of an answer, or the gateway's.
+    /// The HTTP status or gateway status of an answer.
     fileprivate var status: Int? {
         switch self {
         case .response(let response): response.status

@@ -4,7 +4,7 @@ import NIOCore
 import PushQueue
 import TLS
 
-/// Sends the notifications of one app on one lane: its line, its circuit breaker and credential, its limits and its transport.
+/// Sends the notifications of one app on one lane. Owns its line, circuit breakers, credential, limits and transport.
 ///
 ///     accept → dispatch → transport → completed → ledger
 ///
@@ -16,9 +16,9 @@ final class AppSender {
     let fleet: Fleet
     private(set) var app: RoutedApp
     private(set) var transport: any Transport
-    /// Transports that others have replaced, with answers to come.
+    /// Replaced transports that still await answers.
     private(set) var retiring: [any Transport] = []
-    /// True if the worker's configuration no longer has the app: it finishes what it has, and gets nothing new.
+    /// True if the worker's configuration no longer has the app. It finishes what it has and gets no new jobs.
     private(set) var isRemoved = false
     var breaker = AppBreaker()
     var badTokens: BadTokenGuard
@@ -33,24 +33,25 @@ final class AppSender {
     struct SendLine {
         /// Jobs with notifications that have not been submitted.
         var ready = Line<JobID>()
-        /// Notifications to be sent again at once; see ``gatherResends(in:)``.
+        /// Notifications to resend at once; see ``gatherResends(in:)``.
         var resends = Line<FlightID>()
-        /// Those that have just come back from a connection, in the order in which they were sent.
+        /// Notifications just returned by a connection, in the order in which they were sent.
         fileprivate var returned = Line<FlightID>()
-        /// The number of unsubmitted notifications of accepted jobs, those in look-up included.
+        /// The number of unsubmitted notifications of accepted jobs, including those whose tokens are being looked up.
         var waiting = 0
         var pace = SendPace()
 
         var isEmpty: Bool { ready.isEmpty && resends.isEmpty && returned.isEmpty }
 
-        /// The number of notifications to be sent again.
+        /// The number of notifications to resend.
         var resendCount: Int { resends.count + returned.count }
 
         mutating func sendAgain(_ flight: FlightID, in table: Table<FlightID, InFlight>) {
             returned.append(flight, in: table)
         }
 
-        /// Puts what came back before what still waits to be sent again: it was sent again sooner, and so stood before it.
+        /// Moves returned notifications before those already waiting to be resent: they were resent earlier, so they
+        /// were before them.
         mutating func gatherResends(in table: Table<FlightID, InFlight>) {
             guard !returned.isEmpty else { return }
             resends.prepend(contentsOf: returned, in: table)
@@ -58,10 +59,10 @@ final class AppSender {
         }
     }
 
-    /// The pace at which an app's requests end. Notifications that will soon have a stream are claimed before it is free, so that no
-    /// stream waits for Redis.
+    /// The pace at which an app's requests end. Notifications that will soon have a stream are claimed before it is
+    /// free, so that no stream waits for Redis.
     struct SendPace {
-        /// Claimed ahead is what can be sent in this time.
+        /// The time for which notifications are claimed ahead.
         private static let horizon = TimeAmount.milliseconds(20)
         private static let maximum = 512
 
@@ -72,7 +73,7 @@ final class AppSender {
 
         mutating func requestEnded() { ended += 1 }
 
-        /// Measures the pace since the last call. To be called a few times per second.
+        /// Measures the pace since the last call. Call this several times per second.
         mutating func measure(now: NIODeadline) {
             let elapsed = Int(max(1, (now - since).nanoseconds))
             ahead = min(Self.maximum, ended * Int(Self.horizon.nanoseconds) / elapsed)
@@ -80,19 +81,19 @@ final class AppSender {
         }
     }
 
-    /// The last observations of an app.
+    /// The latest observations of an app.
     struct AppWatch {
         /// The state of its endpoint.
         var endpoint = EndpointBreaker()
-        /// The job that was the first to be answered `Forbidden` since one was last delivered.
+        /// The first job answered `Forbidden` since the last delivery.
         var forbidden: ByteBuffer?
-        /// The newest connection at the time when APNs last turned against one, and that time.
+        /// The newest connection when APNs last refused one, and the time of the refusal.
         var left: (newest: Int, at: NIODeadline)?
-        /// The time since which no connection takes requests; `nil` while one does.
+        /// The time since which no connection accepts requests; `nil` while one does.
         var unconnectedSince: NIODeadline?
-        /// The time at which its block was last written to Redis; `nil` if it has not been.
+        /// The time at which its block was last written to Redis; `nil` if it was not.
         var blockReportedAt: NIODeadline?
-        /// The failed connections of transports that others have replaced, by code.
+        /// The failed connections of replaced transports, by code.
         var pastFailures: [String: Int] = [:]
         var pastDropped = 0
     }
@@ -126,24 +127,24 @@ final class AppSender {
 
     // MARK: Capacity
 
-    /// The number of notifications that the app could take now.
+    /// The number of notifications that the app could accept now.
     var capacity: Int {
         guard credential.canSend, !isRemoved else { return 0 }
         let ahead = transport.usableConnections > 0 ? line.pace.ahead : 0
         var free = max(0, transport.capacity + ahead - line.waiting - line.resendCount)
-        // What the rate allows in half a second; the rest may as well stay in the queue.
+        // As many as the rate allows in half a second; the rest stays in the queue.
         if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - line.waiting)) }
         guard !isSending else { return free }
-        // Only a probe would be sent; the rest may as well stay in the queue.
+        // Only a probe would be sent; the rest stays in the queue.
         let wantsProbe =
             breaker.isOpen ? breaker.wantsProbe(now: lane.now) : watch.endpoint.wantsProbe(now: lane.now)
         return line.waiting == 0 && wantsProbe ? min(free, 1) : 0
     }
 
-    /// True if nothing but its limits restrains it: neither breaker is open.
+    /// True if neither breaker is open.
     var isSending: Bool { !breaker.isOpen && !watch.endpoint.isOpen }
 
-    /// True if it has nothing to send, could send, and need not be checked often.
+    /// True if the app has nothing to send, could send, and needs no frequent checks.
     var isAtRest: Bool {
         line.waiting == 0 && line.isEmpty && retiring.isEmpty && isSending && credential.canSend && !isRemoved
             && (transport.usableConnections > 0 || transport.isDormant)
@@ -151,12 +152,12 @@ final class AppSender {
 
     // MARK: Ticks
 
-    /// Keeps deadlines, the credential and the connections, and defers what can't be sent.
+    /// Enforces deadlines, maintains the credential and the connections, and defers jobs that can't be sent.
     /// - Parameter isFullSecond: true about once per second.
     func check(isFullSecond: Bool) {
         let now = lane.now
         line.pace.measure(now: now)
-        // What changes slowly need not be checked ten times per second; but without a token nothing is sent.
+        // Slow changes need no check ten times per second, except that nothing is sent without a token.
         if isFullSecond || !credential.canSend { keepProviderToken() }
         if isFullSecond {
             reportBlock()
@@ -167,16 +168,16 @@ final class AppSender {
         watchAnswers()
         closeIdleEndpoint()
         if isRemoved, line.waiting == 0, line.resends.isEmpty, transport.statistics.streamsInUse == 0 {
-            // Closing it once more does nothing.
+            // Closing it repeatedly is harmless.
             _ = transport.close()
         }
         deferWhatCannotBeSent()
     }
 
-    /// Opens another connection, because there is more work than streams.
+    /// Opens another connection because there is more work than streams.
     func grow() { transport.requestCapacity() }
 
-    /// Opens the endpoint's breaker when requests go unanswered, long before their deadlines.
+    /// Opens the endpoint's breaker if requests go unanswered, long before their deadlines.
     private func watchAnswers() {
         guard lane.isWorking, !isRemoved, transport.answerState == .unanswered,
             watch.endpoint.foundUnanswered(
@@ -187,15 +188,16 @@ final class AppSender {
 
     // MARK: Observation
 
-    /// See ``Transport/droppedAfterConfirmation``, of former transports too; nil for an app that uses no binary gateway.
+    /// The value of ``Transport/droppedAfterConfirmation`` including former transports; `nil` for an app without a
+    /// binary gateway.
     var droppedAfterConfirmation: Int? {
         configuration.usesGateway ? watch.pastDropped + transport.droppedAfterConfirmation : nil
     }
 
-    /// The number of connections that failed, by code.
+    /// The number of failed connections, by code.
     var failureCounts: [String: Int] { watch.pastFailures.merging(transport.failureCounts, uniquingKeysWith: +) }
 
-    /// The problem that keeps the app from sending, if any.
+    /// The problem that prevents the app from sending, if any.
     var problem: String? {
         if let reason = breaker.reason { return "the app \(name) is paused: \(reason.explanation)" }
         if let reason = watch.endpoint.reason {
@@ -233,7 +235,7 @@ final class AppSender {
 
     // MARK: Configuration
 
-    /// An app's parts that a lane needs, prepared where that may fail.
+    /// An app's prepared parts, whose preparation can fail.
     struct Prepared: Sendable {
         let configuration: AppConfiguration
         let transport: TransportConfiguration
@@ -246,9 +248,9 @@ final class AppSender {
         }
     }
 
-    /// Adopts another configuration. What was accepted goes on: over the old connections where it has been submitted, else over
-    /// the new ones.
-    /// - Parameter makeTransport: makes a transport of the new configuration.
+    /// Switches to another configuration. Submitted notifications finish on the old connections; others are sent on the
+    /// new ones.
+    /// - Parameter makeTransport: makes a transport for the new configuration.
     func reload(_ prepared: Prepared, makeTransport: () -> any Transport) {
         let (old, new) = (configuration, prepared.configuration)
         let difference = AppDifference(from: old, to: new)
@@ -270,7 +272,7 @@ final class AppSender {
         }
     }
 
-    /// Gives the app no more jobs.
+    /// Stops giving jobs to the app.
     func remove() { isRemoved = true }
 
     private func replaceTransport(by new: any Transport) {
@@ -289,14 +291,14 @@ final class AppSender {
 
     // MARK: Drain
 
-    /// Leaves what has not been submitted, and has the answers to the rest as soon as possible.
+    /// Abandons unsubmitted notifications and requests the outcomes of the others as soon as possible.
     func drain() {
         dropUnsent()
         for transport in [transport] + retiring { transport.flushConfirmations() }
     }
 
-    /// Leaves what has not been submitted: a job with one token is still among the lane's claims, which are given back; of a job
-    /// with many, the remaining tokens go back to the queue.
+    /// Abandons unsubmitted notifications. A job with one token is still among the lane's claims, which are released;
+    /// of a job with many, the remaining tokens are returned to the queue.
     func dropUnsent() {
         while let id = line.ready.removeFirst(in: lane.jobs) {
             if lane.jobs[id].fanOut != nil {
@@ -311,7 +313,7 @@ final class AppSender {
         while let flight = line.resends.removeFirst(in: inFlight) { abandon(flight) }
     }
 
-    /// Closes all connections: what has no answer ends as uncertain.
+    /// Closes all connections; unanswered requests end as uncertain.
     func closeNow() { for transport in [transport] + retiring { transport.closeNow() } }
 
     func close() -> EventLoopFuture<Void> { transport.close() }

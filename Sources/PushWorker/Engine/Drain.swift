@@ -1,13 +1,13 @@
 import NIOCore
 
-/// The end of a lane: answers are awaited until a deadline, then settlements for a moment more. No I/O.
+/// The end of a lane: it awaits answers until a deadline, then settlements for a short time. No I/O.
 struct Drain {
     enum Step: Equatable {
-        /// Answers to what is in flight are awaited.
+        /// Answers to requests in flight are awaited.
         case answering
-        /// Their time is up. Redis is given a moment more for the settlements.
+        /// The time for answers has expired; Redis gets a short time for the settlements.
         case settling
-        /// That time is up, too.
+        /// The time for settlements has expired too.
         case givenUp
     }
 
@@ -20,8 +20,8 @@ struct Drain {
     /// - Parameter limit: the time for answers.
     init(within limit: TimeAmount, now: NIODeadline) { deadline = now + limit }
 
-    /// Moves to the next step if the time of this one is up.
-    /// - Returns: the new step; `nil` if it is still the same.
+    /// Moves to the next step once the time of the current one has expired.
+    /// - Returns: the new step; `nil` if it has not changed.
     mutating func advance(now: NIODeadline) -> Step? {
         guard now >= deadline else { return nil }
         switch step {
@@ -34,6 +34,6 @@ struct Drain {
         return step
     }
 
-    /// True when nothing is awaited any more.
+    /// True once nothing is awaited any more.
     var isGivenUp: Bool { step == .givenUp }
 }

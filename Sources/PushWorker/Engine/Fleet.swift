@@ -3,24 +3,24 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// The state that all workers share in Redis, as a lane reads and writes it. Everything is called, and calls back, on the lane's
-/// event loop.
+/// The state that all workers share in Redis, as a lane uses it. All calls and completions are on the lane's event
+/// loop.
 protocol FleetStore: AnyObject {
     typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
 
-    /// True while Redis can be asked.
+    /// True while Redis can be reached.
     var isReady: Bool { get }
-    /// The lengths of the pauses that are begun from now on.
+    /// The durations of future pauses.
     var pauseDurations: AppPauses.Durations { get set }
 
-    /// Reads the pauses of apps, in the order of the apps; `nil` for one that is not paused.
+    /// Reads the pauses of apps, in the order of the apps; `nil` for an app that is not paused.
     func pauses(of apps: [String], completion: @escaping Completion<[AppPause?]>)
     /// See ``AppPauses/trip(_:reason:detail:isProbe:completion:)``.
     func pause(_ app: String, _ reason: Reason, isProbe: Bool, completion: @escaping Completion<Int64?>)
     func askForProbe(of app: String, completion: @escaping Completion<AppPauses.ProbeAnswer>)
     func resume(_ app: String, completion: @escaping Completion<Void>)
 
-    /// - Parameter completion: gets the milliseconds until the portion may be used.
+    /// - Parameter completion: receives the milliseconds until the portion may be used.
     func reserveRate(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>)
     func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>)
 
@@ -35,13 +35,13 @@ protocol FleetStore: AnyObject {
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>)
 }
 
-/// A lane's view of the state that all workers share.
+/// A lane's view of the fleet's shared state.
 final class Fleet {
-    /// The maximum age of what was read, while the lane has work.
+    /// The age at which the state is read again while the lane has work.
     private static let maximumAge = TimeAmount.seconds(1)
 
     let store: any FleetStore
-    /// The number of invalid tokens in the set; `nil` if it is not known.
+    /// The number of invalid tokens in the set; `nil` if unknown.
     var invalidTokenCount: Int?
     /// The device tokens that APNs throttles.
     var throttles = TokenThrottles()
@@ -53,11 +53,11 @@ final class Fleet {
         self.store = store
     }
 
-    /// Reads the state if what was read is old. The tokens of the jobs that are accepted from now on are looked up behind it, so
-    /// they are sent by what it says.
+    /// Reads the state if it is out of date. Tokens of jobs accepted from now on are looked up after it on the same
+    /// connection, so those jobs are sent according to the new state.
     /// - Parameters:
     ///   - time: Redis' time in milliseconds since 1970.
-    ///   - apply: gets the pauses of the apps, in their order.
+    ///   - apply: receives the pauses of the apps, in the order of the apps.
     func readIfDue(apps: @autoclosure () -> [String], time: Int64, apply: @escaping ([AppPause?]) -> Void) {
         guard lane.now - readAt >= Self.maximumAge, !lane.isStopped else { return }
         readAt = lane.now
@@ -86,7 +86,7 @@ final class Fleet {
         }
     }
 
-    /// Logs a failure to write. Whatever needs the state tries again.
+    /// Logs a failed write. The parts that need the state try again.
     func log(_ result: Result<Void, QueueConnection.Failure>) {
         if case .failure(let failure) = result { lane.logFleetFailure(failure) }
     }
@@ -102,9 +102,9 @@ final class RedisFleetStore: FleetStore {
     private let invalidTokens: InvalidTokenSet
 
     /// - Parameters:
-    ///   - client: of the slot of the shared keys.
-    ///   - lane: the lane's name, for pauses.
-    ///   - clock: the clock that the scripts read.
+    ///   - client: the client for the slot of the shared keys.
+    ///   - lane: the lane's name, recorded with pauses.
+    ///   - clock: the clock used by the scripts.
     init(
         _ client: any RedisSender, configuration: WorkerConfiguration, lane: String, clock: ClockSource = .server
     ) {

@@ -4,14 +4,15 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// Turns claimed bytes into notifications: decodes, routes and checks a job, looks its tokens up among the invalid ones, and
-/// hands it to its app's sender. What can't be sent ends here, with its reason.
+/// Turns claimed bytes into notifications: decodes, routes and checks a job, looks up its tokens among the invalid
+/// ones, and hands it to its app's sender. A job that can't be sent ends here, with its reason.
 final class Intake {
-    /// A job with more tokens is split.
+    /// The number of tokens above which a job is split.
     private static let maximumTokens = 1000
-    /// A job of a campaign with a limit is split into pieces of a second's worth, but not into smaller ones than this.
+    /// The minimum size of the pieces into which a job of a rate-limited campaign is split; larger pieces hold a
+    /// second's worth.
     private static let smallestPiece = 10
-    /// The maximum number of tokens in a look-up; those of one job are not parted.
+    /// The maximum number of tokens per look-up, unless the last job has more; the tokens of one job are not divided.
     private static let lookUpBatch = 2000
 
     private let lane: LaneContext
@@ -22,7 +23,7 @@ final class Intake {
     private var router: JobRouter
     /// Accepted jobs whose tokens have not been looked up.
     private var toLookUp: [JobID] = []
-    /// The number of look-ups without an answer.
+    /// The number of unanswered look-ups.
     private(set) var lookUpsInFlight = 0
 
     init(_ lane: LaneContext, ledger: Ledger, fleet: Fleet) {
@@ -35,7 +36,7 @@ final class Intake {
     /// True while no job waits for a look-up.
     var isIdle: Bool { toLookUp.isEmpty && lookUpsInFlight == 0 }
 
-    /// Routes to these senders from now on. Apps keep their index for ever.
+    /// Routes jobs to these senders from now on. Apps keep their index forever.
     func route(to senders: [AppSender]) {
         self.senders = senders
         router.replace(senders.map(\.app)) { senders[$0].isRemoved }
@@ -91,7 +92,7 @@ final class Intake {
 
     // MARK: Commands of operators
 
-    /// How a job that operators have cancelled or paused leaves the lane; `nil` if it may be sent.
+    /// Returns how a job that operators have cancelled or paused leaves the lane; `nil` if it may be sent.
     private func end(
         of job: Job, _ target: JobCommands.Target, _ command: JobCommands.Command, _ queue: QueueContext
     ) -> UnsentEnd? {
@@ -110,7 +111,7 @@ final class Intake {
         return Reason.Code(text: reason) == .own(.campaignLimited)
     }
 
-    /// Applies the commands of a queue to all that its lane has accepted and not submitted.
+    /// Applies a queue's commands to all accepted jobs that have unsubmitted notifications.
     func applyCommands(of queue: QueueContext) {
         queue.cancelledInFlight = 0
         for sender in senders { sender.applyCommands(of: queue) }
@@ -154,7 +155,7 @@ final class Intake {
         }
         let tokens = job.tokens.map { DistinctTokens($0, of: job) }
         let identity = queue.identity(of: job, claim: claim, generation: queue.generation)
-        // Collected first: a closure that captures the job copies it for each of its calls.
+        // Collected first, because a closure that captures the job would copy it for each call.
         var hints: [NotificationRules.Hint] = []
         defer { for hint in hints { log(hint, app, job) } }
         let notification = try app.notification(for: job, identity: identity, firstSeen: firstSeen) { hints.append($0) }
@@ -177,7 +178,7 @@ final class Intake {
         let count = tokens?.count ?? 1
         lane.jobs[id].open = count
         lane.jobs[id].unsubmitted = count
-        // What was tried before has waited for other reasons than a full queue.
+        // Earlier attempts and deferrals delayed the job for reasons other than a full queue.
         if job.envelope.attempt == 1, job.envelope.error == nil {
             let sendAt = job.envelope.isDue ? 0 : job.sendAt ?? 0
             let queuedSince = max(job.enqueuedAt ?? firstSeen, sendAt)
@@ -194,11 +195,11 @@ final class Intake {
         if reclaims > 0 { ledger.recordPossibleDuplicates(ofReclaimed: id, reclaims: reclaims) }
         let sender = senders[appID.index]
         sender.expect(count)
-        // Unless there is no token, or it is known that none is invalid.
+        // No look-up for a channel, or while the set is known to be empty.
         if fleet.invalidTokenCount == 0 || job.channel != nil { sender.accept(id) } else { toLookUp.append(id) }
     }
 
-    /// Logs a requirement of Apple's that a job does not meet, once for each rule and app, and then at most once per minute.
+    /// Logs a requirement of Apple's that a job does not meet: once per rule and app, and then at most once per minute.
     private func log(_ hint: NotificationRules.Hint, _ app: RoutedApp, _ job: Job) {
         let name = app.configuration.name
         let isUnknownType = hint.rule == .unknownPushType
@@ -214,7 +215,7 @@ final class Intake {
 
     // MARK: Look-up
 
-    /// Looks up the tokens of the jobs that were accepted since the last time, all of them together.
+    /// Looks up the tokens of all jobs accepted since the last call together.
     func lookUpTokens() {
         guard !toLookUp.isEmpty else { return }
         var waiting = toLookUp[...]
@@ -233,7 +234,7 @@ final class Intake {
                 switch result {
                 case .success(let found): apply(found, to: batch, count: count)
                 case .failure(let failure):
-                    // Sending does no harm: APNs reports again that the token is not valid.
+                    // Sending does no harm: APNs reports invalid tokens again.
                     lane.logFleetFailure(failure)
                     for (id, _) in batch { accept(id) }
                 }
@@ -255,14 +256,14 @@ final class Intake {
             do throws(DeviceToken.Invalid) {
                 tokens.append(try DeviceToken(fanOut.job.text(field)).hex)
             } catch {
-                // It ends when its turn comes.
+                // The invalid token ends as a dead letter when it would be submitted.
                 tokens.appendNothing()
             }
         }
     }
 
     private func apply(_ found: [InvalidTokenSet.Found], to batch: [(job: JobID, firstToken: Int)], count: Int) {
-        // Nearly always.
+        // The usual case.
         if found.isEmpty {
             for (id, _) in batch { accept(id) }
             return
@@ -285,8 +286,8 @@ final class Intake {
         fleet.store.register(registered) { [self] in fleet.log($0) }
     }
 
-    /// The positions of a job's tokens that are not sent to, and the devices that have registered again since theirs became
-    /// invalid.
+    /// Returns the positions of a job's tokens to suppress, and the devices that have registered again since their
+    /// token became invalid.
     private func suppressed(
         _ hits: some Sequence<InvalidTokenSet.Found>, firstToken: Int, of id: JobID
     ) -> (positions: [Int], registered: [InvalidTokenSet.Registration]) {
@@ -296,7 +297,7 @@ final class Intake {
         var (positions, registered): ([Int], [InvalidTokenSet.Registration]) = ([], [])
         for hit in hits {
             let details = hit.details
-            // A token is for one topic in one environment: one that is invalid elsewhere may be valid here.
+            // A token belongs to one topic in one environment; one that is invalid elsewhere may be valid here.
             if let other = details.topic, other != topic { continue }
             if let other = details.environment, other != app.environment { continue }
             if let registeredAt, registeredAt > details.at ?? 0 {

@@ -10,7 +10,7 @@ import Redis
 extension Lane {
     // MARK: Problems
 
-    /// Everything that keeps the lane from its work, a sentence each.
+    /// The problems that prevent the lane from working, a sentence each.
     var problems: [String] {
         let state: [String] =
             switch context.state {
@@ -25,7 +25,7 @@ extension Lane {
     /// The problems with Redis and APNs.
     private var obstacles: [WorkerReport.Obstacle] {
         var obstacles = consumers.compactMap(\.problem).map { WorkerReport.Obstacle($0) }
-        // As long as one app can send there is work to do; the others' jobs are deferred.
+        // While one app can send there is work to do; the other apps' jobs are deferred.
         let apps = senders.filter { !$0.isRemoved }.map { ($0.name, $0.problem) }
         if !apps.contains(where: { $0.1 == nil }) {
             obstacles += apps.compactMap { name, problem in problem.map { .init($0, app: name) } }
@@ -33,7 +33,7 @@ extension Lane {
         return obstacles
     }
 
-    /// Logs a change that has lasted for a moment.
+    /// Logs a change of readiness once it has lasted for a short time.
     func logReadiness() {
         let (now, problems) = (context.now, problems)
         observation.note(problems, now: now)
@@ -50,7 +50,7 @@ extension Lane {
         }
     }
 
-    /// The lane's health now. From any thread.
+    /// Returns the lane's current health. Safe to call from any thread.
     func health() -> EventLoopFuture<WorkerHealth> {
         eventLoop.submit { [self] in
             let (now, problems) = (context.now, problems)
@@ -65,7 +65,7 @@ extension Lane {
 
     // MARK: The heartbeat
 
-    /// The lane's report on itself, which travels with claims and renewals.
+    /// Returns the lane's report about itself, which is sent with claims and renewals.
     func heartbeat(for queue: QueueContext) -> WorkerHeartbeat {
         let now = context.now
         var report = WorkerReport()
@@ -105,10 +105,10 @@ extension Lane {
 
     // MARK: Counts
 
-    /// Returns the lane's counters. From any thread; after the end, their last values.
+    /// Returns the lane's counters, or their last values once it has stopped. Safe to call from any thread.
     func snapshot() -> EventLoopFuture<LaneCounters> { eventLoop.submit { self.ledger.counters } }
 
-    /// Returns the lane's load. From any thread; throws after the end.
+    /// Returns the lane's load. Safe to call from any thread; throws once the lane has stopped.
     func load() async throws -> WorkSummary.Load {
         try await eventLoop.submit {
             WorkSummary.Load(
@@ -118,7 +118,7 @@ extension Lane {
         }.get()
     }
 
-    /// Returns the lane's counts and state. On its event loop.
+    /// Returns the lane's counts and state. Call this on its event loop.
     func report() -> LaneReport {
         let wall = context.wallClock()
         let metrics = context.metrics
@@ -152,9 +152,9 @@ extension Lane {
 
     // MARK: Gauges
 
-    /// Reads what the queues hold if what was read is old: only for a scrape, and in the same pipeline as everything else, so
-    /// that it costs nothing without scrapes and never holds up the work.
-    /// - Returns: a future of the end of the reading.
+    /// Reads the contents of the queues if the last reading is out of date. Done only for a scrape, and in the same
+    /// pipeline as everything else, so it costs nothing without scrapes and never holds up the work.
+    /// - Returns: a future that succeeds once the reading has ended.
     func readGauges() -> EventLoopFuture<Void> {
         if let reading = observation.gauges.reading { return reading }
         guard context.now - observation.gauges.readAt >= QueueGaugeReadings.maximumAge,
@@ -165,7 +165,7 @@ extension Lane {
         observation.gauges.reading = reading
         reading.assumeIsolated().whenComplete { [self] _ in
             observation.gauges.reading = nil
-            // A Redis that did not answer is asked again at the next scrape.
+            // If Redis did not answer, the next scrape reads again.
             if observation.gauges.queues.isEmpty { observation.gauges.readAt = .distantPast }
         }
         return reading
@@ -175,7 +175,7 @@ extension Lane {
         let done = eventLoop.makePromise(of: Void.self)
         let queue = consumer.queue
         consumer.store.gauges { [self] result in
-            // What can't be read is not shown; a Redis that does not answer is logged elsewhere.
+            // A failed reading is omitted; the failure is logged elsewhere.
             observation.gauges.queues[queue.id.index] = (try? result.get()).map { reading in
                 let head = reading.jobs > 0 ? reading.head ?? ByteBuffer() : nil
                 let waited = observation.gauges.heads[queue.id.index, default: HeadWatch()].saw(

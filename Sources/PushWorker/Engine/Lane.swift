@@ -6,18 +6,18 @@ import PushQueue
 import Redis
 import TLS
 
-/// One event loop's work: wires the parts that claim, send and settle, and has them do it.
+/// The work of one event loop: creates the parts that claim, send and settle, connects them, and drives them.
 ///
-/// It shares nothing with other lanes: its own Redis connections, its own APNs connections, its own claims; no locks and no hops
-/// between threads. The way of a notification leads through each part once:
+/// A lane shares nothing with other lanes: it has its own connections to Redis and APNs and its own claims, and needs
+/// no locks and no hops between threads. A notification passes through each part once:
 ///
 ///     QueueConsumer → Intake → AppSender → Transport → AppSender → Ledger → QueueConsumer
 ///
-/// `@unchecked Sendable`: state is touched on the event loop only, which the entry points from other threads ensure.
+/// `@unchecked Sendable`: state is accessed only on the event loop, which the entry points for other threads ensure.
 final class Lane: @unchecked Sendable {
-    /// The lane's calls to the worker and to its other lanes, from this lane's event loop.
+    /// The lane's calls to the worker and its other lanes, made on this lane's event loop.
     struct Callbacks {
-        /// Called with what an operator wants the worker to do; the same command may come many times.
+        /// Called with an operator's command to the worker, which may arrive many times.
         var command: @Sendable (WorkerCommand) -> Void = { _ in }
         /// Called when more jobs wait than this lane can claim.
         var backlog: @Sendable (_ queue: QueueID) -> Void = { _ in }
@@ -26,7 +26,7 @@ final class Lane: @unchecked Sendable {
     }
 
     private static let tickInterval = TimeAmount.milliseconds(100)
-    /// The same while there is nothing to do: each tick wakes a processor.
+    /// The interval while there is nothing to do, because each tick wakes a processor.
     private static let idleTickInterval = TimeAmount.seconds(1)
 
     let context: LaneContext
@@ -36,17 +36,17 @@ final class Lane: @unchecked Sendable {
     let intake: Intake
     private(set) var consumers: [QueueConsumer] = []
     private var schedule: QueueSchedule
-    /// Set before the start.
+    /// Set before the lane starts.
     var callbacks = Callbacks()
     var observation: LaneObservation
-    /// The promise of the drain's end, once there is a drain.
+    /// The promise of the drain's end; `nil` before a drain begins.
     private var drained: EventLoopPromise<Void>?
     private var clock: TickClock
     private let makeTransport: MakeTransport
 
     typealias MakeTransport = @Sendable (TransportConfiguration, any EventLoop, Logger) -> any Transport
 
-    /// The lane's turns.
+    /// The state of the lane's timers.
     private struct TickClock {
         var next: Scheduled<Void>?
         var nextAt = NIODeadline.distantFuture
@@ -61,8 +61,8 @@ final class Lane: @unchecked Sendable {
     }
 
     /// - Parameters:
-    ///   - laneCount: the number of the worker's lanes.
-    ///   - stores: Redis, as the lane uses it.
+    ///   - laneCount: the number of lanes of the worker.
+    ///   - stores: the lane's access to Redis.
     init(
         _ context: LaneContext, of laneCount: Int, stores: any LaneStores,
         makeTransport: @escaping MakeTransport = { $0.make(on: $1, logger: $2) }
@@ -95,23 +95,23 @@ final class Lane: @unchecked Sendable {
 
     var senders: [AppSender] { intake.senders }
 
-    /// True for the lane of its worker that polls (see ``ClaimWindow``).
+    /// True for the lane that polls on behalf of its worker (see ``ClaimWindow``).
     var polls: Bool { context.index == 0 }
 
     // MARK: Start
 
-    /// Begins to connect and to work. From any thread.
-    /// - Throws: when an app's TLS configuration or signing key cannot be used.
+    /// Starts to connect and to work. Safe to call from any thread.
+    /// - Throws: an error if an app's TLS configuration or signing key can't be used.
     func start() async throws {
         let apps = try context.configuration.apps.map { try AppSender.Prepared($0) }
         try await eventLoop.submit { self.start(apps) }.get()
     }
 
-    /// Begins to connect and to work.
+    /// Starts to connect and to work.
     func start(_ apps: [AppSender.Prepared]) {
         context.schedulePump = { [unowned self] in schedulePump() }
         context.pump = { [unowned self] in
-            // What is sent now leaves with the connection's own flush; but never from within a pump.
+            // Requests submitted now are written by the connection's own flush. A pump must not run inside another.
             if clock.isPumping || !(context.isWorking || context.isDraining) { schedulePump() } else { pump() }
         }
         context.reportSoon = { [unowned self] in for consumer in consumers { consumer.reportSoon() } }
@@ -128,7 +128,7 @@ final class Lane: @unchecked Sendable {
     }
 
     private func transport(of app: AppSender.Prepared) -> any Transport {
-        // An endpoint alone does not say whose connection it is.
+        // The endpoint alone does not identify the app.
         var logger = context.logger
         logger[metadataKey: "app"] = "\(app.configuration.name)"
         return makeTransport(app.transport, eventLoop, logger)
@@ -141,7 +141,7 @@ final class Lane: @unchecked Sendable {
 
     // MARK: Ticks
 
-    /// Does what is due by time.
+    /// Does the work that is due by time.
     private func tick() {
         guard !context.isStopped else { return }
         let now = context.now
@@ -169,7 +169,7 @@ final class Lane: @unchecked Sendable {
         pump()
     }
 
-    /// Schedules the next tick: soon while there is something to do, and else when there may be.
+    /// Schedules the next tick: soon while there is something to do, otherwise when there may be.
     private func keepTicking() {
         guard context.isWorking || context.isDraining else { return }
         let now = context.now
@@ -180,8 +180,8 @@ final class Lane: @unchecked Sendable {
         scheduleTick(at: next)
     }
 
-    /// The time at which the first of the queues wants to be asked for jobs, or a moment later if others do then: in one write they
-    /// cost Redis half as much.
+    /// The time at which the first queue is due to be polled, delayed slightly if others are due then: polls in one
+    /// write cost Redis half as much.
     private var nextPoll: NIODeadline {
         let times = consumers.map(\.nextClaim)
         guard let first = times.min(), first < .distantFuture else { return .distantFuture }
@@ -194,7 +194,7 @@ final class Lane: @unchecked Sendable {
         clock.next = eventLoop.assumeIsolated().scheduleTask(deadline: time) { self.tick() }
     }
 
-    /// Opens another connection if there is more work than streams, and time to do it in: when each answer takes long, a
+    /// Opens another connection if there is more work than streams and the processor has time: with slow answers, a
     /// connection's streams are all busy while the processor is not.
     private func growIfStarved() {
         let used = clock.thread.sinceLast()
@@ -207,14 +207,14 @@ final class Lane: @unchecked Sendable {
 
     // MARK: Pumping
 
-    /// Does whatever can be done now. Called when something has changed; cheap when nothing has.
+    /// Does all that can be done now. Called after a change; cheap if there was none.
     private func pump() {
         clock.isPumping = true
         context.metrics.turned()
         defer {
             clock.isPumping = false
             context.metrics.turned()
-            // Something came although nothing was expected.
+            // Work arrived although none was expected.
             if clock.isSlow { keepTicking() }
         }
         intake.lookUpTokens()
@@ -225,7 +225,7 @@ final class Lane: @unchecked Sendable {
         if inFlight == 0 { for consumer in consumers { consumer.flush() } }
     }
 
-    /// Asks queues for jobs as long as there is capacity for some.
+    /// Claims jobs from queues as long as there is capacity for some.
     private func claimIfWorthwhile() {
         switch context.state {
         case .running: break
@@ -240,7 +240,7 @@ final class Lane: @unchecked Sendable {
         }
     }
 
-    /// Repeats claims that may have brought jobs: as long as the lane's lease lasts, no other lane works on those.
+    /// Repeats claims that may have claimed jobs, which no other lane handles as long as this lane's lease lasts.
     private func repeatClaims() { for consumer in consumers { consumer.repeatClaim() } }
 
     private func schedulePump() {
@@ -248,28 +248,29 @@ final class Lane: @unchecked Sendable {
         clock.pump.schedule { [self] in if context.isWorking || context.isDraining { pump() } }
     }
 
-    /// The number of requests in flight, and of those to be sent again.
+    /// The number of requests in flight or waiting to be resent.
     var inFlight: Int { senders.reduce(0) { $0 + $1.inFlight.count } }
 
     // MARK: Other lanes
 
-    /// Looks for work, because another lane has found more than it can claim. From any thread.
+    /// Wakes the lane to look for jobs, because another lane has found more than it can claim. Safe to call from any
+    /// thread.
     func wake(_ queue: QueueID) {
         eventLoop.execute { [self] in
-            // A lane that has not started claims when it does.
+            // A lane that has not started will claim when it does.
             consumers[queue.index].wake()
             schedulePump()
         }
     }
 
-    /// Claims when a retry becomes due. From any thread.
+    /// Schedules a claim for the time at which a retry becomes due. Safe to call from any thread.
     func wake(_ queue: QueueID, at time: NIODeadline) {
         eventLoop.execute { [self] in consumers[queue.index].wake(at: time) }
     }
 
     // MARK: Commands and configuration
 
-    /// Claims nothing more, or claims again. What is in flight goes on, and leases are kept. From any thread.
+    /// Stops or resumes claiming. Requests in flight continue, and leases are kept. Safe to call from any thread.
     func setQuiet(_ quiet: Bool) {
         eventLoop.execute { [self] in
             guard context.isWorking, quiet != context.isQuiet else { return }
@@ -282,10 +283,10 @@ final class Lane: @unchecked Sendable {
         }
     }
 
-    /// The sender that jobs for an app go through now.
+    /// Returns the sender that currently accepts an app's jobs.
     private func sender(named name: String) -> AppSender? { senders.first { $0.name == name && !$0.isRemoved } }
 
-    /// Adopts another credential. From any thread.
+    /// Switches to another credential. Safe to call from any thread.
     func replaceCredential(of app: String, with credential: AppConfiguration.Credential, _ tls: TLSContext) {
         eventLoop.execute { [self] in
             guard context.isWorking else { return }
@@ -293,10 +294,10 @@ final class Lane: @unchecked Sendable {
         }
     }
 
-    /// Adopts another configuration. What has been accepted goes on: over the old connections where it has been submitted, else
-    /// over the new ones. From any thread.
+    /// Switches to another configuration. Submitted notifications finish on the old connections; others are sent on the
+    /// new ones. Safe to call from any thread.
     /// - Parameters:
-    ///   - configuration: one that differs only in what a running worker can adopt.
+    ///   - configuration: one that differs only in settings that a running worker can change.
     ///   - prepared: its apps.
     func reload(_ configuration: WorkerConfiguration, _ prepared: [AppSender.Prepared]) -> EventLoopFuture<Void> {
         eventLoop.submit { [self] in
@@ -323,13 +324,14 @@ final class Lane: @unchecked Sendable {
 
     // MARK: Drain
 
-    /// Stops claiming, finishes what is in flight within a limit, gives the rest back, and closes everything. From any thread.
+    /// Stops claiming, finishes what is in flight within a limit, releases the rest, and closes everything. Safe to
+    /// call from any thread.
     func drain(within limit: TimeAmount) -> EventLoopFuture<Void> {
         eventLoop.flatSubmit { [self] in
             if let drained { return drained.futureResult }
             let promise = eventLoop.makePromise(of: Void.self)
             drained = promise
-            // A problem that is over is not left open in the log.
+            // Logs the end of a problem that is over.
             logReadiness()
             context.state = .draining(Drain(within: limit, now: context.now))
             for consumer in consumers { consumer.stopWaiting() }
@@ -373,7 +375,7 @@ final class Lane: @unchecked Sendable {
 extension Lane: QueueConsumerDelegate {
     var capacity: Int { senders.reduce(0) { $0 + $1.capacity } }
 
-    /// True while nothing is in flight, nothing waits, and nothing is wrong that must be checked again soon.
+    /// True while nothing is in flight, nothing waits, and no problem needs to be checked again soon.
     var isIdle: Bool {
         context.isWorking && inFlight == 0 && context.jobs.count == 0 && !observation.readiness.isTroubled
             && intake.isIdle && senders.allSatisfy(\.isAtRest) && consumers.allSatisfy(\.isAtRest)
@@ -384,7 +386,7 @@ extension Lane: QueueConsumerDelegate {
         case .changed: schedulePump()
         case .claimed(let count, let isDry):
             schedule.answered(consumer.queue.id.index, received: count, isDry: isDry)
-            // A lane without work need not know what the others do.
+            // A lane without work does not need the fleet's state.
             if count > 0, context.isWorking { readFleetState() }
         case .answered: pump()
         case .markedInvalid: fleet.invalidTokenCount = max(1, fleet.invalidTokenCount ?? 1)
@@ -404,7 +406,7 @@ extension Lane: QueueConsumerDelegate {
         intake.recordDuplicate(reservation, in: queue)
     }
 
-    /// Reads what the fleet knows, if what was read is old.
+    /// Reads the fleet's state if it is out of date.
     private func readFleetState() {
         let queue = consumers.first { $0.queue.knowsTime }?.queue
         let versions = senders.map(\.breaker.version)

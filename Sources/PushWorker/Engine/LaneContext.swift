@@ -7,22 +7,22 @@ import PushQueue
 enum LaneState {
     case starting
     case running
-    /// Claims nothing more until an operator ends that; everything else goes on.
+    /// It claims no jobs until an operator ends this; everything else continues.
     case quiet
     case draining(Drain)
     case stopped
 }
 
-/// Work that is done soon, and once however often it is wanted until then. Belongs to the event loop.
+/// A task that runs soon, and only once however often it is requested before. Belongs to the event loop.
 final class SoonTask {
     private let eventLoop: any EventLoop
-    /// Checked before ``schedule(in:_:)``, so that a repeated wish costs no closure.
+    /// Check this before ``schedule(in:_:)``, so that a repeated request allocates no closure.
     private(set) var isScheduled = false
 
     init(_ eventLoop: any EventLoop) { self.eventLoop = eventLoop }
 
-    /// Schedules the work, unless it is scheduled.
-    /// - Parameter delay: `nil` for the end of this turn of the event loop.
+    /// Schedules the work unless it is already scheduled.
+    /// - Parameter delay: `nil` for the end of the current iteration of the event loop.
     func schedule(in delay: TimeAmount? = nil, _ work: @escaping () -> Void) {
         guard !isScheduled else { return }
         isScheduled = true
@@ -38,11 +38,11 @@ final class SoonTask {
     }
 }
 
-/// The processor time of the thread that asks.
+/// The processor time used by the calling thread.
 struct ThreadClock {
     private var last: Int64 = 0
 
-    /// Nanoseconds of processor time since the last call.
+    /// Returns the nanoseconds of processor time since the last call.
     mutating func sinceLast() -> Int64 {
         var time = timespec()
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
@@ -52,8 +52,8 @@ struct ThreadClock {
     }
 }
 
-/// The context that the parts of a lane share: event loop, time, randomness, log, configuration, and the jobs that it
-/// works on.
+/// The context shared by the parts of a lane: event loop, time, randomness, log, configuration, and the jobs being
+/// worked on.
 ///
 /// Belongs to the lane's event loop.
 final class LaneContext {
@@ -61,19 +61,19 @@ final class LaneContext {
     /// The lane's index in the worker.
     let index: Int
     let logger: Logger
-    /// The problems of all lanes of the process, for the log.
+    /// The ongoing problems of all lanes of the process, for the log.
     let issues: IssueLog
-    /// The seconds since 1970, for provider tokens only: jobs go by Redis' clock.
+    /// Returns the seconds since 1970. For provider tokens only; jobs use Redis' clock.
     let wallClock: @Sendable () -> Int64
     let metrics: LaneMetrics
     let jobs = Table<JobID, ActiveJob>()
     var configuration: WorkerConfiguration
     var state = LaneState.starting
-    /// Has the lane do whatever can be done, once this turn of the event loop is over.
+    /// Makes the lane do all that can be done at the end of the current iteration of the event loop.
     var schedulePump: () -> Void = {}
-    /// Has the lane do that now, unless it is already at it.
+    /// Makes the lane do all that can be done now, unless it is already doing so.
     var pump: () -> Void = {}
-    /// Has the lane send its heartbeat with the next claim or renewal of each queue.
+    /// Makes the lane send its heartbeat with the next claim or renewal of each queue.
     var reportSoon: () -> Void = {}
     private var generator: any RandomNumberGenerator
 
@@ -97,7 +97,7 @@ final class LaneContext {
 
     var now: NIODeadline { eventLoop.now }
 
-    /// True while jobs are worked on and nothing is drained, also if none are claimed.
+    /// True while jobs are worked on outside a drain, even if none are claimed.
     var isWorking: Bool {
         switch state {
         case .running, .quiet: true
@@ -115,24 +115,25 @@ final class LaneContext {
 
     func random(in range: ClosedRange<Int64>) -> Int64 { Int64.random(in: range, using: &generator) }
 
-    /// From 0 to 1, evenly distributed.
+    /// A random number from 0 to 1, evenly distributed.
     var jitter: Double { Double.random(in: 0..<1, using: &generator) }
 
     /// The pause after Redis has refused a command.
     var refusalPause: TimeAmount { .milliseconds(random(in: 500...1500)) }
 
-    /// Does something again that Redis has refused, after a pause.
+    /// Repeats an action that Redis has refused, after a pause.
     func afterRefusal(_ again: @escaping () -> Void) {
         eventLoop.assumeIsolated().scheduleTask(in: refusalPause, again)
     }
 
     // MARK: Log
 
-    /// Logs a problem that lasts until ``logEnd(_:_:of:at:logger:metadata:)``: once, and then rarely, with the number of occurrences.
+    /// Logs an ongoing problem, which ends with ``logEnd(_:_:of:at:logger:metadata:)``: once, and then rarely, with the
+    /// number of occurrences.
     /// - Parameters:
     ///   - subject: identifies the problem among those of all lanes.
-    ///   - source: the part of this lane that has it.
-    ///   - form: distinguishes it from others of the subject; each is logged.
+    ///   - source: the part of this lane that has the problem.
+    ///   - form: distinguishes variants of the problem, each of which is logged.
     func logOngoing(
         _ level: Logger.Level, _ event: String, _ message: @autoclosure () -> String, of subject: String,
         at source: String = "", form: String = "", logger: Logger? = nil,
@@ -157,12 +158,12 @@ final class LaneContext {
         (logger ?? self.logger).notice("\(message())", metadata: metadata)
     }
 
-    /// Logs an occurrence of a kind that may occur a million times: once, and then at most once per minute, with the number of
+    /// Logs an event that can occur a million times: once, and then at most once per minute, with the number of
     /// occurrences.
     /// - Parameters:
-    ///   - kind: identifies the kind of occurrence among those of all lanes.
-    ///   - metadata: of all of that kind.
-    ///   - example: of this one.
+    ///   - kind: identifies the kind of event among those of all lanes.
+    ///   - metadata: fields that all events of the kind share.
+    ///   - example: fields of this event.
     func logThrottled(
         _ level: Logger.Level = .error, _ event: String, _ message: @autoclosure () -> String, kind: String,
         count: Int = 1, logger: Logger? = nil, metadata: @autoclosure () -> Logger.Metadata = [:],
@@ -173,7 +174,8 @@ final class LaneContext {
             metadata: metadata().merging(["event": "\(event)"]) { $1 }, example: example())
     }
 
-    /// Logs that Redis refused what the fleet shares. It is tried again when it is needed; lost connections are logged elsewhere.
+    /// Logs that Redis refused an operation on the shared state, which will be tried again when needed. Lost
+    /// connections are logged elsewhere.
     func logFleetFailure(_ failure: QueueConnection.Failure) {
         guard failure.isAnswer else { return }
         logOngoing(.error, "fleet_state_refused", "Redis refuses the state that workers share: \(failure)", of: "fleet")

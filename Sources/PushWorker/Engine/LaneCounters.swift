@@ -1,26 +1,27 @@
 import PushQueue
 
-/// A lane's counters since it started. Notifications, unless stated otherwise.
+/// The counters of a lane since it started. They count notifications unless stated otherwise.
 public struct LaneCounters: Sendable, Equatable {
-    /// Those that have ended, by outcome.
+    /// Ended notifications, by outcome.
     package var outcomes = OutcomeCounts()
-    /// Those that went back to Redis with an attempt spent.
+    /// Notifications that were returned to Redis and spent an attempt.
     public var retried = 0
-    /// Those that went back to Redis with no attempt spent.
+    /// Notifications that were returned to Redis and spent no attempt.
     public var deferred = 0
-    /// Those that were postponed until their job's time.
+    /// Notifications that were postponed until their job's time.
     public var scheduled = 0
     /// Claimed jobs.
     public var claimedJobs = 0
-    /// Requests submitted, those sent again included.
+    /// Submitted requests, including resends.
     public var submitted = 0
-    /// Those that were sent again at once.
+    /// Notifications that were resent at once.
     public var resent = 0
-    /// Sent, or to be sent, a second time although APNs may have accepted the first.
+    /// Notifications sent, or to be sent, again although APNs may have accepted an earlier request.
     public var possibleDuplicates = 0
-    /// Jobs with a duration as `expiration` and no time from which it could count: it counts from when they were first seen.
+    /// Jobs whose `expiration` is a duration but that do not specify its start; it then starts when the job is first
+    /// seen.
     public var undatedExpirations = 0
-    /// Settlements that found their claim reclaimed by another lane.
+    /// Settlements of claims that another lane had reclaimed.
     public var lostClaims = 0
 
     package init() {}

@@ -3,12 +3,12 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// A lane's view of Redis.
+/// A lane's access to Redis.
 protocol LaneStores: AnyObject {
     var fleet: any FleetStore { get }
-    /// - Parameter waits: true if the queue is watched with a blocking wait.
+    /// - Parameter waits: true if a blocking wait watches the queue.
     func store(of queue: QueueContext, waits: Bool) -> any QueueStore
-    /// Begins to connect, and reports changes of the connections to the consumers.
+    /// Starts to connect, and reports changes of the connections to the consumers.
     func start(_ consumers: [QueueConsumer])
     func close() -> EventLoopFuture<Void>
 }
@@ -36,7 +36,8 @@ final class RedisLaneStores: LaneStores {
             shared, configuration: configuration, lane: "\(configuration.workerName).\(context.index)")
     }
 
-    /// A logger for clients of Redis: the lanes log together, once for all of them, what happens to their connections.
+    /// Returns a logger for Redis clients that reports only errors: the lanes log the state of their connections
+    /// jointly, once for all.
     private static func quiet(_ logger: Logger) -> Logger {
         guard logger.logLevel > .debug else { return logger }
         var logger = logger
@@ -44,7 +45,7 @@ final class RedisLaneStores: LaneStores {
         return logger
     }
 
-    /// The client of a queue.
+    /// Returns the client of a queue.
     func client(of keys: QueueKeys) -> RedisClient { clients.prepareClient(for: keys.jobs) }
 
     func store(of queue: QueueContext, waits: Bool) -> any QueueStore {
@@ -53,7 +54,7 @@ final class RedisLaneStores: LaneStores {
         return RedisQueueStore(queue, client: client(of: queue.keys), waiter: waiter, invalidTokens: invalidTokens)
     }
 
-    /// A blocked connection holds up what comes after, so each queue's wait has one of its own.
+    /// A blocked connection delays later commands, so each queue's wait has its own.
     private func makeWaiter(for keys: QueueKeys) -> RedisClient {
         var redis = context.configuration.redisClient
         redis.clientName = "apns-worker:\(context.configuration.workerName):wait:\(keys.queue)"
@@ -78,7 +79,7 @@ final class RedisLaneStores: LaneStores {
 
     func close() -> EventLoopFuture<Void> { clients.close() }
 
-    /// Logs a connection to Redis that is lost or back.
+    /// Logs a lost or restored connection to Redis.
     private func log(_ state: RedisClient.State, of client: RedisClient) {
         let source = "\(ObjectIdentifier(client))"
         switch state {

@@ -4,16 +4,17 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// A job that ends, or is put back, before any of it is sent.
+/// A job that ends, or is postponed, before any of it is sent.
 struct UnsentJob {
     let claim: ClaimID
     let queue: QueueContext
     /// The claimed bytes.
     let body: ByteBuffer
     let envelope: Envelope
-    /// The job, decoded. Of a body that is not a job, only what identifies it: see `JobDecoder.identify(_:as:)`.
+    /// The decoded job. If the body is not a valid job, only the fields that identify it; see
+    /// `JobDecoder.identify(_:as:)`.
     let job: Job
-    /// The app that the job goes through, and its name; `nil` if no app of the worker takes it.
+    /// The job's app and its name; `nil` if no app of the worker accepts the job.
     var app: AppID?
     var appName: String?
 
@@ -23,55 +24,55 @@ struct UnsentJob {
     var firstSeen: Int64 { envelope.enqueued ?? queue.now }
 }
 
-/// How an ``UnsentJob`` leaves the lane.
+/// The way in which an ``UnsentJob`` leaves the lane.
 enum UnsentEnd {
     case dead(Reason)
     case expired
-    /// An operator cancelled it.
+    /// Cancelled by an operator.
     case cancelled(JobCommands.Target, JobCommands.Command)
-    /// Comes back after a pause in milliseconds; no attempt is spent.
+    /// Returns after a delay in milliseconds; spends no attempt.
     case deferred(Reason, delay: Int64)
     /// Waits among the retries until a time in milliseconds of Redis' clock.
     case scheduled(until: Int64)
-    /// Replaced by pieces with so many tokens each.
+    /// Replaced by pieces with this many tokens each.
     case split(size: Int)
 }
 
 /// The part of a lane that settles the jobs of one queue.
 protocol JobSettler: AnyObject {
-    /// Settles a job whose only notification was plainly delivered.
-    /// - Parameter campaign: the name of its campaign, if it has one.
+    /// Settles a job whose only notification was delivered and needs no record beyond that.
+    /// - Parameter campaign: the name of the job's campaign, if it has one.
     func settleDelivered(_ claim: ClaimID, campaign: ByteBuffer?)
-    /// Settles a job all of whose notifications have ended, by its tally.
+    /// Settles a job whose notifications have all ended, according to its tally.
     func settle(_ job: ActiveJob)
     func settle(_ job: UnsentJob, _ end: UnsentEnd, results: PackedResults)
 }
 
-/// Records how notifications end: the one place that feeds counters, metrics, results, the log and the job's tally, and hands
-/// the job to its queue when the last of its notifications has ended.
+/// Records how notifications end. Only the ledger feeds counters, metrics, results, the log and the job's tally; it
+/// passes the job to its queue once the last of its notifications has ended.
 final class Ledger {
-    /// The reason for the results and log lines of notifications whose token was known to be invalid.
+    /// The reason in results and log lines of notifications whose token was known to be invalid.
     private static let suppressed = Reason(.suppressed)
-    /// A job with more tokens that ends before it is split has one result.
+    /// The number of tokens above which a job that ends before it is split has one result in total.
     private static let maximumResultsOfJob = 1000
 
-    /// The facts about an app that records contain.
+    /// The facts about an app that appear in records.
     struct App {
         var name: String
-        /// True if notifications have no `apns-id` on the wire.
+        /// True if requests of the app carry no `apns-id`.
         var usesGateway: Bool
     }
 
     private let lane: LaneContext
     private let queues: [QueueContext]
-    /// The settlers of the queues.
+    /// The settlers of the queues, by index.
     var settlers: [any JobSettler] = []
     /// The apps of the lane.
     var apps: [App] = []
     private(set) var counters = LaneCounters()
-    /// True if each notification gets a line in the log.
+    /// True if each notification is logged.
     private var logsEach: Bool
-    /// The widest setting of all queues.
+    /// The most inclusive setting of all queues.
     private let resultsKept: ResultsKept
 
     init(_ lane: LaneContext, queues: [QueueContext]) {
@@ -82,24 +83,24 @@ final class Ledger {
         resultsKept = kept.contains(.all) ? .all : kept.contains(.failures) ? .failures : .off
     }
 
-    /// Notes the log's level, which may change at any time.
+    /// Reads the log level, which may change at any time.
     func refresh() { logsEach = lane.logger.logLevel <= .debug }
 
-    /// True if delivered notifications are described with what APNs answered.
+    /// True if records of delivered notifications include details of APNs' answer.
     var wantsAnswers: Bool { logsEach || resultsKept == .all }
 
-    /// True if a notification with this outcome must be described. Asked for each notification.
+    /// True if a notification with this outcome needs a description. Called for each notification.
     private func describes(_ outcome: Outcome) -> Bool { logsEach || resultsKept.includes(outcome) }
 
     // MARK: Notifications
 
     /// Records the end of a notification of an accepted job.
     /// - Parameters:
-    ///   - cause: the failure of the last attempt, if that is not the reason itself.
-    ///   - status: APNs' HTTP status, or the gateway's.
+    ///   - cause: the failure of the last attempt, if the reason is another.
+    ///   - status: the HTTP status, or the gateway's.
     ///   - recipient: the device token or channel.
     ///   - wasSent: true if it was sent in this attempt.
-    ///   - uniqueID: the `apns-unique-id` that APNs answered.
+    ///   - uniqueID: the `apns-unique-id` of the answer.
     func record(
         _ outcome: Outcome, _ reason: Reason? = nil, cause: Reason? = nil, status: Int? = nil, of id: JobID,
         to recipient: @autoclosure () -> ByteBuffer?, wasSent: Bool, uniqueID: APNSID? = nil
@@ -111,7 +112,7 @@ final class Ledger {
         if outcome == .delivered {
             lane.metrics.countDelivered(lane.jobs[id].series)
         } else {
-            // Expired and suppressed notifications are one series each: their reasons say nothing more.
+            // Expired and suppressed notifications have one series each, because their reasons add nothing.
             let label = outcome == .expired || outcome == .suppressed || outcome == .cancelled ? nil : reason
             lane.metrics.count(.ended(outcome), lane.jobs[id].series, 1, label)
         }
@@ -123,10 +124,10 @@ final class Ledger {
                 uniqueID: uniqueID)
         }
         switch outcome {
-        // A plain delivery needs no tally; its result has made one.
+        // A plain delivery needs no tally; if it has a result, that created one.
         case .delivered: lane.jobs[id].tally?.add(.delivered)
         case .invalidToken, .expired, .dropped, .suppressed: tally(of: id).add(outcome)
-        // Kept or discarded by the command.
+        // The caller keeps or discards it, as the command says.
         case .cancelled: break
         case .dead:
             guard let reason else { return }
@@ -138,7 +139,7 @@ final class Ledger {
         }
     }
 
-    /// Records that notifications of an accepted job are not sent, because an operator cancelled it.
+    /// Records that notifications of an accepted job are not sent because an operator cancelled it.
     /// - Parameter tokens: their tokens or channels, as text.
     func recordCancelled(
         _ tokens: [ByteBuffer], of id: JobID, _ target: JobCommands.Target, _ command: JobCommands.Command
@@ -155,7 +156,7 @@ final class Ledger {
         logCancelled(tokens.count, target, queues[lane.jobs[id].queue.index])
     }
 
-    /// Logs the first cancelled notification of each command, and then one line per minute.
+    /// Logs the first cancelled notification of each command, and then at most one line per minute.
     private func logCancelled(_ count: Int, _ target: JobCommands.Target, _ queue: QueueContext) {
         lane.logThrottled(
             .notice, "cancelled", "dropped notifications that an operator cancelled: \(target)",
@@ -173,13 +174,13 @@ final class Ledger {
         record(.suppressed, Self.suppressed, of: id, to: recipient(), wasSent: false)
     }
 
-    /// Records that notifications of an accepted job go back to Redis.
+    /// Records that notifications of an accepted job are returned to Redis.
     /// - Parameters:
-    ///   - count: how many.
-    ///   - tokens: their tokens, as text. May be empty for a job with one token.
-    ///   - delay: the pause in milliseconds.
-    ///   - recipients: those to log.
-    ///   - spendsAttempt: `nil` for what the kind of postponement says: a retry does.
+    ///   - count: the number of notifications.
+    ///   - tokens: their tokens as text; may be empty for a job with one token.
+    ///   - delay: the delay in milliseconds.
+    ///   - recipients: the recipients to log.
+    ///   - spendsAttempt: `nil` for the default of the kind of postponement: only a retry spends one.
     func record(
         _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
         of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer], spendsAttempt: Bool? = nil
@@ -192,7 +193,7 @@ final class Ledger {
             postponed: tokens, postponement, reason: reason, status: status, delay: delay, spendsAttempt: spendsAttempt)
     }
 
-    /// Records that a notification is sent again at once.
+    /// Records that a notification is resent at once.
     func recordResent(_ reason: Reason, of id: JobID) {
         counters.resent += 1
         lane.metrics.count(.resent, lane.jobs[id].series, 1, reason)
@@ -211,18 +212,18 @@ final class Ledger {
         counters.possibleDuplicates += tally.reclaimed
     }
 
-    /// Records a job whose `expiration` is a duration, and which does not say from when it counts.
+    /// Records a job whose `expiration` is a duration without a start time.
     func recordUndatedExpiration() { counters.undatedExpirations += 1 }
 
     /// Records the submission of a request.
-    /// - Parameter isFirst: false for one that is sent again.
+    /// - Parameter isFirst: false for a resend.
     func recordSubmission(of id: JobID, isFirst: Bool) {
         counters.submitted += 1
         guard isFirst, lane.metrics.takesTimes else { return }
         lane.metrics.submitted(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince)
     }
 
-    /// Closes notifications of a job, whose ends have been recorded. The job is settled with its last.
+    /// Closes notifications of a job whose ends have been recorded. The job is settled when its last one is closed.
     func close(_ count: Int, of id: JobID) {
         lane.jobs[id].open -= count
         guard lane.jobs[id].open == 0 else { return }
@@ -261,12 +262,12 @@ final class Ledger {
         lane.metrics[claimsOf: queue.id.index].poisoned += poisoned
     }
 
-    /// Records claims that another lane has reclaimed before they were settled.
+    /// Records claims that another lane reclaimed before they were settled.
     func recordLostClaims(_ count: Int) { counters.lostClaims += count }
 
     // MARK: Jobs that are not sent
 
-    /// Records the end of a job of which nothing is sent, and has it settled.
+    /// Records the end of an unsent job and has it settled.
     func record(_ end: UnsentEnd, of unsent: UnsentJob) {
         var results = PackedResults()
         switch end {
@@ -296,13 +297,13 @@ final class Ledger {
         settlers[unsent.queue.id.index].settle(unsent, end, results: results)
     }
 
-    /// Returns the results of a job if it should turn out to be a duplicate.
+    /// Returns the results of a job in case it turns out to be a duplicate.
     func resultsIfDuplicate(_ unsent: UnsentJob) -> PackedResults {
         guard unsent.queue.limits.results != .off || unsent.job.keepsResult else { return PackedResults() }
         return results(.dropped, Reason(.duplicate), of: unsent, isCertain: false)
     }
 
-    /// Records that a job turned out to be a duplicate. Redis has settled it, and has its results.
+    /// Records that a job turned out to be a duplicate. Redis has already settled it and stored its results.
     func recordDuplicate(_ unsent: UnsentJob) {
         record(.dropped, Reason(.duplicate), of: unsent)
         if logsEach { _ = results(.dropped, Reason(.duplicate), of: unsent, isCertain: true) }
@@ -320,7 +321,7 @@ final class Ledger {
         lane.metrics.count(fate, queue: queue)
     }
 
-    /// - Parameter isCertain: false for a job that may not end like this; it is not logged then.
+    /// - Parameter isCertain: false if the job may end differently; it is then not logged.
     private func results(
         _ outcome: Outcome, _ reason: Reason, of unsent: UnsentJob, isCertain: Bool
     ) -> PackedResults {
@@ -390,7 +391,7 @@ final class Ledger {
         _ delay: Int64
     ) {
         guard let job = lane.jobs[id].job else { return }
-        // The outcome that is logged is the postponement.
+        // The logged outcome is the postponement.
         let result = Self.result(
             .dropped, reason, status: status, of: job, app: apps[lane.jobs[id].app.index].name,
             attempt: job.envelope.attempt, to: recipient)
@@ -419,7 +420,8 @@ final class Ledger {
         lane.logger.debug("notification \(outcome)", metadata: metadata)
     }
 
-    /// Logs the first dead letter of each reason, and then one line per minute: a million bad jobs are not a million lines.
+    /// Logs the first dead letter of each reason, and then at most one line per minute, so that a million bad jobs do
+    /// not produce a million lines.
     private func logDeadLetters(
         _ count: Int, _ reason: Reason, cause: Reason?, _ job: Job?, token: ByteBuffer?, app: String?,
         _ queue: QueueContext
@@ -436,7 +438,7 @@ final class Ledger {
                 .merging(detail.map { ["detail": "\($0)"] } ?? [:]) { $1 })
     }
 
-    /// The fields of a line about one job.
+    /// Returns the fields of a log line about one job.
     private static func metadata(id: ByteBuffer?, token: ByteBuffer?, trace: TraceParent?) -> Logger.Metadata {
         var metadata: Logger.Metadata = [:]
         if let id { metadata["job"] = "\(String(buffer: id))" }
@@ -448,7 +450,7 @@ final class Ledger {
         return metadata
     }
 
-    /// Enough of a token to find it by, and too little to send to.
+    /// Returns enough of a token to identify it, but too little to send to it.
     private static func shortened(_ token: ByteBuffer) -> String {
         let length = min(8, token.readableBytes / 2)
         return "\(String(decoding: token.readableBytesView.prefix(length), as: UTF8.self))…"
@@ -456,7 +458,7 @@ final class Ledger {
 }
 
 extension JobCommands.Command {
-    /// True if it cancels a job: one that was requeued after the cancellation is sent.
+    /// True if it cancels a job. A job that was requeued after the cancellation is sent.
     func cancels(_ job: Job) -> Bool { state == .cancelled && (job.envelope.requeued ?? 0) <= since }
 
     /// The explanation of a cancellation, for dead letters.
@@ -467,7 +469,7 @@ extension JobCommands.Command {
 }
 
 extension DeviceToken {
-    /// The token as it is sent, or as it came if it is not valid.
+    /// Returns the token as it is sent, or the original text if it is not valid.
     static func plain(_ text: ByteBuffer) -> ByteBuffer {
         do throws(DeviceToken.Invalid) { return try DeviceToken(text).hex } catch { return text }
     }

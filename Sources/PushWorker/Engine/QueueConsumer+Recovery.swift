@@ -2,11 +2,11 @@ import Logging
 import NIOCore
 import PushQueue
 
-/// Jobs that need an answer of Redis before they are accepted, and claims that the lane has forgotten.
+/// Jobs that need a reply from Redis before they are accepted, and claims that the lane has forgotten.
 extension QueueConsumer {
     /// Jobs that wait for their turn within the rate of their campaign.
     struct PendingTurns {
-        /// The maximum number of jobs in a call.
+        /// The maximum number of jobs per call.
         private static let batch = 1000
 
         struct Entry {
@@ -33,9 +33,9 @@ extension QueueConsumer {
 
     /// Jobs that wait for their reservation, in the order of their claims.
     struct PendingReservations {
-        /// The maximum number of reservations in a call.
+        /// The maximum number of reservations per call.
         private static let batch = 256
-        /// The maximum number of bytes of jobs that a call copies, unless the first alone has more.
+        /// The maximum bytes of jobs that a call copies, unless the first job alone is larger.
         private static let batchBytes = 1 << 20
 
         struct Entry {
@@ -45,7 +45,7 @@ extension QueueConsumer {
 
         private(set) var entries: [Entry] = []
         var isAsking = false
-        /// Jobs that wait for something else.
+        /// Jobs that wait for their turn instead.
         var turns = PendingTurns()
         let ask: SoonTask
 
@@ -66,7 +66,7 @@ extension QueueConsumer {
 
         mutating func removeFirst(_ count: Int) { entries.removeFirst(count) }
 
-        /// Forgets all of them.
+        /// Discards all entries.
         /// - Returns: their number.
         mutating func forget() -> Int {
             defer {
@@ -88,7 +88,7 @@ extension QueueConsumer {
 
     // MARK: Reservations and turns
 
-    /// Keeps a job until it can be accepted. All of a claim are asked for together.
+    /// Keeps a job until it can be accepted. All jobs of a claim are prepared in the same call.
     func prepare(_ claimed: ClaimedJob, _ prerequisite: Prerequisite) {
         switch prerequisite {
         case .reservation(let reservation):
@@ -103,7 +103,7 @@ extension QueueConsumer {
         }
     }
 
-    /// Asks for turns within the rates of campaigns. A job whose turn is later is deferred until then.
+    /// Requests turns within the rates of campaigns. A job whose turn is later is deferred until then.
     func askForTurns() {
         let batch = reservations.turns.next
         guard let first = batch.first, !reservations.turns.isAsking, store.isReady, lane.isWorking else { return }
@@ -117,7 +117,7 @@ extension QueueConsumer {
             case .success(let waits):
                 accepted(.reservations)
                 reservations.turns.removeFirst(batch.count)
-                // In a drain it is given back with the lane's other claims.
+                // In a drain the jobs are released with the lane's other claims.
                 guard lane.isWorking else { return report(.changed) }
                 for (entry, wait) in zip(batch, waits) {
                     if wait > 0 {
@@ -131,7 +131,7 @@ extension QueueConsumer {
                 askForTurns()
                 report(.changed)
             case .failure(let failure) where !failure.isAnswer:
-                break  // Asked for again when the connection is back.
+                break  // Requested again when the connection is restored.
             case .failure(let failure):
                 refused(.reservations, failure)
                 lane.afterRefusal { [self] in askForTurns() }
@@ -139,7 +139,7 @@ extension QueueConsumer {
         }
     }
 
-    /// Asks for reservations, those first that have waited longest.
+    /// Requests reservations, longest-waiting jobs first.
     func reserveNext() {
         guard !reservations.entries.isEmpty, !reservations.isAsking, store.isReady, lane.isWorking else { return }
         reservations.isAsking = true
@@ -156,7 +156,7 @@ extension QueueConsumer {
                 reserveNext()
                 report(.changed)
             case .failure(let failure) where !failure.isAnswer:
-                break  // Asked for again when the connection is back; what was granted is granted again.
+                break  // Requested again when the connection is restored; a granted reservation is granted again.
             case .failure(let failure):
                 refused(.reservations, failure)
                 lane.afterRefusal { [self] in reserveNext() }
@@ -166,7 +166,7 @@ extension QueueConsumer {
 
     private func reserved(_ entry: PendingReservations.Entry, _ result: ReservationResult) {
         switch result {
-        // In a drain it is given back with the lane's other claims, and keeps its reservation.
+        // In a drain the job is released with the lane's other claims and keeps its reservation.
         case .granted:
             guard lane.isWorking else { return }
             accept(
@@ -180,15 +180,15 @@ extension QueueConsumer {
 
     // MARK: Forgotten claims
 
-    /// Checks for forgotten claims (see ``ForgottenClaims``). Called when Redis is back, and at intervals.
+    /// Checks for forgotten claims (see ``ForgottenClaims``). Called when Redis is reachable again, and at intervals.
     func checkClaims() {
         guard window.hasJoined else { return }
         recovery.checkedAt = lane.now
         let generation = queue.generation
         store.claims { [self] result in
-            // Without an answer the connection is lost, and the next one asks again.
+            // No answer means that the connection was lost; the check is repeated when it is restored.
             guard generation == queue.generation, lane.isWorking, case .success(let listed) = result else { return }
-            // The answers to a settlement and to this come in the order in which they were asked for.
+            // This answer and those to settlements arrive in the order of their requests.
             recovery.claims = ForgottenClaims(listed: listed, window: window, known: knownClaims)
             guard !recovery.claims.isEmpty else { return }
             adopted(recovery.claims.largestNumber)
@@ -207,7 +207,7 @@ extension QueueConsumer {
         checkClaims()
     }
 
-    /// Works on forgotten claims, as far as there is capacity.
+    /// Resumes work on forgotten claims, as far as there is capacity.
     func recoverClaims() {
         guard !recovery.claims.isEmpty, !recovery.isReading, store.isReady, lane.isWorking else { return }
         let batch = recovery.claims.next(room: delegate.capacity)
@@ -225,7 +225,7 @@ extension QueueConsumer {
         }
     }
 
-    /// The claims that the lane is working on, or has settled without a confirmation.
+    /// The claims that the lane is working on, or has settled without confirmation.
     private var knownClaims: Set<ClaimID> {
         var known = Set(outbox.settlement.claims)
         known.formUnion(outbox.unconfirmed.claims)
@@ -235,7 +235,7 @@ extension QueueConsumer {
         }
         for entry in reservations.turns.entries { known.insert(entry.claimed.claim) }
         for job in lane.jobs.entries + outbox.awaitingTokens + outbox.writingTokens
-        // Entries that hold nothing have no claim.
+        // Empty entries have no claim.
         where job.claim.number > 0 && job.queue == queue.id && job.generation == queue.generation {
             known.insert(job.claim)
         }

@@ -5,44 +5,44 @@ import PushQueue
 extension QueueConsumer {
     /// Settlements on their way to Redis.
     struct Outbox {
-        /// A batch leaves when it has this many claims.
+        /// The number of claims at which a batch is written.
         static let batch = 256
-        /// A batch leaves when its script would copy this many bytes of jobs, which blocks Redis for some milliseconds.
+        /// The bytes of copied jobs at which a batch is written: its script blocks Redis for some milliseconds.
         static let batchBytes = 1 << 20
-        /// A batch leaves this long after its first claim.
+        /// The time after its first claim at which a batch is written.
         static let batchDelay = TimeAmount.milliseconds(10)
-        /// The number of settlements without a confirmation above which the lane claims no more of the queue.
+        /// The number of unconfirmed settlements above which the lane claims no more jobs of the queue.
         private static let maximumUnconfirmed = 10_000
-        /// The same in bytes: settlements of jobs with many tokens, all of which are retried, are large.
+        /// The same limit in bytes, because settlements of jobs with many retried tokens are large.
         private static let maximumUnconfirmedSize = 64 << 20
-        /// A settlement carries the lane's sums for the history this long after the last one that did.
+        /// The interval at which settlements include the lane's counts for the history.
         static let countsInterval = TimeAmount.seconds(1)
 
         /// The settlements to write next.
         var settlement = Settlement()
         var unconfirmed = UnconfirmedSettlements()
         let flush: SoonTask
-        /// The time at which the first of the retries in ``settlement`` is due.
+        /// The due time of the first retry in ``settlement``.
         var nextRetry = NIODeadline.distantFuture
         /// Ended jobs whose invalid tokens must be in the set before they are settled.
         var awaitingTokens: [ActiveJob] = []
-        /// Those whose tokens are being written.
+        /// Ended jobs whose invalid tokens are being written.
         var writingTokens: [ActiveJob] = []
-        /// The reason for which Redis refuses invalid tokens, while it does.
+        /// The reason for which Redis refuses invalid tokens; `nil` while it does not.
         var tokensRefusal: String?
         var tokensNotBefore = NIODeadline.distantPast
-        /// The time at which the sums for the history were last written.
+        /// The time at which the counts for the history were last written.
         var countsWrittenAt = NIODeadline.distantPast
 
         /// The number of jobs whose settlement is not confirmed.
         var count: Int { unconfirmed.count + settlement.count + awaitingTokens.count + writingTokens.count }
 
-        /// Roughly the number of bytes that they take.
+        /// The approximate size of the settlements in bytes.
         var size: Int { unconfirmed.size + settlement.size }
 
         var isFull: Bool { count >= Self.maximumUnconfirmed || size >= Self.maximumUnconfirmedSize }
 
-        /// Forgets everything, because the claims belong to other lanes now. Invalid tokens are still written.
+        /// Discards all settlements, because the claims belong to other lanes now. Invalid tokens are still written.
         /// - Returns: the number of settlements.
         mutating func forget() -> Int {
             defer {
@@ -53,10 +53,11 @@ extension QueueConsumer {
         }
     }
 
-    /// The number of invalid tokens that are written at once; those of one job are not parted.
+    /// The maximum number of invalid tokens per write, unless the last job has more; the tokens of one job are not
+    /// divided.
     private static let tokensBatch = 2000
 
-    /// True when Redis has confirmed all settlements.
+    /// True once Redis has confirmed all settlements.
     var isSettled: Bool { outbox.count == 0 }
 }
 
@@ -80,7 +81,7 @@ extension QueueConsumer: JobSettler {
 
     /// Writes the settlement of a job whose invalid tokens are in the set.
     private func write(_ ended: ActiveJob) {
-        // Decoded when it was claimed; if that should fail now, the claim is left to be recovered.
+        // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
         guard let tally = ended.tally, let job = ended.job else { return }
         outbox.settlement.use(campaign: job.campaignName)
         outbox.settlement.invalidTokens += tally.invalidTokens
@@ -99,7 +100,7 @@ extension QueueConsumer: JobSettler {
             outbox.settlement.endMixed(ended.claim)
         }
         if !isAlone { for (outcome, count) in counted { outbox.settlement.addCount(outcome.rawValue, count) } }
-        // A job that ended with its only notification has its result with it.
+        // A job that ended with its only notification already has its result in the settlement.
         if !(isAlone && tally.postponed == nil && !counted.isEmpty) { outbox.settlement.addResults(tally.results) }
         if tally.possibleDuplicates > 0 {
             outbox.settlement.addCount("possible_duplicates", tally.possibleDuplicates)
@@ -116,7 +117,7 @@ extension QueueConsumer: JobSettler {
                 detail: dead.reason.detail, status: dead.status, error: dead.cause?.code.text,
                 tokens: job.tokens == nil ? [] : dead.tokens),
             original: job.original, settles: settles)
-        // The script counts one for a dead letter that settles its claim, and none for another.
+        // The script itself counts one notification if the dead letter settles its claim, and none otherwise.
         addCounts(dead.outcome, code, dead.tokens.count - (settles ? 1 : 0))
     }
 
@@ -147,7 +148,7 @@ extension QueueConsumer: JobSettler {
         outbox.settlement.addCount("\(counter):\(reason)", count)
     }
 
-    /// Notes that a retry in the settlement is due in so many milliseconds. Later ones are found by the lane that polls.
+    /// Records that a retry in the settlement is due after a delay in milliseconds. The polling lane finds later ones.
     private func expectRetry(in delay: Int64) {
         guard delay < ClaimWindow.idlePoll.nanoseconds / 1_000_000 else { return }
         outbox.nextRetry = min(outbox.nextRetry, lane.now + .milliseconds(delay))
@@ -199,7 +200,7 @@ extension QueueConsumer: JobSettler {
             outbox.settlement.split(
                 claim, prefix: writer.prefix(), pieces: job.tokenPieces(of: size), cut: job.tokensMember,
                 original: original, text: job.isRewritten ? job.body : nil)
-            // The pieces are due as soon as this is written, and for every lane.
+            // The pieces are due, for every lane, as soon as this is written.
             flush()
             wake()
             return report(.backlog)
@@ -229,7 +230,7 @@ extension QueueConsumer: JobSettler {
         outbox.flush.schedule(in: Outbox.batchDelay) { [self] in flush() }
     }
 
-    /// Writes what has not been written.
+    /// Writes all unwritten settlements.
     func flush() {
         writeInvalidTokens()
         guard !outbox.settlement.isEmpty, store.isReady else { return }
@@ -249,32 +250,32 @@ extension QueueConsumer: JobSettler {
             switch result {
             case .success(let settled):
                 accepted(.settlements)
-                // It may have been written twice: then only the first answer counts.
+                // It may have been written twice, in which case only the first answer counts.
                 guard outbox.unconfirmed.confirmed(number) != nil else { return }
                 logEvictions(settled.evicted)
                 if !again { ledger.recordLostClaims(settled.lost) }
                 if lane.isDraining { report(.changed) }
             case .failure(let failure) where !failure.isAnswer:
-                break  // Written again when the connection is back.
+                break  // Written again when the connection is restored.
             case .failure(let failure):
                 refused(.settlements, failure)
                 outbox.unconfirmed.wasRefused(number)
                 lane.afterRefusal { [self] in
-                    // A new connection may have written it in the meantime: once is enough.
+                    // It may already have been written again over a new connection.
                     if outbox.unconfirmed.takeRefused(number) { write(number, again: true) }
                 }
             }
         }
     }
 
-    /// Writes what Redis had not confirmed again, over a new connection. What it had executed does nothing now.
+    /// Writes unconfirmed settlements again over a new connection. Those that were executed have no effect now.
     ///
-    /// After a failover it may be another Redis that has a job as claimed and not its invalid tokens, although the one
-    /// before had confirmed them. So they are written again, too, and first.
+    /// After a failover, another server may have a job as claimed but not its invalid tokens, although the previous
+    /// server had confirmed them. So the tokens are written again too, and first.
     func resendUnconfirmed() {
         outbox.unconfirmed.areWrittenAgain()
         let tokens = outbox.unconfirmed.invalidTokens + outbox.settlement.invalidTokens
-        // In a Cluster the set may be on a server that was there all the time.
+        // In a Cluster the set may be on a server that did not fail over.
         guard !tokens.isEmpty, store.holdsInvalidTokens else { return writeUnconfirmed() }
         let generation = queue.generation
         store.markInvalid(tokens) { [self] result in
@@ -284,7 +285,7 @@ extension QueueConsumer: JobSettler {
                 invalidTokensAccepted()
                 writeUnconfirmed()
             case .failure(let failure) where !failure.isAnswer:
-                break  // Written again when the connection is back.
+                break  // Written again when the connection is restored.
             case .failure(let failure):
                 invalidTokensRefused(failure)
                 lane.afterRefusal { [self] in
@@ -301,23 +302,23 @@ extension QueueConsumer: JobSettler {
 
     // MARK: History
 
-    /// Returns the sums for the history that are written now.
+    /// Returns and resets the counts for the history that are to be written now.
     private func takeCounts() -> MinuteCounts? {
         guard let counts = lane.metrics.minutes.take(queue: queue.id.index) else { return nil }
         outbox.countsWrittenAt = lane.now
         return counts
     }
 
-    /// Writes the sums that no settlement has carried, because there was none.
+    /// Writes the counts that no settlement has included for lack of settlements.
     func writeCountsIfDue() {
         guard lane.now - outbox.countsWrittenAt >= Outbox.countsInterval * 2, outbox.settlement.isEmpty else { return }
         writeCounts()
     }
 
-    /// Writes the sums for the history without a settlement.
+    /// Writes the counts for the history without a settlement.
     ///
-    /// They are not written again: without a claim Redis could not see that it has them. So they are lost if their connection
-    /// is. Those that Redis has refused are written later.
+    /// They are not written again, because without a claim Redis could not detect a repetition. So they are lost if
+    /// their connection is. Counts that Redis has refused are written later.
     func writeCounts() {
         guard store.isReady, let counts = takeCounts() else { return }
         var settlement = Settlement()
@@ -330,7 +331,7 @@ extension QueueConsumer: JobSettler {
 
     // MARK: Invalid tokens
 
-    /// Writes tokens to the set of invalid tokens; when they are in it their jobs are settled.
+    /// Writes tokens to the set of invalid tokens, and then settles their jobs.
     func writeInvalidTokens() {
         guard !outbox.awaitingTokens.isEmpty, outbox.writingTokens.isEmpty, lane.now >= outbox.tokensNotBefore else {
             return

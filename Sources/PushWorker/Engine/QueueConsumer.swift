@@ -6,45 +6,45 @@ import Redis
 
 /// An event that a queue's consumer reports to its lane.
 enum QueueEvent {
-    /// Something can be done that could not be done before.
+    /// Something has become possible that was not before.
     case changed
-    /// A claim has brought so many jobs, which are accepted next. `isDry`: no more wait.
+    /// A claim has returned this many jobs, which are accepted next. `isDry`: no more jobs wait.
     case claimed(Int, isDry: Bool)
     /// The jobs of a claim were accepted.
     case answered
     /// Invalid tokens were written to their set.
     case markedInvalid
-    /// More jobs wait than the lane can claim: other lanes may.
+    /// More jobs wait than the lane can claim; other lanes may claim them.
     case backlog
     /// A retry becomes due at a time, and this lane does not poll.
     case due(NIODeadline)
-    /// An operator wants the worker to do something.
+    /// An operator has sent a command to the worker.
     case command(WorkerCommand)
-    /// Other commands about the queue's jobs hold from now on.
+    /// The commands about the queue's jobs have changed.
     case jobCommands
-    /// The queue's pause asks for the jobs that are not submitted.
+    /// The queue's pause requires the return of unsubmitted jobs.
     case handBack
 }
 
-/// A job as it was claimed.
+/// A claimed job.
 struct ClaimedJob {
     let body: ByteBuffer
     let claim: ClaimID
-    /// True if the job may have been sent before, under the same claim.
+    /// True if the job may have been sent before under the same claim.
     var isRecovered = false
-    /// True if the job has its turn within the rate of its campaign.
+    /// True if the job's turn within its campaign's rate has come.
     var hasTurn = false
 }
 
 /// A step before a job can be accepted.
 enum Prerequisite {
-    /// It must be the only one with its id.
+    /// It must be the only job with its id.
     case reservation(Reservation)
-    /// It needs a turn within the rate of its campaign.
+    /// It needs a turn within its campaign's rate.
     case turn(UnsentJob, campaign: String, JobCommands.Command)
 }
 
-/// The lane of a queue's consumer.
+/// The interface of a queue's consumer to its lane.
 protocol QueueConsumerDelegate: AnyObject {
     func consumer(_ consumer: QueueConsumer, reports event: QueueEvent)
     /// Accepts a claimed job, or ends it.
@@ -54,24 +54,24 @@ protocol QueueConsumerDelegate: AnyObject {
     func heartbeat(for queue: QueueContext) -> WorkerHeartbeat
     /// The number of notifications that could be in flight in addition.
     var capacity: Int { get }
-    /// True while nothing is in flight, nothing waits and nothing is wrong.
+    /// True while nothing is in flight, nothing waits and no problem persists.
     var isIdle: Bool { get }
 }
 
-/// Consumes one queue: claims its jobs, keeps the lease, waits for jobs, and settles what has ended.
+/// Consumes one queue: claims its jobs, keeps the lease, waits for jobs, and settles ended jobs.
 ///
-/// Each queue has a lease of its own: in a Cluster each may be on another server, and one that can't be reached must not hold up
-/// the others. Belongs to the lane's event loop.
+/// Each queue has its own lease: in a Cluster each queue may be on another server, and an unreachable one must not hold
+/// up the others. Belongs to the lane's event loop.
 final class QueueConsumer {
     /// The intervals of heartbeats and renewals.
     enum Interval {
-        /// The shortest between heartbeats.
+        /// The minimum between heartbeats.
         static let heartbeat = TimeAmount.seconds(3)
-        /// The longest between renewals by a lane that can claim nothing, so that commands reach it.
+        /// The maximum between renewals by a lane that can't claim, so that commands reach it.
         static let longestRenewal = TimeAmount.seconds(11)
     }
 
-    /// The requests that Redis may refuse although it can be reached.
+    /// The kinds of requests that a reachable Redis may refuse.
     enum Request: String, CaseIterable {
         case claims
         case reservations
@@ -87,7 +87,7 @@ final class QueueConsumer {
     private(set) var window: ClaimWindow
     private var lease: Lease
     private var heartbeat = Heartbeat()
-    /// The reasons for which Redis refuses requests, while it does.
+    /// The reasons for which Redis currently refuses requests.
     private var refusals: [Request: String] = [:]
     /// The error of the last lost connection.
     private var connectionError: RedisError?
@@ -102,7 +102,7 @@ final class QueueConsumer {
     private struct Lease {
         var continuity = LeaseContinuity()
         var renewedAt = NIODeadline.distantPast
-        /// True while Redis has no claims of the lane, by its last answer: there is nothing to recover then.
+        /// True while Redis holds no claims of the lane, according to its last answer, so there is nothing to recover.
         var holdsNothing = false
         /// True while the lease is the long one of a lane without claims.
         var isIdle = false
@@ -110,19 +110,19 @@ final class QueueConsumer {
         var isWaiting = false
         /// The time at which the other lanes were last asked to poll in this lane's place.
         var delegatedAt = NIODeadline.distantPast
-        /// The times from which expired lanes may be reclaimed.
+        /// The times from which lanes with expired leases may be reclaimed.
         var reclaimAfter: [String: NIODeadline] = [:]
     }
 
     private struct Heartbeat {
         var sentAt = NIODeadline.distantPast
-        /// True if the next one must not wait for its interval.
+        /// True if the next heartbeat must not wait for its interval.
         var isUrgent = false
     }
 
-    /// The maximum duration of the blocking wait, in seconds. The kernel notices a lost server sooner.
+    /// The maximum duration of the blocking wait, in seconds. The kernel detects a lost server sooner.
     private static let waitSeconds = 60
-    /// The longest time for which a lane with jobs does not ask for commands about them.
+    /// The maximum interval at which a lane with jobs asks for commands about them.
     private static let commandInterval = TimeAmount.milliseconds(500)
 
     /// - Parameter polls: true for the lane of a worker that polls: see ``ClaimWindow``.
@@ -143,7 +143,7 @@ final class QueueConsumer {
         outbox = Outbox(flush: SoonTask(lane.eventLoop))
     }
 
-    /// Notes a change of the connection to Redis.
+    /// Handles a change of the connection to Redis.
     func redisChanged(_ state: RedisClient.State) {
         if case .disconnected(let error, _) = state { connectionError = error }
         guard case .ready = state else { return }
@@ -161,20 +161,20 @@ final class QueueConsumer {
 
     // MARK: Claims
 
-    /// Makes the claim that should be made now, if any.
+    /// Makes the claim that is due now, if any.
     /// - Parameters:
-    ///   - free: the number of notifications that could be in flight in addition.
-    ///   - busy: the number in flight.
+    ///   - free: how many more notifications could be in flight.
+    ///   - busy: how many are in flight.
     ///   - turn: the lane's round.
     func claim(free: Int, busy: Int, turn: Int) {
         lastTurn = turn
         guard canClaim, let claim = window.next(free: free, busy: busy, now: lane.now) else { return }
-        // Settlements leave in the same write as the claim.
+        // Settlements are sent in the same write as the claim.
         flush()
         send(claim)
     }
 
-    /// Repeats a claim without an answer, which may have taken jobs: for a lane that is quiet.
+    /// Repeats an unanswered claim that may have claimed jobs, for a quiet lane.
     func repeatClaim() {
         guard canClaim, window.isInDoubt, let claim = window.next(free: 1, busy: 0, now: lane.now) else { return }
         send(claim)
@@ -197,7 +197,7 @@ final class QueueConsumer {
     /// The number of jobs that are on their way to the lane.
     var expected: Int { window.reserved(now: lane.now) + reservations.count }
 
-    /// The queue's availability for the schedule.
+    /// Returns the queue's availability for the schedule.
     /// - Parameter turn: the lane's round, in which each queue has at most one turn.
     func availability(turn: Int) -> QueueSchedule.Availability {
         if window.reserved(now: lane.now) > 0 { return .asked }
@@ -240,7 +240,7 @@ final class QueueConsumer {
             received: count, isPaused: claimed.isPaused, nextDue: claimed.nextDue,
             isWatched: store.canWait && refusals[.waits] == nil, now: lane.now)
         if claim.count > 0 { report(.claimed(count, isDry: !hasBacklog)) }
-        // A drain began while the claim was in flight: what it brought is given back with the lane's other claims.
+        // If a drain began while the claim was in flight, its jobs are released with the lane's other claims.
         guard lane.isWorking else { return report(.changed) }
         ledger.recordClaimed(count, of: queue)
         for (offset, body) in claimed.bodies.enumerated() {
@@ -265,7 +265,7 @@ final class QueueConsumer {
         if case .redis(let error) = failure, !error.isAnswer {
             window.failed(mayHaveRun: error.mayHaveBeenExecuted, now: lane.now)
         } else {
-            // Read-only, loading, out of memory: the server is there, and will recover.
+            // Read-only, loading, out of memory: the server is reachable and will recover.
             window.refused(now: lane.now, pause: lane.refusalPause)
             refused(.claims, failure)
         }
@@ -276,21 +276,21 @@ final class QueueConsumer {
     /// Allows a claim at once.
     func wake() { window.wake() }
 
-    /// Has a claim made when a retry becomes due, here or by the lane of the worker that polls.
+    /// Schedules a claim for the time at which a retry becomes due, on this lane or on the worker's polling lane.
     func wake(at time: NIODeadline) {
         guard window.polls else { return report(.due(time)) }
         window.wake(at: time)
         wakeWhenDue()
     }
 
-    /// Makes the next claim in time, if that is before the lane's next tick.
+    /// Schedules the next claim if it is due before the lane's next tick.
     private func wakeWhenDue() {
         let due = window.nextClaim
         guard due - lane.now < .seconds(1) else { return }
         lane.eventLoop.assumeIsolated().scheduleTask(deadline: due) { [self] in report(.changed) }
     }
 
-    /// Wakes the other lanes when a poll is due that this one can't make, because it is full or has no connection.
+    /// Wakes the other lanes if a poll is due that this lane can't make because it is full or disconnected.
     func delegatePollIfDue() {
         guard window.cannotPoll(now: lane.now), lane.now - lease.delegatedAt >= ClaimWindow.unwatchedPoll else {
             return
@@ -299,7 +299,7 @@ final class QueueConsumer {
         report(.backlog)
     }
 
-    /// Lets the server wake this process as soon as there is a job.
+    /// Makes the server notify this process as soon as there is a job.
     private func waitForJob() {
         guard store.canWait, !lease.isWaiting, case .running = lane.state else { return }
         lease.isWaiting = true
@@ -311,11 +311,11 @@ final class QueueConsumer {
                 if hasCome {
                     window.wake()
                 } else if window.nextClaim > lane.now {
-                    // The next poll is a claim, which costs more than waiting on.
+                    // The next poll is a claim, which costs more than another wait.
                     waitForJob()
                 }
             case .failure(.redis(.server(let error))) where error.prefix == "UNBLOCKED":
-                window.wake()  // The server became a replica, as the next answer will show.
+                window.wake()  // The server became a replica; the next answer will report it.
             case .failure(let failure):
                 // Without a wait the list is polled more often.
                 if failure.isAnswer { refused(.waits, failure) }
@@ -327,11 +327,11 @@ final class QueueConsumer {
 
     // MARK: The lease
 
-    /// Renews the lease without a claim, if nothing else has.
+    /// Renews the lease without a claim, unless something else has renewed it.
     func renewLeaseIfDue() {
         var interval = TimeAmount.milliseconds(Int64(queue.limits.lease) / 3)
         if window.polls {
-            // One lane of the worker receives an operator's commands soon.
+            // At least one lane of the worker receives operators' commands promptly.
             interval = min(interval, lane.isQuiet ? Interval.heartbeat : Interval.longestRenewal)
         } else if lease.isIdle, delegate.isIdle {
             // The heartbeat of a lane with a problem must not be that old.
@@ -348,18 +348,18 @@ final class QueueConsumer {
     /// The time of the last renewal; `nil` before the first, and while there are no claims that a lease protects.
     var leaseRenewedAt: NIODeadline? { window.hasJoined && !lease.isIdle ? queue.answeredAt : nil }
 
-    /// Has the next claim or renewal made soon, with a heartbeat.
+    /// Makes the next claim or renewal soon, with a heartbeat.
     func reportSoon() { heartbeat.isUrgent = true }
 
-    /// The heartbeat to send with the claim that is made now, if it is time for one.
+    /// Returns the heartbeat to send with the current claim, if one is due.
     private func nextHeartbeat() -> WorkerHeartbeat? {
         guard heartbeat.isUrgent || lane.now - heartbeat.sentAt >= Interval.heartbeat else { return nil }
         heartbeat = Heartbeat(sentAt: lane.now)
         return delegate.heartbeat(for: queue)
     }
 
-    /// Goes on under another name: the lease ended while this process did not run. Others have the claims now, and what is in
-    /// flight is no longer this lane's to settle.
+    /// Continues under another name, because the lease ended while this process did not run. Other lanes have the
+    /// claims now, and this lane can no longer settle what is in flight.
     private func rejoin() {
         queue.logger.warning(
             "the lease was lost; going on under another name",
@@ -380,21 +380,21 @@ final class QueueConsumer {
     /// True while Redis may hold claims of the lane.
     var mayHoldClaims: Bool { !lease.holdsNothing }
 
-    /// Notes that the lane works on a claim that Redis listed.
+    /// Records that the lane handles a claim that Redis listed.
     func adopted(_ number: Int) { window.adopted(number) }
 
     // MARK: The end
 
-    /// Makes no blocking wait any more: one in flight would move a job that this lane no longer wants.
+    /// Ends blocking waits: one in flight would move a job that this lane no longer wants.
     func stopWaiting() {
         store.stopWaiting()
         reportSoon()
     }
 
-    /// Gives back what has not been settled, and ends the lease.
+    /// Releases unsettled jobs and ends the lease, unless settlements are unconfirmed.
     ///
-    /// Unless settlements are unconfirmed: their jobs may have been sent. Another worker reclaims them, and counts them as possible
-    /// duplicates; released, they would be sent again uncounted.
+    /// The jobs of unconfirmed settlements may have been sent. Another worker reclaims them and counts them as possible
+    /// duplicates; released, they would be sent again without being counted.
     func release() -> EventLoopFuture<Void> {
         writeCounts()
         let done = lane.eventLoop.makePromise(of: Void.self)
@@ -430,7 +430,7 @@ final class QueueConsumer {
 
     // MARK: Lanes whose lease has expired
 
-    /// Reclaims after a pause of random length, so that one lane of the fleet does it and not all at once; and only if this
+    /// Reclaims after a random delay, so that one lane of the fleet does it and not all at once, and only if this
     /// lane's own lease shows that there was no outage (see ``LeaseContinuity``).
     private func considerReclaiming(_ expired: String) {
         guard lease.continuity.isSteady(now: lane.now) else { return }
@@ -478,8 +478,8 @@ final class QueueConsumer {
 
     // MARK: Refusals
 
-    /// Notes that Redis, though it can be reached, refused a request: it is read-only, busy or out of memory, or something is
-    /// wrong with a key.
+    /// Records that a reachable Redis refused a request: it is read-only, busy or out of memory, or there is a problem
+    /// with a key.
     func refused(_ request: Request, _ failure: QueueConnection.Failure) {
         refusals[request] = "\(failure)"
         let form = if case .redis(.server(let error)) = failure { error.prefix } else { "" }
@@ -488,7 +488,7 @@ final class QueueConsumer {
             at: "\(request)", form: form, logger: queue.logger)
     }
 
-    /// Notes an answer. Cheap if nothing was refused.
+    /// Records an answer. Cheap if nothing was refused.
     func accepted(_ request: Request) {
         guard !refusals.isEmpty, refusals.removeValue(forKey: request) != nil else { return }
         lane.logEnd(
@@ -496,7 +496,7 @@ final class QueueConsumer {
             logger: queue.logger)
     }
 
-    /// The problem that keeps the lane from working on the queue, if any.
+    /// The problem that prevents the lane from working on the queue, if any.
     var problem: String? {
         if !store.isReady {
             let reason = connectionError.map { ": \($0.headline)" } ?? ""

@@ -3,10 +3,10 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// One queue as the parts of a lane see it: its configuration, Redis' clock, and the name under which its jobs are
-/// claimed.
+/// A queue from the point of view of a lane's parts: its configuration, Redis' clock, and the name under which its jobs
+/// are claimed.
 ///
-/// Changed by the queue's consumer only.
+/// Only the queue's consumer changes it.
 final class QueueContext {
     let id: QueueID
     let keys: QueueKeys
@@ -17,15 +17,15 @@ final class QueueContext {
     /// The name of the lane among all lanes of the fleet: `<worker>.<lane>`.
     private let laneName: String
     private let eventLoop: any EventLoop
-    /// The number of times that the lease was lost. Each time the lane goes on under another name.
+    /// The number of times that the lease was lost. Each time the lane continues under another name.
     private(set) var generation = 0
-    /// The lease holder's name now.
+    /// The current name of the lease holder.
     private(set) var holder: String
-    /// The commands of operators about its jobs.
+    /// The operators' commands about its jobs.
     var commands = JobCommands()
-    /// The number of notifications that were in flight when their cancellation arrived, of the last change of commands.
+    /// The number of notifications that were already in flight when the last change of commands cancelled them.
     var cancelledInFlight = 0
-    /// Redis' clock: what it last said, and when.
+    /// Redis' clock: its last reported time, and the time of that report.
     private var clock: (at: NIODeadline, milliseconds: Int64) = (.distantPast, 0)
 
     init(_ queue: QueueConfiguration, id: QueueID, lane: LaneContext) {
@@ -52,7 +52,7 @@ final class QueueContext {
     /// Redis' time, in milliseconds since 1970, at a time of the event loop.
     func time(at now: NIODeadline) -> Int64 { clock.milliseconds + (now - clock.at).nanoseconds / 1_000_000 }
 
-    /// True once Redis has said what time it is.
+    /// True once Redis has reported its time.
     var knowsTime: Bool { clock.at > .distantPast }
 
     /// The time of Redis' last answer to a claim.
@@ -65,7 +65,7 @@ final class QueueContext {
 
     // MARK: Names
 
-    /// Goes on under another name, because the lease was lost.
+    /// Switches to another name, because the lease was lost.
     func rejoin() {
         generation += 1
         holder = name(ofGeneration: generation)
@@ -75,16 +75,16 @@ final class QueueContext {
         generation > 0 ? "\(laneName).\(generation)" : laneName
     }
 
-    /// The bytes that `apns-id`s are derived from: the job's id or, for a job without one, its first claim.
-    /// - Parameter generation: that of the claim.
+    /// Returns the bytes from which `apns-id`s are derived: the job's id or, for a job without one, its first claim.
+    /// - Parameter generation: the generation of the claim.
     func identity(of job: Job, claim: ClaimID, generation: Int) -> ByteBuffer {
         if let id = job.id ?? job.envelope.origin { return job.text(id) }
         let holder = generation == self.generation ? holder : name(ofGeneration: generation)
         return ByteBuffer(string: "\(holder):\(claim)")
     }
 
-    /// The beginning of the wrapper for the next attempt.
-    /// - Parameter namesClaim: true to make the wrapped job unlike any other: equal members of a sorted set would be one.
+    /// Returns the beginning of the wrapper for the next attempt.
+    /// - Parameter namesClaim: true to make the wrapped job unique, because a sorted set would merge equal members.
     func wrapper(
         of job: Job, claim: ClaimID, attempt: Int, firstSeen: Int64, namesClaim: Bool = true
     ) -> EnvelopeWriter {

@@ -3,26 +3,26 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// One queue in Redis, as a lane's consumer uses it. Everything is called, and calls back, on the lane's event loop.
+/// The operations of a lane's consumer on one queue in Redis. All calls and completions are on the lane's event loop.
 protocol QueueStore: AnyObject {
     typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
 
-    /// True while Redis can be asked.
+    /// True while Redis can be reached.
     var isReady: Bool { get }
-    /// True while a blocking wait could be made.
+    /// True while a blocking wait is possible.
     var canWait: Bool { get }
     /// True if the set of invalid tokens is on the queue's server, and fails over with it.
     var holdsInvalidTokens: Bool { get }
 
     /// Claims under another name from now on.
     func use(holder: String)
-    /// - Parameter knownCommands: the version of the job commands that the lane knows.
+    /// - Parameter knownCommands: the version of the job commands known to the lane.
     func claim(
         _ claim: ClaimWindow.Claim, knownCommands: String, heartbeat: WorkerHeartbeat?,
         completion: @escaping Completion<QueueConnection.Claimed>)
     func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>)
     /// Assigns times to jobs of a campaign whose rate is limited.
-    /// - Parameter completion: gets the milliseconds until each may be sent.
+    /// - Parameter completion: receives the milliseconds until each may be sent.
     func limit(
         campaign: String, _ command: JobCommands.Command, amounts: [Int], completion: @escaping Completion<[Int]>)
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>)
@@ -36,7 +36,7 @@ protocol QueueStore: AnyObject {
     func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>)
 
     /// Waits for a job, which the server moves to the inbox.
-    /// - Parameter completion: gets true if a job came.
+    /// - Parameter completion: receives true if a job arrived.
     func waitForJob(seconds: Int, completion: @escaping Completion<Bool>)
     func stopWaiting()
     func close() -> EventLoopFuture<Void>
@@ -45,7 +45,7 @@ protocol QueueStore: AnyObject {
 /// A queue in Redis.
 final class RedisQueueStore: QueueStore {
     private let client: any RedisSender
-    /// For the blocking wait, which holds up what comes after it; only one lane of a worker has one.
+    /// The connection for the blocking wait, which delays later commands; only one lane of a worker has one.
     private let waiter: RedisClient?
     private let keys: QueueKeys
     private let limits: QueueLimits

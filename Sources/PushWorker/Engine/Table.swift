@@ -1,13 +1,13 @@
-/// The identifier of a job that a lane works on.
+/// The identifier of a job that a lane is working on.
 struct JobID: TableID { let index: Int }
 
-/// The identifier of a notification in flight, or of one that waits to be sent again at once.
+/// The identifier of a notification that is in flight or waits to be resent at once.
 struct FlightID: TableID { let index: Int }
 
-/// The identifier of an app on a lane. Apps are added and never removed, so it is also the app's index.
+/// The identifier of an app on a lane, which is also its index, because apps are added and never removed.
 struct AppID: Hashable { let index: Int }
 
-/// The identifier of a queue of a worker, and its index in the configuration.
+/// The identifier of a queue of a worker, which is its index in the configuration.
 struct QueueID: Hashable { let index: Int }
 
 /// The index of an entry in a ``Table``.
@@ -16,17 +16,17 @@ protocol TableID: Hashable {
     var index: Int { get }
 }
 
-/// An entry of a ``Table``. It holds the index of the entry behind it in a ``Line``, -1 at the line's end.
+/// An entry of a ``Table``. It holds the index of the next entry of its ``Line``; -1 at the line's end.
 protocol LinkedEntry {
-    /// An entry that holds nothing.
+    /// Creates an empty entry.
     init()
     var next: Int { get set }
 }
 
-/// Entries at indices that stay theirs until they are removed.
+/// Entries at indices that stay fixed until they are removed.
 ///
-/// A plain pointer, which its owner frees with ``deallocate()``. Every notification goes through its tables dozens of times: an
-/// object would be retained and released each time, and an array checked for uniqueness and exclusive access.
+/// A plain pointer, which its owner frees with ``deallocate()``. Every notification passes through its tables dozens of
+/// times: an object would be retained and released each time, and an array checked for uniqueness and exclusive access.
 struct Table<ID: TableID, Entry: LinkedEntry> {
     private struct Storage {
         var entries: UnsafeMutablePointer<Entry>
@@ -43,7 +43,7 @@ struct Table<ID: TableID, Entry: LinkedEntry> {
         makeFree(0..<capacity)
     }
 
-    /// Frees the table. Nothing may be asked of it any more.
+    /// Frees the table, which must not be used afterwards.
     func deallocate() {
         storage.pointee.entries.deinitialize(count: storage.pointee.capacity)
         storage.pointee.entries.deallocate()
@@ -62,12 +62,12 @@ struct Table<ID: TableID, Entry: LinkedEntry> {
         return storage.pointee.entries + id.index
     }
 
-    /// All entries, those that hold nothing included. A copy.
+    /// A copy of all entries, including empty ones.
     var entries: [Entry] {
         Array(UnsafeBufferPointer(start: storage.pointee.entries, count: storage.pointee.capacity))
     }
 
-    /// Inserts an entry that holds nothing, to be filled where it is: an entry that is made elsewhere would be copied.
+    /// Inserts an empty entry, to be filled in place: an entry made elsewhere would be copied.
     func insert() -> ID {
         if storage.pointee.free < 0 { grow() }
         let id = ID(index: storage.pointee.free)
@@ -105,7 +105,7 @@ struct Table<ID: TableID, Entry: LinkedEntry> {
     }
 }
 
-/// Entries of a table in a line, each holding the index of the one behind it.
+/// A queue of table entries, each of which holds the index of the next.
 struct Line<ID: TableID> {
     private var head = -1
     private(set) var count = 0
@@ -129,7 +129,7 @@ struct Line<ID: TableID> {
         count += 1
     }
 
-    /// Puts a whole line before this one.
+    /// Inserts a whole line before this one.
     mutating func prepend<Entry: LinkedEntry>(contentsOf line: Line<ID>, in table: Table<ID, Entry>) {
         guard !line.isEmpty else { return }
         table[ID(index: line.tail)].next = head
