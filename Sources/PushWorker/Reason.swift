@@ -1,12 +1,12 @@
 import APNS
 import PushJob
 
-/// Why a notification or a job was not delivered, or an app was paused: a code for counters and programs, and its explanation
-/// apart from it.
+/// The reason for which a notification or job was not delivered, or an app was paused: a code for counters and
+/// programs, and a separate explanation.
 package struct Reason: Sendable, Equatable {
     /// The code, such as `BadDeviceToken`.
     package var code: Code
-    /// One sentence for people; `nil` where the code says it all.
+    /// One sentence for people; `nil` if the code is sufficient.
     package var detail: String?
 
     package init(_ code: Code, detail: String? = nil) {
@@ -28,7 +28,7 @@ package struct Reason: Sendable, Equatable {
         case apns(APNSReason)
         /// The binary gateway.
         case gateway(GatewayStatus)
-        /// A request without an answer.
+        /// A request that was not answered.
         case request(RequestFailure.Kind)
         /// An answer without a reason, with its HTTP status.
         case http(Int)
@@ -36,10 +36,10 @@ package struct Reason: Sendable, Equatable {
         case job(JobError.Code)
         /// The worker.
         case own(Own)
-        /// A reason that this version does not know: of APNs, or of another worker or an operator in Redis.
+        /// A reason that this version does not know, from APNs or, in Redis, from another worker or an operator.
         case other(String)
 
-        /// Reads a code from its text.
+        /// Creates a code from its text.
         package init(text: String) { self = Self.known[text] ?? .other(text) }
 
         /// The code's text, in Redis and in logs.
@@ -55,12 +55,12 @@ package struct Reason: Sendable, Equatable {
             }
         }
 
-        /// The value of the metrics' `reason` label. Codes that come from outside must not become series of their own.
+        /// The value of the metrics' `reason` label. Unknown codes come from outside and must not become series.
         package var label: String { Self.known[text] == nil ? "other" : text }
 
-        /// All codes that can be known, by their texts.
+        /// All known codes, by their texts.
         package static let known: [String: Code] = {
-            // Statuses of APNs, and of the proxies and load balancers in between.
+            // Statuses of APNs, and of proxies and load balancers on the way.
             let statuses = [400, 401, 403, 404, 405, 408, 410, 413, 429, 431, 500, 501, 502, 503, 504]
             let codes =
                 statuses.map(Code.http) + GatewayStatus.documented.map { .gateway($0.status) }
@@ -84,18 +84,18 @@ package struct Reason: Sendable, Equatable {
         case cancelled = "Cancelled"
         /// The certificate of a gateway app is for another topic.
         case certificateNotForTopic = "CertificateNotForTopic"
-        /// The worker ends.
+        /// The worker is stopping.
         case drained = "Drained"
         /// Another job with the same id was sent (`unique_for`).
         case duplicate = "Duplicate"
-        /// The app's APNs does not answer, or answers with server errors only.
+        /// The app's APNs endpoint does not answer, or answers only with server errors.
         case endpointUnavailable = "EndpointUnavailable"
         case expired = "Expired"
         case jobTooLarge = "JobTooLarge"
         case malformedToken = "MalformedToken"
         case noApp = "NoApp"
         case noConnection = "NoConnection"
-        /// A job that was reclaimed too often: it may be what ends the workers.
+        /// A job that was reclaimed too often; it may crash the workers.
         case poison = "Poison"
         /// The queue was paused with `--now`.
         case queuePaused = "QueuePaused"
@@ -108,7 +108,7 @@ package struct Reason: Sendable, Equatable {
         case unreadableClaim = "UnreadableClaim"
     }
 
-    /// An answer that APNs does not give.
+    /// Returns the reason for an answer that APNs would not give.
     static func notAPNs(status: Int) -> Reason {
         Reason(
             .http(status),
@@ -117,10 +117,10 @@ package struct Reason: Sendable, Equatable {
         )
     }
 
-    /// The code and the detail in one line.
+    /// The code and the detail on one line.
     package var explanation: String { detail.map { "\(code.text) (\($0))" } ?? code.text }
 
-    /// True for the answers that APNs gives for a token that is not valid in this environment or for this topic.
+    /// True for answers about a token that is not valid in this environment or for this topic.
     package var isBadToken: Bool {
         code == .apns(.badDeviceToken) || code == .apns(.deviceTokenNotForTopic) || code == .gateway(.invalidToken)
             || isGoneWithoutReason
@@ -129,18 +129,18 @@ package struct Reason: Sendable, Equatable {
     /// True if there was no answer at all.
     var isNoAnswer: Bool { if case .request = code { true } else { false } }
 
-    /// True if the endpoint does not answer, or is not asked because of its trouble.
+    /// True if the endpoint does not answer, or is not being asked because of earlier failures.
     var concernsEndpoint: Bool { isNoAnswer || code == .own(.endpointUnavailable) }
 
-    /// True for a 410 without a reason of APNs, which a proxy may have answered for every token.
+    /// True for a 410 without a reason, which a proxy may have answered for every token.
     var isGoneWithoutReason: Bool { code == .http(410) }
 
-    /// True for broadcasts that the app must be enabled for.
+    /// True if broadcasts must first be enabled for the app.
     var concernsBroadcasts: Bool {
         code == .apns(.featureNotEnabled) || code == .apns(.broadcastFeatureNotEnabled)
     }
 
-    /// True for refusals that may concern one signing key only. `TopicDisallowed` would be the same with another.
+    /// True for refusals that may concern only one signing key. `TopicDisallowed` would be the same with another.
     package var concernsKey: Bool {
         switch code {
         case .apns(.invalidProviderToken), .apns(.forbidden), .apns(.unrelatedKeyIDInToken),

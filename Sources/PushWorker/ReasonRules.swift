@@ -2,9 +2,9 @@ import APNS
 import PushJob
 
 extension Reason {
-    /// The rule that was broken, or the cause, in a sentence. What APNs answers is described as on Apple's page "Handling
+    /// Returns the broken rule, or the cause, in a sentence. Answers of APNs are described as on Apple's page "Handling
     /// notification responses from APNs".
-    /// - Parameter code: a reason as Redis has it; `nil` for one that this version does not know.
+    /// - Parameter code: a reason as stored in Redis; the result is `nil` if this version does not know it.
     package static func rule(of code: String) -> String? {
         if let reason = APNSReason(rawValue: code) { return rule(of: reason) }
         if let own = Own(rawValue: code) { return rule(of: own) }

@@ -1,31 +1,31 @@
 import APNS
 
-/// The meaning of a request's end for its notification: the one place where APNs' answers get their meaning.
+/// What the end of a request means for its notification. All answers of APNs are interpreted here.
 package enum Verdict: Sendable, Equatable {
-    /// APNs took it.
+    /// APNs accepted it.
     case delivered
-    /// The device token is not valid, since a time in milliseconds since 1970 where APNs said when.
+    /// The device token is invalid, since a time in milliseconds since 1970 if APNs gave one.
     case tokenInvalid(reason: Reason, since: Int64?)
-    /// APNs calls the device token bad, which it also does when the worker is in the wrong environment or the topic is
-    /// wrong: it depends on what it says of the app's other tokens.
+    /// APNs reports the device token as bad, which it also does if the worker uses the wrong environment or topic. Its
+    /// answers about the app's other tokens decide.
     case tokenSuspect(reason: Reason)
-    /// Again after a pause that grows; an attempt is spent. `isUncertain`: APNs may have taken it already.
+    /// Retry after a growing pause; an attempt is spent. `isUncertain`: APNs may have accepted it already.
     case retry(reason: Reason, retryAfter: Int?, isUncertain: Bool)
-    /// The servers are in trouble: again after a pause that grows, with no attempt spent while the notification's time budget
-    /// lasts.
+    /// The servers are failing: retry after a growing pause, without spending an attempt while the notification's time
+    /// budget lasts.
     case serverError(reason: Reason, retryAfter: Int?)
-    /// Again after a pause that grows, and so is whatever else goes to that device; an attempt is spent.
+    /// Retry after a growing pause, like all other notifications for the device; an attempt is spent.
     case throttled(reason: Reason, retryAfter: Int?)
-    /// Again at once on another connection, as if it had not been sent.
+    /// Resend at once on another connection, as if it had not been sent.
     case resend(reason: Reason)
-    /// APNs has turned against the connection: again at once on a new one, with no attempt spent. When that is refused too,
+    /// APNs refuses the connection: resend at once on a new one, without spending an attempt. If that is refused too,
     /// the app is paused.
     case leaveConnection(reason: Reason)
-    /// The app's credential or configuration is at fault: nothing of the app is sent for a while.
+    /// The app's credential or configuration is at fault: nothing is sent for the app for some time.
     case pauseApp(reason: Reason)
-    /// A refusal that pauses the app once two of its jobs have met it.
+    /// A refusal that pauses the app once two of its jobs have received it.
     case forbidden(reason: Reason)
-    /// Later, with no attempt spent; the app's other notifications go on.
+    /// Defer without spending an attempt; the app's other notifications are still sent.
     case deferred(reason: Reason)
     /// A reason that this version does not know: a few attempts, minutes apart, and then a dead letter.
     case unknown(reason: Reason)
@@ -33,10 +33,10 @@ package enum Verdict: Sendable, Equatable {
     case dead(reason: Reason)
 
     /// - Parameters:
-    ///   - result: how the request ended.
-    ///   - topicIsConfigured: whether the topic came from the app's configuration and not from the job, which tells whose
-    ///     fault a wrong one is.
-    ///   - isOnChannel: whether it was a broadcast, which has no device that an answer could speak of.
+    ///   - result: the result of the request.
+    ///   - topicIsConfigured: true if the topic came from the app's configuration rather than from the job, which
+    ///     decides which of them is at fault if it is wrong.
+    ///   - isOnChannel: true for a broadcast, which has no device that an answer could concern.
     package init(_ result: RequestResult, topicIsConfigured: Bool, isOnChannel: Bool = false) {
         switch result {
         case .notProcessed(let failure):
@@ -58,28 +58,28 @@ package enum Verdict: Sendable, Equatable {
         }
     }
 
-    /// The meaning of the binary gateway's status of an item.
+    /// Creates the meaning of the binary gateway's status for an item.
     private init(_ status: GatewayStatus) {
         let code = Reason.Code.gateway(status)
         switch status {
-        // `shutdown` says that the named one was taken.
+        // `shutdown` means that the named item was accepted.
         case .noError, .shutdown: self = .delivered
         case .processingError, .unknown, .other:
             self = .retry(reason: Reason(code), retryAfter: nil, isUncertain: false)
         case .missingDeviceToken, .missingPayload, .invalidTokenSize, .invalidPayloadSize:
             self = .dead(reason: Reason(code))
-        // The topic is the certificate's, for all that the app sends.
+        // The topic is the certificate's, and so the same for all notifications of the app.
         case .missingTopic, .invalidTopicSize:
             self = .pauseApp(reason: Reason(code, detail: "is the certificate right?"))
-        // What a token is called too that belongs to the other environment, or to another app's certificate.
+        // Also the status of tokens that belong to the other environment or to another app's certificate.
         case .invalidToken: self = .tokenSuspect(reason: Reason(code))
-        // It does not know this kind of frame, which would be the same for all.
+        // The gateway does not know this frame type, which would be the same for all notifications.
         case .protocolError:
             self = .pauseApp(reason: Reason(code, detail: "does the gateway know this kind of frame?"))
         }
     }
 
-    /// The same where there is no device: nothing may be noted of its token.
+    /// The verdict for a broadcast: there is no device whose token could be marked.
     private var onChannel: Verdict {
         switch self {
         case .tokenInvalid(let reason, _), .tokenSuspect(let reason): .dead(reason: reason)
@@ -94,7 +94,7 @@ package enum Verdict: Sendable, Equatable {
             self = .delivered
             return
         }
-        // The status outranks the reason: a server error does not condemn a token, whatever it says.
+        // The status outranks the reason: a server error never makes a token invalid.
         guard let known = response.reason, known.status == response.status else {
             self.init(byStatus: response)
             return
@@ -109,7 +109,7 @@ package enum Verdict: Sendable, Equatable {
             self = .throttled(reason: reason, retryAfter: response.retryAfter)
         case .internalServerError, .serviceUnavailable, .shutdown, .idleTimeout:
             self = .serverError(reason: reason, retryAfter: response.retryAfter)
-        // The app can't have broadcasts until its owner enables them at Apple; everything else works.
+        // The app can't send broadcasts until its owner enables them at Apple; everything else works.
         case .featureNotEnabled, .broadcastFeatureNotEnabled:
             self = .deferred(reason: reason)
         case .expiredProviderToken, .tooManyProviderTokenUpdates, .unrelatedKeyIDInToken:
@@ -130,8 +130,8 @@ package enum Verdict: Sendable, Equatable {
         }
     }
 
-    /// An answer without a reason, with a reason that does not belong to its status, or with one that Apple added after this
-    /// was written.
+    /// Creates the meaning of an answer without a reason, with a reason that does not belong to its status, or with one
+    /// that Apple has added since.
     private init(byStatus response: Response) {
         let status = response.status
         let misplaced = response.reason.map { "the answer's reason, \($0.rawValue), does not belong to its status" }
@@ -139,13 +139,14 @@ package enum Verdict: Sendable, Equatable {
             misplaced == nil && response.reasonText != nil
             ? Reason(.other(response.reasonText ?? "")) : Reason(.http(status), detail: misplaced)
         switch status {
-        // A proxy may say so of every token: believed while APNs accepts others of the app.
+        // A proxy may answer this for every token, so it is believed only while APNs accepts others of the app.
         case 410 where reason.isGoneWithoutReason && misplaced == nil: self = .tokenSuspect(reason: reason)
         case 410: self = .tokenInvalid(reason: reason, since: response.timestamp)
-        // Whoever finds it too large, it is this one only.
+        // Whatever the origin of the answer, only this notification is too large.
         case 413: self = .dead(reason: reason)
         case 500...599: self = .serverError(reason: reason, retryAfter: response.retryAfter)
-        // APNs gives its refusals a reason, has no 2xx but 200, and no redirects: something else is answering.
+        // APNs gives a reason with each refusal, and sends no 2xx except 200 and no redirects: another server is
+        // answering.
         case _ where response.reasonText == nil, ..<400, 600...: self = .pauseApp(reason: .notAPNs(status: status))
         case 403: self = .pauseApp(reason: reason)
         case 429: self = .retry(reason: reason, retryAfter: response.retryAfter, isUncertain: false)

@@ -16,25 +16,25 @@ public final class Worker: Service {
     private let wallClock: @Sendable () -> Int64
     private let group: MultiThreadedEventLoopGroup
     let lanes: [Lane]
-    /// The first lane's clients, by queue.
+    /// The clients of the first lane, by queue.
     private let queueClients: [(client: RedisClient, keys: QueueKeys)]
-    /// How often a configuration was taken up.
+    /// The number of reloads of the configuration.
     private let reloads = Atomic(0)
     /// The operators' commands, and whether the worker is quiet.
     private let orders = NIOLockedValueBox((seen: WorkerCommands(), isQuiet: false))
-    /// Ends when somebody wants the worker to stop.
+    /// Ends when the worker is asked to stop.
     private let stopping = AsyncStream.makeStream(of: Never.self)
     private let hasStarted = Atomic(false)
-    /// The counters when the event loops stopped.
+    /// The last counters before the event loops stopped; `nil` before.
     private let final = NIOLockedValueBox<LaneCounters?>(nil)
     private let isDraining = NIOLockedValueBox(false)
     private let servers: ServerWatch
     private let collector: MetricsCollector?
 
     /// - Parameters:
-    ///   - isMeasured: false for a worker whose `metrics()` nothing reads: it measures no times.
-    ///   - version: the program's, for metrics.
-    ///   - wallClock: seconds since 1970, for provider tokens.
+    ///   - isMeasured: false for a worker whose `metrics()` is never read; it measures no times.
+    ///   - version: the program's version, for metrics.
+    ///   - wallClock: returns the seconds since 1970, for provider tokens.
     public init(
         configuration: WorkerConfiguration, logger: Logger, isMeasured: Bool = false, version: String = "",
         wallClock: @escaping @Sendable () -> Int64
@@ -79,9 +79,9 @@ public final class Worker: Service {
 
     private var configuration: WorkerConfiguration { current.withLockedValue { $0 } }
 
-    /// Works until the task is cancelled or a graceful shutdown begins, then drains: claims nothing more, finishes what is
-    /// under way within the configured time, and gives the rest back.
-    /// - Throws: what makes a start impossible, such as a key that cannot be used.
+    /// Works until the task is cancelled or a graceful shutdown begins, then drains: claims nothing more, finishes what
+    /// is in flight within the configured time, and releases the rest.
+    /// - Throws: an error that makes a start impossible, such as an unusable key.
     public func run() async throws {
         for lane in lanes {
             let others = lanes.filter { $0 !== lane }
@@ -112,7 +112,7 @@ public final class Worker: Service {
         await drain(then: watch)
     }
 
-    /// Until a graceful shutdown, cancellation or an order: all of them drain.
+    /// Waits for a graceful shutdown, cancellation or a stop command, all of which start a drain.
     private func waitForTheEnd() async {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { try? await gracefulShutdown() }
@@ -122,7 +122,7 @@ public final class Worker: Service {
         }
     }
 
-    // MARK: Orders
+    // MARK: Commands
 
     private func obey(_ order: WorkerCommand) {
         guard orders.withLockedValue({ $0.seen.isNew(order) }) else { return }
@@ -135,9 +135,9 @@ public final class Worker: Service {
         }
     }
 
-    /// Claims nothing more, finishes what is under way and stays, or claims again. From anywhere, at any time after the
-    /// start.
-    /// - Parameter reason: who wants it, for the log.
+    /// Stops or resumes claiming. In either case the worker keeps running and finishes what is in flight. Safe to call
+    /// from any thread, at any time after the start.
+    /// - Parameter reason: the origin of the request, for the log.
     public func setQuiet(_ quiet: Bool, because reason: String) {
         let isChange = orders.withLockedValue { state in
             defer { state.isQuiet = quiet }
@@ -154,7 +154,7 @@ public final class Worker: Service {
 
     // MARK: Credentials
 
-    /// Looks after the credentials of the apps there are, and after a reload of those there are then.
+    /// Maintains the credentials of the current apps and, after a reload, of the new ones.
     private func keepAllCredentials() async {
         while !Task.isCancelled {
             let generation = reloads.load(ordering: .acquiring)
@@ -170,10 +170,10 @@ public final class Worker: Service {
         }
     }
 
-    /// Takes up what another configuration has that a worker which runs can take up: its apps, and when and how often is tried
-    /// again. Nothing that has been claimed is dropped for it.
-    /// - Returns: what became of the apps.
-    /// - Throws: what makes it unusable; the worker goes on by the configuration that it has then.
+    /// Applies the settings of another configuration that a running worker can change: its apps, retries and the
+    /// durations of pauses. No claimed job is dropped.
+    /// - Returns: the changes to the apps.
+    /// - Throws: an error if it is unusable; the worker then continues with its current configuration.
     public func reload(_ new: WorkerConfiguration) async throws -> ReloadReport {
         let prepared = try new.apps.map { try AppSender.Prepared($0) }
         let old = configuration
@@ -212,10 +212,10 @@ public final class Worker: Service {
         }
     }
 
-    /// True if all lanes have started: everything that makes a start impossible did not happen. From anywhere.
+    /// True if all lanes have started, so nothing made a start impossible. Safe to call from any thread.
     public var isWorking: Bool { hasStarted.load(ordering: .acquiring) }
 
-    /// Returns the worker's readiness and its problems. Answers within seconds, whatever is wrong.
+    /// Returns the worker's readiness and its problems. Answers within seconds in any state.
     public func health() async -> WorkerHealth {
         var health = WorkerHealth()
         health.isDraining = isDraining.withLockedValue { $0 }
@@ -228,17 +228,17 @@ public final class Worker: Service {
         let deadline = ContinuousClock.now + .seconds(1)
         let answers = lanes.map { ($0.index, $0.health()) }
         for (index, answer) in answers {
-            // A loop that is stuck without having been told so yet.
+            // The loop is stuck, but has not been for long enough to be reported as such.
             let problem = WorkerHealth.Problem(sentence: "the event loop of lane \(index) does not answer", seconds: 0)
             for problem in await answer.get(until: deadline)?.details ?? [problem] { health.add(problem) }
         }
         return health
     }
 
-    /// Returns the stuck event loops as problems; at once, whatever the loops do.
+    /// Returns the stuck event loops as problems. Does not wait for the loops.
     public func liveness() -> WorkerHealth { liveness(patience: LoopPulse.patience) }
 
-    /// - Parameter patience: for how long a loop may not turn.
+    /// - Parameter patience: the time after which a loop that has not run counts as stuck.
     func liveness(patience: TimeAmount) -> WorkerHealth {
         let now = NIODeadline.now()
         return WorkerHealth(
@@ -250,14 +250,14 @@ public final class Worker: Service {
             })
     }
 
-    /// Returns what the lanes have counted and are doing, for a scrape; nothing is done for metrics in between.
+    /// Returns the counts and states of the lanes for a scrape; between scrapes nothing is done for metrics.
     package func metrics() async -> MetricsPage { await collector?.collect() ?? MetricsPage() }
 
     /// Returns the load of all lanes.
     func load() async -> WorkSummary.Load {
         var sum = WorkSummary.Load()
         for lane in lanes {
-            // A lane whose event loop has stopped has nothing under way.
+            // A lane whose event loop has stopped has nothing in flight.
             guard let load = try? await lane.load() else { continue }
             sum.inFlight += load.inFlight
             sum.waiting += load.waiting
@@ -279,7 +279,7 @@ public final class Worker: Service {
 }
 
 extension Worker {
-    /// Tells what was done every so often, if anything was, until the task is cancelled.
+    /// Logs a summary at intervals, if there was any work, until the task is cancelled.
     func summarize(every interval: Int) async {
         var summary = WorkSummary()
         let clock = ContinuousClock()
@@ -298,13 +298,13 @@ extension Worker {
     }
 }
 
-/// Which orders are new, without any I/O: all lanes see each of them, on all queues, again and again.
+/// Decides which commands are new. No I/O. Every lane sees each command repeatedly, on all queues.
 struct WorkerCommands {
     private var last: Int64 = .min
 
-    /// Returns true if a command is new, and so must be obeyed.
+    /// Returns true if a command is new and so must be obeyed.
     ///
-    /// One that is not newer than another that was seen was taken back by that, or is the same.
+    /// A command that is not newer than the last one is either the same or was replaced by it.
     mutating func isNew(_ order: WorkerCommand) -> Bool {
         guard order.at > last else { return false }
         last = order.at

@@ -3,36 +3,37 @@ import PushJob
 import PushQueue
 import Redis
 
-/// Everything a worker needs to know.
+/// The configuration of a worker.
 public struct WorkerConfiguration: Sendable {
-    /// Where the queues are.
+    /// The Redis servers that hold the queues.
     public var redis: RedisTopology
-    /// How to connect there. Its client name is of no consequence: each connection gets its own.
+    /// The options of connections to Redis. Its client name is ignored, because each connection gets its own.
     public var redisClient = RedisClientConfiguration()
-    /// The queues to take jobs from, at least one.
+    /// The queues from which to claim jobs, at least one.
     public var queues: [QueueConfiguration]
-    /// Which queue's turn it is when several have work.
+    /// The order in which queues with jobs are claimed from.
     public var queueOrder = QueueOrder.weighted
     /// The keys that all queues share.
     public var sharedKeys: SharedKeys
-    /// The apps to send for, at least one.
+    /// The apps for which to send, at least one.
     public var apps: [AppConfiguration]
-    /// This process' name among all workers: unique for each start.
+    /// The name of this process among all workers, unique for each start.
     public var workerName: String
-    /// Event loops that work, each with its own connections; 0 for one a core.
+    /// The number of event loops, each with its own connections; 0 for one per core.
     public var lanes = 1
-    /// When and how often a notification is tried again.
+    /// The time and number of retries.
     public var retry = RetryPolicy()
-    /// For how long an app that APNs refuses is paused.
+    /// The duration of the pause of an app that APNs refuses.
     public var appPause = AppPauses.Durations()
-    /// How often the log has a line about what was done, in milliseconds; 0 for never. There is none when nothing was.
+    /// The interval in milliseconds between summaries in the log; 0 for none. A summary is omitted if there was no
+    /// work.
     public var summaryInterval = 60_000
-    /// The time for which invalid tokens are kept, in milliseconds; 0 for ever.
+    /// The time for which invalid tokens are kept, in milliseconds; 0 for forever.
     public var invalidTokenAge = InvalidTokenSet.defaultMaximumAge
-    /// How long a drain may take, in milliseconds.
+    /// The maximum duration of a drain, in milliseconds.
     public var drainTimeout = 25_000
 
-    /// Takes what has no default.
+    /// Creates a configuration with defaults for everything else.
     public init(
         redis: RedisTopology, queues: [QueueConfiguration], sharedKeys: SharedKeys, apps: [AppConfiguration],
         workerName: String
@@ -44,8 +45,8 @@ public struct WorkerConfiguration: Sendable {
         self.workerName = workerName
     }
 
-    /// This configuration with everything of another one that a worker that runs can take up: the apps, and when and how often
-    /// is tried again.
+    /// Returns this configuration with all settings of another one that a running worker can change: the apps, retries
+    /// and the durations of pauses.
     func reloaded(from other: WorkerConfiguration) -> WorkerConfiguration {
         var merged = self
         merged.apps = other.apps
@@ -55,29 +56,29 @@ public struct WorkerConfiguration: Sendable {
     }
 }
 
-/// One of the queues that a worker takes jobs from.
+/// A queue from which a worker claims jobs.
 public struct QueueConfiguration: Sendable {
     /// Its keys in Redis.
     public var keys: QueueKeys
-    /// How much of the worker it has in relation to other queues while all have work; 1 to 1000.
+    /// Its share of the worker in relation to other queues while all have jobs; 1 to 1000.
     public var weight: Int
 
-    /// How its jobs are written.
+    /// The format of its jobs.
     public var format = JobFormat.native
-    /// The lease, and the bounds of what is kept.
+    /// The lease, and the limits of what is kept.
     public var limits = QueueLimits()
 
-    /// Takes what has no default.
+    /// Creates a configuration with defaults for everything else.
     public init(keys: QueueKeys, weight: Int = 1) {
         self.keys = keys
         self.weight = weight
     }
 }
 
-/// Which queue's turn it is when several have work.
+/// The order in which queues with jobs are claimed from.
 public enum QueueOrder: String, Sendable, CaseIterable {
-    /// Each has its share, by its weight.
+    /// Each queue gets a share according to its weight.
     case weighted
-    /// The first has all it can use, then the second, and so on.
+    /// The first queue gets all it can use, then the second, and so on.
     case strict
 }

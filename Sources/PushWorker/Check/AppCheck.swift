@@ -3,11 +3,12 @@ import Logging
 import NIOCore
 import NIOPosix
 
-/// Tries an app's credential and endpoint as a worker would use them.
+/// Tries an app's credential and endpoint in the way a worker uses them.
 public struct AppCheck: Sendable {
-    /// A device token that no device has. APNs calls it bad, and only when it takes the credential and the topic.
+    /// A device token that belongs to no device. APNs reports it as bad only if it accepts the credential and the
+    /// topic.
     private static let madeUpToken = String(repeating: "0", count: 64)
-    /// How long a connection or an answer may take.
+    /// The maximum time for a connection or an answer.
     private static let patience = TimeAmount.seconds(15)
 
     private let app: AppConfiguration
@@ -23,7 +24,7 @@ public struct AppCheck: Sendable {
 
     private var subject: String { "app \(app.name)" }
 
-    /// Returns the findings about the credential by itself.
+    /// Returns the findings about the credential, without a connection.
     public func credential() -> [CheckVerdict] {
         var verdicts: [CheckVerdict] = []
         switch app.credential {
@@ -55,12 +56,12 @@ public struct AppCheck: Sendable {
         return verdicts
     }
 
-    /// Connects, and asks APNs about a token that no device has.
+    /// Connects to APNs and sends a notification to a token that belongs to no device.
     public func endpoint() async -> [CheckVerdict] {
         let via = app.proxy.map { " through \($0)" } ?? ""
         let sources = app.credential.tokenSources
         var verdicts: [CheckVerdict] = []
-        // A certificate is tried once, and each key by itself: a connection takes the tokens of one.
+        // A certificate is tried once; each key gets its own connection, which accepts the tokens of only one.
         for source in sources.isEmpty ? [nil] : sources.map(Optional.some) {
             let session: CheckSession
             do {
@@ -85,7 +86,7 @@ public struct AppCheck: Sendable {
         return verdicts
     }
 
-    /// Sends the notifications of a job, one after the other, and says what APNs answered.
+    /// Sends the notifications of a job one after another, and returns the answers of APNs.
     public func send(_ notifications: [Notification]) async -> [CheckVerdict] {
         do {
             let session = try await CheckSession.open(app, on: eventLoop, within: Self.patience)
@@ -126,18 +127,18 @@ public struct AppCheck: Sendable {
     private func probe() -> Notification {
         var token = DeviceToken.none
         if let made = try? DeviceToken(Self.madeUpToken) { token = made }
-        // A background notification that may not be stored: whatever happens, nobody is disturbed.
+        // A background notification that APNs must not store, so that no user is disturbed in any case.
         return Notification(
             deviceToken: token, payload: ByteBuffer(string: #"{"aps":{"content-available":1}}"#),
             topic: ByteBuffer(string: app.topic), pushType: .background, priority: 5, expiration: 0)
     }
 
-    /// Returns the meaning of APNs' answer to the made-up token for the credential.
+    /// Returns what APNs' answer to the made-up token means for the credential.
     private func verdict(_ result: RequestResult, of name: String) -> CheckVerdict {
         let response: Response
         switch result {
         case .response(let answer): response = answer
-        // A made-up token is what it does not take.
+        // The gateway must refuse a made-up token.
         case .refused(.invalidToken): return .init(.ok, subject, "the gateway accepts \(name)")
         case .refused(let status):
             return .init(.failure, subject, "the gateway refuses \(name) or what was sent: \(status)")
@@ -167,7 +168,7 @@ public struct AppCheck: Sendable {
 }
 
 extension RequestResult {
-    /// One line for people.
+    /// A one-line description for people.
     var inWords: String {
         switch self {
         case .response(let response):

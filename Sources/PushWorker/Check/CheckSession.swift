@@ -2,9 +2,9 @@ import APNS
 import Logging
 import NIOCore
 
-/// One connection to APNs for a check: a pool of one, asked from a task.
+/// A connection to APNs for a check: a pool with one connection, used from a task.
 ///
-/// `@unchecked Sendable`: all state is touched on `eventLoop` only.
+/// `@unchecked Sendable`: all state is accessed only on `eventLoop`.
 final class CheckSession: TransportDelegate, @unchecked Sendable {
     private let pool: any Transport
     private let eventLoop: any EventLoop
@@ -17,13 +17,13 @@ final class CheckSession: TransportDelegate, @unchecked Sendable {
         self.eventLoop = eventLoop
     }
 
-    /// Nothing was connected to in time.
+    /// No connection was made in time.
     private struct TimedOut: Error, CustomStringConvertible {
         let description = "no connection in time; may this host reach it?"
     }
 
-    /// Connects.
-    /// - Throws: why there is no connection.
+    /// Opens a connection.
+    /// - Throws: the reason for which there is no connection.
     static func open(
         _ app: AppConfiguration, on eventLoop: any EventLoop, within patience: TimeAmount
     ) async throws -> CheckSession {
@@ -53,7 +53,7 @@ final class CheckSession: TransportDelegate, @unchecked Sendable {
         return session
     }
 
-    /// Sends a notification and waits for its end.
+    /// Sends a notification and waits for its result.
     /// - Parameter now: seconds since 1970.
     func send(
         _ notification: Notification, _ source: ProviderTokenSource?, now: Int64
@@ -77,7 +77,7 @@ final class CheckSession: TransportDelegate, @unchecked Sendable {
                 return pool.close()
             }.get()
         } catch {
-            // A pool's closing has no way to fail.
+            // Closing a pool can't fail.
             assertionFailure("\(error)")
         }
     }

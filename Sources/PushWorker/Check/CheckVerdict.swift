@@ -1,19 +1,19 @@
-/// One line of what a check of a configuration found.
+/// A finding of a check of a configuration.
 public struct CheckVerdict: Sendable, Equatable, Encodable {
-    /// How it is.
+    /// The severity of a finding.
     public enum Level: String, Sendable, Encodable {
         case ok
-        /// It works, and somebody should know.
+        /// It works, but needs attention.
         case warning
         /// It does not work.
         case failure
     }
 
-    /// How it is.
+    /// The severity.
     public var level: Level
     /// The subject, such as `redis` or `app shop`.
     public var subject: String
-    /// The finding and, if it is bad, what to do.
+    /// The finding and, if it is a problem, what to do.
     public var sentence: String
     /// The answer to a notification that was sent.
     public var answer: Answer?
@@ -26,11 +26,11 @@ public struct CheckVerdict: Sendable, Equatable, Encodable {
         public var status: Int?
         /// APNs' reason.
         public var reason: String?
-        /// The `apns-id` that was sent.
+        /// The `apns-id` of the request.
         public var apnsID: String?
-        /// The `apns-unique-id` that APNs answered, by which Apple's console finds the notification.
+        /// The `apns-unique-id` of the answer, by which Apple's console finds the notification.
         public var apnsUniqueID: String?
-        /// The time since which the token is not valid, in milliseconds since 1970.
+        /// The time since which the token has been invalid, in milliseconds since 1970.
         public var timestamp: Int64?
 
         enum CodingKeys: String, CodingKey {
@@ -40,7 +40,7 @@ public struct CheckVerdict: Sendable, Equatable, Encodable {
         }
     }
 
-    /// Makes a verdict.
+    /// Creates a finding.
     public init(_ level: Level, _ subject: String, _ sentence: String) {
         self.level = level
         self.subject = subject

@@ -1,14 +1,14 @@
 import FoundationEssentials
 import NIOCore
 
-/// A JSON value, for those who look for likely mistakes in it and not for what it means.
+/// A JSON value, for finding likely mistakes rather than for interpreting it.
 enum JSONValue: Decodable {
     case object([String: JSONValue])
     case array([JSONValue])
     case text(String)
     case other
 
-    /// - Returns: `nil` for what is not JSON.
+    /// - Returns: `nil` if the bytes are not valid JSON.
     static func read(_ bytes: ByteBuffer) -> JSONValue? {
         try? JSONDecoder().decode(Self.self, from: Data(bytes.readableBytesView))
     }
@@ -34,7 +34,7 @@ enum JSONValue: Decodable {
         if case .text(let text) = self { text } else { nil }
     }
 
-    /// True if it is `null` or an empty text, or what can be neither object nor text.
+    /// True if it is empty text, or `null` or another value that is neither object, array nor text.
     var isNothing: Bool {
         switch self {
         case .other: true

@@ -5,17 +5,17 @@ import PushQueue
 
 /// Predicts the fate of a job.
 public struct JobCheck {
-    /// The notifications of a job, for a sender.
+    /// The notifications of a job.
     public struct Plan: Sendable {
-        /// The index of the app that it goes through.
+        /// The index of the job's app.
         public var app: Int
         /// The notifications that would be sent.
         public var notifications: [Notification]
-        /// Why which of its tokens would become dead letters while the others are sent, by their places from 1.
+        /// The tokens that would become dead letters while others are sent: their positions, from 1, and the reasons.
         var refused: [(place: Int, why: DeviceToken.Invalid)] = []
-        /// Apple's requirements that the job does not meet, and that APNs does not check.
+        /// The requirements of Apple's that the job does not meet and that APNs does not check.
         var hints: [NotificationRules.Hint] = []
-        /// The number of tokens that are named more than once.
+        /// The number of repeated tokens.
         var repeatedTokens = 0
     }
 
@@ -26,8 +26,8 @@ public struct JobCheck {
 
     /// - Parameters:
     ///   - apps: the apps of the worker.
-    ///   - format: how the queue's jobs are written.
-    ///   - maximumAttempts: the attempts of a job that does not say.
+    ///   - format: the format of the queue's jobs.
+    ///   - maximumAttempts: the number of attempts of a job that specifies none.
     public init(
         _ apps: [AppConfiguration], format: JobFormat = .native, maximumAttempts: Int = RetryPolicy().maximumAttempts
     ) {
@@ -37,7 +37,7 @@ public struct JobCheck {
         router = JobRouter(apps.map(RoutedApp.init))
     }
 
-    /// Returns the reason why no worker could send a job, whatever its apps are; `nil` if one could.
+    /// Returns the reason for which no worker could send a job, whatever its apps are; `nil` if one could.
     public static func defect(of body: ByteBuffer, as format: JobFormat) -> String? {
         let job: Job
         do throws(JobError) {
@@ -52,7 +52,7 @@ public struct JobCheck {
                 return "token \(place): \(error)"
             }
         }
-        // Through another transport less would be sent, but not more.
+        // Another transport would accept less, never more.
         let app = RoutedApp(AppConfiguration(name: "", topic: "com.example.app", credential: .providerTokens([])))
         var hasUnknownType = false
         do throws(Reason) {
@@ -65,16 +65,16 @@ public struct JobCheck {
         }
     }
 
-    /// A push type that this version does not know may be new, unless it looks like one that it knows.
+    /// Returns an error if a job's unknown push type resembles a known one. Otherwise it may be new.
     private static func mistypedPushType(of job: Job) -> String? {
         let type = job.pushType.map { String(buffer: job.text($0)) } ?? ""
         let known = PushType.allCases.map(\.rawValue).filter { $0 != "other" }
         return type.nearest(of: known).map { "unknown push type \(type); did you mean \($0)?" }
     }
 
-    /// Returns what would become of a job.
+    /// Predicts what would happen to a job.
     /// - Parameters:
-    ///   - name: what to call it, such as `job, line 3`.
+    ///   - name: its name in the findings, such as `job, line 3`.
     ///   - now: milliseconds since 1970.
     public func run(_ body: ByteBuffer, name: String, now: Int64) -> (verdicts: [CheckVerdict], plan: Plan?) {
         let hints = JobHints.of(body, as: format).map { CheckVerdict(.warning, name, $0) }

@@ -4,14 +4,14 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// An explanation of what would be sent for a job, and of the source of each part.
+/// An explanation of what would be sent for a job, and where each part comes from.
 struct JobExplanation {
     let job: Job
     let plan: JobCheck.Plan
     let app: AppConfiguration
     let isOnlyApp: Bool
     let maximumAttempts: Int
-    /// Milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     let now: Int64
 
     /// The facts, as sentences, in the order of a reader's questions.
@@ -30,7 +30,7 @@ struct JobExplanation {
         if case .gateway(let options) = app.transport { options } else { nil }
     }
 
-    /// The members of the job that the app's transport has no place for.
+    /// Warnings about members of the job for which the app's transport has no field.
     private var omitted: [String] {
         guard let gateway else { return [] }
         var identifiers: [String] = []
@@ -91,7 +91,7 @@ struct JobExplanation {
         return "it would be sent to \(devices) through the app \(app.name) (\(app.endpoint)), \(why)\(builds)"
     }
 
-    /// The commonest reason why APNs calls a token bad.
+    /// A hint at the most common reason for which APNs reports a token as bad.
     private var builds: String {
         switch app.environment {
         case _ where job.channel != nil: ""
@@ -173,7 +173,7 @@ struct JobExplanation {
             : "apns-id \(notification.apnsID.map { "\($0)" } ?? "none") (derived from its `id` and the token)"
     }
 
-    /// A time in milliseconds since 1970, for people.
+    /// Returns a time in milliseconds since 1970 as text.
     private static func text(_ milliseconds: Int64) -> String {
         Date(timeIntervalSince1970: Double(milliseconds / 1000)).formatted(.iso8601)
     }

@@ -3,10 +3,10 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// Likely mistakes in a job, whether or not it can be sent: what a worker, which takes members that it does not know for the
-/// producer's own affair, must not complain about.
+/// Likely mistakes in a job, whether or not it can be sent. A worker must not complain about them, because it leaves
+/// unknown members to the producer.
 enum JobHints {
-    /// - Returns: a sentence each; none where the job has no object to look at.
+    /// - Returns: one sentence per mistake; none if the job contains no object to examine.
     static func of(_ body: ByteBuffer, as format: JobFormat) -> [String] {
         guard let document = JobDecoder.document(of: body, as: format),
             let members = JSONValue.read(document)?.members
@@ -33,7 +33,7 @@ enum JobHints {
         return hints
     }
 
-    /// Members that are ignored if they are not valid.
+    /// Returns hints about members that are ignored because they are not valid.
     private static func labels(_ body: ByteBuffer, _ members: [String: JSONValue], _ format: JobFormat) -> [String] {
         let job = JobDecoder.identify(body, as: format)
         return [(JobMember.campaign, job.campaign), (.labels, job.labels)].compactMap { member, field in
@@ -81,7 +81,7 @@ enum JobHints {
         if tokens.contains(where: { $0.hasPrefix("ExponentPushToken[") || $0.hasPrefix("ExpoPushToken[") }) {
             return ["a token is one of Expo; let the app send the result of `getDevicePushTokenAsync`"]
         }
-        // A token that is no hex has its own error; this one looks whole, and is not.
+        // A token that is not hex has its own error; this one looks complete but is not.
         if tokens.contains(where: { $0.hasPrefix("{length") }) {
             return [
                 "a token is the description of a `Data` object, which lacks most of its bytes; let the app send"
@@ -93,12 +93,12 @@ enum JobHints {
         return ["a token has \(first.utf8.count) characters, and Apple's have 64 or more; is it complete?"]
     }
 
-    // Instance id, a colon, and what begins with APA91b.
+    // An instance ID, a colon, and a part that begins with APA91b.
     private static func isFromFirebase(_ token: String) -> Bool {
         token.contains(":APA91") || token.hasPrefix("APA91") || (token.utf8.count > 100 && token.contains(":"))
     }
 
-    /// A member's name, if it can be printed: it is a stranger's text.
+    /// Returns a member's name if it can be printed: it is untrusted text.
     private static func quoted(_ name: String) -> String {
         let isPlain = name.utf8.count <= 60 && name.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value < 0x7F }
         return isPlain ? "`\(name)`" : "a member with an odd name"

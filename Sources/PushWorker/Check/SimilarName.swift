@@ -2,12 +2,12 @@ import PrintableText
 import PushJob
 import PushQueue
 
-/// Which name was meant by one that means nothing.
+/// Finds the name that was probably meant by an unknown one.
 enum SimilarName {
     static let jobMembers = Set(JobMember.allCases.map { "\($0.name)" })
     static let apsMembers = Set(JobMember.apsMembers.map { "\($0.name)".replacing("_", with: "-") })
 
-    /// The names that other libraries and services use.
+    /// Names used by other libraries and services.
     private static let others = [
         "to": "token", "device": "token", "devicetoken": "token", "registrationid": "token",
         "registrationids": "tokens",
@@ -32,7 +32,7 @@ enum SimilarName {
         let plain = plain(name)
         if let same = known.first(where: { Self.plain($0) == plain }) { return same }
         if let other = others[plain] { return other }
-        // Of short names, too many are near to others that mean something else.
+        // Short names have too many neighbours with other meanings.
         let allowed = plain.utf8.count >= 8 ? 2 : plain.utf8.count >= 4 ? 1 : 0
         let near = known.map { (plain.editDistance(to: Self.plain($0)), $0) }.filter { $0.0 <= allowed }
         return near.min { $0 < $1 }?.1

@@ -1,8 +1,8 @@
 import APNS
 import Logging
 
-/// Looks after the credentials of a worker's apps while it runs: takes new ones into use when their files change, and tells
-/// what is wrong with them, and what soon will be.
+/// Maintains the credentials of a running worker's apps: uses new ones when their files change, and reports current and
+/// upcoming problems.
 struct CredentialKeeper {
     private struct Kept {
         var app: Int
@@ -12,9 +12,9 @@ struct CredentialKeeper {
         var reportedAt: Int64
     }
 
-    /// How often files are looked at. A changed one is in use after two looks.
+    /// The interval between checks of the files. A changed file is in use after two checks.
     static let interval = Duration.seconds(5)
-    /// How often it is told what is wrong, in seconds.
+    /// The interval between reports of a problem, in seconds.
     private static let reportInterval: Int64 = 86_400
 
     private var kept: [Kept] = []
@@ -33,15 +33,15 @@ struct CredentialKeeper {
         }
     }
 
-    /// Looks at everything once.
+    /// Checks all credentials once.
     /// - Parameters:
     ///   - now: seconds since 1970.
-    ///   - replace: takes a credential of an app into use.
+    ///   - replace: puts a credential of an app into use.
     mutating func look(now: Int64, replace: (AppConfiguration, AppConfiguration.Credential) throws -> Void) {
         for index in kept.indices {
             let app = apps[kept[index].app]
             let plan = kept[index].plan
-            // What stands in a variable cannot change, and need not be decoded every few seconds.
+            // A value in a variable can't change, and need not be decoded every few seconds.
             switch kept[index].watch.canChange ? kept[index].watch.renew({ try plan.make(from: $0) }) : .unchanged {
             case .unchanged: break
             case .renewed(let credential):

@@ -1,9 +1,9 @@
 import APNS
 import TLS
 
-/// Where an app's credential comes from, so that it can be made, and made anew when what it is made of changes.
+/// The sources of an app's credential, from which it is made, and made again when they change.
 public struct CredentialPlan: Sendable, Equatable {
-    /// A signing key, and by which identifiers Apple knows it.
+    /// A signing key and its identifiers at Apple.
     public struct Key: Sendable, Equatable {
         /// The `.p8` file.
         public var source: SecretSource
@@ -14,7 +14,7 @@ public struct CredentialPlan: Sendable, Equatable {
         /// The team's identifier.
         public var teamID: String
 
-        /// Takes what a key is known by.
+        /// Creates a key.
         public init(source: SecretSource, passphrase: SecretSource? = nil, keyID: String, teamID: String) {
             self.source = source
             self.passphrase = passphrase
@@ -25,28 +25,28 @@ public struct CredentialPlan: Sendable, Equatable {
 
     /// The kind of credential.
     public enum Kind: Sendable, Equatable {
-        /// Signing keys, the one to use first; the next is used when APNs refuses the one before, as it does when a key is
+        /// Signing keys in order of use. The next is used when APNs refuses the one before, for example because it was
         /// revoked.
         case keys([Key])
-        /// A certificate, PEM or PKCS#12, with its key where that stands elsewhere, and its passphrase.
+        /// A certificate, PEM or PKCS#12, with its key if that is in a separate source, and its passphrase.
         case certificate(SecretSource, key: SecretSource?, passphrase: SecretSource?)
     }
 
-    /// An error of a credential, with its source.
+    /// A problem with a credential, including its source.
     public struct Unusable: Error, Sendable, CustomStringConvertible {
-        /// The problem, its place, and what to do.
+        /// The problem, where it is, and what to do.
         public let description: String
     }
 
-    /// The parts that it is made of.
+    /// The kind of credential and its sources.
     public var kind: Kind
 
-    /// Takes what a credential is made of.
+    /// Creates a plan.
     public init(_ kind: Kind) {
         self.kind = kind
     }
 
-    /// All that is read for it, in the order in which ``make(from:)`` takes the contents.
+    /// All sources, in the order in which ``make(from:)`` expects their contents.
     public var sources: [SecretSource] {
         switch kind {
         case .keys(let keys): keys.flatMap { [$0.source] + ($0.passphrase.map { [$0] } ?? []) }
@@ -65,7 +65,7 @@ public struct CredentialPlan: Sendable, Equatable {
     }
 
     /// Makes the credential.
-    /// - Parameter contents: what the sources hold, in their order.
+    /// - Parameter contents: the contents of the sources, in their order.
     /// - Throws: ``Unusable``.
     public func make(from contents: [[UInt8]]) throws -> AppConfiguration.Credential {
         var rest = contents[...]
@@ -118,7 +118,7 @@ public struct CredentialPlan: Sendable, Equatable {
         }
     }
 
-    /// Files end in a line feed that is not part of the passphrase.
+    /// Returns a passphrase without the trailing line feed of a file.
     private static func passphrase(_ bytes: [UInt8]) -> String {
         var rest = bytes[...]
         while let last = rest.last, last == 0x0A || last == 0x0D { rest.removeLast() }

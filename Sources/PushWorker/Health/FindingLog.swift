@@ -1,6 +1,6 @@
 import PushQueue
 
-/// Decides which findings about a queue's Redis are logged, without any I/O: each once when it begins and once when it ends.
+/// Decides which findings about a queue's Redis are logged: each once when it begins and once when it ends. No I/O.
 struct FindingLog {
     enum Line: Equatable {
         case found(QueueServer.Finding)

@@ -2,36 +2,36 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Decides which lines about lasting problems of a process are logged. No I/O.
+/// Decides which log lines about lasting problems of a process are written. No I/O.
 ///
-/// The same problem meets many parts at once: each lane has connections of its own, and each of them loses its server. It is
-/// logged when the first of them has it, and its end when none has it any more.
+/// A problem usually affects many parts at once: each lane has its own connections, all of which lose the same server.
+/// The problem is logged when the first part has it, and its end when no part has it any more.
 struct OngoingIssues {
-    /// A problem that begins again sooner than this after its last line is not logged: what comes and goes all the time must
-    /// not fill the log.
+    /// The time since its last line within which a problem that begins again is not logged, so that an intermittent
+    /// problem does not fill the log.
     static let quiet = TimeAmount.seconds(30)
-    /// The interval of lines about a problem that lasts.
+    /// The interval between log lines about a lasting problem.
     static let reminder = TimeAmount.minutes(10)
 
     private struct Subject {
         var began = NIODeadline.distantPast
-        /// The parts that have it.
+        /// The parts that have the problem.
         var sources: Set<String> = []
-        /// The forms in which it has been logged since it began.
+        /// The variants that have been logged since it began.
         var loggedForms: Set<String> = []
         var loggedAt: NIODeadline?
-        /// The number of reports since then.
+        /// The number of reports since that line.
         var unlogged = 0
     }
 
     private var subjects: [String: Subject] = [:]
 
-    /// Notes that a part has a problem, or has it still.
+    /// Records that a part has a problem, or still has it.
     /// - Parameters:
     ///   - subject: identifies the problem.
     ///   - source: the part that has it.
-    ///   - form: distinguishes it from others of the subject; each is logged.
-    /// - Returns: the number of reports since the last line, this one included, if a line is due.
+    ///   - form: distinguishes variants of the problem, each of which is logged.
+    /// - Returns: if a line is due, the number of reports since the last line, including this one.
     mutating func began(_ subject: String, at source: String, form: String = "", now: NIODeadline) -> Int? {
         var state = subjects[subject] ?? Subject()
         defer { subjects[subject] = state }
@@ -49,8 +49,8 @@ struct OngoingIssues {
         return state.unlogged
     }
 
-    /// Notes that a part no longer has a problem.
-    /// - Returns: the problem's duration, if no part has it any more and it was logged.
+    /// Records that a part no longer has a problem.
+    /// - Returns: the problem's duration, if it was logged and no part has it any more.
     mutating func ended(_ subject: String, at source: String, now: NIODeadline) -> TimeAmount? {
         guard subjects[subject]?.sources.remove(source) != nil, let state = subjects[subject], state.sources.isEmpty,
             !state.loggedForms.isEmpty
@@ -59,11 +59,12 @@ struct OngoingIssues {
     }
 }
 
-/// Decides which lines about occurrences are logged that may come a million times: the first of a kind at once, and then at most
-/// one line per minute, with the number of occurrences. No I/O.
+/// Decides which log lines about events that can occur a million times are written: the first of a kind at once, and
+/// then at most one line per minute, with the number of occurrences. No I/O.
 struct LogThrottle<Line: Sendable>: Sendable {
     static var pause: TimeAmount { .minutes(1) }
-    /// Kinds are named by reasons, some of which come from a server: they must not fill the memory.
+    /// The maximum number of kinds. Their names contain reasons, some of which come from a server and must not fill the
+    /// memory.
     static var maximumKinds: Int { 1000 }
 
     private struct Kind: Sendable {
@@ -75,12 +76,12 @@ struct LogThrottle<Line: Sendable>: Sendable {
     }
 
     private var kinds: [String: Kind] = [:]
-    /// True if ``overdue(now:all:)``, which is called every second, may find something.
+    /// True if ``overdue(now:all:)``, which is called every second, can return something.
     private var hasUnlogged = false
 
-    /// Notes occurrences.
+    /// Records occurrences.
     /// - Parameter line: makes the line; called only if one is logged now.
-    /// - Returns: the number of occurrences to log now, those included that were not logged before; `nil` for none.
+    /// - Returns: the number of occurrences to log now, including those not logged before; `nil` for none.
     mutating func occurred(_ name: String, count: Int = 1, now: NIODeadline, line: () -> Line) -> Int? {
         guard let known = kinds[name] else {
             if kinds.count >= Self.maximumKinds { forgetQuiet(before: now - Self.pause) }
@@ -97,8 +98,8 @@ struct LogThrottle<Line: Sendable>: Sendable {
         return known.unlogged + count
     }
 
-    /// The lines about occurrences that were not logged for a minute, sorted by kind.
-    /// - Parameter all: true to include those of the last minute, because this is the end.
+    /// Returns the lines about occurrences that were not logged for a minute, sorted by kind.
+    /// - Parameter all: true to include those of the last minute, because the process is ending.
     mutating func overdue(now: NIODeadline, all: Bool = false) -> [(line: Line, count: Int)] {
         guard hasUnlogged else { return [] }
         let due = kinds.filter { $0.value.unlogged > 0 && (all || now - $0.value.loggedAt >= Self.pause) }
@@ -115,7 +116,7 @@ struct LogThrottle<Line: Sendable>: Sendable {
     }
 }
 
-/// The problems and occurrences of all lanes of a process. From any thread.
+/// The problems and throttled events of all lanes of a process. Safe to use from any thread.
 final class IssueLog: Sendable {
     private struct Line {
         let level: Logger.Level
@@ -137,10 +138,10 @@ final class IssueLog: Sendable {
         ongoing.withLockedValue { $0.ended(subject, at: source, now: now) }.map { $0.nanoseconds / 1_000_000 }
     }
 
-    /// Logs occurrences at once, or later with others of their kind.
+    /// Logs an occurrence at once, or later with others of its kind.
     /// - Parameters:
-    ///   - metadata: of all of that kind.
-    ///   - example: of this one.
+    ///   - metadata: fields that all occurrences of the kind share.
+    ///   - example: fields of this occurrence.
     func occurred(
         _ kind: String, count: Int = 1, _ level: Logger.Level, _ message: @autoclosure () -> String, _ logger: Logger,
         now: NIODeadline, metadata: @autoclosure () -> Logger.Metadata = [:],
@@ -159,7 +160,7 @@ final class IssueLog: Sendable {
     }
 
     /// Logs occurrences that were not logged for a minute.
-    /// - Parameter all: true to include those of the last minute, because this is the end.
+    /// - Parameter all: true to include those of the last minute, because the process is ending.
     func logOverdue(_ logger: Logger, all: Bool = false, now: NIODeadline) {
         for (line, count) in throttle.withLockedValue({ $0.overdue(now: now, all: all) }) {
             log(line, count, logger, example: ["count": "\(count)"])

@@ -11,9 +11,9 @@ struct LaneObservation {
     let pulse = LoopPulse()
     var readiness = Readiness()
     var recentRate = RecentRate()
-    /// The times since which problems keep the lane from its work.
+    /// The time at which each current problem began.
     var problemsSince: [String: NIODeadline] = [:]
-    /// The readings of the queues that only Redis has.
+    /// The readings of queues, which only Redis has.
     var gauges = QueueGaugeReadings()
 
     init(laneCount: Int, startedAt: NIODeadline) {
@@ -21,38 +21,37 @@ struct LaneObservation {
         self.startedAt = startedAt
     }
 
-    /// Notes the current problems. Called about once per second.
+    /// Records the current problems. Called about once per second.
     mutating func note(_ problems: [String], now: NIODeadline) {
         guard !problems.isEmpty || !problemsSince.isEmpty else { return }
         let before = problemsSince
         problemsSince = Dictionary(problems.map { ($0, before[$0] ?? now) }) { one, _ in one }
     }
 
-    /// The time for which a problem has lasted.
+    /// Returns the time for which a problem has lasted.
     func duration(of problem: String, now: NIODeadline) -> TimeAmount { now - (problemsSince[problem] ?? now) }
 }
 
-/// When to tell that a lane cannot do its work, and that it can again, without any I/O.
+/// Decides when to report that a lane can't work, and that it can again. No I/O.
 ///
-/// A problem that lasts less than a moment, such as a reconnection, is not logged: an operator could do nothing about
-/// it.
+/// A brief problem, such as a reconnection, is not logged, because an operator could do nothing about it.
 struct Readiness {
     enum Change: Equatable {
         case lost
-        /// - Parameter after: how long it lasted.
+        /// - Parameter after: the time for which the problem lasted.
         case regained(after: TimeAmount)
     }
 
-    /// Shorter problems are not logged.
+    /// The duration from which a problem is logged.
     static let patience = TimeAmount.seconds(1)
 
     private var troubledSince: NIODeadline?
     private var isTold = false
 
-    /// True if the lane could not work at the last check: its recovery must be noticed soon.
+    /// True if the lane could not work at the last check. It is then checked often, to notice its recovery soon.
     var isTroubled: Bool { troubledSince != nil }
 
-    /// - Parameter isReady: whether the lane can do its work now.
+    /// - Parameter isReady: true if the lane can work now.
     /// - Returns: the change to log, if any.
     mutating func update(isReady: Bool, now: NIODeadline) -> Change? {
         guard !isReady else {
@@ -67,20 +66,20 @@ struct Readiness {
     }
 }
 
-/// How many of something there were in a second lately, by looking at a count now and then, without any I/O.
+/// The recent rate per second of a count that is read at intervals. No I/O.
 struct RecentRate {
-    /// How long what has been is looked back at.
+    /// The time span over which the rate is measured.
     static let window = TimeAmount.seconds(60)
-    /// Looks that come sooner after each other are one.
+    /// The minimum interval between stored readings.
     static let spacing = TimeAmount.seconds(1)
 
     private var looks: [(at: NIODeadline, count: Int)] = []
 
-    /// Looks at the count.
-    /// - Returns: the rate a second since the last look that is at least a window old, or since the first of all.
+    /// Adds a reading of the count.
+    /// - Returns: the rate per second since the newest reading that is at least a window old, or else since the first.
     mutating func update(_ count: Int, now: NIODeadline) -> Double {
         if let last = looks.last, now - last.at < Self.spacing {} else { looks.append((now, count)) }
-        // One that is older is kept, so that the whole window is seen.
+        // An older reading is kept, so that the whole window is covered.
         while looks.count > 1, now - looks[1].at >= Self.window { looks.removeFirst() }
         guard let first = looks.first, now > first.at else { return 0 }
         return Double(count - first.count) / (Double((now - first.at).nanoseconds) / 1e9)
@@ -89,7 +88,7 @@ struct RecentRate {
 
 /// The name of this machine or container.
 package enum HostName {
-    /// As it was when the process first asked.
+    /// The name at the time of first use.
     package static let current: String = {
         var host = [CChar](repeating: 0, count: 256)
         gethostname(&host, host.count - 1)

@@ -4,13 +4,13 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// Reads the state of a process's Redis servers every 30 s, once for all lanes, and logs what endangers jobs.
+/// Reads the state of a process's Redis servers every 30 s, once for all lanes, and logs conditions that endanger jobs.
 ///
 /// It uses the connections of the first lane.
 final class ServerWatch: Sendable {
-    /// The pause between two rounds, spread by a fifth either way so that a fleet does not ask in step.
+    /// The pause between two rounds, varied by a fifth in both directions so that a fleet does not ask in step.
     private static let interval = Duration.seconds(30)
-    /// The age at which a state is no longer shown.
+    /// The age after which a state is no longer shown.
     private static let lifetime = Duration.seconds(90)
     /// The pause after a round in which no server answered.
     private static let retryPause = Duration.seconds(2)
@@ -20,7 +20,7 @@ final class ServerWatch: Sendable {
 
     init(_ logger: Logger) { self.logger = logger }
 
-    /// The last states read; none where they are too old.
+    /// The last states; empty if they are too old.
     var latest: [QueueServer] {
         guard let (servers, at) = read.withLockedValue({ $0 }) else { return [] }
         return ContinuousClock.now - at < Self.lifetime ? servers : []
@@ -44,7 +44,7 @@ final class ServerWatch: Sendable {
         }
     }
 
-    /// - Returns: `nil` where the server is among those known, or does not answer; the lanes log the latter.
+    /// - Returns: `nil` if the server is already known or does not answer; the lanes log the latter.
     private func ask(
         _ client: RedisClient, _ keys: QueueKeys, besides known: [QueueServer]
     ) async -> QueueServer? {

@@ -1,21 +1,21 @@
 import Logging
 import PushQueue
 
-/// A worker's progress in an interval, as one log line.
+/// A worker's progress during an interval, as one log line.
 struct WorkSummary {
-    /// The load of a lane, or of all.
+    /// The load of one lane or of all lanes.
     struct Load: Sendable {
-        /// Requests without an answer.
+        /// The number of requests without an answer.
         var inFlight = 0
-        /// Notifications that are claimed and not sent.
+        /// The number of claimed notifications that have not been sent.
         var waiting = 0
-        /// Connections to APNs that take requests.
+        /// The number of connections to APNs that accept requests.
         var connections = 0
-        /// Connections to APNs that were made since the start.
+        /// The number of connections to APNs made since the start.
         var connectionsMade = 0
     }
 
-    /// The counts that each summary has, and those that it has only if there were some.
+    /// Returns the counts that every summary includes, and those included only if they are not zero.
     private static func counts(_ counters: LaneCounters) -> (always: [(String, Int)], sometimes: [(String, Int)]) {
         func count(_ outcome: Outcome) -> (String, Int) { (outcome.rawValue, counters[outcome]) }
         return (
@@ -27,8 +27,8 @@ struct WorkSummary {
     private var last = LaneCounters()
     private var lastLoad = Load()
 
-    /// The next summary.
-    /// - Parameter seconds: since the last.
+    /// Returns the next summary.
+    /// - Parameter seconds: the time since the last one.
     /// - Returns: `nil` if nothing has happened since.
     mutating func next(_ counters: LaneCounters, _ load: Load, seconds: Double) -> Logger.Metadata? {
         guard counters != last else { return nil }
@@ -36,7 +36,7 @@ struct WorkSummary {
         var metadata: Logger.Metadata = [
             "in_flight": "\(load.inFlight)", "waiting": "\(load.waiting)", "connections": "\(load.connections)",
         ]
-        // A reload begins an app's count again.
+        // A reload restarts an app's count.
         let made = max(0, load.connectionsMade - lastLoad.connectionsMade)
         let lost = max(0, made + lastLoad.connections - load.connections)
         if made > 0 { metadata["connections_made"] = "\(made)" }
@@ -47,7 +47,7 @@ struct WorkSummary {
             metadata[name] = "\(count - old)"
         }
         let rate = Double(counters[.delivered] - last[.delivered]) / max(seconds, 0.001)
-        // Whole numbers are enough, but for a rate so small that it would be none.
+        // Whole numbers suffice, except for a rate so small that it would be shown as zero.
         metadata["per_second"] = rate >= 10 ? "\(Int(rate))" : "\(Double(Int(rate * 10)) / 10)"
         metadata["seconds"] = "\(Int(seconds.rounded()))"
         return metadata

@@ -1,25 +1,25 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A worker's readiness, and the problems that keep it from its work.
+/// A worker's readiness, and the problems that prevent it from working.
 public struct WorkerHealth: Sendable, Equatable {
-    /// Something that keeps it from its work.
+    /// A problem that prevents the worker from working.
     public struct Problem: Sendable, Equatable {
         /// The problem, as a sentence.
         public var sentence: String
-        /// For how many seconds it has been so.
+        /// The time for which it has lasted, in seconds.
         public var seconds: Int
     }
 
-    /// The problems; each once, with its longest time, however many lanes have it.
+    /// The problems, each once, with the longest duration among the lanes that have it.
     public private(set) var details: [Problem] = []
-    /// True if the worker is ending, and takes no more jobs.
+    /// True if the worker is ending and accepts no more jobs.
     public var isDraining = false
 
     /// The problems, as sentences.
     public var problems: [String] { details.map(\.sentence) }
 
-    /// True if jobs that come now can be sent.
+    /// True if jobs that arrive now can be sent.
     public var isReady: Bool { details.isEmpty }
 
     init(_ problems: [Problem] = []) {
@@ -34,10 +34,11 @@ public struct WorkerHealth: Sendable, Equatable {
     }
 }
 
-/// When a lane's event loop last turned: told by the lane at least once a second, and read by whoever wants to know whether it
-/// is stuck, who need not wait for it. From anywhere.
+/// The time at which a lane's event loop last ran. The lane records it at least once per second; readers can find out
+/// whether the loop is stuck without waiting for it. Safe to use from any thread.
 final class LoopPulse: Sendable {
-    /// A loop that has not turned for so long is stuck: it tells ten times as often, and nothing that it does by right takes so long.
+    /// The time after which a loop that has not run is stuck: ten times the longest interval of records, and longer
+    /// than any legitimate work.
     static let patience = TimeAmount.seconds(10)
 
     private enum State {
@@ -48,15 +49,15 @@ final class LoopPulse: Sendable {
 
     private let state = NIOLockedValueBox(State.starting)
 
-    /// The loop turns.
+    /// Records that the loop runs.
     func beat(_ now: NIODeadline) {
         state.withLockedValue { if case .stopped = $0 {} else { $0 = .beating(now) } }
     }
 
-    /// The lane has ended, and tells nothing more.
+    /// Records that the lane has ended.
     func stop() { state.withLockedValue { $0 = .stopped } }
 
-    /// For how long the loop has not turned, if it is stuck.
+    /// Returns the time for which the loop has not run, if it is stuck.
     func stuck(after patience: TimeAmount = patience, now: NIODeadline) -> TimeAmount? {
         guard case .beating(let last) = state.withLockedValue({ $0 }), now - last >= patience else { return nil }
         return now - last
@@ -64,8 +65,8 @@ final class LoopPulse: Sendable {
 }
 
 extension EventLoopFuture where Value: Sendable {
-    /// Waits for the value, but not for ever: an event loop that is stuck never gives one.
-    /// - Returns: `nil` where it failed, or did not come in time.
+    /// Waits for the value until a deadline, because a stuck event loop never provides one.
+    /// - Returns: `nil` if the future failed or was not complete in time.
     func get(until deadline: ContinuousClock.Instant) async -> Value? {
         await withCheckedContinuation { continuation in
             let waiting = NIOLockedValueBox<CheckedContinuation<Value?, Never>?>(continuation)
@@ -77,7 +78,7 @@ extension EventLoopFuture where Value: Sendable {
                 first?.resume(returning: value)
             }
             let timer = Task {
-                // Cancelled when the value has come.
+                // Cancelled when the value has arrived.
                 guard (try? await Task.sleep(until: deadline)) != nil else { return }
                 resume(nil)
             }

@@ -1,4 +1,4 @@
-/// Values in buckets, by row: an app or a queue has a row. Whole numbers in memory of its own, for a value is recorded with
+/// A histogram with one row per app or queue. It has whole numbers in its own memory, because a value is recorded for
 /// every notification.
 final class LaneHistogram {
     /// The upper bounds of the buckets.
@@ -8,7 +8,8 @@ final class LaneHistogram {
     private var counts: UnsafeMutablePointer<Int>
     private var sums: UnsafeMutablePointer<Int>
 
-    /// - Parameter bounds: the upper bounds of the buckets, ascending; what is larger has a bucket of its own.
+    /// - Parameter bounds: the upper bounds of the buckets, ascending; larger values are counted in an additional
+    ///   bucket.
     init(bounds: [UInt32], rows: Int) {
         self.bounds = bounds
         limits = .allocate(capacity: bounds.count)
@@ -24,7 +25,7 @@ final class LaneHistogram {
         sums.deallocate()
     }
 
-    /// Makes room for so many rows; those that there are keep their values.
+    /// Makes space for a number of rows; existing rows keep their values.
     func reserve(rows wanted: Int) {
         guard wanted > rows else { return }
         let width = bounds.count + 1
@@ -49,8 +50,8 @@ final class LaneHistogram {
         sums[row] &+= Int(value)
     }
 
-    /// Returns the contents of a row: how many values fell into each bucket, not cumulative, and their sum. A row that
-    /// there is not yet holds nothing.
+    /// Returns the contents of a row: the number of values in each bucket, not cumulative, and their sum. All are zero
+    /// for a row that does not exist yet.
     func row(_ row: Int) -> (counts: [Int], sum: Int) {
         let width = bounds.count + 1
         guard row >= 0, row < rows else { return (Array(repeating: 0, count: width), 0) }

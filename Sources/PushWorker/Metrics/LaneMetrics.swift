@@ -3,17 +3,17 @@ import NIOCore
 
 /// A lane's counts besides its ``LaneCounters``: by app, queue and push type, and durations.
 ///
-/// Plain numbers in tables, for most of it is counted once for each notification: no dictionary, no lock, no allocation.
-/// Whoever wants to know reads all of it at once. Only what does not end in a delivery goes through a dictionary.
+/// Plain numbers in tables, because most are counted once per notification: no dictionary, no lock, no allocation. A
+/// scrape reads all of them at once. Only notifications that were not delivered are counted in a dictionary.
 ///
-/// Apps, queues and push types stand for themselves by their places; apps may be added, and none is taken away.
+/// Apps, queues and push types are identified by their index; apps can be added but not removed.
 final class LaneMetrics {
-    /// The key under which a notification that was not plainly delivered is counted.
+    /// The key under which notifications that were not delivered are counted.
     struct Key: Hashable {
-        /// The place of the app; -1 where none is known.
+        /// The index of the app; -1 if unknown.
         var app: Int
         var queue: Int
-        /// The place of the push type; -1 where none is known.
+        /// The index of the push type; -1 if unknown.
         var pushType: Int
         var fate: Fate
         /// The value of the label `reason`.
@@ -22,15 +22,15 @@ final class LaneMetrics {
 
     /// True if times are recorded for scrapes.
     let takesTimes: Bool
-    /// From a request's submission to its answer, in microseconds, by app.
+    /// The time from a request's submission to its answer, in microseconds, by app.
     let sendTimes: LaneHistogram
-    /// From enqueueing to submission, in milliseconds, by queue.
+    /// The time from enqueueing to submission, in milliseconds, by queue.
     let queueTimes: LaneHistogram
     /// The sums for the history in Redis.
     let minutes: MinuteRecorder
     /// The source of the time.
     var clock: () -> NIODeadline = { .now() }
-    /// Notifications that were not plainly delivered.
+    /// The notifications that were not delivered.
     private(set) var others: [Key: Int] = [:]
     var redisConnections = 0
     var redisFailures = 0
@@ -45,12 +45,12 @@ final class LaneMetrics {
     /// The counts of a queue's claims.
     struct QueueClaims {
         var claimed = 0
-        /// Reclaimed from lanes whose lease had expired.
+        /// Claims reclaimed from lanes whose lease had expired.
         var reclaimed = 0
         var poisoned = 0
     }
 
-    // What time it is, read once for all that happens in one turn of the event loop.
+    // The current time, read once per iteration of the event loop.
     private var hasTime = false
     private var microseconds: UInt32 = 0
     private var milliseconds: Int64 = 0
@@ -92,7 +92,7 @@ final class LaneMetrics {
 
     // MARK: Notifications
 
-    /// Where notifications of an app, a queue and a push type are counted.
+    /// Returns the index at which notifications of an app, a queue and a push type are counted.
     @inline(__always)
     func series(app: Int, queue: Int, pushType: PushType) -> UInt32 {
         if app >= apps { reserve(apps: max(app + 1, apps * 2)) }
@@ -112,7 +112,7 @@ final class LaneMetrics {
         add(count, Key(app: app, queue: queue, pushType: pushType, fate: fate, reason: reason?.code.label ?? ""))
     }
 
-    /// Counts notifications that were never made, perhaps of an unknown app.
+    /// Counts notifications that were never created, whose app may be unknown.
     func count(_ fate: Fate, app: Int?, queue: Int, _ count: Int, _ reason: Reason?) {
         guard count > 0 else { return }
         add(count, Key(app: app ?? -1, queue: queue, pushType: -1, fate: fate, reason: reason?.code.label ?? ""))
@@ -120,7 +120,7 @@ final class LaneMetrics {
 
     private func add(_ count: Int, _ key: Key) { others[key, default: 0] += count }
 
-    /// All notifications, delivered ones included.
+    /// The counts of all notifications, including delivered ones.
     var notifications: [Key: Int] {
         var all = others
         for series in 0..<apps * queues * PushType.count where delivered[series] > 0 {
@@ -163,16 +163,16 @@ final class LaneMetrics {
 
     // MARK: Times
 
-    /// Another turn of the event loop has begun: the time is to be read again when it is wanted.
+    /// Records that another iteration of the event loop has begun, so the time must be read again.
     func turned() { hasTime = false }
 
-    /// Redis' clock, as a queue has it, is so much ahead of the event loop's.
+    /// Records the milliseconds by which Redis' clock, as known for a queue, is ahead of the event loop's.
     func setClock(ofQueue queue: Int, ahead milliseconds: Int64) {
         precondition(queue >= 0 && queue < queues, "no such queue")
         clocks[queue] = milliseconds
     }
 
-    /// The time in microseconds, from any beginning; after 71 minutes it begins again.
+    /// Returns the time in microseconds since an arbitrary start; it wraps around after 71 minutes.
     @inline(__always)
     func time() -> UInt32 {
         if !hasTime { readTime(clock()) }
@@ -185,8 +185,9 @@ final class LaneMetrics {
         hasTime = true
     }
 
-    /// A job's notification was submitted for the first time.
-    /// - Parameter since: when it was enqueued, in milliseconds of Redis' clock; -1 where that is not to be counted.
+    /// Records the first submission of a notification.
+    /// - Parameter since: the time at which it was enqueued, in milliseconds of Redis' clock; -1 if that must not be
+    ///   measured.
     @inline(__always)
     func submitted(queue: Int, since: Int64) {
         guard since >= 0 else { return }
@@ -206,10 +207,10 @@ final class LaneMetrics {
 }
 
 extension PushType {
-    /// Not a stored constant, whose initialization would be checked each time.
+    /// The number of push types. Not a stored constant, whose initialization would be checked on each access.
     static var count: Int { 13 }
 
-    /// Its place in a table.
+    /// The index of the push type in tables.
     var place: Int {
         switch self {
         case .alert: 0

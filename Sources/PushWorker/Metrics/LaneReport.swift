@@ -3,43 +3,43 @@ import NIOCore
 import PushQueue
 import Telemetry
 
-/// All that a lane has counted and is doing, at one moment.
+/// A lane's counts and state at one moment.
 struct LaneReport: Sendable {
-    /// One of its apps.
+    /// The report about one app.
     struct App: Sendable {
         var name: String
-        /// True if the configuration no longer has it.
+        /// True if the configuration no longer has the app.
         var isRemoved: Bool
         var statistics: PoolStatistics
         var failures: [String: Int]
-        /// `nil` for an app whose notifications do not travel through the binary gateway.
+        /// `nil` for an app that does not use the binary gateway.
         var droppedAfterConfirmation: Int?
         var waiting: Int
         var breaker: BreakerState
-        /// In seconds.
+        /// The age in seconds.
         var providerTokenAge: Int64?
-        /// In seconds since 1970.
+        /// The time in seconds since 1970.
         var certificateEnd: Int64?
         var sendTimes: HistogramCounts
     }
 
-    /// One of its queues.
+    /// The report about one queue.
     struct Queue: Sendable {
         var name: String
-        /// In seconds; `nil` while there is no lease.
+        /// The age in seconds; `nil` while there is no lease.
         var leaseAge: Double?
         var settlements: Int
         var settlementBytes: Int
         var isConnected: Bool
         var claims: LaneMetrics.QueueClaims
-        /// In the order of ``Fate/ofJobs``.
+        /// The counts in the order of ``Fate/ofJobs``.
         var jobs: [Int]
         var queueTimes: HistogramCounts
         var gauges: QueueGaugeReadings.Queue?
     }
 
     var lane: Int
-    /// True if it can do its work.
+    /// True if the lane can work.
     var isReady: Bool
     var counters: LaneCounters
     var apps: [App]
@@ -53,7 +53,7 @@ struct LaneReport: Sendable {
 /// The state of an app's breakers. The raw value is the label.
 enum BreakerState: String, CaseIterable, Comparable {
     case closed
-    /// The endpoint does not answer, or answers with server errors only.
+    /// The endpoint does not answer, or answers only with server errors.
     case unavailable
     case open
     /// Paused by an operator.
@@ -70,7 +70,7 @@ enum BreakerState: String, CaseIterable, Comparable {
 }
 
 extension HistogramCounts {
-    /// - Parameter row: the number of values by bucket, and their sum in another unit than seconds.
+    /// - Parameter row: the number of values per bucket, and their sum in a unit other than seconds.
     init(_ row: (counts: [Int], sum: Int), unitsPerSecond: Double) {
         self.init(counts: row.counts, sum: Double(row.sum) / unitsPerSecond)
     }
@@ -78,7 +78,7 @@ extension HistogramCounts {
 
 /// A lane's readings of the queues for scrapes.
 struct QueueGaugeReadings {
-    /// The age up to which a reading is shown again, however often a scrape comes.
+    /// The maximum age of a reading, regardless of how often a scrape occurs.
     static let maximumAge = TimeAmount.seconds(10)
 
     /// The contents of a queue.
@@ -93,7 +93,7 @@ struct QueueGaugeReadings {
         var oldest: Int64
     }
 
-    /// By index; those that could not be read are absent.
+    /// The readings by index; those of queues that could not be read are absent.
     var queues: [Int: Queue] = [:]
     var invalidTokens: Int?
     var heads: [Int: HeadWatch] = [:]
@@ -101,20 +101,20 @@ struct QueueGaugeReadings {
     var reading: EventLoopFuture<Void>?
 }
 
-/// How long the job at the head of a queue has waited, without any I/O.
+/// Measures how long the job at the head of a queue has waited. No I/O.
 ///
-/// Jobs carry no time of their own unless their producer writes `enqueued_at`. Of one without, it is known since when it has
-/// been at the head: in a queue that moves that is no time at all, and in one that does not it grows as it should.
+/// Jobs have no timestamp unless their producer writes `enqueued_at`. For one without, only the time at which it
+/// reached the head is known: in a moving queue that is always recent, and in a stalled one its age grows as it should.
 struct HeadWatch {
     private var head: ByteBuffer?
     private var since: Int64 = 0
 
-    /// The queue was looked at.
+    /// Records the head of the queue.
     /// - Parameters:
-    ///   - head: the job at the head, empty where it is too large to be told; `nil` where there is none.
-    ///   - enqueuedAt: when it was enqueued, as far as it says.
-    ///   - now: all times in milliseconds since 1970, by Redis' clock.
-    /// - Returns: how long it has waited, in milliseconds.
+    ///   - head: the job at the head, empty if it is too large to return; `nil` if the queue is empty.
+    ///   - enqueuedAt: the time at which it was enqueued, if it specifies one.
+    ///   - now: the time. All times are in milliseconds since 1970, by Redis' clock.
+    /// - Returns: the time for which it has waited, in milliseconds.
     mutating func saw(_ head: ByteBuffer?, enqueuedAt: Int64?, now: Int64) -> Int64 {
         if head != self.head { (self.head, since) = (head, now) }
         guard head != nil else { return 0 }

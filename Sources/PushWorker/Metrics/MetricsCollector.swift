@@ -4,9 +4,9 @@ import NIOCore
 import PushQueue
 import Telemetry
 
-/// Gathers what all lanes have counted and are doing, for a scrape and never else.
+/// Gathers the counts and states of all lanes, only when there is a scrape.
 actor MetricsCollector {
-    /// The time for which the lanes are waited for. One that is busy answers sooner; of a stuck one the last report counts.
+    /// The maximum wait for the lanes. A busy lane answers sooner; of a stuck one the last report is used.
     private static let patience = Duration.seconds(1)
 
     private let lanes: [Lane]
@@ -21,7 +21,7 @@ actor MetricsCollector {
     private var isFinished = false
     private var hasLoggedDropped = false
 
-    /// - Parameter leaseLength: in milliseconds.
+    /// - Parameter leaseLength: the lease in milliseconds.
     init(
         lanes: [Lane], servers: ServerWatch, version: String, leaseLength: Int, logger: Logger,
         wallClock: @escaping @Sendable () -> Int64
@@ -34,8 +34,8 @@ actor MetricsCollector {
         self.logger = logger
     }
 
-    /// Returns the metrics as they are now. Those who ask while they are gathered wait for the same.
-    /// - Parameter isLast: true if the lanes end after this, and can't be asked any more.
+    /// Returns the current metrics. Concurrent callers share one collection.
+    /// - Parameter isLast: true if the lanes end after this and can't be asked any more.
     func collect(isLast: Bool = false) async -> MetricsPage {
         while let collection {
             await collection.value
@@ -106,7 +106,7 @@ actor MetricsCollector {
         if info.evictionPolicy != nil { page.set(WorkerMetric.redisEvicts, by: [server.address], info.evicts ? 1 : 0) }
     }
 
-    /// - Parameter place: -1 for notifications that were never made.
+    /// - Parameter place: -1 for notifications that were never created.
     private static func label(ofPushType place: Int) -> String {
         guard place >= 0 else { return "" }
         return (PushType.allCases.indices.contains(place) ? PushType.allCases[place] : .other).rawValue
@@ -147,7 +147,7 @@ actor MetricsCollector {
             }
             let first = lanes[0].sendTimes
             page.set(WorkerMetric.sendTime, by: [name], lanes.dropFirst().reduce(first) { $0 + $1.sendTimes })
-            // Of an app that is gone, what it did is told, and not that it does nothing.
+            // A removed app keeps its counters but has no gauges, which would show it as inactive.
             let lanes = lanes.filter { !$0.isRemoved }
             guard !lanes.isEmpty else { continue }
             let statistics = lanes.map(\.statistics)

@@ -1,17 +1,18 @@
 import PushQueue
 
-/// A lane's sums for the history in Redis, by queue, until a settlement takes them along.
+/// A lane's sums for the history in Redis, by queue, until a settlement includes them.
 ///
-/// Plain numbers in memory of its own for what is counted with every notification, like ``LaneMetrics``.
+/// The sums that change with every notification are plain numbers in their own memory, like those of ``LaneMetrics``.
 final class MinuteRecorder {
-    // Not static: a static constant is checked for its initialization each time.
+    // Not static, because a static constant's initialization is checked on each access.
     private let latencies = LatencyCounts.bounds.count
     private let answers = (LatencyCounts.bounds.firstIndex(of: MinuteCounts.longestAnswer) ?? 0) + 1
-    /// The numbers of a queue: the buckets of both latencies, the outcomes, and the age of the oldest job plus one.
+    /// The count of numbers per queue: the buckets of both latencies, the outcomes, and the age of the oldest job plus
+    /// one.
     private let width: Int
     private let queues: Int
     private let numbers: UnsafeMutablePointer<Int>
-    /// The sums by queue, except for the numbers above.
+    /// The sums by queue that are not among the numbers above.
     private var others: [MinuteCounts]
 
     init(queues: Int) {
@@ -24,7 +25,7 @@ final class MinuteRecorder {
 
     deinit { numbers.deallocate() }
 
-    @inline(__always)  // As those that call it: a call of an object retains and releases it.
+    @inline(__always)  // Inlined like its callers, because a call retains and releases the object.
     private func add(_ count: Int, at place: Int, _ queue: Int) {
         precondition(queue >= 0 && queue < queues && place < width, "no such number")
         numbers[queue * width + place] &+= count
@@ -48,7 +49,7 @@ final class MinuteRecorder {
         add(1, at: latencies + min(LatencyCounts.bucket(of: milliseconds), answers - 1), queue)
     }
 
-    /// Counts notifications that go back to Redis. Scheduled ones are not history.
+    /// Counts notifications that are returned to Redis. Scheduled ones are not part of the history.
     func count(_ postponement: Postponement, _ count: Int, _ reason: Reason, queue: Int) {
         guard count > 0 else { return }
         switch postponement {
@@ -58,7 +59,7 @@ final class MinuteRecorder {
         }
     }
 
-    /// Notes the age of a claimed job in milliseconds.
+    /// Records the age of a claimed job in milliseconds.
     @inline(__always)
     func noteAge(_ milliseconds: Int64, queue: Int) {
         precondition(queue >= 0 && queue < queues, "no such queue")
@@ -66,7 +67,7 @@ final class MinuteRecorder {
         if milliseconds >= numbers[place] { numbers[place] = Int(milliseconds) + 1 }
     }
 
-    /// Returns the sums of a queue, and begins again at zero; `nil` if nothing was counted.
+    /// Returns and resets the sums of a queue; `nil` if nothing was counted.
     func take(queue: Int) -> MinuteCounts? {
         precondition(queue >= 0 && queue < queues, "no such queue")
         let own = numbers + queue * width
@@ -86,6 +87,6 @@ final class MinuteRecorder {
         return counts
     }
 
-    /// Adds sums that were taken and not written.
+    /// Restores sums that were removed but not written.
     func putBack(_ counts: MinuteCounts, queue: Int) { others[queue] += counts }
 }

@@ -2,8 +2,8 @@ import Telemetry
 
 /// The worker's metrics.
 ///
-/// None is labelled by a device token, a job or a topic. What comes from outside, the reasons, is labelled by words that are
-/// known, and `other`.
+/// None has a device token, a job or a topic as a label. Reasons come from outside, so only known ones are labels; the
+/// rest are `other`.
 enum WorkerMetric {
     private static func metric(_ name: String, _ kind: Metric.Kind, _ help: String) -> Metric {
         metric(name, kind, [], help)
