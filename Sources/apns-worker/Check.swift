@@ -65,7 +65,7 @@ struct Check: AsyncParsableCommand {
         if printer.hasFailed { throw ExitCode(1) }
     }
 
-    /// A job can be looked at by somebody who only writes jobs, and has no credential.
+    /// Checks a job without apps, so that an author of jobs needs no credential.
     private func checkWithoutApps(
         _ settings: Settings, _ error: CommandFailure, _ printer: VerdictPrinter
     ) async throws {
@@ -93,7 +93,7 @@ struct Check: AsyncParsableCommand {
             return printer.tell([.init(.failure, "redis", error.message)])
         }
         var isFirst = true
-        // Queues that are with the same server have its findings in common.
+        // Queues on the same server share its findings.
         var told: Set<String> = []
         for queue in try settings.queues() {
             do {
@@ -151,7 +151,7 @@ struct Check: AsyncParsableCommand {
         }
     }
 
-    /// A job may stand on several lines; if it is not one then, each line is one.
+    /// Returns the jobs in a file: one that can span several lines, or else one per line.
     private static func jobs(in path: String) throws -> [ByteBuffer] {
         let data: Data
         do {
@@ -168,7 +168,7 @@ struct Check: AsyncParsableCommand {
     }
 }
 
-/// Prints verdicts as they come.
+/// Prints verdicts as they arrive.
 final class VerdictPrinter {
     private let isJSON: Bool
     private(set) var hasFailed = false

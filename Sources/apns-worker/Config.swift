@@ -48,7 +48,7 @@ struct Config: AsyncParsableCommand {
         } else {
             print(EffectiveSettings.yaml(lines), terminator: "")
         }
-        // What one setting alone does not show: files that are not there, settings that contradict each other.
+        // Reports mistakes that no single setting shows: missing files, and contradictory settings.
         _ = try settings.worker(named: "config")
     }
 }

@@ -1,14 +1,14 @@
 import FoundationEssentials
 import Glibc
 
-/// Reads the lines of standard input or of a file, whether they are UTF-8 or not.
+/// Reads the lines of standard input or of a file, which need not be UTF-8.
 final class LineReader {
     private let stream: UnsafeMutablePointer<FILE>?
     private var line: UnsafeMutablePointer<CChar>?
     private var capacity = 0
     private let closes: Bool
 
-    /// - Parameter descriptor: of the input; closed at the end, unless it is standard input.
+    /// - Parameter descriptor: the input; closed at the end unless it is standard input.
     init(descriptor: Int32 = STDIN_FILENO) {
         stream = fdopen(descriptor, "r")
         closes = descriptor != STDIN_FILENO
@@ -19,7 +19,7 @@ final class LineReader {
         if closes, let stream { fclose(stream) }
     }
 
-    /// All of standard input.
+    /// Returns all of standard input.
     static func all() -> Data {
         var bytes = Data()
         let lines = LineReader()

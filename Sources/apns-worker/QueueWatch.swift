@@ -7,15 +7,15 @@ import PushWorker
 import Redis
 import ServiceLifecycle
 
-/// Watches the queue while a worker works on it: draws a progress bar, and ends when nothing is left to do.
+/// Watches the queue while a worker works on it: shows a progress bar, and ends when there is nothing left to do.
 struct QueueWatch: Service {
     let configuration: WorkerConfiguration
     let worker: Worker
     let showsProgress: Bool
     let stopsWhenDone: Bool
-    /// True if the progress is drawn in place.
+    /// True if the progress is redrawn in place.
     private let isTerminal = isatty(STDERR_FILENO) == 1
-    /// The interval of the lines without a terminal.
+    /// The interval between lines without a terminal.
     private static let interval = TimeAmount.seconds(10)
     /// The queue's depth before the worker began.
     private var initialDepth = 0
@@ -27,13 +27,13 @@ struct QueueWatch: Service {
         self.stopsWhenDone = stopsWhenDone
         guard showsProgress else { return }
         let clients = makeClients()
-        // Without Redis the bar starts when Redis is there; the worker's log tells why it is not.
+        // Without Redis the bar starts once Redis is reachable; the worker's log has the reason.
         for client in clients { _ = try? await client.waitUntilReady(timeout: .seconds(2)) }
         if let depth = try? await depth(clients) { initialDepth = depth.total }
         await close(clients)
     }
 
-    /// One for each queue, for in a Cluster they can be with different servers.
+    /// Returns one client per queue, because in a Cluster the queues can be on different servers.
     private func makeClients() -> [RedisClient] {
         var redis = configuration.redisClient
         redis.clientName = "apns-worker:\(configuration.workerName):watch"
@@ -65,12 +65,12 @@ struct QueueWatch: Service {
     func run() async throws {
         let clients = makeClients()
         await cancelWhenGracefulShutdown {
-            // Counted by how the depth falls, for a job that has been answered is still claimed until Redis has settled it.
+            // Derived from the decrease of the depth, because an answered job stays claimed until Redis has settled it.
             var (done, previous, drawn) = (0, initialDepth, "")
             let started = NIODeadline.now()
             var written = started
             while !Task.isCancelled {
-                // A queue that cannot be asked is not done; the worker's own log tells what is wrong.
+                // An unreachable queue is not done; the worker's log has the problem.
                 if let depth = try? await depth(clients) {
                     done += max(0, previous - depth.total)
                     previous = depth.total
@@ -90,7 +90,7 @@ struct QueueWatch: Service {
                 }
                 try? await Task.sleep(for: .milliseconds(100))
             }
-            // On a terminal the last state is on the screen.
+            // On a terminal the last state is already shown.
             if showsProgress { Terminal.tell(isTerminal ? "\n" : drawn.isEmpty ? "" : "progress \(drawn)\n") }
         }
         await close(clients)

@@ -80,7 +80,7 @@ struct Run: AsyncParsableCommand {
         let worker = Worker(
             configuration: configuration, logger: logger, isMeasured: admin != nil,
             version: WorkerVersion.current, wallClock: { Int64(time(nil)) })
-        // Before all others, so that it is the last to stop.
+        // The service must be the first in the list, so that it stops last.
         if let admin { services.insert(.init(service: try await admin.start(for: worker)), at: 0) }
         if let webPort {
             var web = DashboardConfiguration()
@@ -117,7 +117,8 @@ struct Run: AsyncParsableCommand {
                 services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: lifecycle))
         try await group.run()
         if let statsFile { try await RunStatistics(counters: worker.counters()).write(to: statsFile) }
-        // It was told when it happened; whoever looks at the status only must not take the recording for whole.
+        // The failure was already logged, but scripts that check only the exit status must not assume a complete
+        // record.
         if let simulation, !simulation.hasRecordedAll { throw ExitCode.failure }
     }
 
@@ -125,7 +126,7 @@ struct Run: AsyncParsableCommand {
         try queues.settings(app.given, gateway.given, work.given, admin.given, isSimulated: simulate.isOn)
     }
 
-    /// A name that no other process has, nor this one after a restart.
+    /// Returns a name that no other process has, nor this one after a restart.
     private static func uniqueName() -> String {
         let bytes: [UInt8] = HostName.current.utf8.filter { byte in
             let isAlphanumeric = byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26
@@ -136,14 +137,15 @@ struct Run: AsyncParsableCommand {
     }
 }
 
-/// SIGTSTP makes a worker quiet, and SIGCONT ends that.
+/// Makes a worker quiet at SIGTSTP and ends that at SIGCONT.
 struct QuietSignals: Service {
     private let worker: Worker
 
     init(_ worker: Worker) { self.worker = worker }
 
     func run() async throws {
-        // Else the first of them would stop the process, with its leases. SIGCONT lets a stopped process go on all the same.
+        // Otherwise SIGTSTP would stop the process, with its leases. SIGCONT continues a stopped process even if it is
+        // ignored.
         let sources = [(SIGTSTP, "SIGTSTP"), (SIGCONT, "SIGCONT")].map { number, name in
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number)

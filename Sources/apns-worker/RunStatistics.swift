@@ -3,7 +3,7 @@ import FoundationEssentials
 import Glibc
 import PushWorker
 
-/// The work of a process and its cost, as JSON.
+/// The work and the resource usage of a process, as JSON.
 struct RunStatistics: Encodable {
     var claimedJobs: Int
     var submitted: Int

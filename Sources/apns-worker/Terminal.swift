@@ -21,24 +21,24 @@ enum Terminal {
     }
 }
 
-/// The one rule for commands that change much: what acts on everything (`--all`, `--all-queues`) or deletes for good asks on a
-/// terminal, and without one needs `--yes`.
+/// The rule for confirmations: a command that affects everything (`--all`, `--all-queues`) or deletes permanently asks
+/// on a terminal, and otherwise requires `--yes`.
 enum Confirmation {
-    /// True if a person could answer.
+    /// True if a person can answer.
     static var isPossible: Bool { isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1 }
 
     /// Checks that the question can be asked, before anything else is done.
-    /// - Parameter isGiven: true with `--yes`, or if nothing is going to be changed.
-    /// - Throws: an error of usage if it cannot.
+    /// - Parameter isGiven: true with `--yes`, or if nothing will be changed.
+    /// - Throws: a usage error if it can't be asked.
     static func check(isGiven: Bool) throws {
         guard isGiven || isPossible else {
             throw ValidationError("refusing to continue without confirmation, because there is no terminal; pass --yes")
         }
     }
 
-    /// Asks before something that changes much.
+    /// Asks for confirmation.
     /// - Parameter answer: the only answer that confirms; `nil` for `y` and `yes`.
-    /// - Throws: an error of usage if nobody can answer; an exit if the answer is no.
+    /// - Throws: a usage error if the question can't be asked; an exit code if the answer is no.
     static func demand(_ question: String, isGiven: Bool, answer: String? = nil) throws {
         if isGiven { return }
         try check(isGiven: false)
@@ -51,16 +51,16 @@ enum Confirmation {
     }
 }
 
-/// SIGINT and SIGTERM, for a command that ends between two steps and then says how far it has come.
+/// Handles SIGINT and SIGTERM for a command that ends between two steps and then reports its progress.
 enum Interruption {
     fileprivate static let flag = Atomic(false)
 
     /// True if the process was told to end.
     static var hasCome: Bool { flag.load(ordering: .relaxed) }
 
-    /// From now on signals do not end the process, but are noted. A second one ends it.
+    /// Records signals instead of letting them end the process. A second signal ends it.
     static func watch() {
-        // The flag is made when it is first read, and that must not be within a signal's handler.
+        // The flag is initialized on first use, which must not happen in a signal handler.
         _ = hasCome
         for number in [SIGINT, SIGTERM] {
             signal(number) { note(signal: $0) }
@@ -73,7 +73,7 @@ private func note(signal number: Int32) {
     signal(number, SIG_DFL)
 }
 
-/// Lines in columns, as wide as the widest of the first lines.
+/// A table whose columns are as wide as the widest cell of the first lines.
 struct Table {
     private var widths: [Int]
     /// The maximum length of a line; `nil` for no limit.

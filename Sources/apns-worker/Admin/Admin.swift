@@ -8,7 +8,7 @@ struct Admin {
     let address: (host: String, port: Int)
     let logger: Logger
 
-    /// Begins to listen.
+    /// Starts to listen.
     /// - Throws: `HTTPPortFailure`.
     func start(for worker: Worker) async throws -> AdminServer {
         let server = try await AdminServer.start(

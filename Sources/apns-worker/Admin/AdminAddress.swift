@@ -1,14 +1,14 @@
 import NIOCore
 
-/// The answer of the admin port.
+/// An answer of the admin port.
 struct AdminAnswer: Sendable {
     var status: Int
     var body: String
 }
 
-/// A worker's admin port on this machine, and one question to it.
+/// The admin port of a worker on this machine, and a client for it.
 struct AdminAddress {
-    /// Why there is no answer.
+    /// The reason for which there is no answer.
     struct NoAnswer: Error, CustomStringConvertible {
         let description: String
     }
@@ -16,13 +16,13 @@ struct AdminAddress {
     let host: String
     let port: Int
 
-    /// - Parameter host: where the port listens; all addresses are asked for at the loopback address.
+    /// - Parameter host: the address on which the port listens; if that is all addresses, the loopback address is used.
     init(host: String, port: Int) {
         self.host = host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : host
         self.port = port
     }
 
-    /// Asks once.
+    /// Sends one request.
     /// - Throws: ``NoAnswer``.
     func get(_ path: String, within limit: TimeAmount) async throws -> AdminAnswer {
         do {

@@ -2,7 +2,7 @@ import ArgumentParser
 import FoundationEssentials
 import NIOCore
 
-/// Asks a worker's admin port: for images and machines that have no HTTP client.
+/// Queries a worker's admin port, for images and machines without an HTTP client.
 struct Health: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Query the health of a worker on this machine.",
@@ -46,8 +46,8 @@ struct Health: AsyncParsableCommand {
         guard answer.status == 200 else { throw ExitCode.failure }
     }
 
-    /// From flags and variables if it is there. Only else the file is read: a worker that is well must not be taken for sick
-    /// because somebody has made a mistake in a file that it has long read.
+    /// Returns the address given by flags and variables or, only if they give none, by the file: a recent mistake in a
+    /// file that the worker has already read must not make a healthy worker look unhealthy.
     private func address() throws -> (host: String, port: Int)? {
         let variables = ProcessInfo.processInfo.environment.filter { $0.key.hasPrefix("APNS_WORKER_ADMIN_") }
         if admin.file == nil,

@@ -5,11 +5,11 @@ import PushWorker
 import ServiceLifecycle
 import Telemetry
 
-/// Notifies systemd, or another manager with its protocol, that the worker is ready, reloading, stopping, and alive.
+/// Notifies systemd, or another manager with its protocol, that the worker is ready, reloading, stopping, or alive.
 ///
-/// Must be stopped last: the watchdog is fed while the worker drains.
+/// It must be stopped last, so that it notifies the watchdog while the worker drains.
 actor SystemdNotifier: Service {
-    /// The interval between two looks at a worker that has started, unless the watchdog needs a shorter one.
+    /// The interval between checks of a started worker, unless the watchdog needs a shorter one.
     private static let calm = Duration.seconds(10)
     private static let afterFailure = Duration.seconds(1)
     private static let starting = Duration.milliseconds(50)
@@ -35,14 +35,15 @@ actor SystemdNotifier: Service {
         self.logger = logger
         let watchdog = Self.watchdog(environment)
         notices = ServiceNotices(isWatched: watchdog != nil)
-        // Twice within the watchdog's time.
+        // At least twice within the watchdog's period.
         interval = watchdog.map { min($0 / 2, Self.calm) } ?? Self.calm
     }
 
-    /// The silence after which systemd ends this process; nil for never. See sd_watchdog_enabled(3).
+    /// The time without notification after which systemd ends this process; `nil` for never. See
+    /// sd_watchdog_enabled(3).
     private static func watchdog(_ environment: [String: String]) -> Duration? {
         guard let microseconds = environment["WATCHDOG_USEC"].flatMap(Int64.init), microseconds > 0 else { return nil }
-        // It may be meant for a parent process.
+        // The variables may be meant for a parent process.
         if let process = environment["WATCHDOG_PID"], process != "\(getpid())" { return nil }
         return .microseconds(microseconds)
     }
@@ -105,12 +106,12 @@ actor SystemdNotifier: Service {
     }
 }
 
-/// Notifies systemd that the worker drains. Must be stopped first.
+/// Notifies systemd that the worker is draining. It must be stopped first.
 struct StoppingNotice: Service {
     let notifier: SystemdNotifier
 
     func run() async throws {
-        // Cancellation ends the wait as a graceful shutdown does.
+        // Cancellation ends the wait like a graceful shutdown.
         try? await gracefulShutdown()
         await notifier.stopping()
     }

@@ -29,7 +29,7 @@ struct Campaign: AsyncParsableCommand {
         ])
 }
 
-/// The campaign that a command is about, and where.
+/// The campaign for a command, and its queues.
 struct CampaignOptions: ParsableArguments {
     @Argument(help: "Name of the campaign.") var campaign: String
 
@@ -41,13 +41,13 @@ struct CampaignOptions: ParsableArguments {
         }
     }
 
-    /// Does something in all queues, or in those of `--queue`.
+    /// Runs `body` with all queues, or with those of `--queue`.
     func withQueues(_ body: (Fleet, [QueueKeys]) async throws -> Void) async throws {
         try await fleet.withFleet { fleet in try await body(fleet, fleet.queues().keys) }
     }
 
-    /// Reports that no queue knows the campaign, with the names of those that are known.
-    /// - Throws: an exit.
+    /// Reports that no queue knows the campaign, and names known ones.
+    /// - Throws: always, an exit code.
     func unknown(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> Never {
         let known = try await CampaignStatus.latest(20, in: queues, fleet).map(\.campaign)
         Terminal.tell(

@@ -4,7 +4,7 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// The options of the commands that change how a campaign is sent.
+/// The options of commands that change how a campaign is sent.
 struct CampaignChangeOptions: ParsableArguments {
     @OptionGroup var options: CampaignOptions
 
@@ -14,7 +14,7 @@ struct CampaignChangeOptions: ParsableArguments {
 
     func validate() throws { try Person.check(reason: reason) }
 
-    /// Changes the campaign in each queue, and waits until workers have confirmed it.
+    /// Changes the campaign in each queue, and waits until workers have confirmed the change.
     func change(_ change: JobCommands.Change, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignChange] {
         let changes = try await CampaignChange.apply(
             change, to: options.campaign, by: Person.name, reason: reason?.printable ?? "", in: queues, fleet)

@@ -42,7 +42,7 @@ struct CreateChannel: AsyncParsableCommand {
         report.channel = channel.id
         report.storage = storage.rawValue
         report.pushType = channel.pushType
-        // The id alone can be taken up by a script.
+        // Only the ID, so that a script can use it.
         try options.tell(channel.id, report)
         if !options.json {
             Terminal.tell("created this channel of \(place.words); it \(ChannelStorage.sentence(storage.policy))\n")

@@ -6,7 +6,7 @@ import NIOCore
 import Operations
 import PushWorker
 
-/// Which app's channels, where, and how to tell of them.
+/// The options that select an app's channels, and the form of output.
 struct ChannelOptions: ParsableArguments {
     @OptionGroup(title: "App") var settings: SettingFlags<HiddenFlags<AppFlags>>
     @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<HiddenFlags<GatewayFlags>>
@@ -19,7 +19,7 @@ struct ChannelOptions: ParsableArguments {
     @Flag(help: "Print JSON.")
     var json = false
 
-    /// The app whose channels are meant.
+    /// Returns the app whose channels are managed.
     private func configuration(_ all: Settings) throws -> AppConfiguration {
         let apps = try all.apps()
         let names = apps.map(\.name).joined(separator: ", ")
@@ -80,7 +80,7 @@ struct ChannelOptions: ParsableArguments {
             environment: app.endpoint.environment)
     }
 
-    /// Prints what was done: a sentence, or all that there is to know as JSON.
+    /// Prints the result: a sentence, or everything as JSON.
     func tell(_ sentence: String, _ report: ChannelReport) throws {
         guard json else { return print(sentence) }
         print(try JSONLine.text(report))
@@ -93,7 +93,7 @@ struct ChannelPlace {
     /// `production`, `sandbox`, or a server's address.
     let environment: String
 
-    /// Asks APNs.
+    /// Sends a request to APNs.
     /// - Throws: ``CommandFailure``.
     func ask<Answer>(_ body: (ChannelClient) async throws -> Answer) async throws -> Answer {
         do {
@@ -119,10 +119,10 @@ struct ChannelPlace {
         }
     }
 
-    /// For sentences.
+    /// The channels as named in sentences.
     var words: String { "\(client.bundleID) (\(environment))" }
 
-    /// The report on all of them.
+    /// A report without a particular channel.
     var report: ChannelReport { ChannelReport(bundleID: client.bundleID.description, environment: environment) }
 }
 

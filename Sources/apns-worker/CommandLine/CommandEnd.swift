@@ -2,9 +2,9 @@ import ArgumentParser
 import Glibc
 import Redis
 
-/// The end of a command that has not succeeded: its message, and its exit status.
+/// The end of a command that did not succeed: its message and exit status.
 enum CommandEnd {
-    /// Ends the process because of an error of the command line, or because of a request such as `--help`.
+    /// Ends the process because of an error in the command line, or because of a request such as `--help`.
     static func afterParsing(_ error: any Error, _ arguments: [String]) -> Never {
         guard ApnsWorker.exitCode(for: error) == .success else {
             if let error = error as? CommandFailure { end(error.status.rawValue, "Error: \(error.message)") }
@@ -14,17 +14,17 @@ enum CommandEnd {
         answer(error, arguments)
     }
 
-    /// Prints what was asked for, such as `--help`.
+    /// Prints the answer to a request such as `--help`.
     private static func answer(_ request: any Error, _ arguments: [String]) -> Never {
         let isTerminal = isatty(STDOUT_FILENO) == 1
         let text = ApnsWorker.fullMessage(for: request, columns: isTerminal ? nil : HelpText.columns)
-        // Names that are not commands have been refused before.
+        // Unknown command names were refused earlier.
         let command = (try? CommandNames.find(arguments).command) ?? ApnsWorker.self
         print(HelpText.arranged(text, command))
         Glibc.exit(EXIT_SUCCESS)
     }
 
-    /// Ends the process because of an error of the command itself.
+    /// Ends the process because of an error of the command.
     static func afterRunning(_ error: any Error, _ arguments: [String]) -> Never {
         fflush(nil)
         if let failure = failure(error) {
@@ -46,7 +46,7 @@ enum CommandEnd {
         }
     }
 
-    /// True for `status --check`, whose answer is one line on standard output in any case.
+    /// True for `status --check`, which must always answer with one line on standard output.
     private static func isCheck(_ arguments: [String]) -> Bool {
         arguments.first == "status" && arguments.contains("--check")
     }

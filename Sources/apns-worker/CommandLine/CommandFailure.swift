@@ -31,7 +31,7 @@ enum ExitStatus: Int32, CaseIterable {
     }
 }
 
-/// An error that ends a command with a status of its own.
+/// An error that ends a command with a particular exit status.
 struct CommandFailure: Error, CustomStringConvertible {
     let status: ExitStatus
     let message: String
@@ -45,7 +45,7 @@ struct CommandFailure: Error, CustomStringConvertible {
 }
 
 extension CommandFailure {
-    /// Server errors after which the same command can succeed later.
+    /// Server errors after which the same command may succeed later.
     private static let temporary: Set = [
         "OOM", "LOADING", "BUSY", "MISCONF", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN",
     ]
@@ -70,7 +70,7 @@ extension CommandFailure {
         }
     }
 
-    /// The sentence of an error that ended a command.
+    /// Returns the message about an error that ended a command.
     static func message(of error: any Error) -> String {
         switch error {
         case let error as ValidationError: error.message
@@ -79,7 +79,7 @@ extension CommandFailure {
         }
     }
 
-    /// Runs `body`, and gives the errors of Redis their exit statuses.
+    /// Runs `body`, and converts errors of Redis to those with the matching exit statuses.
     static func mapping<Result>(_ body: () async throws -> Result) async throws -> Result {
         do {
             return try await body()
@@ -91,7 +91,7 @@ extension CommandFailure {
     }
 }
 
-/// The exit statuses of `status --check`, which are those of Nagios' plugins.
+/// The exit statuses of `status --check`, as defined for Nagios plugins.
 enum NagiosStatus: Int32, CaseIterable {
     case ok = 0
     case warning = 1
@@ -101,7 +101,7 @@ enum NagiosStatus: Int32, CaseIterable {
     /// The word with which the line begins.
     var word: String { "\(self)".uppercased() }
 
-    /// The conditions for it, for help and documentation.
+    /// The conditions for the status, for help and documentation.
     var meaning: String {
         switch self {
         case .ok: "nothing needs attention; a pause by an operator is not a problem"

@@ -3,15 +3,15 @@ import FoundationEssentials
 import PrintableText
 import PushJob
 
-/// The commands of the program by their names.
+/// The commands of the program, by name.
 enum CommandNames {
-    /// The name by which a command is called.
+    /// Returns the name of a command.
     static func name(_ command: any ParsableCommand.Type) -> String {
         command.configuration.commandName ?? "\(command)".lowercased()
     }
 
-    /// The command that arguments name.
-    /// - Throws: an error of usage that suggests a command, if a name is not one.
+    /// Returns the command named by arguments.
+    /// - Throws: a usage error that suggests a command, if a name is unknown.
     static func find(_ arguments: [String]) throws -> (command: any ParsableCommand.Type, path: [String]) {
         var command: any ParsableCommand.Type = ApnsWorker.self
         var path: [String] = []
@@ -43,7 +43,7 @@ enum HelpText {
     /// The width without a terminal.
     static let columns = 100
 
-    /// Prints the help that `help …` asks for, and returns true; returns false for other arguments.
+    /// Prints the help requested by `help …` and returns true; returns false for other arguments.
     static func answers(_ arguments: [String]) throws -> Bool {
         guard arguments.first == "help" else { return false }
         let names = arguments.dropFirst().filter { !$0.hasPrefix("-") }
@@ -65,7 +65,8 @@ enum HelpText {
         return true
     }
 
-    /// Puts a command's own options first, and one line in place of the settings that it shares with others.
+    /// Moves a command's own options to the beginning, and replaces the settings shared with other commands by one
+    /// line.
     static func arranged(_ text: String, _ command: any ParsableCommand.Type) -> String {
         guard text.hasPrefix("OVERVIEW:") else { return text }
         var blocks = text.split(separator: "\n\n").map(String.init)
@@ -92,7 +93,8 @@ enum HelpText {
         return blocks.map(trimmed).joined(separator: "\n\n")
     }
 
-    /// Corrects the suggestion in the message about an unknown option: the parser knows no hidden ones, such as `--redis`.
+    /// Corrects the suggestion in the message about an unknown option. The parser does not suggest hidden options such
+    /// as `--redis`.
     static func suggesting(_ message: String, _ arguments: [String]) -> String {
         guard let unknown = message.prefixMatch(of: /Error: Unknown option '(--[^' ]+)'(\. Did you mean '[^']*'\?)?/),
             let command = try? CommandNames.find(arguments).command
@@ -103,7 +105,7 @@ enum HelpText {
         return "Error: Unknown option '\(unknown.1)'\(meant)" + message[unknown.range.upperBound...]
     }
 
-    /// The best known of the settings that a command has and its help leaves out.
+    /// Returns the best-known settings of a command that its help omits.
     private static func hiddenSettings(_ text: String, _ command: any ParsableCommand.Type) -> [String] {
         let all = ApnsWorker.helpMessage(for: command, includeHidden: true)
         return [
@@ -201,7 +203,7 @@ enum HelpTopic: String, CaseIterable {
             """
     }
 
-    /// Returns a text in lines that fit, the first of them after a prefix and the others indented as far.
+    /// Wraps a text. The first line follows a prefix, and the others are indented by its width.
     private static func wrapped(_ text: String, after prefix: String = "      ") -> String {
         var lines: [String] = []
         var line = ""
@@ -218,7 +220,7 @@ enum HelpTopic: String, CaseIterable {
     }
 }
 
-/// The members of a job with their descriptions, from its JSON Schema, in the schema's order.
+/// The members of a job with their descriptions, from its JSON Schema and in its order.
 private struct JobSchemaText {
     private struct Schema: Decodable {
         struct Member: Decodable { let description: String? }
@@ -232,7 +234,7 @@ private struct JobSchemaText {
             members = []
             return
         }
-        // A dictionary has no order; the text has.
+        // A dictionary has no order, so it is taken from the text.
         let places = schema.properties.compactMap { name, member -> (String.Index, String, String)? in
             text.firstRange(of: "\n    \"\(name)\": {").map { ($0.lowerBound, name, member.description ?? "") }
         }

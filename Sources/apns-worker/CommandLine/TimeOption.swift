@@ -1,9 +1,9 @@
 import ArgumentParser
 import PushJob
 
-/// A time of a flag such as `--since`: a moment, or the time that has passed since then.
+/// The time of a flag such as `--since`: a point in time, or a duration before now.
 enum TimeOption {
-    /// The part of a help text on its form.
+    /// The description of its format, for help texts.
     static let form = "a duration ago such as 10m or 7d, or a time: ISO 8601, or seconds since 1970"
 
     /// - Parameter now: in milliseconds since 1970.
@@ -16,7 +16,7 @@ enum TimeOption {
         return time
     }
 
-    /// The same for a flag that may be absent.
+    /// Like the other function, for an optional flag.
     static func milliseconds(_ text: String?, _ flag: String, now: Int64) throws -> Int64? {
         try text.map { try milliseconds($0, flag, now: now) }
     }

@@ -2,9 +2,9 @@ import APNS
 import ArgumentParser
 import PushWorker
 
-// What APNs knows an app by.
+// The credential by which APNs identifies an app.
 extension AppSettings {
-    /// The app with nothing but what APNs knows it by.
+    /// Returns the app with only its credential and topics.
     func appWithCredential(topic: String, otherTopics: [String]) throws -> AppConfiguration {
         do {
             guard let simulated else { return try app(topic: topic, credentialPlan()) }
@@ -78,13 +78,13 @@ extension AppSettings {
         return CredentialPlan(.keys(keys))
     }
 
-    /// It stays a file, so that it is read anew when the credential is.
+    /// Returns the passphrase. A file stays a file, so that it is read again with the credential.
     private func passphrase(_ key: Setting, _ file: Setting) -> SecretSource? {
         if let file = text(file) { return .file(file) }
         return value(key).map { .bytes(Array($0.text.utf8), name: $0.place.description) }
     }
 
-    /// Apple names the file `AuthKey_<key ID>.p8`.
+    /// Returns the key ID in a file name: Apple names the file `AuthKey_<key ID>.p8`.
     private static func keyID(inNameOf source: SecretSource) -> String? {
         guard case .file(let path) = source else { return nil }
         guard let file = path.split(separator: "/").last, file.hasPrefix("AuthKey_"), file.hasSuffix(".p8") else {

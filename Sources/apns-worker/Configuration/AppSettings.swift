@@ -5,7 +5,7 @@ import PushWorker
 import TLS
 
 extension TLSTrust {
-    /// The authorities of a setting.
+    /// Creates the trust from a setting.
     init(_ source: SecretSource) throws {
         do {
             if case .file(let path) = source { self = .file(path) } else { self = .pem(try source.read()) }
@@ -17,19 +17,19 @@ extension TLSTrust {
 
 /// The settings of one app.
 ///
-/// A worker for one app has them in flags and in variables such as `APNS_WORKER_KEY`. One for several names them in
-/// `APNS_WORKER_APPS`, and each has its own in variables such as `APNS_WORKER_APPS_SHOP_KEY`; what an app does not say for
-/// itself, it has from the others.
+/// A worker for one app has them in flags and in variables such as `APNS_WORKER_KEY`. A worker for several apps names
+/// them in `APNS_WORKER_APPS`, and each has its own settings in variables such as `APNS_WORKER_APPS_SHOP_KEY`; an app
+/// without its own value uses the common one.
 struct AppSettings {
-    /// The app's name, by which jobs choose it.
+    /// The name by which jobs select the app.
     let name: String
-    /// True if it is one of those that `apps` names, and can have settings of its own.
+    /// True if `apps` names it, so that it can have its own settings.
     let isNamed: Bool
     let settings: Settings
-    /// The credential and endpoint that replace its own if APNs is simulated.
+    /// The credential and endpoint used instead of its own if APNs is simulated.
     let simulated: SimulatedCredentials?
 
-    // MARK: Where settings stand
+    // MARK: Lookup
 
     func value(_ key: Setting) -> SettingValue? { settings.value(key, app: isNamed ? name : nil) }
 
@@ -37,9 +37,9 @@ struct AppSettings {
 
     func text(_ key: Setting) -> String? { value(key)?.text }
 
-    /// A secret that is a file (`key`) or stands in the setting itself as base64 (`key_base64`).
+    /// Returns a secret that is in a file (`key`), or in the setting itself as base64 (`key_base64`).
     func secret(_ file: Setting, _ base64: Setting) throws -> SecretSource? {
-        // An app's own in either form comes before what all have.
+        // An app's own value in either form precedes the common one.
         let own = isNamed ? (settings.own(file, app: name), settings.own(base64, app: name)) : (nil, nil)
         switch own == (nil, nil) ? (settings.given(file), settings.given(base64)) : own {
         case (nil, nil): return nil
@@ -50,7 +50,7 @@ struct AppSettings {
         }
     }
 
-    /// Returns true if a setting in one of its forms is the app's own, and not one that all have.
+    /// True if a setting in one of its forms is the app's own rather than common.
     func isOwn(_ keys: Setting...) -> Bool {
         isNamed && keys.contains { settings.own($0, app: name) != nil }
     }
@@ -59,7 +59,7 @@ struct AppSettings {
         CommandFailure(.configuration, isNamed ? "the app \(name): \(what)" : what)
     }
 
-    /// How to give a setting, for a sentence.
+    /// Returns the variable of a setting, for a message.
     func variable(_ key: Setting) -> String {
         isNamed ? Setting.variable(["apps", name] + key.path) : key.variable
     }
@@ -109,7 +109,7 @@ struct AppSettings {
         app.proxy = try proxy(for: app.endpoint)
     }
 
-    /// The proxy through which a server is reached.
+    /// Returns the proxy for connections to a server.
     func proxy(for endpoint: APNSEndpoint) throws -> HTTPProxy? {
         do {
             if let url = text(.proxy) { return url == "none" ? nil : try HTTPProxy(url) }

@@ -5,13 +5,13 @@ import PushQueue
 import Redis
 import Synchronization
 
-/// How a command reaches Redis. It tells of trouble itself, and the clients' log is silent.
+/// A command's connections to Redis. The command reports problems itself, so the clients log nothing.
 struct CommandRedis {
     let topology: RedisTopology
     let configuration: RedisClientConfiguration
     let logger = Logger(label: "redis", factory: { _ in SwiftLogNoOpLogHandler() })
 
-    /// - Parameter name: what Redis lists its connections under.
+    /// - Parameter name: the name of its connections in Redis.
     init(_ settings: Settings, as name: String = "apns-worker:command") throws {
         topology = try settings.redisTopology()
         var configuration = try settings.redisClient()
@@ -21,8 +21,8 @@ struct CommandRedis {
 }
 
 extension Settings {
-    /// Runs `body` over a client that is ready, and closes it afterwards.
-    /// - Parameter key: in a Cluster, any key of the slot that the client is to serve.
+    /// Runs `body` with a client that is ready, and closes it afterwards.
+    /// - Parameter key: in a Cluster, any key of the slot to connect to.
     /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     func withClient(for key: String, _ body: (RedisClient) async throws -> Void) async throws {
         let redis = try CommandRedis(self)
@@ -37,7 +37,7 @@ extension Settings {
         try? await client.close().get()
     }
 
-    /// The same with what all workers know of an app.
+    /// Runs `body` with a client for the shared state of an app.
     func withClient(forApp app: String, _ body: (RedisClient, SharedKeys) async throws -> Void) async throws {
         let keys = sharedKeys
         try await withClient(for: keys.appPaused(app)) { try await body($0, keys) }
@@ -47,14 +47,14 @@ extension Settings {
 /// The time for which a command waits for Redis.
 struct RedisPatience: Sendable {
     static let standard = 10_000
-    /// An attempt to connect that has not succeeded after this time is reported.
+    /// The time after which an unsuccessful attempt to connect is reported, in milliseconds.
     private static let silence = 500
     private static let hasReported = Atomic(false)
 
-    /// In milliseconds.
+    /// The time in milliseconds.
     var milliseconds = standard
 
-    /// Waits for a client; reports on standard error, once per process, why there is no connection yet.
+    /// Waits for a client. Reports on standard error, once per process, why there is no connection yet.
     /// - Parameter ready: waits for at most the given time.
     func wait(until ready: (TimeAmount) async throws -> Void) async throws {
         let first = min(Self.silence, milliseconds)

@@ -6,9 +6,9 @@ import ServiceLifecycle
 import Telemetry
 import UnixSignals
 
-/// Takes a changed configuration up while a worker runs: at SIGHUP, and when the file has changed.
+/// Applies a changed configuration to a running worker: at SIGHUP, and when the file has changed.
 final class ConfigurationReload: Service {
-    /// How often the file is looked at. A changed one is read after two looks.
+    /// The interval between checks of the file. A changed file is read after two checks.
     private static let interval = Duration.seconds(5)
 
     private let worker: Worker
@@ -19,8 +19,8 @@ final class ConfigurationReload: Service {
     private let initial: Settings
 
     /// - Parameters:
-    ///   - initial: what the worker was started with.
-    ///   - systemd: notified of each reload, if there is one.
+    ///   - initial: the settings with which the worker was started.
+    ///   - systemd: notified of each reload; `nil` without systemd.
     ///   - load: reads all settings again.
     init(
         _ worker: Worker, initial: Settings, level: SharedLogLevel, systemd: SystemdNotifier?, logger: Logger,
@@ -36,7 +36,7 @@ final class ConfigurationReload: Service {
 
     func run() async throws {
         let path = initial.filePath
-        // From here on the signal ends the process no more.
+        // From now on the signal no longer ends the process.
         let signals = await UnixSignalsSequence(trapping: .sighup)
         await cancelWhenGracefulShutdown {
             await withTaskGroup(of: Void.self) { group in
@@ -61,7 +61,7 @@ final class ConfigurationReload: Service {
         }
     }
 
-    /// - Returns: the settings that are in force then; `nil` where they could not be used.
+    /// - Returns: the settings that are then in force; `nil` if the new ones could not be used.
     private func reload(from old: Settings, because reason: String) async -> Settings? {
         await systemd?.reloadBegan()
         do {
@@ -96,7 +96,7 @@ final class ConfigurationReload: Service {
             metadata: ["event": "restart_needed", "reason": "\(reason)"])
     }
 
-    /// The settings that are others now.
+    /// Returns the names of the settings that have changed.
     private func difference(_ old: Settings, _ new: Settings) throws -> (reloaded: [String], left: [String]) {
         let before = try EffectiveSettings(old, includesDefaults: true)
         let after = try EffectiveSettings(new, includesDefaults: true)

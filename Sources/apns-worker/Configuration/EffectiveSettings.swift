@@ -2,20 +2,20 @@ import APNS
 import PushWorker
 import Redis
 
-/// The settings in force, as they are printed.
+/// The effective settings, for printing.
 struct EffectiveSettings {
     struct Line: Encodable, Equatable {
-        /// The path in the file, dotted.
+        /// The path in the file, joined with dots.
         var key: String
         var value: String
-        /// The flag, the variable, or the file and its line; `default`.
+        /// The flag, the variable, or the file and line; `default` for a default.
         var source: String
         /// True if a running worker applies a changed value.
         var reloaded: Bool
     }
 
     private(set) var lines: [Line] = []
-    /// The values, secrets included, by the same paths: to compare, never to print.
+    /// The values by the same paths, including secrets: for comparison, never for printing.
     private(set) var values: [String: (text: String, isReloadable: Bool)] = [:]
 
     init(_ settings: Settings, includesDefaults: Bool) throws {
@@ -49,7 +49,7 @@ struct EffectiveSettings {
         }
     }
 
-    /// A value without its secrets.
+    /// Returns a value without its secrets.
     private static func shown(_ text: String, _ key: Setting) -> String {
         guard key.isSecret else { return text }
         switch key {
@@ -59,15 +59,15 @@ struct EffectiveSettings {
         }
     }
 
-    // MARK: For people
+    // MARK: YAML
 
-    /// The same as YAML, with the sources as comments.
+    /// Returns the settings as YAML, with the sources as comments.
     static func yaml(_ lines: [Line]) -> String {
         var rows: [(text: String, comment: String?)] = []
         var open: [String] = []
         for line in lines {
             let path = line.key.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
-            // An app's name may have dots in it.
+            // An app's name may contain dots.
             let parents = self.parents(of: path)
             var common = 0
             while common < min(open.count, parents.count), open[common] == parents[common] { common += 1 }
@@ -101,7 +101,7 @@ struct EffectiveSettings {
 
     private static func indent(_ depth: Int) -> String { String(repeating: "  ", count: depth) }
 
-    /// A scalar of YAML: as it is where that cannot be mistaken, else in double quotes as in JSON.
+    /// Returns a YAML scalar: plain if that is unambiguous, otherwise in double quotes as in JSON.
     private static func quoted(_ text: String) -> String {
         let isPlain = text.utf8.allSatisfy {
             $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26

@@ -1,6 +1,7 @@
 import Glibc
 
-/// By what it is seen that a file has been changed or replaced; a link is followed, as Kubernetes' mounts need it.
+/// The facts that reveal that a file has been changed or replaced. Links are followed, as is necessary for Kubernetes
+/// mounts.
 struct FileIdentity: Equatable {
     private let device: UInt64
     private let inode: UInt64
@@ -8,7 +9,7 @@ struct FileIdentity: Equatable {
     private let seconds: Int
     private let nanoseconds: Int
 
-    /// - Returns: `nil` where there is no file.
+    /// - Returns: `nil` if there is no file.
     init?(_ path: String) {
         var facts = stat()
         guard stat(path, &facts) == 0 else { return nil }
@@ -20,7 +21,7 @@ struct FileIdentity: Equatable {
     }
 }
 
-/// Tells when a file has changed and is whole, without any I/O: a file may be looked at while it is being written.
+/// Detects that a file has changed and is complete, because it may be read while it is being written. No I/O.
 struct FileChanges {
     private var known: FileIdentity?
     private var seen: FileIdentity?
@@ -30,8 +31,9 @@ struct FileChanges {
         seen = identity
     }
 
-    /// Takes what a look has shown; `nil` where there is no file, which is no change that could be taken up.
-    /// - Returns: whether to read it: it is another one than before, and the same as at the last look.
+    /// Records the result of a check; `nil` if there is no file, which is ignored.
+    /// - Returns: true if the file must be read, because it differs from the known one and did not change since the
+    ///   last check.
     mutating func looked(_ identity: FileIdentity?) -> Bool {
         defer { seen = identity }
         guard let identity, identity != known, identity == seen else { return false }

@@ -5,8 +5,8 @@ import PushWorker
 import Redis
 import Telemetry
 
-// Every setting is defined here, once. The readers of the file and the environment, the flags, `--help`, `config`, the errors and
-// the table in docs/configuration.md are made from these definitions.
+// Every setting is defined here, once. The readers of the file and the environment, the flags, `--help`, `config`, the
+// errors and the table in docs/configuration.md are made from these definitions.
 //
 // To add a setting:
 //
@@ -50,7 +50,7 @@ extension Setting {
 
     // MARK: Queues
 
-    /// The queues with their weights; in the file also a mapping `queues`.
+    /// The queues with their weights. The file can have a mapping `queues` instead.
     static let queueNames = Setting(
         "queue", .list, .queues,
         """
@@ -62,7 +62,7 @@ extension Setting {
         """
         Order of queues that have work: weighted gives each its share, strict gives the first everything that it can use.
         """)
-    /// The apps' names; in the file the keys of the mapping `apps`.
+    /// The apps' names. The file can have a mapping `apps` instead.
     static let appNames = Setting(
         "apps", .list, .queues,
         "Names of a worker's apps. In the file use the mapping `apps` of names to settings.",
@@ -92,7 +92,7 @@ extension Setting {
             "lanes", .number(0...256), .work, to: \WorkerConfiguration.lanes,
             "Number of event loops, each with its own connections; 0 means one per core.", initial: 0),
         Setting(
-            // Lanes renew after a third of it; an idle lane ticks once per second.
+            // Lanes renew after a third of the lease; an idle lane ticks once per second.
             "lease", .duration(.milliseconds, 7000...3_600_000), .work, to: \QueueLimits.lease,
             "Time after which other workers reclaim the jobs of an unresponsive worker."),
         Setting(
@@ -292,7 +292,7 @@ extension Setting {
             "Maximum size of a payload; 256 for the oldest gateways."),
     ]
 
-    // MARK: Queues' own
+    // MARK: Settings of queues
 
     static let weight = Setting(
         "weight", .number(1...1000), .format,
@@ -333,7 +333,7 @@ extension Setting {
     ]
 }
 
-// MARK: - The configurations that have the defaults
+// MARK: - Configurations with the defaults
 
 extension WorkerConfiguration: ConfigurationRoot {
     static var initial: WorkerConfiguration {
@@ -360,11 +360,11 @@ extension GatewayFrame: SettingValueType {}
 
 // MARK: - Values
 
-/// The library whose format jobs are written in.
+/// The library in whose format jobs are written.
 enum ProducerFormat: String, CaseIterable {
     case native, sidekiq, resque
 
-    /// The list of a queue's jobs, if it is not the queue's own.
+    /// Returns the list of a queue's jobs, if the format has its own.
     func list(of queue: String) -> String? {
         switch self {
         case .native: nil
@@ -373,6 +373,6 @@ enum ProducerFormat: String, CaseIterable {
         }
     }
 
-    /// The end of the list that jobs are claimed from: Sidekiq pushes at the left, the others at the right.
+    /// The end of the list from which jobs are claimed: Sidekiq pushes on the left, the others on the right.
     var head: QueueKeys.Head { self == .sidekiq ? .right : .left }
 }

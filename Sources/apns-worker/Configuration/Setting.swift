@@ -1,18 +1,19 @@
 import PrintableText
 
-/// A setting: its names, its values, and what its value changes. All of them are in ``Setting/all``.
+/// A setting: its names, its values, and its effect. All settings are in ``Setting/all``.
 ///
-/// In the file a setting is found by its path (`redis.url` is `url` in the mapping `redis`), in the environment by `APNS_WORKER_`
-/// and the path in capitals with `_` for dots, on the command line by `--` and the path with hyphens.
+/// In the file, a setting is found by its path (`redis.url` is `url` in the mapping `redis`); in the environment, by
+/// `APNS_WORKER_` and the path in capitals with `_` instead of dots; on the command line, by `--` and the path with
+/// hyphens.
 struct Setting: Sendable {
-    /// The form of a setting's values.
+    /// The kind of a setting's values.
     enum Kind: Sendable, Equatable {
         case text
         /// Several texts: a sequence in the file, separated by commas elsewhere.
         case list
         case number(ClosedRange<Int>)
         case choice([String])
-        /// A duration such as `30s`. A bare number counts the unit, as the range does.
+        /// A duration such as `30s`. A bare number is in the given unit, as is the range.
         case duration(DurationUnit, ClosedRange<Int>)
         /// A size such as `64MiB`, or a bare number of bytes.
         case size(ClosedRange<Int>)
@@ -20,7 +21,7 @@ struct Setting: Sendable {
         case percentage(ClosedRange<Int>)
     }
 
-    /// A group of settings: one title in `--help`, and one in the README's table.
+    /// A group of settings, with one title in `--help` and in the documentation's table.
     enum Section: String, CaseIterable, Sendable {
         case redis = "Redis"
         case queues = "Queues"
@@ -38,22 +39,22 @@ struct Setting: Sendable {
     enum Scope: Sendable {
         /// One value for the whole worker.
         case worker
-        /// Each app's own (`apps.<name>.…`), or common to the apps that have no own value.
+        /// Each app's own (`apps.<name>.…`), or common to the apps without their own value.
         case app
-        /// Each queue's own (`queues.<name>.…`), or common to the queues that have no own value.
+        /// Each queue's own (`queues.<name>.…`), or common to the queues without their own value.
         case queue
     }
 
     let path: [String]
     let kind: Kind
     let section: Section
-    /// A sentence that says what the setting does.
+    /// A sentence that describes the setting.
     let help: String
-    /// The value where none is given; `nil` where the setting has no default.
+    /// The default value; `nil` if there is none.
     let initial: SettingContent?
     /// The behaviour without a value, in words, if there is no default.
     let otherwise: String?
-    /// Secrets are never printed.
+    /// True for a secret, which is never printed.
     let isSecret: Bool
     /// True if a running worker applies a changed value.
     let isReloadable: Bool
@@ -61,14 +62,14 @@ struct Setting: Sendable {
     let flag: String?
     /// True if the setting can be given for all apps or queues at once.
     let canBeCommon: Bool
-    /// The ``SettingMember`` that the value is written to, if there is one.
+    /// The ``SettingMember`` to which the value is written, if there is one.
     private let member: (any Sendable)?
-    /// The unit that the member counts, where it is not what ``SettingContent`` counts.
+    /// The unit of the member, if it differs from the unit of ``SettingContent``.
     private let memberUnit: DurationUnit?
 
     /// - Parameters:
-    ///   - isReloadable: the default is true for the settings of apps.
-    ///   - flag: instead of the one that follows from the path.
+    ///   - isReloadable: by default true for the settings of apps.
+    ///   - flag: replaces the flag that is derived from the path.
     private init(
         _ path: String, _ kind: Kind, _ section: Section, _ help: String, initial: SettingContent?, otherwise: String?,
         isSecret: Bool, isReloadable: Bool?, hasFlag: Bool, flag: String?, canBeCommon: Bool, member: (any Sendable)?,
@@ -89,7 +90,7 @@ struct Setting: Sendable {
         self.memberUnit = memberUnit
     }
 
-    /// Creates a setting that ``Settings`` reads by its name.
+    /// Creates a setting that ``Settings`` reads by name.
     init(
         _ path: String, _ kind: Kind, _ section: Section, _ help: String, initial: SettingContent? = nil,
         otherwise: String? = nil, isSecret: Bool = false, isReloadable: Bool? = nil, hasFlag: Bool = true,
@@ -101,10 +102,10 @@ struct Setting: Sendable {
             memberUnit: nil)
     }
 
-    /// Creates a setting whose value goes to a member of a configuration, and whose default is that member's.
+    /// Creates a setting that sets a member of a configuration, whose value is the default.
     /// - Parameters:
     ///   - keyPath: the member.
-    ///   - stored: the unit that the member counts a duration in, if not that of a bare number.
+    ///   - stored: the unit of a duration in the member, if it differs from that of a bare number.
     ///   - initial: the default, if it is not the member's.
     init<Root: ConfigurationRoot, Value: SettingValueType>(
         _ path: String, _ kind: Kind, _ section: Section, to keyPath: WritableKeyPath<Root, Value> & Sendable,
@@ -124,7 +125,7 @@ struct Setting: Sendable {
             }, memberUnit: unit)
     }
 
-    /// Writes a value to its member, if it has one in this configuration.
+    /// Writes a value to its member, if this configuration has it.
     func write<Root: ConfigurationRoot>(_ content: @autoclosure () -> SettingContent?, to root: inout Root) {
         guard let member = member as? SettingMember<Root>, let content = content() else { return }
         member.write(content, &root)
@@ -140,19 +141,19 @@ struct Setting: Sendable {
     /// The name in the environment.
     var variable: String { Self.variable(path) }
 
-    /// The name of a path in the environment.
+    /// Returns the name of a path in the environment.
     static func variable(_ path: [String]) -> String {
         variablePrefix
             + path.map { part in part.uppercased().map { $0.isLetter || $0.isNumber ? String($0) : "_" }.joined() }
             .joined(separator: "_")
     }
 
-    /// The beginning of all variables' names.
+    /// The prefix of all variables.
     static let variablePrefix = "APNS_WORKER_"
 
     // MARK: Texts
 
-    /// The default as `--help` and the README print it.
+    /// The default as shown in `--help` and the documentation.
     var shownDefault: String? { initial.map { kind.text($0) } ?? otherwise }
 
     /// The placeholder of the value in `--help`.
@@ -172,7 +173,7 @@ struct Setting: Sendable {
         }
     }
 
-    /// True if some worker cannot start without the setting; ``shownDefault`` says which.
+    /// True if some workers cannot start without the setting; ``shownDefault`` says which.
     var isRequired: Bool { otherwise?.hasPrefix("required") ?? false }
 }
 
@@ -193,7 +194,7 @@ extension Setting.Section {
 
 // MARK: - Values
 
-/// A value that has been read. Durations are in milliseconds, sizes in bytes.
+/// A value that was read. Durations are in milliseconds, sizes in bytes.
 enum SettingContent: Sendable, Equatable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
     case text(String)
     case number(Int)
@@ -212,7 +213,7 @@ enum SettingContent: Sendable, Equatable, ExpressibleByStringLiteral, Expressibl
 
 extension Setting {
     /// Reads a value.
-    /// - Throws: a sentence about the value, to follow the name and the text.
+    /// - Throws: a sentence about the value, to be printed after its name and text.
     func content(_ text: String) throws(SettingMistake) -> SettingContent {
         if let content = kind.content(text) {
             if let memberUnit, case .number(let number) = content, number % memberUnit.milliseconds != 0 {
@@ -237,7 +238,7 @@ struct SettingMistake: Error {
 }
 
 extension Setting.Kind {
-    /// The content of a text; `nil` if the text is not a value of this kind.
+    /// Returns the content of a text; `nil` if the text is not a value of this kind.
     func content(_ text: String) -> SettingContent? {
         switch self {
         case .text, .list: return .text(text)
@@ -250,7 +251,7 @@ extension Setting.Kind {
             let milliseconds = DurationText.milliseconds(text, bare: bare)
             return milliseconds.flatMap { self.milliseconds(bare, range).contains($0) ? .number($0) : nil }
         case .choice(let known):
-            // On and off in YAML's other words.
+            // YAML's other words for on and off.
             let switches = known == ["on", "off"] ? ["true": "on", "false": "off", "yes": "on", "no": "off"] : [:]
             let word = text.lowercased()
             let meant = switches[word] ?? word
@@ -258,7 +259,7 @@ extension Setting.Kind {
         }
     }
 
-    /// A content as it is printed, with its unit. Reading the text returns the same content.
+    /// Returns a content as text with its unit. Reading the text returns the same content.
     func text(_ content: SettingContent) -> String {
         switch (content, self) {
         case (.number(let number), .duration): DurationText.text(number)
@@ -273,7 +274,7 @@ extension Setting.Kind {
         range.lowerBound * unit.milliseconds...range.upperBound * unit.milliseconds
     }
 
-    /// The form of a value, such as `a duration from 7s to 1h`.
+    /// The description of valid values, such as `a duration from 7s to 1h`.
     var expectation: String {
         switch self {
         case .text: "a text"
@@ -311,12 +312,12 @@ protocol ConfigurationRoot: Sendable {
     static var initial: Self { get }
 }
 
-/// Where a setting's value is written to.
+/// The member to which a setting's value is written.
 private struct SettingMember<Root>: Sendable {
     let write: @Sendable (SettingContent, inout Root) -> Void
 }
 
-/// A type of a member that a setting can be written to.
+/// A type of member that a setting can set.
 protocol SettingValueType: Sendable {
     init?(_ content: SettingContent)
     var content: SettingContent? { get }
@@ -338,7 +339,7 @@ extension Int64: SettingValueType {
     var content: SettingContent? { .number(Int(self)) }
 }
 
-/// A share: its setting is a percentage.
+/// A share, whose setting is a percentage.
 extension Double: SettingValueType {
     init?(_ content: SettingContent) {
         guard case .number(let number) = content else { return nil }

@@ -3,16 +3,16 @@ import PushQueue
 import PushWorker
 import Redis
 
-/// The sections of settings whose flags a group of options has.
+/// The sections of settings for which a group of options has flags.
 protocol SettingFlagSections {
     static var sections: [Setting.Section] { get }
-    /// True for the group of a command that `--config` is in.
+    /// True for a command's group that includes `--config`.
     static var haveFile: Bool { get }
-    /// True for the group of a command that `--timeout` is in: a command that waits for Redis.
+    /// True for a command's group that includes `--timeout`: for commands that wait for Redis.
     static var haveTimeout: Bool { get }
-    /// The settings that `--help` shows; the others are on `apns-worker help settings`. `nil` for all.
+    /// The settings shown by `--help`; the others are in `apns-worker help settings`. `nil` for all.
     static var shown: [Setting]? { get }
-    /// The help of a setting that means something else to the command than to a worker.
+    /// Returns the help of a setting whose meaning for the command differs from that for a worker.
     static func help(of setting: Setting) -> String?
 }
 
@@ -23,17 +23,17 @@ extension SettingFlagSections {
     static func help(of setting: Setting) -> String? { nil }
 }
 
-/// The flags of some settings, made of their definitions, and `--config`.
+/// The flags of some settings, created from their definitions, and `--config`.
 ///
-/// swift-argument-parser finds a type's options by reflection and decodes them by their names, so this type reflects one option
-/// per setting. Each command has it as a group of its own rather than within others: a debug build of the parser validates each
-/// group several times for each group around it.
+/// swift-argument-parser finds a type's options by reflection and decodes them by their names, so this type reflects
+/// one option per setting. Each command has it as a separate group rather than within others, because a debug build of
+/// the parser validates each group several times for each group around it.
 struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomReflectable {
     /// The configuration file, if one was given.
     private(set) var file: String?
     /// The flags that were given.
     private(set) var given: [Setting: String] = [:]
-    /// The time to wait for Redis in ms, if one was given.
+    /// The time to wait for Redis in milliseconds, if one was given.
     private(set) var timeout: Int?
 
     private static var settings: [Setting] {
@@ -98,11 +98,11 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
     }
 }
 
-/// The place of Redis.
+/// The connection to Redis.
 typealias RedisOptions = SettingFlags<RedisFlags>
-/// The queues that a command is about, and their Redis.
+/// The queues of a command, and their Redis.
 typealias QueueOptions = SettingFlags<QueueFlags>
-/// The queues that a worker takes jobs from, and their Redis.
+/// The queues from which a worker claims jobs, and their Redis.
 typealias QueuesOptions = SettingFlags<QueuesFlags>
 /// An app, or the common settings of several.
 typealias AppOptions = SettingFlags<AppFlags>
@@ -122,13 +122,13 @@ enum QueueFlags: SettingFlagSections {
         setting == .queueNames ? "The queue, or several such as critical,default." : nil
     }
 }
-/// The settings of `feedback`, which has times to wait of its own.
+/// The settings of `feedback`, which has its own options for waiting times.
 enum FeedbackRedisFlags: SettingFlagSections {
     static let sections = [Setting.Section.redis]
     static let haveFile = true
     static let shown: [Setting]? = []
 }
-/// Settings that a command has, and that `--help` does not show.
+/// The settings that a command has but `--help` does not show.
 enum HiddenFlags<Sections: SettingFlagSections>: SettingFlagSections {
     static var sections: [Setting.Section] { Sections.sections }
     static var haveFile: Bool { Sections.haveFile }
@@ -154,7 +154,7 @@ enum HealthFlags: SettingFlagSections {
 }
 
 extension SettingFlags {
-    /// All settings of a command that has these flags and `others`.
+    /// Reads all settings of a command that has these flags and `others`.
     /// - Parameter isSimulated: true with `run --simulate`.
     func settings(_ others: [Setting: String]..., isSimulated: Bool = false) throws -> Settings {
         var settings = try Settings(
@@ -165,7 +165,7 @@ extension SettingFlags {
 }
 
 extension QueueOptions {
-    /// The queue with its settings.
+    /// Returns the only queue, with its settings.
     func only(_ settings: Settings) throws -> QueueConfiguration {
         let queues = try settings.queues()
         guard let only = queues.first, queues.count == 1 else {
@@ -175,12 +175,12 @@ extension QueueOptions {
     }
 
     /// Runs `body` with a connected client of the queue, which is closed afterwards.
-    /// - Throws: the errors of `body`; an error of Redis as a usage error.
+    /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     func withClient(_ body: (RedisClient, QueueKeys) async throws -> Void) async throws {
         try await withClient(settings(), body)
     }
 
-    /// The same for a command that has already read its settings.
+    /// Like the other function, for a command that has already read its settings.
     func withClient(
         _ settings: Settings, _ body: (RedisClient, QueueKeys) async throws -> Void
     ) async throws {

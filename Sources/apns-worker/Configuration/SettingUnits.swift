@@ -2,7 +2,7 @@ import ArgumentParser
 
 /// A unit of durations.
 enum DurationUnit: String, CaseIterable, Sendable {
-    // The larger ones first, as in a duration.
+    // Larger units first, as in a duration.
     case weeks = "w"
     case days = "d"
     case hours = "h"
@@ -25,9 +25,9 @@ enum DurationUnit: String, CaseIterable, Sendable {
     var name: String { "\(self)" }
 }
 
-/// Durations as people write them, such as `500ms`, `45s`, `1h30m` or `90d`.
+/// Durations in text form, such as `500ms`, `45s`, `1h30m` or `90d`.
 enum DurationText {
-    /// Reads a duration: numbers with the units w, d, h, m, s and ms, each at most once and the larger ones first.
+    /// Reads a duration: numbers with the units w, d, h, m, s and ms, each at most once and larger units first.
     /// - Parameter bare: the unit of a number without one; `nil` if a unit is required.
     /// - Returns: milliseconds; `nil` if the text is not a duration.
     static func milliseconds(_ text: String, bare: DurationUnit? = nil) -> Int? {
@@ -70,7 +70,7 @@ enum DurationText {
         return overflows ? nil : product
     }
 
-    /// The duration in the largest unit that needs no fraction, such as `5m`, `90s` or `90d`.
+    /// Returns the duration in the largest unit that needs no fraction, such as `5m`, `90s` or `90d`.
     static func text(_ milliseconds: Int) -> String {
         guard milliseconds != 0 else { return "0" }
         let unit = DurationUnit.allCases.first { $0 != .weeks && milliseconds % $0.milliseconds == 0 } ?? .milliseconds
@@ -78,7 +78,7 @@ enum DurationText {
     }
 }
 
-/// Sizes as people write them, such as `16KiB`, `64MiB` or `1GiB`.
+/// Sizes in text form, such as `16KiB`, `64MiB` or `1GiB`.
 enum SizeText {
     private static let units = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)]
 
@@ -92,7 +92,7 @@ enum SizeText {
         return overflows ? nil : product
     }
 
-    /// The size in the largest unit that needs no fraction; bytes without a unit.
+    /// Returns the size in the largest unit that needs no fraction; bytes without a unit.
     static func text(_ bytes: Int) -> String {
         let (name, unit) = units.first { bytes >= $0.1 && bytes % $0.1 == 0 } ?? ("", 1)
         return unit == 1 ? "\(bytes)" : "\(bytes / unit)\(name)"

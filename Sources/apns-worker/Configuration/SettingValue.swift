@@ -1,15 +1,16 @@
 import PrintableText
 
-/// A value that was given, and its place.
+/// A given value and its place.
 struct SettingValue: Sendable, Equatable {
-    /// The value as it is printed: the same for `90s` and `90000`.
+    /// The value as it is printed, which is the same for `90s` and `90000`.
     let text: String
     let content: SettingContent
     let place: SettingPlace
 }
 
 extension SettingValue {
-    /// Refuses a name of one label that is nearly `production`, `sandbox` or `development`. It would be taken for a host.
+    /// Rejects a single-label name that resembles `production`, `sandbox` or `development` and would be used as a host
+    /// name.
     func refuseMistypedEnvironment() throws {
         let known = ["production", "sandbox", "development"]
         guard !text.contains("."), !text.contains(":"), !known.contains(text.lowercased()),
@@ -31,7 +32,7 @@ enum SettingPlace: Sendable, Equatable, CustomStringConvertible {
     case file(path: String, line: Int, name: String)
     case initial
 
-    /// The beginning of a sentence about the value.
+    /// The beginning of a message about the value.
     var description: String {
         switch self {
         case .flag(let name), .variable(let name): name
@@ -40,7 +41,7 @@ enum SettingPlace: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// The place as a column shows it.
+    /// The place as shown in a column.
     var source: String {
         switch self {
         case .flag(let name), .variable(let name): name

@@ -8,7 +8,7 @@ import TLS
 
 // A worker's configuration from its settings.
 extension Settings {
-    /// The whole configuration of a worker.
+    /// Returns the whole configuration of a worker.
     func worker(named name: String, simulated: SimulatedCredentials? = nil) throws -> WorkerConfiguration {
         var worker = WorkerConfiguration(
             redis: try redisTopology(), queues: try queues(), sharedKeys: sharedKeys,
@@ -23,7 +23,7 @@ extension Settings {
         return worker
     }
 
-    /// The time for which invalid tokens are kept, in milliseconds; 0 for ever.
+    /// The time for which invalid tokens are kept, in milliseconds; 0 for forever.
     var invalidTokenAge: Int { number(.invalidTokensDays) ?? 0 }
 
     /// The address of the admin port; `nil` for none.
@@ -49,7 +49,7 @@ extension Settings {
         }
     }
 
-    /// How to connect to it.
+    /// Returns the options of connections to Redis.
     func redisClient() throws -> RedisClientConfiguration {
         var configuration = RedisClientConfiguration()
         let ca = try redisAuthorities()
@@ -89,16 +89,16 @@ extension Settings {
 
     // MARK: Apps
 
-    /// - Parameter simulated: what they have instead of their own credentials, where APNs is simulated; their endpoints are
-    ///   to be filled in when they are known.
+    /// - Parameter simulated: replaces the apps' own credentials if APNs is simulated; the endpoints must be set once
+    ///   they are known.
     func apps(simulated: SimulatedCredentials? = nil) throws -> [AppConfiguration] {
         let apps = try appSettings(simulated: simulated).map { try $0.app() }
-        // All of them have the endpoint of the simulator.
+        // All of them use the simulator's endpoint.
         guard simulated == nil else { return apps }
         for (index, app) in apps.enumerated() {
             let topics = [app.topic] + app.otherTopics
             let others = apps[..<index].filter { !Set([$0.topic] + $0.otherTopics).isDisjoint(with: topics) }
-            // Environments of one app are two apps with one topic; jobs choose between them by `app`.
+            // An app in two environments is configured as two apps with one topic, which jobs select by `app`.
             if let other = others.first, other.endpoint == app.endpoint {
                 throw CommandFailure(
                     .configuration,
@@ -108,7 +108,7 @@ extension Settings {
         return apps
     }
 
-    /// The settings of each app.
+    /// Returns the settings of each app.
     func appSettings(simulated: SimulatedCredentials? = nil) throws -> [AppSettings] {
         let names = try appNames
         guard !names.isEmpty else {
@@ -157,7 +157,7 @@ extension Settings {
     }
 
     private func queue(_ name: String, weight: Int?, place: String, isOnly: Bool) throws -> QueueConfiguration {
-        // The name first: a mistake in it is at the place where it was given.
+        // The name is checked first, so that a mistake in it is reported with its place.
         do { _ = try QueueKeys(prefix: keyPrefix, queue: name) } catch { throw Self.mistake(at: place, "\(error)") }
         var queue = QueueConfiguration(
             keys: try keys(of: name, isOnly: isOnly), weight: weight ?? number(.weight, queue: name) ?? 1)
@@ -184,8 +184,8 @@ extension Settings {
         return .native
     }
 
-    /// The names of a queue's keys.
-    /// - Parameter isOnly: whether the worker has no other queue.
+    /// Returns the names of a queue's keys.
+    /// - Parameter isOnly: true if the worker has no other queue.
     func keys(of queue: String, isOnly: Bool) throws -> QueueKeys {
         let writer = writer(of: queue)
         let list = own(.list, queue: queue) ?? given(.list)
@@ -206,7 +206,7 @@ extension Settings {
         return keys
     }
 
-    /// The failure of a value that was given at a place: of usage, if that is a flag.
+    /// Returns the failure for a value given at a place: a usage error if that is a flag.
     private static func mistake(at place: String, _ sentence: String) -> CommandFailure {
         CommandFailure(place.hasPrefix("--") ? .usage : .configuration, "\(place): \(sentence)")
     }

@@ -1,11 +1,11 @@
 import ArgumentParser
 import FoundationEssentials
 
-/// The settings that flags, variables and a file give, in this order of precedence.
+/// The settings given by flags, variables and a file, in this order of precedence.
 ///
-/// An app's or a queue's own value precedes the common one, wherever the two are given.
+/// An app's or a queue's own value precedes the common one, regardless of where each is given.
 struct Settings: Sendable {
-    /// The path of the file, where there is one.
+    /// The path of the file; `nil` if there is none.
     let filePath: String?
     private let flags: [Setting: SettingValue]
     private let variables: SettingsVariables
@@ -14,10 +14,10 @@ struct Settings: Sendable {
     var redisPatience = RedisPatience()
 
     /// - Parameters:
-    ///   - filePath: of the configuration file, instead of `APNS_WORKER_CONFIG`.
-    ///   - flags: those that were given.
-    ///   - isSimulated: true leaves out variables of ``Setting/replacedBySimulation``, whatever their values are.
-    /// - Throws: all mistakes, a line each: `ValidationError` if they are in flags only, else ``CommandFailure``.
+    ///   - filePath: the path of the configuration file, instead of `APNS_WORKER_CONFIG`.
+    ///   - flags: the given flags.
+    ///   - isSimulated: true to ignore the variables of ``Setting/replacedBySimulation``, regardless of their values.
+    /// - Throws: all mistakes, one per line: `ValidationError` if only flags are wrong, otherwise ``CommandFailure``.
     init(
         filePath: String?, flags: [Setting: String], isSimulated: Bool = false,
         environment: [String: String] = ProcessInfo.processInfo.environment
@@ -51,19 +51,19 @@ struct Settings: Sendable {
 
     // MARK: Values
 
-    /// The value of a setting and its place; `nil` where it is not given and has no default.
+    /// Returns the value of a setting and its place; `nil` if it is not given and has no default.
     func value(_ setting: Setting, app: String? = nil, queue: String? = nil) -> SettingValue? {
         given(setting, app: app, queue: queue)
             ?? setting.initial.map { SettingValue(text: setting.kind.text($0), content: $0, place: .initial) }
     }
 
-    /// The same, but `nil` where it is not given.
+    /// Returns the value of a setting and its place; `nil` if it is not given.
     func given(_ setting: Setting, app: String? = nil, queue: String? = nil) -> SettingValue? {
         own(setting, app: app, queue: queue)
             ?? (setting.canBeCommon ? flags[setting] ?? lookUp(setting.path) : nil)
     }
 
-    /// The own value of an app or a queue.
+    /// Returns an app's or a queue's own value.
     func own(_ setting: Setting, app: String? = nil, queue: String? = nil) -> SettingValue? {
         if let app, setting.scope == .app { return lookUp(["apps", app] + setting.path) }
         if let queue, setting.scope == .queue { return lookUp(["queues", queue] + setting.path) }
@@ -78,7 +78,7 @@ struct Settings: Sendable {
         value(setting, app: app, queue: queue)?.text
     }
 
-    /// The number of a setting; a duration's milliseconds.
+    /// Returns the number of a setting; for a duration, the milliseconds.
     func number(_ setting: Setting, app: String? = nil, queue: String? = nil) -> Int? {
         value(setting, app: app, queue: queue).flatMap { Int($0.content) }
     }
@@ -90,7 +90,8 @@ struct Settings: Sendable {
         }
     }
 
-    /// The places of settings that have no effect on a simulated APNs, such as `APNS_WORKER_KEY` and `worker.yaml:3`.
+    /// Returns the places of settings that have no effect on a simulated APNs, such as `APNS_WORKER_KEY` and
+    /// `worker.yaml:3`.
     func replacedBySimulation(environment: [String: String]) throws -> [String] {
         let apps: [String?] = [nil] + (try appNames)
         var places = Set(variables.ignored)
@@ -103,7 +104,7 @@ struct Settings: Sendable {
 
     // MARK: Names
 
-    /// The names of the apps, in their order; empty for a worker with one that has no name.
+    /// The names of the apps, in order; empty for a worker with a single unnamed app.
     var appNames: [String] {
         get throws {
             guard let list = given(.appNames) else {
@@ -115,12 +116,12 @@ struct Settings: Sendable {
         }
     }
 
-    /// The queues that variables or the file name.
+    /// The queues named by variables or the file.
     var configuredQueueNames: [String] {
         SettingsVariables.names(lookUp(Setting.queueNames.path)?.text) + (file?.queueNames ?? [])
     }
 
-    /// The queues that are mapped in the file, where nothing else names queues.
+    /// The queues in the file's mapping, if nothing else names queues.
     var queueNamesOfFile: [String] { given(.queueNames) == nil ? file?.queueNames ?? [] : [] }
 
     /// True if a flag, a variable or the file names queues.

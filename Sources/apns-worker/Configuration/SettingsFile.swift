@@ -4,7 +4,7 @@ import PrintableText
 
 /// The settings of a YAML file, each with its line.
 struct SettingsFile: Sendable {
-    /// The path as it was given.
+    /// The path as given.
     let path: String
     /// The mistakes, each with its line.
     private(set) var problems: [String] = []
@@ -14,7 +14,7 @@ struct SettingsFile: Sendable {
     /// Values by the paths of their keys.
     private(set) var values: [[String]: SettingValue] = [:]
 
-    /// A limit far beyond any configuration.
+    /// The maximum size in bytes, far beyond any configuration.
     private static let maximumSize = 1 << 20
 
     /// - Parameter contents: the file's bytes.
@@ -69,7 +69,7 @@ struct SettingsFile: Sendable {
         }
     }
 
-    /// Reads a mapping of names to settings of their own.
+    /// Reads a mapping of names to their settings.
     private mutating func readNamed(_ node: YAMLNode, _ parent: String, keys: [Setting]) -> [String] {
         guard let mapping = node.mapping else {
             guard !node.isNull else { return [] }
@@ -92,7 +92,7 @@ struct SettingsFile: Sendable {
         return names
     }
 
-    /// - Parameter path: the path of the app or queue that the member is in; empty for none.
+    /// - Parameter path: the path of the app or queue that contains the member; empty for none.
     private mutating func readMember(
         _ key: YAMLNode, _ value: YAMLNode, at path: [String], inside: [String] = [], keys: [Setting], names: [String]
     ) {
@@ -112,7 +112,7 @@ struct SettingsFile: Sendable {
             for (key, value) in mapping { readMember(key, value, at: path, inside: own, keys: deeper, names: []) }
             return
         }
-        // Each name at this place, and whole paths too: `redis_url` means `redis.url`.
+        // Each name at this level, and whole paths as well: `redis_url` means `redis.url`.
         let siblings = Set(keys.compactMap { $0.path.count > inside.count ? $0.path[inside.count] : nil } + names)
         let nearest =
             keys.first { $0.path.joined(separator: "_") == own.joined(separator: "_") }?.name
@@ -167,13 +167,13 @@ struct SettingsFile: Sendable {
     }
 }
 
-/// A setting whose value is the contents of a file, as with mounted secrets.
+/// A setting whose value is the content of a file, as with mounted secrets.
 enum SecretFile {
     struct Unusable: Error, CustomStringConvertible {
         let description: String
     }
 
-    /// The file's text without the line feed at its end.
+    /// Returns the file's text without the trailing line feed.
     static func text(_ path: String) throws(Unusable) -> String {
         var bytes: [UInt8]
         do throws(SecretSource.Unreadable) {

@@ -2,20 +2,20 @@ import PrintableText
 
 /// The settings among the environment variables.
 struct SettingsVariables: Sendable {
-    /// The variable of the secret that `results --webhook` signs with; no setting.
+    /// The variable of the secret with which `results --webhook` signs; it is not a setting.
     static let webhookSecret = "APNS_WORKER_WEBHOOK_SECRET"
 
-    /// Values by the names of their variables, without the `_FILE` of those that name a file.
+    /// Values by the names of their variables, without the suffix `_FILE` of variables that name a file.
     private(set) var values: [String: SettingValue] = [:]
     private(set) var problems: [String] = []
     /// The names of variables that are ignored.
     private(set) var ignored: [String] = []
 
     /// - Parameters:
-    ///   - environment: all variables; empty ones count as not given, as compose files and shells mean them.
+    ///   - environment: all variables; empty ones count as not given, as is usual in compose files and shells.
     ///   - apps: the names of the apps in the file.
-    ///   - queues: the same of queues.
-    ///   - ignoring: settings whose variables are ignored.
+    ///   - queues: the names of the queues in the file.
+    ///   - ignoring: the settings whose variables are ignored.
     init(_ environment: [String: String], apps: [String], queues: [String], ignoring: Set<Setting> = []) {
         let given = environment.filter { $0.key.hasPrefix(Setting.variablePrefix) && !$0.value.isEmpty }
         var known: [String: Setting] = [:]
@@ -41,7 +41,7 @@ struct SettingsVariables: Sendable {
             } else if name.hasSuffix("_FILE"), let key = known[String(name.dropLast(5))], key.isSecret {
                 keepContents(of: text, name, key, given)
             } else if !Self.isOfKubernetes(name) {
-                // `APNS_WORKER_REDIS` is the beginning of several; the first is meant.
+                // Several variables begin with `APNS_WORKER_REDIS`; the first is suggested.
                 let group = Setting.all.first { $0.variable.hasPrefix(name + "_") }?.variable
                 let nearest = group ?? name.nearest(of: known.keys.sorted())
                 problems.append(
@@ -73,7 +73,7 @@ struct SettingsVariables: Sendable {
         }
     }
 
-    /// The names in a list of apps, or of queues with their weights.
+    /// Returns the names in a list of apps, or of queues with their weights.
     static func names(_ list: String?) -> [String] {
         (list ?? "").split(separator: ",").map { item in
             let name = item.lastIndex(of: ":").map { item[..<$0] } ?? item
@@ -81,7 +81,7 @@ struct SettingsVariables: Sendable {
         }
     }
 
-    /// Kubernetes gives each container variables of this form for each service; a service may be called apns-worker.
+    /// True for variables of Kubernetes, which defines some for each service; a service may be called apns-worker.
     private static func isOfKubernetes(_ name: String) -> Bool {
         let rest = name.dropFirst(Setting.variablePrefix.count)
         // …_SERVICE_HOST, …_SERVICE_PORT, …_SERVICE_PORT_<name>, …_PORT, …_PORT_<number>_TCP…

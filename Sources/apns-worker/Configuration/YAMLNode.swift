@@ -13,19 +13,20 @@ struct YAMLNode {
     }
 
     let content: Content
-    /// The line of its first character, from 1. An alias has its own line, its members have their anchor's.
+    /// The line of the node's first character, from 1. An alias has its own line; the members in it have those of the
+    /// anchor.
     let line: Int
 
     struct SyntaxError: Error {
-        /// From 1.
+        /// The line, from 1.
         let line: Int
-        /// From 1; nil if the text is valid YAML that a configuration can't use.
+        /// The column, from 1; `nil` if the text is valid YAML that a configuration can't use.
         var column: Int?
         let problem: String
     }
 
-    /// Reads the only document of a text in UTF-8.
-    /// - Returns: nil if the text has no document, only comments for example.
+    /// Reads the only document of a UTF-8 text.
+    /// - Returns: `nil` if the text has no document, for example if it has only comments.
     /// - Throws: ``SyntaxError``.
     static func document(_ text: [UInt8]) throws(SyntaxError) -> YAMLNode? {
         guard !text.isEmpty else { return nil }
@@ -40,7 +41,7 @@ struct YAMLNode {
 
     // MARK: Its content
 
-    /// A scalar's text.
+    /// The text of a scalar.
     var string: String? {
         guard case .scalar(let text, _) = content else { return nil }
         return text
@@ -58,21 +59,22 @@ struct YAMLNode {
     }
 }
 
-/// Makes nodes of libyaml's events, so that hostile nesting ends the reading where it becomes too deep.
+/// Creates nodes from libyaml's events, so that reading stops when hostile nesting becomes too deep.
 private final class YAMLReader {
-    /// More than a configuration of 1 MiB can have. Aliases of aliases can expand a short text to billions of nodes.
+    /// More nodes than a configuration of 1 MiB can have. Aliases of aliases can expand a short text to billions of
+    /// nodes.
     private static let maximumNodes = 1_000_000
-    /// More than any configuration needs.
+    /// More levels than any configuration needs.
     private static let maximumDepth = 100
 
     private let text: UnsafeBufferPointer<UInt8>
-    /// It keeps a pointer to itself, so it must not move.
+    /// The parser keeps a pointer to itself, so it must not move.
     private let parser: UnsafeMutablePointer<yaml_parser_t>
-    /// The nodes that aliases can name, each with the number of nodes in it. Nil while the node is being read.
+    /// The nodes that aliases can name, each with the number of nodes in it; `nil` while the node is being read.
     private var anchors: [String: (node: YAMLNode, count: Int)?] = [:]
     private var count = 0
 
-    /// - Parameter text: it must stay valid as long as the reader, and must not be empty.
+    /// - Parameter text: a text that must stay valid as long as the reader, and must not be empty.
     init(_ text: UnsafeBufferPointer<UInt8>) throws(YAMLNode.SyntaxError) {
         self.text = text
         parser = .allocate(capacity: 1)
@@ -152,7 +154,7 @@ private final class YAMLReader {
         }
     }
 
-    /// The node of an alias's anchor, with the alias's line.
+    /// Returns the node of an alias's anchor, with the alias's line.
     private func copy(of alias: Event) throws(YAMLNode.SyntaxError) -> YAMLNode {
         let name = alias.anchor ?? ""
         guard let anchored = anchors[name] else {
@@ -179,7 +181,7 @@ private final class YAMLReader {
     /// An event of libyaml, copied from its memory.
     private struct Event {
         let kind: yaml_event_type_t
-        /// From 1.
+        /// The line, from 1.
         let line: Int
         var anchor: String?
         var tag: String?
@@ -205,7 +207,7 @@ private final class YAMLReader {
             }
         }
 
-        /// Accepts the tags of YAML's own types, which change nothing here: each setting has a type.
+        /// Accepts the tags of YAML's own types, which have no effect because each setting has a type.
         func checkTag() throws(YAMLNode.SyntaxError) {
             guard let tag, tag != "!" else { return }
             let types = ["str", "int", "float", "bool", "null", "seq", "map"]
@@ -228,7 +230,7 @@ private final class YAMLReader {
             let mark = parser.pointee.problem_mark
             return YAMLNode.SyntaxError(line: Int(mark.line) + 1, column: Int(mark.column) + 1, problem: problem)
         }
-        // A character that YAML forbids has an offset instead of a mark.
+        // The problem of a character that YAML forbids has an offset instead of a mark.
         let lines = text.prefix(parser.pointee.problem_offset).split(
             separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
         return YAMLNode.SyntaxError(line: lines.count, column: (lines.last?.count ?? 0) + 1, problem: problem)

@@ -3,7 +3,7 @@ import Operations
 import PushQueue
 import Redis
 
-/// The work of a command that changes dead letters, on the queues that it is about.
+/// The work of a command that changes the dead letters of its queues.
 struct DeadLetterChange {
     let fleet: Fleet
     let letters: [DeadLetters]
@@ -35,7 +35,7 @@ struct DeadLetterChange {
     /// The names of the queues, for a question.
     var queues: String { letters.map(\.queue).joined(separator: ", ") }
 
-    /// Counts what would be changed, queue by queue.
+    /// Counts the dead letters that would be changed, by queue.
     func count() async throws -> [DeadLetterSweep.Tally] {
         var (tallies, left) = ([DeadLetterSweep.Tally](), limit)
         for letters in letters {
@@ -47,12 +47,12 @@ struct DeadLetterChange {
         return tallies
     }
 
-    /// The sum of tallies.
+    /// Returns the sum of tallies.
     static func sum(_ tallies: [DeadLetterSweep.Tally]) -> DeadLetterSweep.Tally {
         tallies.reduce(into: DeadLetterSweep.Tally()) { $0.add($1) }
     }
 
-    /// Reports what would be changed.
+    /// Reports the dead letters that would be changed.
     func report(dryRun tallies: [DeadLetterSweep.Tally], isDryRun: Bool) async throws {
         for (letters, tally) in zip(letters, tallies) {
             var summary = DeadLetterSummary(queue: letters.queue, verb: verb, isDryRun: isDryRun)
@@ -62,8 +62,9 @@ struct DeadLetterChange {
         try await end(Self.sum(tallies))
     }
 
-    /// Changes the dead letters, and reports.
-    /// - Parameter expected: what was counted, queue by queue; what came since then is left alone. `nil` for no count.
+    /// Changes the dead letters, and reports the result.
+    /// - Parameter expected: the counts by queue; dead letters added since are not changed. `nil` if they were not
+    ///   counted.
     func run(expecting expected: [DeadLetterSweep.Tally]?, pace: RequeuePace = RequeuePace(perSecond: nil)) async throws
     {
         Interruption.watch()

@@ -3,7 +3,7 @@ import Operations
 import PushJob
 import PushQueue
 
-/// Which dead letters a command is about: the same flags for each.
+/// The options that select dead letters, which several commands share.
 struct DeadLetterOptions: ParsableArguments {
     @Option(help: "Dead letters with this reason, or prefix as in Bad*. Repeatable.")
     var reason: [String] = []
@@ -33,7 +33,7 @@ struct DeadLetterOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Dead letters until \(TimeOption.form).", valueName: "time"))
     var until: String?
 
-    // The former names of --until and --since, for durations only.
+    // The former names of --until and --since, which accept only durations.
     @Option(help: .hidden) var olderThan: String?
     @Option(help: .hidden) var newerThan: String?
 
@@ -75,7 +75,7 @@ struct DeadLetterOptions: ParsableArguments {
 
     static func key(_ text: String) throws -> String { try key(text, of: "a dead letter", from: "dead list") }
 
-    /// Reads a key as a list shows it.
+    /// Reads a key as shown in a list.
     static func key(_ text: String, of what: String, from list: String) throws -> String {
         guard text.utf8.count == 10, text.allSatisfy(\.isHexDigit) else {
             throw ValidationError("the key of \(what) is ten hex digits, as `apns-worker \(list)` shows it")

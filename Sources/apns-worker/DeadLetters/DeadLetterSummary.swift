@@ -4,17 +4,17 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// A command's summary of its work on dead letters, printed when it ends.
+/// A command's summary of its work on dead letters, printed at the end.
 struct DeadLetterSummary {
     let queue: String
     /// `requeued` or `deleted`.
     let verb: String
     let isDryRun: Bool
     var tally = DeadLetterSweep.Tally()
-    /// The error of Redis that ended the work too early.
+    /// The error of Redis that ended the work early.
     var error: CommandFailure?
 
-    /// The exit status, if the work ended too early.
+    /// The exit status, if the work ended early.
     var status: Int32? {
         if let error { return tally.chosen > 0 ? ExitStatus.attention.rawValue : error.status.rawValue }
         return tally.isInterrupted ? 130 : nil
@@ -60,7 +60,7 @@ struct DeadLetterSummary {
     }
 }
 
-/// How far a command has come, in one line of a terminal.
+/// The progress of a command, as one line on a terminal.
 final class DeadLetterProgress {
     private let verb: String
     private let expected: Int?
@@ -80,16 +80,16 @@ final class DeadLetterProgress {
         Terminal.tell("\r\(verb) \(count)" + (expected.map { " of \($0)" } ?? "") + "\u{1B}[K")
     }
 
-    /// Leaves an empty line behind.
+    /// Clears the line.
     func end() {
         if hasDrawn { Terminal.tell("\r\u{1B}[K") }
     }
 }
 
 extension DeadLetterSweep {
-    /// Reports that nothing was found, and what there is.
-    /// - Parameter changes: true for a command that was to change what it finds.
-    /// - Returns: the exit status: 1 if the filter names one dead letter or a change was wanted, and nothing matches.
+    /// Reports that nothing was found, and what there is instead.
+    /// - Parameter changes: true for a command that changes what it finds.
+    /// - Returns: the exit status: 1 if nothing matches and the filter names one dead letter or a change was requested.
     static func tellOfNothing(
         _ queues: [DeadLetters], _ filter: DeadLetterFilter, changes: Bool = false
     ) async throws -> Int32 {
@@ -108,7 +108,7 @@ extension DeadLetterSweep {
         return namesOne || (changes && !filter.isEmpty) ? ExitStatus.attention.rawValue : 0
     }
 
-    /// Does it to the end, shows how far it is, and notes what was done, and what of Redis ended it too soon.
+    /// Runs the sweep, shows its progress, and records the result and the error of Redis that ended it, if any.
     mutating func run(into summary: inout DeadLetterSummary, _ progress: DeadLetterProgress) async throws {
         isInterrupted = { Interruption.hasCome }
         do {

@@ -79,10 +79,10 @@ struct DeadList: AsyncParsableCommand {
         }
         var rows: [DeadLetterRow] = []
         for letters in letters {
-            // One more, to know if there are more.
+            // One more, to find out whether there are more.
             _ = try await sweep(letters, filter, limit: shown + (json ? 0 : 1)) { rows += $0 }
         }
-        // Within a queue they are in their order.
+        // Within one queue they are already in order.
         if letters.count > 1 { rows.sort { $0.at > $1.at } }
         let chosen = rows.prefix(shown)
         if json {

@@ -19,7 +19,7 @@ struct Requeue: AsyncParsableCommand {
             back. Jobs that become dead letters while it runs stay dead letters.
             """)
 
-    /// Fewer are moved without a question.
+    /// The number up to which jobs are moved without confirmation.
     private static let questionAbove = 100
 
     @OptionGroup(title: "Queue") var queue: QueueOptions

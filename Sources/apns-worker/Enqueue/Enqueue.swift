@@ -80,14 +80,14 @@ struct Enqueue: AsyncParsableCommand {
             return
         }
         guard (1...1000).contains(replicas) else { throw ValidationError("--replicas must be from 1 to 1000") }
-        // To Redis, 0 is for ever.
+        // To Redis, 0 means forever.
         guard let replicasTimeout else { return }
         guard let seconds = JobDuration.seconds(replicasTimeout), (1...3600).contains(seconds) else {
             throw ValidationError("--replicas-timeout must be a duration from 1s to 1h, such as 5s or 1m")
         }
     }
 
-    /// The confirmation that a push waits for; `nil` for only the master's answer.
+    /// The confirmation for which a push waits; `nil` for only the master's answer.
     private var confirmation: PushConfirmation? {
         replicas.map { .init(replicas: $0, seconds: replicasTimeout.flatMap(JobDuration.seconds) ?? 5) }
     }
@@ -97,7 +97,7 @@ struct Enqueue: AsyncParsableCommand {
     }
 
     func run() async throws {
-        // A mistake in the flags shows at once, and not after a wait for Redis.
+        // Mistakes in flags are reported before any wait for Redis.
         let settings = try queue.settings()
         let configuration = try queueOfJobs(settings)
         let (keys, format) = (configuration.keys, configuration.format)
@@ -115,7 +115,7 @@ struct Enqueue: AsyncParsableCommand {
         }
     }
 
-    /// The queue that jobs go to: `default`, where the configuration has several.
+    /// Returns the queue for the jobs: `default`, if the configuration has several.
     private func queueOfJobs(_ settings: Settings) throws -> QueueConfiguration {
         if queue.given[.queueNames] == nil,
             let common = try settings.queues().first(where: { $0.keys.queue == "default" })
@@ -125,17 +125,17 @@ struct Enqueue: AsyncParsableCommand {
         return try queue.only(settings)
     }
 
-    // MARK: A job of flags
+    // MARK: A job from flags
 
-    /// The job that the flags describe.
+    /// The job described by the flags.
     private struct FlagJob {
         let body: ByteBuffer
         let id: String
-        /// The number of notifications that it is for.
+        /// The number of its notifications.
         let notifications: Int
     }
 
-    /// - Returns: `nil` where jobs come from standard input.
+    /// - Returns: `nil` if the jobs are on standard input.
     private func jobOfFlags(_ keys: QueueKeys, _ format: JobFormat) throws -> FlagJob? {
         let members = try shortForms.members()
         guard !token.isEmpty || channel != nil || payload != nil || !members.isEmpty else {
@@ -158,7 +158,7 @@ struct Enqueue: AsyncParsableCommand {
             case .native:
                 return FlagJob(
                     body: try makeJob(members, id: id, enqueuedAt: now), id: id, notifications: max(1, devices.count))
-            // The time is the wrapper's to tell.
+            // The time is a member of the wrapper.
             case .sidekiq(let classes):
                 let wrapper = SidekiqWrapper(queue: keys.queue, className: classes.first ?? "PushJob")
                 return FlagJob(
@@ -174,7 +174,7 @@ struct Enqueue: AsyncParsableCommand {
         }
     }
 
-    /// A flag that describes one job, and is without effect on lines.
+    /// A given flag that describes one job, and so has no effect on lines.
     private var flagOfOneJob: String? {
         let flags = [
             ("id", id != nil), ("app", app != nil), ("topic", topic != nil), ("push-type", pushType != nil),
@@ -281,7 +281,7 @@ struct Enqueue: AsyncParsableCommand {
         if !isDelivered { throw ExitCode(1) }
     }
 
-    /// Prints the IDs of jobs as JSON, or a line for people.
+    /// Prints the IDs of jobs as JSON, or a line of text.
     private func tell(_ ids: [String?], _ keys: QueueKeys, _ line: String?) throws {
         guard json else {
             if let line { Terminal.say(line + "\n") }
@@ -296,7 +296,7 @@ struct Enqueue: AsyncParsableCommand {
     private func enqueueLines(_ check: EnqueueCheck?, _ client: RedisClient, _ keys: QueueKeys) async throws {
         var (number, enqueued, refused) = (0, 0, 0)
         var (batch, ids, bytes): ([ByteBuffer], [String?], Int) = ([], [], 0)
-        // The line that the batch begins with.
+        // The number of the batch's first line.
         var first = 1
         var last = PushConfirmation.Outcome.unasked
         let lines = LineReader()
@@ -345,7 +345,7 @@ struct Enqueue: AsyncParsableCommand {
         var command = RedisCommand(
             atLeft ? "LPUSH" : "RPUSH", expecting: batch.count + 1, bytes: batch.reduce(100) { $0 + $1.readableBytes })
         command.append(keys.jobs)
-        // The job that is pushed last at the head is claimed first.
+        // At the head, the job that is pushed last is claimed first.
         for job in first ? batch.reversed() : batch { command.append(job) }
         var outcome = PushConfirmation.Outcome.unasked
         if let confirmation {
@@ -356,7 +356,7 @@ struct Enqueue: AsyncParsableCommand {
         do {
             try await countCampaigns(batch, client, keys)
         } catch let error as RedisError {
-            // The jobs are in the queue: a failure of the command would have them enqueued twice.
+            // The jobs are already in the queue: if the command failed, they would be enqueued again.
             Terminal.tell("note: the totals of campaigns were not counted: \(error)\n")
         }
         return outcome
@@ -366,11 +366,11 @@ struct Enqueue: AsyncParsableCommand {
     private func countCampaigns(_ batch: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys) async throws {
         var totals: [ByteBuffer: Int] = [:]
         for body in batch {
-            // A line that was not checked may be in any form.
+            // A line that was not checked may have either format.
             guard let job = (try? JobDecoder.decode(body)) ?? (try? JobDecoder.decode(body, as: .sidekiq(classes: []))),
                 let campaign = job.campaignName
             else { continue }
-            // A token that is named twice is sent once.
+            // A repeated token is sent to only once.
             totals[campaign, default: 0] += job.tokens.map { Set($0.map(job.text)).count } ?? 1
         }
         for (campaign, total) in totals {

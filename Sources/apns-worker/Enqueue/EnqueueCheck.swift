@@ -8,14 +8,14 @@ import Redis
 /// The state of the queue of an `enqueue` command: the workers that claim from it, and their apps.
 struct QueueLook {
     let queue: String
-    /// False if no worker claims from the queue; `nil` where that is unknown.
+    /// False if no worker claims from the queue; `nil` if unknown.
     private(set) var hasWorkers: Bool?
-    /// The reason why the queue is paused; `nil` where it is not.
+    /// The reason for which the queue is paused; `nil` if it is not.
     private(set) var pause: String?
-    /// The names of the apps that jobs can have; `nil` where they are unknown.
+    /// The names of the workers' apps; `nil` if unknown.
     private(set) var apps: Set<String>?
 
-    /// Reads it. A user of Redis who may only push learns nothing, and that is no error.
+    /// Reads the state. It stays unknown for a Redis user that has permission only to push, which is not an error.
     static func take(_ client: RedisClient, _ keys: QueueKeys, _ settings: Settings) async -> QueueLook {
         var look = QueueLook(queue: keys.queue)
         do {
@@ -37,7 +37,7 @@ struct QueueLook {
         return look
     }
 
-    /// Notes on standard error what keeps jobs from being sent.
+    /// Warns on standard error about conditions that prevent jobs from being sent.
     func warn() {
         if hasWorkers == false { Terminal.tell("note: no worker claims jobs from queue \(queue)\n") }
         if let pause { Terminal.tell("note: queue \(queue) is paused: \(pause.printable)\n") }
@@ -46,16 +46,16 @@ struct QueueLook {
 
 /// Checks jobs before they are enqueued.
 struct EnqueueCheck {
-    /// Why a job is not enqueued.
+    /// The reason for which a job is not enqueued.
     struct Refusal: Error, CustomStringConvertible {
         let description: String
     }
 
     let format: JobFormat
-    /// The names of the apps that jobs can have; `nil` where they are unknown.
+    /// The names of the workers' apps; `nil` if unknown.
     let apps: Set<String>?
 
-    /// Returns a job that can be enqueued, with the ID that it has, or has now.
+    /// Returns a job that can be enqueued, and its existing or new ID.
     func prepare(_ body: ByteBuffer) -> Result<(job: ByteBuffer, id: String?), Refusal> {
         if let defect = JobCheck.defect(of: body, as: format) { return .failure(Refusal(description: defect)) }
         guard let job = try? JobDecoder.decode(body, as: format) else {
@@ -63,13 +63,13 @@ struct EnqueueCheck {
         }
         if let unknown = unknownApp(of: job) { return .failure(Refusal(description: unknown)) }
         if let id = job.id { return .success((body, String(buffer: job.text(id)))) }
-        // A wrapper of a worker's begins with its mark.
+        // A worker's wrapper must begin with its mark.
         guard !job.envelope.isWrapped else { return .success((body, nil)) }
         let id = NewID.make()
         return .success((NewID.insert(id, into: body, as: format), id))
     }
 
-    /// Returns the problem of a job that names an app which no worker has.
+    /// Returns the problem of a job whose app no worker has.
     private func unknownApp(of job: Job) -> String? {
         guard let apps, let app = job.app else { return nil }
         let name = String(buffer: job.text(app))

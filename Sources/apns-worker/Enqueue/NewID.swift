@@ -3,7 +3,7 @@ import PushJob
 
 /// IDs for jobs whose producers gave none.
 enum NewID {
-    /// 24 hex digits, as Ruby's `SecureRandom.hex(12)` makes them for Sidekiq.
+    /// Returns 24 hex digits, like those of Ruby's `SecureRandom.hex(12)` for Sidekiq.
     static func make() -> String {
         (0..<12).map { _ in
             let byte = UInt8.random(in: 0...255)
@@ -11,7 +11,7 @@ enum NewID {
         }.joined()
     }
 
-    /// Writes an ID into a job that has none, before its other members, which stay as they are.
+    /// Inserts an ID into a job that has none, before its other members, which are unchanged.
     static func insert(_ id: String, into job: ByteBuffer, as format: JobFormat) -> ByteBuffer {
         let bytes = job.readableBytesView
         guard let brace = bytes.firstIndex(of: UInt8(ascii: "{")) else { return job }
@@ -24,15 +24,15 @@ enum NewID {
     }
 }
 
-/// Writes a job as Sidekiq's client would.
+/// Writes a job in the way of Sidekiq's client.
 struct SidekiqWrapper {
     let queue: String
     let className: String
 
     /// - Parameters:
-    ///   - job: a JSON object; it goes into the arguments byte for byte.
+    ///   - job: a JSON object, which is copied into the arguments byte for byte.
     ///   - id: Sidekiq's `jid`.
-    ///   - now: in milliseconds since 1970.
+    ///   - now: the time in milliseconds since 1970.
     func wrap(_ job: ByteBuffer, id: String, at now: Int64) -> ByteBuffer {
         let time = "\(now / 1000).\(String(now % 1000 + 1000).dropFirst())"
         var text = ByteBuffer(string: #"{"class":"#)

@@ -5,19 +5,19 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// Follows a job to its outcome by the results of its queue.
+/// Follows a job to its outcome through the results of its queue.
 struct OutcomeWatch {
     private let id: String
     private let notifications: Int
-    /// In milliseconds.
+    /// The time limit in milliseconds.
     private let limit: Int
     private let client: RedisClient
     private let keys: QueueKeys
     private let began = ContinuousClock.now
-    /// The result after which to look.
+    /// The ID of the last result read.
     private var position: String
 
-    /// Begins before the job is pushed, so that no result is missed.
+    /// Records the current position. Must be called before the job is pushed, so that no result is missed.
     /// - Parameter notifications: the number of results to wait for.
     /// - Throws: `RedisError`.
     init(
@@ -32,7 +32,7 @@ struct OutcomeWatch {
         position = newest.first?.entry ?? StoredResult.beginning
     }
 
-    /// Prints the outcome of each notification, or what the queue looks like if it takes too long.
+    /// Prints the outcome of each notification, or the state of the queue if it takes too long.
     /// - Returns: true if all were delivered.
     /// - Throws: `RedisError`.
     mutating func follow(isJSON: Bool) async throws -> Bool {
@@ -46,7 +46,7 @@ struct OutcomeWatch {
             let results = try await StoredResult.read(after: position, count: 500, client, keys)
             position = results.last?.entry ?? position
             for result in results where result["id"] == id {
-                // A result without a token is about all of the job.
+                // A result without a token concerns the whole job.
                 ended += result["token"] == nil ? notifications : 1
                 if result["outcome"] != Outcome.delivered.rawValue { areDelivered = false }
                 print(result, isJSON)

@@ -1,25 +1,25 @@
 import NIOCore
 import Redis
 
-/// The replicas that must confirm a push, and how long to wait for them.
+/// The replicas that must confirm a push, and the time to wait for them.
 struct PushConfirmation {
     /// The confirmation of a push that the master has executed.
     enum Outcome {
-        /// None was wanted.
+        /// No confirmation was requested.
         case unasked
-        /// This many replicas have it, which is enough.
+        /// Enough replicas, this many, have it.
         case confirmed(Int)
-        /// Too few have it, or their number is unknown.
+        /// Too few replicas have it, or their number is unknown.
         case unconfirmed(String)
 
-        /// The end of a line such as `enqueued 1 job on default`.
+        /// Returns the end of a line such as `enqueued 1 job on default`.
         /// - Parameter what: `it` or `them`.
         func inWords(_ what: String) -> String {
             guard case .confirmed(let count) = self else { return "" }
             return count == 1 ? ", and 1 replica has \(what)" : ", and \(count) replicas have \(what)"
         }
 
-        /// The reason why it is not confirmed, if confirmation was wanted.
+        /// The reason for which a requested confirmation is missing.
         var shortfall: String? { if case .unconfirmed(let why) = self { why } else { nil } }
     }
 
@@ -31,7 +31,7 @@ struct PushConfirmation {
     var seconds: Int64
 
     /// Pushes, and waits for replicas on the same connection.
-    /// - Throws: `RedisError` where the push may not have been executed.
+    /// - Throws: `RedisError` if the push may not have been executed.
     func push(_ command: RedisCommand, _ client: RedisClient) async throws -> Outcome {
         let wait = RedisCommand("WAIT", "\(replicas)", "\(seconds * 1000)")
         var moves = 0

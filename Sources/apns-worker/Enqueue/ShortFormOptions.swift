@@ -4,7 +4,7 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// The short forms of which the worker makes the payload, as flags.
+/// The short forms from which a worker makes the payload, as flags.
 struct ShortFormOptions: ParsableArguments {
     @Option(help: "Alert text.") var alert: String?
     @Option(help: "Alert title; combine it with --body, not with --alert.") var title: String?
@@ -44,7 +44,7 @@ struct ShortFormOptions: ParsableArguments {
     @Option(help: "Push magic of a managed device.") var mdm: String?
     @Option(help: "Members next to aps, a JSON object.") var custom: String?
 
-    /// The members of the job; empty if there is no such flag.
+    /// Returns the members of the job; empty if there is no such flag.
     func members() throws -> [JobMember: JobEncoder.ShortForm] {
         var members: [JobMember: JobEncoder.ShortForm] = [:]
         members[.alert] = try alertMember()

@@ -131,7 +131,7 @@ struct Feedback: AsyncParsableCommand {
     }
 
     func run() async throws {
-        // A reader of standard output that has gone must not take the records along.
+        // If the reader of standard output closes it, the process must survive to store the records.
         _ = signal(SIGPIPE, SIG_IGN)
         let limits = (
             silence: try duration(timeout, "--timeout"), redis: try duration(redisPatience, "--redis-patience")
@@ -161,7 +161,7 @@ struct Feedback: AsyncParsableCommand {
         if service.hasFailed.load(ordering: .relaxed) { throw ExitCode(1) }
     }
 
-    /// - Parameter destination: where records are written to.
+    /// - Parameter destination: the Redis to which records are written.
     private func openSpill(_ destination: String) throws -> FeedbackSpill {
         guard from == nil, spill != "-" else { return FeedbackSpill() }
         do throws(FeedbackSpill.Unusable) {
@@ -176,7 +176,7 @@ struct Feedback: AsyncParsableCommand {
     }
 }
 
-/// Asks once, or again and again, until the process is told to end.
+/// Reads the feedback services once, or periodically until the process is told to end.
 private final class FeedbackService: Service {
     let choices: [FeedbackApp.Choice]
     let options: Feedback
@@ -185,7 +185,7 @@ private final class FeedbackService: Service {
     let limits: (silence: TimeAmount, redis: TimeAmount)
     let interval: TimeAmount?
     let logger: Logger
-    /// True if the last round went wrong.
+    /// True if the last round failed.
     let hasFailed = Atomic(false)
 
     init(
@@ -213,7 +213,7 @@ private final class FeedbackService: Service {
                     do {
                         try await Task.sleep(for: .nanoseconds(max(0, pause.nanoseconds)))
                     } catch {
-                        // The process is to end.
+                        // The process must end.
                     }
                 }
                 if stop.isStopped { break }
@@ -265,11 +265,11 @@ private final class FeedbackService: Service {
         } else {
             for app in report.apps
             where app.records > 0 || app.incompleteBytes > 0 || (app.error == nil && !options.quiet) {
-                // Standard output is the records' where they are listed.
+                // With --list, standard output is for the records.
                 if options.list { Terminal.tell("\(app.line)\n") } else { print(app.line) }
             }
         }
-        // A round's line is to be seen when it ends, also in a file.
+        // A round's line must be visible when the round ends, even in a file.
         fflush(nil)
     }
 }

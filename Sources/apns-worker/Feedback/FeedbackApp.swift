@@ -4,17 +4,18 @@ import NIOCore
 import PushWorker
 import TLS
 
-/// An app whose feedback service is asked.
+/// An app whose feedback service is read.
 struct FeedbackApp: Sendable {
     let name: String
     let topic: String
-    /// The environment that the app's tokens are for, as it stands in the details of invalid tokens.
+    /// The environment of the app's tokens, as recorded with invalid tokens.
     let environment: String
     let endpoint: APNSEndpoint
     let proxy: HTTPProxy?
     let trust: TLSTrust
     private let connectTimeout: TimeAmount
-    /// Read anew each time: certificates are renewed while a process runs.
+    /// The plan for the credential, which is read again for each connection because certificates are renewed while a
+    /// process runs.
     private let plan: CredentialPlan
 
     /// - Throws: ``CommandFailure``.
@@ -42,20 +43,21 @@ struct FeedbackApp: Sendable {
         proxy = try settings.proxy(for: endpoint)
     }
 
-    /// Returns the reason not to ask the service with a certificate: it would send another app's tokens, and forget them.
+    /// Returns the reason not to read the service with a certificate: it would send another app's tokens, and forget
+    /// them.
     private static func mismatch(_ identity: TLSIdentity, _ topic: String) -> String? {
         CredentialReport.mismatch(identity.apns, topic).map {
             "\($0); the feedback service was not read, and keeps its records"
         }
     }
 
-    /// How to connect.
-    /// - Throws: what is wrong with the certificate or the authorities.
+    /// Returns the configuration of a session.
+    /// - Throws: an error about the certificate or the authorities.
     func session(silence: TimeAmount) throws -> FeedbackSession.Configuration {
         var tls = TLSClientConfiguration()
         tls.trust = trust
         if case .certificate(let identity) = try plan.make().credential {
-            // It may have been renewed since the last time.
+            // The certificate may have been renewed since the last time.
             if let mismatch = Self.mismatch(identity, topic) { throw CommandFailure(.configuration, mismatch) }
             tls.identity = identity
         }
@@ -66,15 +68,15 @@ struct FeedbackApp: Sendable {
         return configuration
     }
 
-    /// An app that was chosen, or why it cannot be asked about.
+    /// A selected app, or the reason for which its service cannot be read.
     struct Choice: Sendable {
         let name: String
         let app: Result<FeedbackApp, CommandFailure>
     }
 
-    /// The apps that have a certificate, or those of them that are named.
-    /// - Throws: ``CommandFailure`` where there is nothing to do. What is wrong with one app of several does not keep the others from
-    ///   being asked about.
+    /// Returns the apps that have a certificate, or the named ones among them.
+    /// - Throws: ``CommandFailure`` if there is nothing to do. A problem with one of several apps does not affect the
+    ///   others.
     static func choose(_ names: [String], _ settings: Settings) throws -> [Choice] {
         let all = try settings.appSettings()
         if let unknown = names.first(where: { name in !all.contains { $0.name == name } }) {

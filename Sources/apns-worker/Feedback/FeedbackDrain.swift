@@ -5,20 +5,20 @@ import NIOCore
 import PushQueue
 import Synchronization
 
-/// Reads one app's feedback service to its end, into Redis and then to whoever else wants it.
+/// Reads one app's feedback service to its end, writing the records to Redis and then to the other outputs.
 struct FeedbackDrain: Sendable {
-    /// The context that all apps' drains share.
+    /// The context shared by the drains of all apps.
     struct Context: Sendable {
         let writer: InvalidTokenClient
         let spill: FeedbackSpill
         let outputs: FeedbackOutputs
         let stop: StopSignal
         let progress: FeedbackProgress
-        /// Records that are written at once, at the most.
+        /// The maximum number of records per write.
         let batch: Int
-        /// For how long the service may send nothing.
+        /// The maximum time for which the service may send nothing.
         let silence: TimeAmount
-        /// For how long Redis may be away.
+        /// The maximum time for which Redis may be unavailable.
         let redisPatience: TimeAmount
         let logger: Logger
     }
@@ -37,7 +37,7 @@ struct FeedbackDrain: Sendable {
             app: app.name, topic: app.topic, environment: app.environment, endpoint: "\(app.endpoint)")
     }
 
-    /// Does it all. Nothing of it is thrown: what went wrong is in the report.
+    /// Reads the service. Throws nothing: errors are in the report.
     mutating func run() async -> FeedbackReport {
         let began = ContinuousClock.now
         do {
@@ -56,7 +56,8 @@ struct FeedbackDrain: Sendable {
             message, metadata: metadata.merging(["event": "\(event)", "app": "\(app.name)"]) { $1 })
     }
 
-    /// Before the service is asked, which forgets what it has sent, Redis has to be there and to take what will be written.
+    /// Waits until Redis is reachable and accepts writes. Must be called first, because the service forgets what it has
+    /// sent.
     private mutating func waitForRedis() async throws {
         do {
             try await writing.waitUntilReady()
@@ -74,10 +75,10 @@ struct FeedbackDrain: Sendable {
         defer { session.close() }
         try await context.stop.withHandler({ session.stop() }) {
             do {
-                // Everything that has come: in memory a crash would lose it.
+                // All records that have arrived, because a crash would lose those in memory.
                 while case let tuples = try await session.next(atMost: .max), !tuples.isEmpty {
                     await take(tuples)
-                    // What is on its way is still taken, but no more is asked for than must be.
+                    // Records on their way are still received, but no more are requested than necessary.
                     if writing.givenUp != nil { session.stop() }
                 }
             } catch {
@@ -97,7 +98,7 @@ struct FeedbackDrain: Sendable {
         }
         report.records += records.count
         context.progress.add(records.count)
-        // From here on neither a crash nor a power cut loses them.
+        // From now on neither a crash nor a power failure loses them.
         let kept = await context.spill.keep(InvalidToken.lines(records.map { ($0, app.name) }, nil))
         if case .failed(let reason) = kept {
             report.error = "\(context.spill.path ?? "") cannot be written: \(reason); a crash would have lost records"
@@ -140,10 +141,10 @@ struct FeedbackDrain: Sendable {
 }
 
 extension InvalidToken {
-    /// Writes records as lines of JSON.
+    /// Returns records as lines of JSON.
     /// - Parameters:
     ///   - records: each with its app.
-    ///   - markings: the outcome of each; `nil` if Redis does not have them.
+    ///   - markings: the result for each; `nil` if they are not in Redis.
     static func lines(
         _ records: [(token: InvalidToken, app: String)], _ markings: [InvalidTokenSet.Marking]?
     ) -> ByteBuffer {
@@ -164,17 +165,17 @@ extension InvalidToken {
     }
 }
 
-/// Where records go besides Redis.
+/// The outputs for records besides Redis.
 struct FeedbackOutputs: Sendable {
     /// Standard output, for `--list`.
     let list: LineOutput?
-    /// For `--exec`.
+    /// The command of `--exec`.
     let command: ExecCommand?
 
-    /// True if anybody wants them.
+    /// True if there is any output.
     var isWanted: Bool { list != nil || command != nil }
 
-    /// Hands them over; one that is slow does not keep the other waiting.
+    /// Writes records to all outputs; a slow one does not delay the others.
     func write(_ lines: ByteBuffer, count: Int) async {
         async let listed: Void? = list?.write(lines, count: count)
         async let handed: Void? = command?.write(lines, count: count)
@@ -182,7 +183,7 @@ struct FeedbackOutputs: Sendable {
     }
 }
 
-/// How many records have been read, of all apps.
+/// The number of records read so far, for all apps.
 final class FeedbackProgress: Sendable {
     private let count = Atomic(0)
 

@@ -4,9 +4,9 @@ import Glibc
 import NIOCore
 import PushQueue
 
-/// Brings records that Redis did not take, and that were kept as lines of JSON, into it.
+/// Writes records that Redis did not accept, and that were stored as lines of JSON, to Redis.
 struct FeedbackFile {
-    /// A line of `--spill`, as far as it is needed.
+    /// The members of a line of `--spill` that are needed.
     private struct Record: Decodable {
         let token: String
         let at: Int64
@@ -56,7 +56,7 @@ struct FeedbackFile {
         while let line = lines.next({ Data($0) }) {
             number += 1
             lastLine = line
-            // Lines that are none stand between them where standard error was kept.
+            // In a file of captured standard error, other lines can be between them.
             guard line.first == UInt8(ascii: "{") else { continue }
             guard let record = Self.token(line, decoder) else {
                 refused.append(number)
@@ -109,7 +109,7 @@ struct FeedbackFile {
                 topic: ByteBuffer(string: record.topic), environment: record.environment, source: .feedback)
             return (token, record.app)
         } catch {
-            // What is wrong with it may quote it; its number is told.
+            // The error may quote the record, so only the line number is reported.
             return nil
         }
     }

@@ -2,23 +2,23 @@ import FoundationEssentials
 import Operations
 import PushQueue
 
-/// The result of one app's feedback.
+/// The result of reading one app's feedback service.
 struct FeedbackReport: Encodable, Sendable {
     let app: String
     var topic: String?
     var environment: String?
     var endpoint: String?
-    /// Whole tuples that were read.
+    /// The number of complete tuples read.
     var records = 0
     var added = 0
     var known = 0
     var registeredSince = 0
-    /// Those that Redis did not take.
+    /// The number of records that Redis did not accept.
     var spilled = 0
-    /// Bytes of a tuple that did not come whole.
+    /// The number of bytes of an incomplete tuple.
     var incompleteBytes = 0
     var seconds = 0.0
-    /// Why the service was not read to its end, or not all of it was written.
+    /// The reason for which the service was not read to its end, or not all records were written.
     var error: String?
 
     enum CodingKeys: String, CodingKey {
@@ -27,7 +27,7 @@ struct FeedbackReport: Encodable, Sendable {
         case incompleteBytes = "incomplete_bytes"
     }
 
-    /// Counts what became of a record; `nil` for one that Redis did not take.
+    /// Counts the result for a record; `nil` if Redis did not accept it.
     mutating func count(_ marking: InvalidTokenSet.Marking?) {
         switch marking {
         case .added: added += 1
@@ -42,7 +42,7 @@ struct FeedbackReport: Encodable, Sendable {
         seconds = Double(parts.seconds) + Double(parts.attoseconds / 1_000_000_000_000_000) / 1000
     }
 
-    /// For people.
+    /// The result as a line of text.
     var line: String {
         var parts = ["\(added) added", "\(known) known already"]
         if registeredSince > 0 { parts.append("\(registeredSince) left out, registered since") }
@@ -52,16 +52,16 @@ struct FeedbackReport: Encodable, Sendable {
             + "\(seconds) s"
     }
 
-    /// True if there is anything to tell to somebody who wants quiet.
+    /// True if there is something to report even in quiet mode.
     var isEventful: Bool { records > 0 || error != nil || incompleteBytes > 0 }
 }
 
-/// The result of all apps' feedback.
+/// The result of reading all apps' feedback services.
 struct FeedbackRoundReport: Encodable, Sendable {
     var apps: [FeedbackReport]
-    /// The result of the program that got the records.
+    /// The result of the program that received the records.
     var exec: ExecCommand.Ending?
-    /// The error of standard output.
+    /// The error of standard output, if any.
     var listError: String?
 
     var isGood: Bool { apps.allSatisfy { $0.error == nil } && exec?.error == nil && listError == nil }

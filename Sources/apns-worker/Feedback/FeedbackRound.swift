@@ -1,12 +1,12 @@
 import Glibc
 import NIOCore
 
-/// Writes to Redis the records that an earlier run left in the spill file, then asks the feedback services of all apps once,
-/// concurrently: one that hangs does not delay the others.
+/// Writes to Redis the records that an earlier run left in the spill file, then reads the feedback services of all apps
+/// once, concurrently, so that a slow one does not delay the others.
 struct FeedbackRound: Sendable {
     let choices: [FeedbackApp.Choice]
     let context: FeedbackDrain.Context
-    /// True to draw the progress on standard error.
+    /// True to show the progress on standard error.
     let showsProgress: Bool
 
     func run() async -> FeedbackRoundReport {
@@ -16,7 +16,7 @@ struct FeedbackRound: Sendable {
             report.apps.append(await file.run())
             if report.isGood { await context.spill.leftoversAreWritten() }
         }
-        // Services keep what they have for as long as they are not asked.
+        // If the leftovers were not written, the services are not read, so they keep their records.
         if report.isGood { report.apps += await drainAll() }
         report.exec = await context.outputs.command?.finish()
         if let list = context.outputs.list, let failure = await list.failure {

@@ -2,47 +2,47 @@ import FoundationEssentials
 import Glibc
 import NIOCore
 
-/// The file that holds records from the moment they are read until Redis has them: the feedback service forgets what it has
-/// sent.
+/// The file that holds records from the moment they are read until Redis has them, because the feedback service forgets
+/// what it has sent.
 ///
-/// Its first line names the Redis that the records are for; a line of JSON for each record follows. It is locked as long as
-/// this object lives, and empty while Redis has everything.
+/// Its first line names the Redis for the records; a line of JSON per record follows. The file is locked as long as
+/// this object lives, and empty while Redis has all records.
 actor FeedbackSpill {
-    /// A file that cannot be used.
+    /// A file that can't be used.
     struct Unusable: Error, CustomStringConvertible {
         let description: String
-        /// True if another process has locked it.
+        /// True if another process has locked the file.
         var isBusy = false
     }
 
     /// The result of keeping records.
     enum Kept: Equatable {
-        /// They are on the disk.
+        /// The records are on disk.
         case inFile
-        /// There is no file to keep them in.
+        /// There is no file for the records.
         case nowhere
         /// The file could not be written.
         case failed(String)
     }
 
-    /// The file's path; `nil` where there is no file.
+    /// The file's path; `nil` if there is no file.
     nonisolated let path: String?
     private let descriptor: Int32
     private let heading: ByteBuffer
-    /// Bytes in the file.
+    /// The size of the file in bytes.
     private var size: Int
-    /// Batches in the file that are not settled yet.
+    /// The number of batches in the file that are not settled yet.
     private var unsettled = 0
-    /// True if the file holds records that only the next run writes to Redis.
+    /// True if the file holds records that only the next run will write to Redis.
     private(set) var hasLeftovers: Bool
 
-    /// Keeps nothing.
+    /// Creates a spill without a file, which keeps nothing.
     init() {
         (path, descriptor, heading, size, hasLeftovers) = (nil, -1, ByteBuffer(), 0, false)
     }
 
-    /// Opens and locks a file. A new one is readable by its owner only.
-    /// - Parameter redis: the Redis that its records are for, as the first line names it.
+    /// Opens and locks a file. A new file is readable only by its owner.
+    /// - Parameter redis: the Redis for the records, as named in the first line.
     init(path: String, redis: String) throws(Unusable) {
         func failure(_ what: String) -> Unusable {
             Unusable(description: "--spill \(path) cannot be used: \(what)")
@@ -62,13 +62,13 @@ actor FeedbackSpill {
                     description: "another apns-worker feedback works with \(path); wait until it ends, or name another "
                         + "file with --spill", isBusy: true)
             }
-            // Another process may have changed its size before it was locked.
+            // Another process may have changed the size before the file was locked.
             guard fstat(descriptor, &status) == 0, Self.syncDirectory(of: path) else { throw failure(Self.systemError) }
             size = Int(status.st_size)
             guard let start = Self.start(of: descriptor, count: heading.readableBytes) else {
                 throw failure(Self.systemError)
             }
-            // A partial heading was being written when the machine stopped; no record follows it.
+            // A partial heading means that the machine stopped while writing it; no record follows.
             guard heading.readableBytesView.starts(with: start.readableBytesView) else {
                 throw failure(
                     "it does not hold records for \(redis). If it holds those for another Redis, write them there with "
@@ -91,10 +91,10 @@ actor FeedbackSpill {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// The file to use where none is named.
-    /// - Throws: ``Unusable`` when there is no directory for it.
+    /// Returns the default path.
+    /// - Throws: ``Unusable`` if there is no directory for it.
     static func defaultPath(_ environment: [String: String]) throws(Unusable) -> String {
-        // systemd's may be several, with colons between them.
+        // systemd's variable may contain several directories, separated by colons.
         if let directory = environment["STATE_DIRECTORY"]?.split(separator: ":").first {
             return "\(directory)/feedback.ndjson"
         }
@@ -114,7 +114,7 @@ actor FeedbackSpill {
 
     // MARK: Records
 
-    /// Writes lines to the disk. The caller must settle each batch that is kept.
+    /// Writes lines to disk. The caller must settle each batch that was kept.
     func keep(_ lines: ByteBuffer) -> Kept {
         guard path != nil else { return .nowhere }
         var bytes = size == 0 ? heading : ByteBuffer()
@@ -122,7 +122,7 @@ actor FeedbackSpill {
         let count = bytes.readableBytes
         guard ByteOutput.write(&bytes, to: descriptor), fdatasync(descriptor) == 0 else {
             let reason = Self.systemError
-            // A part of it would be read as an incomplete record.
+            // A partial line would be read as an incomplete record.
             ftruncate(descriptor, off_t(size))
             return .failed(reason)
         }
@@ -131,21 +131,21 @@ actor FeedbackSpill {
         return .inFile
     }
 
-    /// Settles a batch that was kept: empties the file if Redis has everything.
-    /// - Parameter isInRedis: whether Redis has the batch.
+    /// Settles a batch that was kept, and empties the file if Redis has all records.
+    /// - Parameter isInRedis: true if Redis has the batch.
     func settle(isInRedis: Bool) {
         unsettled -= 1
         if !isInRedis { hasLeftovers = true }
         if unsettled == 0, !hasLeftovers { empty() }
     }
 
-    /// Notes that Redis has what the file held at the start of a run.
+    /// Records that Redis has the records that the file held at the start of a run.
     func leftoversAreWritten() {
         hasLeftovers = false
         if unsettled == 0 { empty() }
     }
 
-    /// If this fails, the next run writes records again that Redis has, which does no harm.
+    /// Empties the file. If this fails, the next run writes the records to Redis again, which is harmless.
     private func empty() {
         if size > 0, ftruncate(descriptor, 0) == 0 { size = 0 }
     }
@@ -158,13 +158,13 @@ actor FeedbackSpill {
         Glibc.open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
     }
 
-    /// A new file's name is on the disk only when its directory is.
+    /// Syncs a file's directory, without which a new file's name is not on disk.
     private static func syncDirectory(of path: String) -> Bool {
         let name = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
         let directory = Glibc.open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard directory >= 0 else { return false }
         defer { close(directory) }
-        // Some file systems do not support it.
+        // Some file systems do not support this.
         return fsync(directory) == 0 || errno == EINVAL
     }
 

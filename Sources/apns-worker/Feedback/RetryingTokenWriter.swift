@@ -1,22 +1,22 @@
 import NIOCore
 import PushQueue
 
-/// Writes records into Redis, and waits for it while it is away.
+/// Writes records to Redis, and waits while it is unavailable.
 struct RetryingTokenWriter: Sendable {
-    /// How long Redis is waited for once the process is to end.
+    /// The time for which to wait for Redis once the process has been told to end.
     private static let patienceAtStop = TimeAmount.seconds(5)
 
     private let writer: InvalidTokenClient
     private let stop: StopSignal
     private let limit: TimeAmount
-    /// Whose records they are, for messages.
+    /// The origin of the records, for messages.
     private let name: String
     private var patience: WritePatience
     private var toldOfRedis = false
-    /// Why Redis was given up; `nil` while it was not, or when it has taken something since.
+    /// The reason for which waiting for Redis was abandoned; `nil` if it was not, or if Redis has answered since.
     private(set) var givenUp: String?
 
-    /// - Parameter limit: for how long Redis is waited for.
+    /// - Parameter limit: the time for which to wait for Redis.
     init(_ writer: InvalidTokenClient, limit: TimeAmount, stop: StopSignal, name: String) {
         self.writer = writer
         self.limit = limit
@@ -25,12 +25,12 @@ struct RetryingTokenWriter: Sendable {
         patience = WritePatience(limit: limit)
     }
 
-    /// Waits until Redis is there and takes what will be written.
-    /// - Throws: `QueueConnection.Failure`: at once what will not pass by itself, or when the process is to end.
+    /// Waits until Redis is reachable and accepts writes.
+    /// - Throws: `QueueConnection.Failure`: permanent ones at once, others when the process must end.
     mutating func waitUntilReady() async throws {
         while true {
             do {
-                // The keys are what they should be, and Redis accepts writes.
+                // The keys have the right types, and Redis accepts writes.
                 _ = try await writer.mark([])
                 try await writer.probe()
                 return answered()
@@ -40,7 +40,8 @@ struct RetryingTokenWriter: Sendable {
         }
     }
 
-    /// - Returns: `nil` when Redis did not take them in all the time that there was; from then on each is tried once.
+    /// - Returns: `nil` if Redis did not accept the records within the time limit; from then on each batch is tried
+    ///   once.
     mutating func write(_ records: [InvalidToken]) async -> [InvalidTokenSet.Marking]? {
         while true {
             do {
@@ -62,13 +63,13 @@ struct RetryingTokenWriter: Sendable {
         patience.succeeded()
     }
 
-    /// - Returns: whether it is to be tried again.
+    /// - Returns: true to try again.
     private mutating func wait(after failure: QueueConnection.Failure, waiting count: Int) async -> Bool {
         if stop.isStopped { patience.shorten(to: Self.patienceAtStop, now: .now()) }
         guard case .again(let pause) = patience.failed(now: .now(), random: Double.random(in: 0..<1)) else {
             return false
         }
-        // A connection that is just being made is nothing to tell of.
+        // A connection attempt in its first second is not worth a message.
         if !toldOfRedis, patience.hasLasted(.seconds(1), now: .now()) {
             toldOfRedis = true
             let waiting = count > 0 ? "; \(count) records that have been read wait for it" : ""
@@ -79,7 +80,7 @@ struct RetryingTokenWriter: Sendable {
         do {
             try await Task.sleep(for: .nanoseconds(pause.nanoseconds))
         } catch {
-            // Cancelled; the patience bounds it all the same.
+            // Cancelled; `patience` still limits the wait.
         }
         return true
     }

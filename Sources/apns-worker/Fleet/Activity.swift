@@ -3,8 +3,8 @@ import PrintableText
 import PushQueue
 import Redis
 
-// Commands record this operator's actions, and the dashboard shows them to others. A command that has done its work does not
-// fail because that could not be recorded.
+// Commands record this operator's actions, which the dashboard shows to others. A command that has done its work does
+// not fail because its action could not be recorded.
 
 extension Fleet {
     /// Records an action.
@@ -34,7 +34,7 @@ private func attemptToRecord(_ body: () async throws -> Void) async {
 }
 
 extension JobFilter {
-    /// The filter for other operators, such as `state=retrying, app=shop`.
+    /// The filter as text for other operators, such as `state=retrying, app=shop`.
     var words: String {
         var parts = states.sorted().map { "state=\($0.rawValue)" }
         let sets: [(String, [String])] = [
@@ -52,7 +52,7 @@ extension JobFilter {
 }
 
 extension DeadLetterFilter {
-    /// The filter for other operators, such as `reason=BadPayload, app=shop`.
+    /// The filter as text for other operators, such as `reason=BadPayload, app=shop`.
     var words: String {
         let lists = [
             ("reason", reasons), ("key", keys), ("id", ids), ("token", tokens), ("app", apps), ("campaign", campaigns),

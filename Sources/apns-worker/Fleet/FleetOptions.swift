@@ -6,25 +6,25 @@ import Operations
 import PushQueue
 import Redis
 
-/// Which queues a command is about that looks at all of the fleet.
+/// The options that select queues for commands about the whole fleet.
 struct FleetOptions: ParsableArguments {
     @OptionGroup var redis: RedisOptions
 
     @Option(help: ArgumentHelp("Queues, such as critical,default. (default: all queues in Redis)", valueName: "names"))
     var queue: String?
 
-    /// All settings of a command that has these flags only.
+    /// Reads all settings of a command that has only these flags.
     func settings() throws -> Settings {
         try redis.settings(queue.map { [.queueNames: $0] } ?? [:])
     }
 
-    /// Runs `body` with the fleet, over clients that are closed afterwards.
+    /// Runs `body` with the fleet, using clients that are closed afterwards.
     /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     func withFleet<Result>(_ body: (Fleet) async throws -> Result) async throws -> Result {
         try await Self.withFleet(settings(), searches: queue == nil, body)
     }
 
-    /// - Parameter searches: whether queues are looked for beyond those that the settings name.
+    /// - Parameter searches: true to search for queues that the settings do not name.
     static func withFleet<Result>(
         _ settings: Settings, searches: Bool, _ body: (Fleet) async throws -> Result
     ) async throws -> Result {
@@ -44,7 +44,7 @@ struct FleetOptions: ParsableArguments {
 }
 
 extension Settings {
-    /// The fleet, over clients that connect when they are needed.
+    /// Returns the fleet, with clients that connect on demand.
     func fleet(
         _ redis: CommandRedis, searches: Bool,
         on eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next(),

@@ -70,7 +70,7 @@ struct Stop: AsyncParsableCommand {
     }
 }
 
-/// An order to workers: whom, and whether to wait until it is carried out.
+/// A command to workers: which workers, and whether to wait until it has been carried out.
 struct OrderOptions: ParsableArguments {
     @OptionGroup(title: "Queues") var fleet: FleetOptions
 
@@ -100,22 +100,22 @@ struct OrderOptions: ParsableArguments {
         if all { try Confirmation.check(isGiven: yes) }
     }
 
-    /// The time to wait for workers, in ms.
+    /// The time to wait for workers, in milliseconds.
     private var timeout: Int { fleet.redis.timeout ?? 60_000 }
 
-    /// How an order is told.
+    /// The texts and the check for a command.
     struct Manner {
         /// The effect on workers, for the question: `This makes 3 workers quiet`.
         var question: String
-        /// The message when the action begins.
+        /// The message when the command has been sent.
         var told: (String) -> String
-        /// The message when the action is done.
+        /// The message when the command has been carried out.
         var done: String
-        /// True if it is.
+        /// Returns true once the command has been carried out.
         var isDone: (FleetStatus, String) -> Bool
     }
 
-    /// Gives the order.
+    /// Sends the command.
     func give(_ kind: WorkerCommand.Kind, _ manner: Manner) async throws {
         let isDone: Bool = try await fleet.withFleet { fleet in
             let (queues, incomplete) = try await fleet.queues()
@@ -149,7 +149,7 @@ struct OrderOptions: ParsableArguments {
         workers.count <= 3 ? workers.map(\.name).joined(separator: ", ") : "\(workers.count) workers"
     }
 
-    /// The arguments that choose the same workers.
+    /// Returns the arguments that select the same workers.
     private var arguments: String {
         let choice = all ? "--all" : workers.joined(separator: " ")
         return choice + (fleet.queue.map { " --queue \($0)" } ?? "")

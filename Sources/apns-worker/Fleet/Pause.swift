@@ -78,7 +78,7 @@ struct Pause: AsyncParsableCommand {
         }
     }
 
-    /// Prints what workers still send, and how to end the pause.
+    /// Prints what workers will still send, and how to end the pause.
     private func explain(
         _ found: QueueOverview, _ claimed: ClaimedNotifications, _ settings: Settings, _ keys: QueueKeys
     ) {
@@ -166,7 +166,7 @@ struct Resume: AsyncParsableCommand {
         if let app {
             let settings = try queue.settings()
             try await settings.withClient(forApp: app) { client, keys in
-                // The key may hold a value of any type; it is deleted.
+                // The key may have a value of any type; it will be deleted.
                 let before = try? await AppPauses.read(app, client, keys)
                 wasPaused = try await AppPauses.end(app, client, keys)
                 try report(PauseChange(app: app, before: before.map { .init($0) }), wasPaused)
@@ -184,7 +184,7 @@ struct Resume: AsyncParsableCommand {
         if !wasPaused { throw ExitCode(ExitStatus.attention.rawValue) }
     }
 
-    /// - Returns: true if one was paused.
+    /// - Returns: true if any queue was paused.
     private func resume(_ queues: [QueueKeys], _ fleet: Fleet) async throws -> Bool {
         if all {
             let names = queues.map(\.queue.printable).joined(separator: ", ")
@@ -223,13 +223,13 @@ enum Person {
         }
     }
 
-    /// The system's name of the user; in a container there may be none.
+    /// The system's name for the user; in a container there may be none.
     private static var account: String? {
         guard let entry = getpwuid(getuid()), let name = entry.pointee.pw_name else { return nil }
         return String(cString: name)
     }
 
-    /// The user's name and the host's, as far as they can be had.
+    /// The names of the user and the host, as far as they are available.
     static var name: String {
         let environment = ProcessInfo.processInfo.environment
         let user = ["SUDO_USER", "USER", "LOGNAME"].compactMap { environment[$0] }.first { !$0.isEmpty }
@@ -237,10 +237,10 @@ enum Person {
     }
 }
 
-/// The apps that workers know.
+/// The apps known to workers.
 enum KnownApps {
     /// Checks that an app is in the configuration, known to a worker, or paused.
-    /// - Throws: ``CommandFailure`` that suggests a name. Nothing, if no app is known at all.
+    /// - Throws: ``CommandFailure`` with a suggestion. Does not throw if no app is known at all.
     static func check(
         _ app: String, _ settings: Settings, hint: String = " --force continues anyway"
     ) async throws {

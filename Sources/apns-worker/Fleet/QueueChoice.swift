@@ -4,9 +4,10 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// The queues of commands that work on several.
+/// The queues of commands for several queues.
 enum QueueChoice {
-    /// Runs `body` with the queues that a list shows: those that flags, variables or the file name, else all in Redis.
+    /// Runs `body` with the queues that a list shows: those named by flags, variables or the file, otherwise all in
+    /// Redis.
     static func withListed<Result>(
         _ options: QueueOptions, _ body: (Fleet, [QueueKeys]) async throws -> Result
     ) async throws -> Result {
@@ -21,7 +22,7 @@ enum QueueChoice {
     ///   - all: true for all queues.
     ///   - flag: the flag for all queues.
     ///   - force: true if the queues need not exist.
-    /// - Throws: an error of usage if it is not clear which queues are meant.
+    /// - Throws: a usage error if it is not clear which queues are meant.
     static func withChanged<Result>(
         _ options: QueueOptions, all: Bool, flag: String = "--all-queues", force: Bool = false,
         _ body: (Fleet, [QueueKeys]) async throws -> Result
@@ -42,7 +43,7 @@ enum QueueChoice {
         }
     }
 
-    /// The queues there are, with the lists of jobs that settings name.
+    /// Returns the existing queues, with the lists of jobs named by settings.
     private static func configuredQueues(_ fleet: Fleet, _ settings: Settings) async throws -> [QueueKeys] {
         let (keys, incomplete) = try await fleet.queues()
         if let incomplete { Terminal.tell("note: \(incomplete)\n") }
@@ -53,7 +54,7 @@ enum QueueChoice {
     }
 
     /// Checks that queues are in the configuration or in Redis.
-    /// - Throws: ``CommandFailure`` that suggests a name. Nothing, if Redis has no queue at all.
+    /// - Throws: ``CommandFailure`` with a suggestion. Does not throw if Redis has no queue at all.
     static func checkExistence(
         of queues: [QueueKeys], in fleet: Fleet, configured: [String], hint: String = " --force continues anyway"
     ) async throws {
@@ -66,7 +67,7 @@ enum QueueChoice {
         }
     }
 
-    /// The message about a name that nothing has.
+    /// Returns the message about an unknown name.
     static func unknown(_ what: String, _ name: String, _ known: [String]) -> String {
         let meant = name.nearest(of: known).map { "; did you mean \($0.printable)?" } ?? ";"
         let shown = known.prefix(20).map(\.printable).joined(separator: ", ") + (known.count > 20 ? ", …" : "")

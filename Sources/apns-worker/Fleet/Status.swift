@@ -106,7 +106,7 @@ struct Status: AsyncParsableCommand {
 
     func run() async throws {
         let settings = try fleet.settings()
-        // Apps that are named here are looked at even where no worker lives that knows them.
+        // Configured apps are shown even if no running worker knows them.
         let apps = try settings.appNames
         let result = try await FleetOptions.withFleet(settings, searches: fleet.queue == nil) { fleet in
             if watch {
@@ -135,7 +135,7 @@ struct Status: AsyncParsableCommand {
         StatusPage(status: status, width: screen.size.columns, isColoured: screen.isColoured).lines
     }
 
-    /// A line for a monitoring system: the worst problem, or how much there is.
+    /// Returns a line for a monitoring system: the worst problem, or the totals.
     static func summary(_ status: FleetStatus) -> String {
         let problems = status.problems
         guard let first = problems.first(where: \.kind.isCritical) ?? problems.first else {
@@ -153,7 +153,7 @@ struct Status: AsyncParsableCommand {
     // MARK: Many looks
 
     private func watch(_ fleet: Fleet, _ apps: [String]) async throws {
-        // The first look may fail as that of a single one does: then there is no screen to be drawn on.
+        // The first read may throw, before there is a screen on which to show an error.
         let found = try await fleet.queues()
         let screen = StatusScreen()
         let isDrawn = !json && screen.isTerminal
@@ -191,7 +191,7 @@ struct Status: AsyncParsableCommand {
         }
     }
 
-    /// - Returns: `false` when nobody reads any more.
+    /// - Returns: `false` if standard output has been closed by its reader.
     private func show(_ status: FleetStatus?, _ failure: String?, _ screen: StatusScreen) throws -> Bool {
         if json {
             if let failure {
@@ -206,7 +206,7 @@ struct Status: AsyncParsableCommand {
 }
 
 extension FleetStatus {
-    /// The status of a plugin of Nagios.
+    /// The corresponding exit status of a Nagios plugin.
     fileprivate var severity: NagiosStatus {
         if problems.isEmpty { return .ok }
         return problems.contains(where: \.kind.isCritical) ? .critical : .warning

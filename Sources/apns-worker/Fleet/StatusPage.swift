@@ -1,10 +1,11 @@
 import Operations
 import PushQueue
 
-/// A status as people read it: what is wrong first. Lines fit 80 columns, but for what a machine or a person named long.
+/// A status as text, with problems first. Lines fit into 80 columns, except for long names of machines or from
+/// operators.
 struct StatusPage {
     let status: FleetStatus
-    /// How wide the lines may be.
+    /// The maximum width of lines.
     var width = 80
     /// True if the terminal shows colours.
     var isColoured = false
@@ -31,7 +32,7 @@ struct StatusPage {
         return [styled(cut("\(Words.clock(status.at)) UTC  \(rate)  \(status.redis)\(prefix)"), .dim)]
     }
 
-    /// So many of a kind are told of each by itself; the rest is told of together.
+    /// The number of problems of each kind that are shown individually; the rest is summarized.
     private static let shownOfKind = 3
 
     private var problems: [String] {
@@ -69,7 +70,7 @@ struct StatusPage {
             }
     }
 
-    /// Such as `REDIS 7.0.15  21.4 of 20.5 MiB (full, noeviction)  AOF off`.
+    /// Returns, for example, `REDIS 7.0.15 21.4 of 20.5 MiB (full, noeviction) AOF off`.
     private static func parts(_ server: FleetStatus.Server, isOnly: Bool) -> [String] {
         let found = server.found
         var parts = ["REDIS \(server.info?.version ?? "?")"]
@@ -124,7 +125,7 @@ struct StatusPage {
         return lines(of: table, notes)
     }
 
-    /// Such as `of due and later: 12 retrying, 3 scheduled`; `nil` without such jobs.
+    /// Returns, for example, `of due and later: 12 retrying, 3 scheduled`; `nil` without such jobs.
     private static func postponed(_ queue: FleetStatus.Queue) -> String? {
         guard queue.due + queue.later > 0 else { return nil }
         guard let retrying = queue.retrying, let scheduled = queue.scheduled, let deferred = queue.deferred else {
@@ -232,7 +233,7 @@ struct StatusPage {
         counters.reduce(into: [:]) { $0.merge($1) { min($0 + $1, 10_000_000_000_000) } }
     }
 
-    /// The most frequent ones, and how many others there are.
+    /// Returns the most frequent entries, and the number of others.
     private static func list(_ counts: [(String, Int)]) -> String {
         let sorted = counts.sorted { ($1.1, $0.0) < ($0.1, $1.0) }
         let shown = sorted.prefix(8).map { "\($0.0) \(Words.number($0.1))" }.joined(separator: ", ")
@@ -259,10 +260,10 @@ struct StatusPage {
         line.count <= width ? line : String(line.prefix(width - 1)) + "…"
     }
 
-    /// Breaks a text between words; a word that is longer than a line stays whole, so that it can be copied.
+    /// Breaks a text between words. A word that is longer than a line stays whole, so that it can be copied.
     /// - Parameters:
-    ///   - lead: what stands before it.
-    ///   - indent: what stands before the lines that follow.
+    ///   - lead: the beginning of the first line.
+    ///   - indent: the beginning of further lines.
     private func wrapped(_ text: String, lead: String = "", indent: String) -> [String] {
         var lines: [String] = []
         var line = lead
@@ -281,12 +282,12 @@ struct StatusPage {
     }
 }
 
-/// A table of texts, each column as wide as it has to be.
+/// A table of texts, whose columns are as wide as necessary.
 struct StatusTable {
     let heads: [String]
-    /// The columns of words; others are numbers.
+    /// The columns with text, which is aligned left; the others have numbers.
     let alignsLeft: Set<Int>
-    /// How wide the first column may be.
+    /// The maximum width of the first column.
     let nameWidth: Int
     var rows: [[String]] = []
 
@@ -296,7 +297,7 @@ struct StatusTable {
         self.nameWidth = nameWidth
     }
 
-    /// The heads, and a line for each row.
+    /// The headings, and a line for each row.
     var lines: [String] {
         let rows = ([heads] + rows).map { row in
             row.enumerated().map { index, cell in

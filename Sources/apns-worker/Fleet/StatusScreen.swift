@@ -1,9 +1,9 @@
 import FoundationEssentials
 import Glibc
 
-/// Standard output, as far as it is a terminal.
+/// Standard output, which may be a terminal.
 struct StatusScreen {
-    /// True if somebody looks at it.
+    /// True if standard output is a terminal.
     let isTerminal: Bool
     let isColoured: Bool
 
@@ -12,7 +12,7 @@ struct StatusScreen {
         isColoured = isTerminal && environment["NO_COLOR", default: ""].isEmpty && environment["TERM"] != "dumb"
     }
 
-    /// Columns and rows; 80 columns where nobody says, and no bound of rows.
+    /// The number of columns and rows; 80 columns and no row limit if unknown.
     var size: (columns: Int, rows: Int?) {
         var size = winsize()
         guard isTerminal, ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else {
@@ -21,13 +21,13 @@ struct StatusScreen {
         return (min(max(Int(size.ws_col), 60), 120), Int(size.ws_row))
     }
 
-    /// Goes over to a screen of its own, so that what was there before is there again afterwards.
+    /// Switches to the alternate screen, so that the previous contents reappear afterwards.
     func open() -> Bool { !isTerminal || write("\u{1B}[?1049h\u{1B}[?25l") }
 
     func close() { if isTerminal { _ = write("\u{1B}[?25h\u{1B}[?1049l") } }
 
-    /// Draws over what was drawn before, as far as there is room; where nobody looks, appends a block.
-    /// - Returns: `false` when nobody reads any more.
+    /// Draws over the previous contents, as far as the lines fit. Without a terminal, appends a block.
+    /// - Returns: `false` if standard output has been closed by its reader.
     func draw(_ lines: [String]) -> Bool {
         guard isTerminal else { return write(lines.joined(separator: "\n") + "\n\n") }
         var shown = lines
@@ -37,7 +37,7 @@ struct StatusScreen {
         return write("\u{1B}[H" + shown.map { $0 + "\u{1B}[K" }.joined(separator: "\r\n") + "\u{1B}[J")
     }
 
-    /// - Returns: `false` when nobody reads any more.
+    /// - Returns: `false` if standard output has been closed by its reader.
     func write(_ text: String) -> Bool {
         var bytes = Array(text.utf8)[...]
         while !bytes.isEmpty {
@@ -49,7 +49,7 @@ struct StatusScreen {
         return true
     }
 
-    // Within the type the name stands for the method.
+    // Within this type, `write` refers to the method.
     private static let write: @Sendable (Int32, UnsafeRawPointer?, Int) -> Int = { descriptor, bytes, count in
         Glibc.write(descriptor, bytes, count)
     }

@@ -1,17 +1,17 @@
 import Operations
 
-/// Which workers are meant by what a person has typed, without any I/O.
+/// Finds the workers that an operator's arguments select. No I/O.
 struct WorkerChoice {
     let workers: [FleetStatus.Worker]
 
-    /// - Parameter workers: all that are known.
+    /// - Parameter workers: all known workers.
     init(_ workers: [FleetStatus.Worker]) { self.workers = workers }
 
-    /// Those that can be told anything.
+    /// The workers that can receive commands.
     var living: [FleetStatus.Worker] { workers.filter { $0.state != .gone } }
 
     /// Finds each worker by its name, or by the beginning of it: `host`, `host.pid`.
-    /// - Throws: ``CommandFailure``, which names those there are.
+    /// - Throws: ``CommandFailure`` that lists the existing workers.
     func named(_ names: [String]) throws -> [FleetStatus.Worker] {
         var chosen: [FleetStatus.Worker] = []
         for name in names {

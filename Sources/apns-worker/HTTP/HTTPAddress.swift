@@ -1,6 +1,6 @@
 /// The address of an HTTP server's resource: `http://host[:port]/path?query`, or `https`.
 struct HTTPAddress: Equatable, Sendable, CustomStringConvertible {
-    /// A problem with an address; its text never repeats the path or the query, which may hold a secret.
+    /// A problem with an address. Its text never includes the path or the query, which may hold a secret.
     struct Invalid: Error, CustomStringConvertible {
         let description: String
     }
@@ -9,7 +9,7 @@ struct HTTPAddress: Equatable, Sendable, CustomStringConvertible {
     /// A name or an IP address, without brackets.
     let host: String
     let port: Int
-    /// The path and the query, as a request names them.
+    /// The path and the query, as in a request line.
     let target: String
 
     /// - Throws: ``Invalid``.
@@ -59,12 +59,12 @@ struct HTTPAddress: Equatable, Sendable, CustomStringConvertible {
         return (String(host), port)
     }
 
-    /// Host and port, as the header `Host` has them.
+    /// The host and port, as in a `Host` header.
     var authority: String {
         let name = host.contains(":") ? "[\(host)]" : host
         return port == (usesTLS ? 443 : 80) ? name : "\(name):\(port)"
     }
 
-    /// The scheme, host and port. The path and the query are left out, because they may hold a secret.
+    /// The scheme, host and port. The path and the query are omitted, because they may hold a secret.
     var description: String { "\(usesTLS ? "https" : "http")://\(authority)" }
 }

@@ -4,23 +4,23 @@ import NIOPosix
 import Sockets
 import TLS
 
-/// One HTTP/1.1 request over a connection of its own, and its answer.
+/// An HTTP/1.1 request over its own connection, and the answer.
 struct HTTPExchange: Sendable {
-    /// A whole answer.
+    /// A complete answer.
     struct Answer: Sendable {
         var status: Int
         var headers: HTTPHeaders
         var body: ByteBuffer
     }
 
-    /// The reason why there is no answer.
+    /// The reason for which there is no answer.
     enum Failure: Error {
-        /// Nothing listens there, or not with TLS.
+        /// Nothing listens there, or TLS failed.
         case unreachable(String)
         case timeout(TimeAmount)
         /// The connection was closed before the end of the answer.
         case closed
-        /// The answer is not HTTP, or too long.
+        /// The answer is not HTTP, or is too long.
         case broken(String)
     }
 
@@ -28,11 +28,11 @@ struct HTTPExchange: Sendable {
     let port: Int
     /// `nil` for a connection without TLS.
     var tls: TLSContext?
-    /// Bytes of the answer's body that are kept; a longer body is an error.
+    /// The maximum size of the answer's body in bytes; a longer body is an error.
     var maximumBody = 1 << 20
 
-    /// Sends a request, and returns the answer.
-    /// - Parameter limit: the maximum time for all of it.
+    /// Sends a request and returns the answer.
+    /// - Parameter limit: the maximum time for the whole exchange.
     /// - Throws: ``Failure``.
     func send(
         _ method: HTTPMethod, _ target: String, headers: HTTPHeaders, body: ByteBuffer? = nil, within limit: TimeAmount
@@ -94,7 +94,7 @@ private final class ExchangeHandler: ChannelInboundHandler {
                 body: response.body ?? ByteBuffer()))
     }
 
-    // Of no effect where there was an answer; the first of several failures counts.
+    // This has no effect after an answer; the first of several failures counts.
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         let failure: HTTPExchange.Failure =
             switch error {

@@ -41,7 +41,7 @@ struct InvalidAdd: AsyncParsableCommand {
 
     @Flag(help: "Print the result as a JSON object.") var json = false
 
-    /// The number of tokens in a write.
+    /// The number of tokens per write.
     private static let batch = 500
 
     func validate() throws {
@@ -69,7 +69,8 @@ struct InvalidAdd: AsyncParsableCommand {
     }
 
     private struct Tally: Encodable {
-        /// Tokens that are new in the set, that were in it, whose devices have registered since, and refused lines.
+        /// The tokens that are new in the set, that were already in it, and whose devices have registered since; and
+        /// refused lines.
         var added = 0
         var known = 0
         var registered = 0
@@ -125,7 +126,7 @@ struct InvalidAdd: AsyncParsableCommand {
         if tally.refused > 0 { throw ExitCode(1) }
     }
 
-    /// Returns a function that gives one line, or argument, after the other.
+    /// Returns a function that returns one line or argument after another.
     private func lines() throws -> () -> String? {
         guard token.isEmpty else {
             var rest = token[...]

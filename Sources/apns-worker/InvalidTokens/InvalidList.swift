@@ -119,7 +119,7 @@ struct InvalidExport: AsyncParsableCommand {
     }
 }
 
-/// A walk of the set of invalid tokens that writes them out.
+/// A walk through the set of invalid tokens that writes them.
 struct InvalidListing {
     enum Format: String, CaseIterable, ExpressibleByArgument {
         case table, tokens, ndjson, csv

@@ -42,7 +42,7 @@ struct InvalidRemove: AsyncParsableCommand {
             throw ValidationError(
                 "choose tokens in one way: as arguments, with --from, with --topic, --reason and others, or --all")
         }
-        // Standard input cannot both be read and answer.
+        // Standard input cannot supply both the tokens and the answer.
         guard from != "-" || dryRun || yes else { throw ValidationError("--from - needs --yes or --dry-run") }
         try Confirmation.check(isGiven: dryRun || yes || !token.isEmpty)
     }
@@ -69,7 +69,7 @@ struct InvalidRemove: AsyncParsableCommand {
         }
     }
 
-    /// The tokens that are named one by one; `nil` where they are chosen otherwise.
+    /// Returns the tokens that are given one by one; `nil` if they are selected otherwise.
     private func namedTokens() throws -> [ByteBuffer]? {
         if let from { return try Self.tokens(inFile: from) }
         guard !token.isEmpty else { return nil }

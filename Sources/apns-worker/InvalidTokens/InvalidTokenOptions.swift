@@ -6,7 +6,7 @@ import PushJob
 import PushQueue
 import Redis
 
-/// Which invalid tokens a command is about: the same flags for each.
+/// The options that select invalid tokens, which several commands share.
 struct InvalidTokenOptions: ParsableArguments {
     @Option(help: "Tokens that are invalid for this topic. Repeatable.") var topic: [String] = []
 
@@ -25,7 +25,7 @@ struct InvalidTokenOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Tokens that became invalid until \(TimeOption.form).", valueName: "time"))
     var until: String?
 
-    // The former name of --since for durations.
+    // The former name of --since, for durations.
     @Option(help: .hidden) var newerThan: String?
 
     func filter(now: Int64) throws -> InvalidTokenFilter {
@@ -44,7 +44,7 @@ struct InvalidTokenOptions: ParsableArguments {
 }
 
 extension RedisOptions {
-    /// Runs `body` with the set of invalid tokens, over a client that is closed afterwards.
+    /// Runs `body` with the set of invalid tokens, using a client that is closed afterwards.
     /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     func withInvalidTokens(_ body: (InvalidTokenClient) async throws -> Void) async throws {
         let settings = try settings()
@@ -58,7 +58,7 @@ extension RedisOptions {
 }
 
 extension Settings {
-    /// The set of invalid tokens, over a client that begins to connect.
+    /// Returns the set of invalid tokens, with a client that starts to connect.
     func invalidTokens(_ redis: CommandRedis) -> InvalidTokenClient {
         InvalidTokenClient.start(
             topology: redis.topology, keys: sharedKeys, maximumAge: invalidTokenAge, configuration: redis.configuration,

@@ -116,7 +116,7 @@ struct JobOptions: ParsableArguments {
 extension QueueJobs {
     /// Runs `body` for each queue of the settings, with a client that is closed afterwards.
     /// - Parameter areAllMeant: false for a command that changes jobs without `--all-queues`.
-    /// - Throws: the errors of `body`; an error of Redis as a usage error.
+    /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     static func withEach(
         _ options: QueueOptions, areAllMeant: Bool = true,
         _ body: (QueueJobs, QueueConfiguration, Settings) async throws -> Void
@@ -136,7 +136,7 @@ extension QueueJobs {
     }
 
     /// Reports that no job matches.
-    /// - Throws: an exit, if a job was named.
+    /// - Throws: an exit code, if the filter names a job.
     static func reportNothing(_ filter: JobFilter, looked: Int, queues: Int) throws {
         let place = queues == 1 ? "the queue" : "the \(queues) queues"
         Terminal.tell(

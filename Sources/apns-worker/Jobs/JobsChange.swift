@@ -35,16 +35,16 @@ struct JobChangeOptions: ParsableArguments {
     }
 }
 
-/// A command that changes the jobs that match: counts, asks, works, and reports.
+/// A command that changes matching jobs: counts them, asks for confirmation, changes them, and reports the result.
 struct JobChange {
-    /// The verb in the infinitive and in the past, such as `Cancel` and `cancelled`.
+    /// The verb in the imperative and the past participle, such as `Cancel` and `cancelled`.
     let verbs: (command: String, past: String)
-    /// The action in the activity.
+    /// The action recorded in the audit log.
     let audit: AuditEntry.Action
     let options: JobChangeOptions
     var filter: JobFilter
     var rate: Int?
-    /// A step before the change, which also concerns claimed jobs.
+    /// A step before the change, which also affects claimed jobs.
     var prepare: ((QueueJobs) async throws -> Void)?
 
     private struct Object: Encodable {
@@ -55,8 +55,9 @@ struct JobChange {
         let error: String?
     }
 
-    /// Changes the jobs of the queues, one queue after the other.
-    /// - Parameter action: makes the action for a queue, and the push that comes before a removal.
+    /// Changes the jobs of the queues, one queue after another.
+    /// - Parameter action: calls its closure with the action for a queue, and with the push that must precede a
+    ///   removal.
     func run(
         _ queues: QueueOptions,
         _ action: (QueueJobs, Settings, (QueueJobs.Action, (([StoredJob]) async throws -> Void)?) async throws -> Void)

@@ -15,7 +15,7 @@ struct JobsList: AsyncParsableCommand {
               apns-worker jobs list --token 00fc13ad… --json
             """)
 
-    /// A member by which jobs are counted.
+    /// A member by which jobs can be counted.
     enum Group: String, CaseIterable {
         case state, app, campaign, reason, topic, queue
     }
@@ -147,7 +147,7 @@ struct Listing {
     }
 
     /// Adds the jobs of a queue.
-    /// - Returns: the number of jobs that were looked at.
+    /// - Returns: the number of jobs that were examined.
     mutating func add(_ jobs: QueueJobs, _ filter: JobFilter, showsQueue: Bool) async throws -> Int {
         guard !hasMore else { return 0 }
         let queue = jobs.keys.queue

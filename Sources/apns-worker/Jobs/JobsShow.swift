@@ -127,12 +127,12 @@ struct JobsExport: AsyncParsableCommand {
 
     private static func jobs(_ count: Int) -> String { count == 1 ? "1 job was" : "\(Words.number(count)) jobs were" }
 
-    /// The producer's bytes on one line; `nil` if that would change them.
+    /// Returns the producer's bytes on one line; `nil` if that would change them.
     private static func line(_ job: StoredJob) -> ByteBuffer? {
         guard job.isWhole else { return nil }
         let original = job.original
         guard original.readableBytesView.contains(where: { $0 == 0x0A || $0 == 0x0D }) else { return original }
-        // In JSON a line feed is white space: within texts it is escaped.
+        // Line feeds in JSON are white space; within strings they are escaped.
         guard original.withUnsafeReadableBytes({ (try? JSONScanner.validate($0)) != nil }) else { return nil }
         return ByteBuffer(bytes: original.readableBytesView.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
     }

@@ -2,7 +2,7 @@ import ArgumentParser
 import Glibc
 import NIOCore
 
-/// Bytes to standard output or to a file, in large pieces.
+/// Buffered output of bytes to standard output or to a file.
 final class ByteOutput {
     private static let pieceSize = 65_536
 
@@ -17,19 +17,20 @@ final class ByteOutput {
         self.name = name
     }
 
-    /// - Throws: an exit where the reader has had enough, such as `head`; else an error that says what is wrong.
+    /// - Throws: an exit code if the reader has closed its end, as `head` does; otherwise an error that describes the
+    ///   problem.
     func write(_ text: String) throws {
         buffer.writeString(text)
         if buffer.readableBytes >= Self.pieceSize { try flush() }
     }
 
-    /// The same for bytes.
+    /// Writes bytes; throws like the other method.
     func write(_ bytes: ByteBuffer) throws {
         buffer.writeImmutableBuffer(bytes)
         if buffer.readableBytes >= Self.pieceSize { try flush() }
     }
 
-    /// Writes what is still here.
+    /// Writes the buffered bytes.
     func flush() throws {
         guard Self.write(&buffer, to: descriptor) else {
             if errno == EPIPE { throw ExitCode(1) }
@@ -55,7 +56,7 @@ final class ByteOutput {
     }
 }
 
-/// A file that is there when it is whole, and else as it was.
+/// A file that is replaced atomically once it is complete, and otherwise left unchanged.
 final class FileReplacement {
     let output: ByteOutput
     private let path: String
@@ -63,11 +64,11 @@ final class FileReplacement {
     private let descriptor: Int32
     private var isDone = false
 
-    /// - Throws: an error of usage where no file can be made beside the path.
+    /// - Throws: a usage error if no file can be created next to the path.
     init(_ path: String) throws {
         self.path = path
         temporary = "\(path).\(getpid()).tmp"
-        // Tokens are for whoever asked for them.
+        // The tokens are readable only by the user who requested them.
         descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         output = ByteOutput(descriptor, name: temporary)
         guard descriptor >= 0 else {
@@ -81,7 +82,7 @@ final class FileReplacement {
         if !isDone { unlink(temporary) }
     }
 
-    /// Puts it in its place.
+    /// Moves the file into place.
     func finish() throws {
         try output.flush()
         guard fsync(descriptor) == 0, rename(temporary, path) == 0 else {

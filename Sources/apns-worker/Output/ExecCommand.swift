@@ -2,17 +2,18 @@ import FoundationEssentials
 import Glibc
 import NIOCore
 
-/// The program that records are handed to on its standard input: started by the shell when there is the first, once for all.
+/// A program that receives records on its standard input. It is started once, by the shell, when there is a first
+/// record.
 actor ExecCommand {
-    /// How it ended.
+    /// The end of the program.
     struct Ending: Encodable, Sendable {
-        /// Its exit status; `nil` if a signal ended it.
+        /// The exit status; `nil` if a signal ended the program.
         var status: Int32?
         var signal: Int32?
         var error: String?
     }
 
-    /// Variables that the command inherits. Others of this process may hold passwords and keys.
+    /// The variables that the command inherits. Other variables of this process may hold passwords and keys.
     static let inherited: Set<String> = ["PATH", "HOME", "LANG", "TZ"]
 
     private let command: String
@@ -23,8 +24,8 @@ actor ExecCommand {
     private var startFailure: String?
 
     /// - Parameters:
-    ///   - variables: names of variables that the command inherits beside ``inherited``.
-    ///   - patience: for how long it may read nothing, and then how long it may take to end.
+    ///   - variables: names of variables that the command inherits in addition to ``inherited``.
+    ///   - patience: the time for which it may read nothing, and then the time that it may take to end.
     init(_ command: String, variables: [String], patience: Duration, stop: StopSignal) {
         let names = Self.inherited.union(variables)
         self.command = command
@@ -33,14 +34,14 @@ actor ExecCommand {
         self.stop = stop
     }
 
-    /// Hands it lines.
+    /// Writes lines to the program.
     func write(_ lines: ByteBuffer, count: Int) async {
         if running == nil, startFailure == nil { start() }
         await running?.input.write(lines, count: count)
     }
 
-    /// Tells it that this is all, and waits for its end.
-    /// - Returns: how it ended; `nil` if there was nothing to hand to it.
+    /// Closes the program's input, and waits for its end.
+    /// - Returns: the end of the program; `nil` if there was nothing to write.
     func finish() async -> Ending? {
         if let startFailure { return Ending(error: startFailure) }
         guard let (processIdentifier, input) = running else { return nil }
@@ -75,13 +76,13 @@ actor ExecCommand {
             let limit = stop.isStopped ? min(patience, .seconds(5)) : patience
             let sent = 2 - signals.count
             if ContinuousClock.now - began > limit + .seconds(2 * sent), !signals.isEmpty {
-                // What it has started itself is in its group.
+                // Its group includes the processes that it has started.
                 kill(-processIdentifier, signals.removeFirst())
             }
             do {
                 try await Task.sleep(for: .milliseconds(10))
             } catch {
-                // Cancelled; the wait is bounded all the same.
+                // Cancelled; the wait is limited anyway.
             }
         }
         return (status, signals.count < 2)
@@ -94,18 +95,20 @@ actor ExecCommand {
             return
         }
         defer { close(ends[0]) }
-        // It must not hold its own input's other end, or it would never see the end of it. Nothing else is started meanwhile.
+        // The command must not hold the write end of its own input, or it would never see the end. No other process is
+        // started in between.
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
-        // Signals that this process ignores or blocks would be so in there, too.
+        // Otherwise the command would inherit the signals that this process ignores or blocks.
         var signals = sigset_t()
         sigemptyset(&signals)
         posix_spawnattr_setsigmask(&attributes, &signals)
         sigfillset(&signals)
         posix_spawnattr_setsigdefault(&attributes, &signals)
-        // A group of its own: Ctrl-C is for us, and it has to read what we still have.
+        // A separate process group, because Ctrl-C is meant for this process, whose remaining records the command must
+        // read.
         posix_spawnattr_setpgroup(&attributes, 0)
         posix_spawnattr_setflags(
             &attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))
@@ -113,7 +116,7 @@ actor ExecCommand {
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
         posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO)
-        // Connections are not the command's: it would keep them open. One that has gone by then is passed over.
+        // The command must not keep this process's connections open. Descriptors that are closed by then are skipped.
         do {
             for name in try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd") {
                 if let number = Int32(name), number > 2 { posix_spawn_file_actions_addclose(&actions, number) }

@@ -1,24 +1,24 @@
 import Glibc
 import NIOCore
 
-/// Where lines are written for another program, which may be slow, stop reading, or go away.
+/// Output of lines to another program, which may be slow, stop reading, or end.
 ///
-/// Whole calls come out one after the other, in the order in which they were made. What cannot be written is counted, and
-/// nothing more is written then: the reader would not know what it missed.
+/// The lines of one call stay together, and calls are written in order. After a failure nothing more is written,
+/// because the reader would not know what it missed; the remaining lines are counted.
 actor LineOutput {
-    /// The maximum number of bytes in a write, so that a pipe with room for it does not block.
+    /// The maximum number of bytes per write, so that it does not block if the pipe has space for it.
     private static let pieceSize = 4096
 
     private let descriptor: Int32
     private let closesDescriptor: Bool
     private let stop: StopSignal
-    /// For how long the reader may take nothing.
+    /// The time for which the reader may read nothing.
     private let patience: Duration
     private var last: Task<Void, Never>?
     private var isClosed = false
-    /// Why nothing is written any more.
+    /// The reason for which nothing is written any more.
     private(set) var failure: String?
-    /// Lines that were not written, or not wholly.
+    /// The number of lines that were not written completely.
     private(set) var lostLines = 0
 
     init(_ descriptor: Int32, closesDescriptor: Bool, patience: Duration, stop: StopSignal) {
@@ -28,7 +28,7 @@ actor LineOutput {
         self.stop = stop
     }
 
-    /// Writes lines, and waits until that is done or given up.
+    /// Writes lines, and waits until they are written or abandoned.
     func write(_ lines: ByteBuffer, count: Int) async {
         let previous = last
         let task = Task {
@@ -39,7 +39,7 @@ actor LineOutput {
         await task.value
     }
 
-    /// Tells the reader that this is all.
+    /// Closes the output, which tells the reader that it is complete.
     func close() {
         guard closesDescriptor, !isClosed else { return }
         isClosed = true
@@ -72,7 +72,7 @@ actor LineOutput {
             do {
                 try await Task.sleep(for: .milliseconds(2))
             } catch {
-                // Cancelled; the wait is bounded all the same.
+                // Cancelled; the wait is limited anyway.
             }
         }
         if !rest.isEmpty {
@@ -82,7 +82,7 @@ actor LineOutput {
 
     private func hasRoom() -> Bool {
         var request = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-        // With nobody at the other end it is the write that says so.
+        // If the reader has closed its end, the write reports it.
         return poll(&request, 1, 0) > 0
     }
 }

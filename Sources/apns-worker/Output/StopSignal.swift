@@ -1,6 +1,6 @@
 import Synchronization
 
-/// That the process was told to end.
+/// A signal that the process was told to end.
 final class StopSignal: Sendable {
     private struct State {
         var isStopped = false
@@ -12,7 +12,7 @@ final class StopSignal: Sendable {
 
     var isStopped: Bool { state.withLock { $0.isStopped } }
 
-    /// Tells all who want to know.
+    /// Calls all handlers.
     func stop() {
         let handlers = state.withLock { state in
             state.isStopped = true
@@ -22,7 +22,7 @@ final class StopSignal: Sendable {
         for handler in handlers { handler() }
     }
 
-    /// Calls a handler when it stops, at once if it has, while `body` runs.
+    /// Calls a handler on the signal, or at once if it was already given, while `body` runs.
     func withHandler<Result>(
         _ handler: @escaping @Sendable () -> Void, _ body: () async throws -> Result
     ) async rethrows -> Result {

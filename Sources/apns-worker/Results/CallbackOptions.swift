@@ -6,9 +6,9 @@ import PushQueue
 import PushWorker
 import TLS
 
-/// Where results are handed to, as they come.
+/// The receiver of results, to which they are handed as they arrive.
 struct CallbackOptions: ParsableArguments {
-    /// The variable with the secret of webhooks, for those who do not have a file.
+    /// The variable with the secret of webhooks, as an alternative to a file.
     static let secretVariable = SettingsVariables.webhookSecret
 
     @Option(
@@ -69,7 +69,7 @@ struct CallbackOptions: ParsableArguments {
 
     @Flag(help: "Begin with the results that were parked.") var retryParked = false
 
-    /// True if results are handed over, and not printed.
+    /// True if results are handed over instead of printed.
     var isOn: Bool { exec != nil || webhook != nil }
 
     func validate() throws {
@@ -107,7 +107,7 @@ struct CallbackOptions: ParsableArguments {
         _ = try address()
     }
 
-    /// The bounds of the hand-over.
+    /// Returns the limits of the delivery.
     func limits() throws -> ResultDelivery.Limits {
         if let batch, !(1...1000).contains(batch) { throw ValidationError("--batch must be from 1 to 1000") }
         if let tries, !(1...1000).contains(tries) { throw ValidationError("--tries must be from 1 to 1000") }
@@ -123,7 +123,7 @@ struct CallbackOptions: ParsableArguments {
         return ResultDelivery.Limits(batch: batch ?? 100, tries: tries ?? 10, claimAfter: silence, once: once)
     }
 
-    /// The maximum time for a request, in milliseconds.
+    /// Returns the maximum time for a request, in milliseconds.
     private func patience() throws -> Int {
         try timeout.map { try DurationText.option($0, "--answer-timeout", bare: .seconds, 1...3600) } ?? 10_000
     }
@@ -139,7 +139,7 @@ struct CallbackOptions: ParsableArguments {
         return consumer ?? "\(host.prefix(80)).\(getpid())"
     }
 
-    /// The receiver of results.
+    /// Returns the receiver of results.
     func receiver(_ stop: StopSignal) throws -> any ResultReceiver {
         let patience = try patience()
         if let exec {

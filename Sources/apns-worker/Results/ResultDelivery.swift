@@ -5,9 +5,9 @@ import Redis
 
 /// Hands the results of one queue to a receiver, each at least once, as a consumer of a group.
 ///
-/// A batch that the receiver does not accept is handed over again, with growing pauses. If the receiver answers, but never
-/// accepts it, its results are handed over one by one, so that one bad result does not hold up the others. A result that
-/// alone is not accepted either is parked.
+/// A batch that the receiver does not accept is handed over again, with growing pauses. If the receiver answers but
+/// never accepts the batch, its results are handed over one by one, so that one bad result does not hold up the others.
+/// A result that is not accepted on its own either is parked.
 struct ResultDelivery {
     struct Limits: Sendable {
         /// The maximum number of results in a batch.
@@ -16,18 +16,19 @@ struct ResultDelivery {
         var tries = 10
         /// The milliseconds after which the results of a silent consumer are taken over.
         var claimAfter = 60_000
-        /// True to end when no result is left.
+        /// True to end when no results are left.
         var once = false
     }
 
     /// The number of times that a batch is handed over before its results are handed over alone.
     private static let triesTogether = 3
-    /// If this many in a row fail alone, the receiver has a problem of its own, and rests.
+    /// The number of consecutive failures of single results that indicate a problem of the receiver itself, which then
+    /// gets a pause.
     private static let failuresInRow = 3
-    /// Pending results that are listed at once.
+    /// The number of pending results listed per call.
     private static let page = 200
 
-    /// The maximum number of results that are handed over alone at a time.
+    /// The maximum number of results that are handed over singly at a time.
     private static let maximumSingles = 1000
 
     private struct Single {
@@ -43,18 +44,19 @@ struct ResultDelivery {
     let receiver: any ResultReceiver
     let filter: ResultFilter
     let limits: Limits
-    /// The time of the first result for a new group, in milliseconds since 1970; `nil` for the next one.
+    /// The time of the first result for a new group, in milliseconds since 1970; `nil` to start with the next one.
     let since: Int64?
     let stop: StopSignal
 
     private var log: DeliveryLog
-    /// The results that this consumer works on, and when it last showed that.
+    /// The results that this consumer is working on, and the time at which it last confirmed that.
     private var held: [String] = []
     private var renewed = ContinuousClock.now
-    /// True if there may be results of this consumer which it does not work on: it was restarted, or Redis did not answer.
+    /// True if this consumer may have pending results that it is not working on, because it was restarted or Redis did
+    /// not answer.
     private var mayHaveLeftovers = true
     private var nextTakeOver = ContinuousClock.now
-    /// True if the receiver accepted nothing for so long that a run with an end does not wait for it.
+    /// True if the receiver has accepted nothing for so long that a run with ``Limits/once`` does not wait for it.
     private var hasGivenUp = false
 
     init(
@@ -72,8 +74,8 @@ struct ResultDelivery {
         log = DeliveryLog(queue: queue, receiver: receiver.description)
     }
 
-    /// Works until it is stopped or, with ``Limits/once``, until no result is left.
-    /// - Parameter retriesParked: true to begin with those that were parked.
+    /// Works until it is stopped or, with ``Limits/once``, until no results are left.
+    /// - Parameter retriesParked: true to begin with parked results.
     /// - Returns: true if all results were accepted.
     mutating func run(retriesParked: Bool) async throws -> Bool {
         var (isNew, retriesParked) = (true, retriesParked)
@@ -94,14 +96,14 @@ struct ResultDelivery {
             } catch let error as RedisError {
                 mayHaveLeftovers = true
                 held = []
-                // The stream, and the group with it, can be deleted at any time.
+                // The stream, and with it the group, can be deleted at any time.
                 if case .server(let answer) = error, answer.prefix == "NOGROUP" { isNew = true }
                 if limits.once { throw error }
                 log.redisFails(error)
                 await pause(milliseconds: 1000)
             }
         }
-        // A stopped consumer leaves its results to others, or to itself when it comes back.
+        // A stopped consumer leaves its results to others, or to itself after a restart.
         do { try await group.leave() } catch let error as RedisError { log.redisFails(error) }
         log.finish()
         return log.parked == 0 && held.isEmpty
@@ -124,7 +126,7 @@ struct ResultDelivery {
         return try await group.take(limits.batch, waiting: limits.once ? nil : 1000)
     }
 
-    /// The results of consumers that have shown no life. `XAUTOCLAIM` would take the parked ones too.
+    /// Returns the results of silent consumers. `XAUTOCLAIM` would also claim the parked ones.
     private func silentConsumersResults() async throws -> [StoredResult] {
         var last: String?
         var pages = 0
@@ -176,7 +178,7 @@ struct ResultDelivery {
         try await deliverOneByOne(wanted)
     }
 
-    /// Hands over results alone, each after pauses of its own, and new ones together in the meantime.
+    /// Hands over results singly, each after its own pauses, and new results together in between.
     private mutating func deliverOneByOne(_ results: [StoredResult]) async throws {
         var left = results.map { Single(result: $0) }
         var (isAccepting, backoff) = (false, Backoff())
@@ -213,8 +215,8 @@ struct ResultDelivery {
         }
     }
 
-    /// Hands over the results whose pauses have passed, until the receiver seems to have a problem of its own.
-    /// - Returns: that problem.
+    /// Hands over the results whose pauses have passed, until the receiver itself seems to have a problem.
+    /// - Returns: that problem, if any.
     private mutating func tryDue(_ left: inout [Single], _ isAccepting: inout Bool) async throws -> ResultReception? {
         var failuresInRow = 0
         let now = ContinuousClock.now
@@ -231,7 +233,7 @@ struct ResultDelivery {
             single.tries += 1
             var isRefused = false
             if case .refused = reception { isRefused = true } else { failuresInRow += 1 }
-            // If nothing is accepted, the receiver may be the reason, and not the result.
+            // If nothing is accepted, the receiver rather than the result may be at fault.
             if single.tries >= limits.tries, isRefused || isAccepting {
                 try await park(single.result, reception, tries: single.tries)
             } else {
@@ -265,8 +267,8 @@ struct ResultDelivery {
 
     // MARK: Pauses
 
-    /// Rests before the next try, and keeps the results meanwhile.
-    /// - Returns: false if the process is to end; the results stay pending.
+    /// Pauses before the next try, and keeps the results claimed in the meantime.
+    /// - Returns: false if the process must end; the results stay pending.
     private mutating func rest(_ backoff: inout Backoff, after reception: ResultReception) async throws -> Bool {
         hasGivenUp = limits.once && backoff.rests >= limits.tries
         guard !hasGivenUp else { return false }
@@ -280,7 +282,7 @@ struct ResultDelivery {
         return !stop.isStopped
     }
 
-    /// The milliseconds after which this consumer shows again that it works on its results.
+    /// The milliseconds after which this consumer confirms again that it is working on its results.
     private var renewal: Int64 { Int64(max(100, limits.claimAfter / 3)) }
 
     private mutating func renewIfDue() async throws {
@@ -295,13 +297,13 @@ struct ResultDelivery {
             do {
                 try await Task.sleep(for: min(.milliseconds(100), end - .now))
             } catch {
-                // Cancelled: nothing to wait for.
+                // Cancelled: there is no need to wait.
                 return
             }
         }
     }
 
-    /// Pauses that double from half a second to a minute, each shortened at random by up to a fifth.
+    /// Pauses that double from half a second to a minute, each randomly shortened by up to a fifth.
     struct Backoff {
         private var milliseconds: Int64 = 500
         private(set) var rests = 0
@@ -314,7 +316,7 @@ struct ResultDelivery {
     }
 }
 
-/// Lines on standard error about the results of a queue. None has contents of a result.
+/// Lines on standard error about the results of a queue. They never contain a result's contents.
 private struct DeliveryLog {
     private static let interval = Duration.seconds(60)
 
@@ -341,7 +343,7 @@ private struct DeliveryLog {
             "queue \(queue): \(receiver) accepts results again, after \(Words.duration(Int64(milliseconds)))\n")
     }
 
-    /// Reports the first failure, and then one per minute.
+    /// Reports the first failure, and then at most one per minute.
     mutating func failed(_ problem: String) {
         failingSince = failingSince ?? .now
         if let lastLine, ContinuousClock.now - lastLine < Self.interval { return }

@@ -4,7 +4,7 @@ import Operations
 import PushJob
 import PushQueue
 
-/// The results that a command is about.
+/// The options that select results.
 struct ResultOptions: ParsableArguments {
     @Option(help: "Results of the job with this ID. Repeatable.") var id: [String] = []
 
@@ -48,7 +48,7 @@ struct ResultOptions: ParsableArguments {
     func until(now: Int64) throws -> Int64? { try TimeOption.milliseconds(until, "--until", now: now) }
 
     var filter: ResultFilter {
-        // A result has the token as it was sent, or as it came if it is not valid.
+        // A result has the token as it was sent, or as the job has it if it is not valid.
         let tokens = token.map { text in (try? DeviceToken(text)).map { String(buffer: $0.hex) } ?? text }
         return ResultFilter(
             ids: Set(id), tokens: Set(tokens), outcomes: Set(outcome), reasons: reason, apps: Set(app),
@@ -56,12 +56,12 @@ struct ResultOptions: ParsableArguments {
     }
 }
 
-/// Chooses results by their fields: one value of each kind that is given.
+/// A filter for results by their fields. For each field that is given, one of its values must match.
 struct ResultFilter: Equatable, Sendable {
     var ids: Set<String> = []
     var tokens: Set<String> = []
     var outcomes: Set<String> = []
-    /// With a `*` at the end, how they begin.
+    /// With a `*` at the end, a prefix.
     var reasons: [String] = []
     var apps: Set<String> = []
     var campaigns: Set<String> = []
@@ -69,7 +69,7 @@ struct ResultFilter: Equatable, Sendable {
 
     var isEmpty: Bool { self == ResultFilter() }
 
-    /// True if it names jobs or devices, which should have results.
+    /// True if it names jobs or devices, for which there should be results.
     var namesOne: Bool { !ids.isEmpty || !tokens.isEmpty }
 
     func matches(_ result: StoredResult) -> Bool {

@@ -2,7 +2,7 @@ import Operations
 import Telemetry
 
 extension ResultLine {
-    /// A line of text.
+    /// Returns the result as a line of text.
     /// - Parameter namesQueue: true if results of several queues are mixed.
     func text(namesQueue: Bool) -> String {
         let time = result["time"].flatMap { Int64($0) }.map { LogTime(milliseconds: $0).text } ?? result.entry

@@ -8,7 +8,7 @@ struct ResultBatch: Sendable {
     let queue: String
     let results: [StoredResult]
 
-    /// A line of JSON for each result.
+    /// The results as lines of JSON.
     var lines: ByteBuffer {
         var lines = ByteBuffer()
         for result in results {
@@ -18,7 +18,7 @@ struct ResultBatch: Sendable {
         return lines
     }
 
-    /// One JSON object: `{"results":[…]}`.
+    /// The results as one JSON object: `{"results":[…]}`.
     var document: ByteBuffer {
         var json = ByteBuffer(string: "{\"results\":[")
         for (index, result) in results.enumerated() {
@@ -32,21 +32,21 @@ struct ResultBatch: Sendable {
 
 /// The response of a receiver to a batch.
 enum ResultReception: Sendable, Equatable {
-    /// It has the results.
+    /// The receiver has the results.
     case accepted
-    /// It does not want these results, whenever they come.
+    /// The receiver does not accept these results at any time.
     case refused(String)
-    /// It could not deal with them now. `retryAfter` is its own wish, in milliseconds.
+    /// The receiver could not process the results now. `retryAfter` is the pause that it requested, in milliseconds.
     case failed(String, retryAfter: Int64? = nil)
-    /// It could not be reached, so nothing is known about these results.
+    /// The receiver could not be reached, so nothing is known about these results.
     case unreachable(String)
 
-    /// The milliseconds to wait before the next try: the receiver's own wish, if that is longer.
+    /// Returns the milliseconds to wait before the next try: the requested pause, if that is longer than the minimum.
     func pause(minimum milliseconds: Int64) -> Int64 {
         if case .failed(_, let retryAfter?) = self { max(milliseconds, retryAfter) } else { milliseconds }
     }
 
-    /// The problem, in words without the contents of results.
+    /// The problem, in words that never include the contents of results.
     var problem: String? {
         switch self {
         case .accepted: nil
@@ -55,18 +55,19 @@ enum ResultReception: Sendable, Equatable {
     }
 }
 
-/// A part of the outside world that results are handed to.
+/// An external receiver of results.
 protocol ResultReceiver: Sendable, CustomStringConvertible {
-    /// Hands over a batch. Batches may come again, whole or in parts.
+    /// Hands over a batch. A batch may be repeated, completely or in parts.
     func hand(over batch: ResultBatch) async -> ResultReception
 }
 
-/// A shell command that reads results on standard input, and accepts them by ending with 0. It is started for each batch.
+/// A shell command that reads results on standard input and accepts them by exiting with 0. It is started for each
+/// batch.
 struct CommandReceiver: ResultReceiver {
     let command: String
-    /// Variables that it inherits in addition to those of every command.
+    /// Variables that the command inherits in addition to those of every command.
     let variables: [String]
-    /// The maximum time in which it reads nothing, and then in which it ends.
+    /// The time for which it may read nothing, and then the time that it may take to end.
     let patience: Duration
     let stop: StopSignal
 
@@ -76,7 +77,7 @@ struct CommandReceiver: ResultReceiver {
         let process = ExecCommand(command, variables: variables, patience: patience, stop: stop)
         await process.write(batch.lines, count: batch.results.count)
         guard let end = await process.finish() else { return .unreachable("it did not start") }
-        // One that ends well without reading everything has what it wants.
+        // A command that succeeds without reading everything has what it needs.
         if end.status == 0 { return .accepted }
         return .failed(end.error ?? "it failed")
     }

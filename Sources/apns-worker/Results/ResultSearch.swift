@@ -2,22 +2,22 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// Reads the results of several queues in the order of their time, a page of each at a time.
+/// Reads the results of several queues in order of time, one page per queue at a time.
 struct ResultSearch {
-    /// The number of results that are read at once, which Redis copies in some milliseconds.
+    /// The number of results per read, which Redis copies within a few milliseconds.
     private static let page = 500
 
     private struct Stream {
         let keys: QueueKeys
         let client: RedisClient
         var page: ArraySlice<StoredResult> = []
-        /// The entry after which to read on; `nil` before the first page.
+        /// The entry after which to continue; `nil` before the first page.
         var position: String?
-        /// True once a page was not full.
+        /// True once a page was incomplete.
         var isAtEnd = false
     }
 
-    /// One result and its queue.
+    /// A result and its queue.
     struct Found {
         let queue: String
         let result: StoredResult
@@ -27,7 +27,7 @@ struct ResultSearch {
     private let since: Int64?
     private let until: Int64?
     private var streams: [Stream]
-    /// The number of results that were read.
+    /// The number of results read.
     private(set) var searched = 0
 
     /// - Parameters:
@@ -42,7 +42,7 @@ struct ResultSearch {
         streams = queues.map { Stream(keys: $0.keys, client: $0.client) }
     }
 
-    /// The next result; `nil` after the last one.
+    /// Returns the next result; `nil` after the last one.
     /// - Throws: `RedisError`.
     mutating func next() async throws -> Found? {
         var best: (index: Int, entry: StoredResult.Place)?
@@ -73,7 +73,7 @@ struct ResultSearch {
         streams[index].isAtEnd = results.count < Self.page
     }
 
-    /// Waits until there may be further results, which ``next()`` then reads.
+    /// Waits until there may be more results for ``next()`` to return.
     /// - Throws: `RedisError`.
     mutating func waitForMore() async throws {
         for index in streams.indices { streams[index].isAtEnd = false }

@@ -65,7 +65,7 @@ struct Results: AsyncParsableCommand {
 
     // MARK: Showing
 
-    /// - Returns: the number of results that were shown.
+    /// - Returns: the number of results shown.
     private func show(_ queues: [(keys: QueueKeys, client: RedisClient)]) async throws -> Int {
         let now = try await Self.now(queues)
         var search = ResultSearch(
@@ -110,7 +110,7 @@ struct Results: AsyncParsableCommand {
         }
     }
 
-    /// The time of Redis, whose clock names the entries, in milliseconds since 1970.
+    /// Returns the time of Redis, whose clock names the entries, in milliseconds since 1970.
     private static func now(_ queues: [(keys: QueueKeys, client: RedisClient)]) async throws -> Int64 {
         guard let client = queues.first?.client else { return Moment.now }
         let time = try await client.call(RedisCommand("TIME")).root
@@ -139,9 +139,9 @@ struct Results: AsyncParsableCommand {
         let areAllAccepted = try await withThrowingTaskGroup(of: Bool.self) { tasks in
             for keys in queues {
                 tasks.addTask {
-                    // A connection of its own, because reading blocks it.
+                    // A separate connection, because reading blocks it.
                     var isGood = true
-                    // The others end too, where this one can't go on.
+                    // If one queue's delivery can't continue, the others end too.
                     defer { if !limits.once { stop.stop() } }
                     try await settings.withClient(for: keys.results) { client in
                         var delivery = ResultDelivery(

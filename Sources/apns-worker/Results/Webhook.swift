@@ -8,8 +8,9 @@ import PushQueue
 import PushWorker
 import TLS
 
-/// A URL that results are posted to, signed as the specification "Standard Webhooks" has it: the headers `webhook-id`,
-/// `webhook-timestamp` and `webhook-signature`, the last with the HMAC-SHA256 of `<id>.<timestamp>.<body>` in base64.
+/// A URL to which results are posted, signed according to the specification "Standard Webhooks": the headers
+/// `webhook-id`, `webhook-timestamp` and `webhook-signature`, the last with the HMAC-SHA256 of
+/// `<id>.<timestamp>.<body>` in base64.
 struct Webhook: ResultReceiver {
     let address: HTTPAddress
     let secret: WebhookSecret
@@ -54,7 +55,7 @@ struct Webhook: ResultReceiver {
         switch answer.status {
         case 200..<300: return .accepted
         case 300..<400: return .failed("\(problem); redirections are not followed")
-        // Not about the results, but about who sends them, where to, and how often.
+        // These statuses concern the sender, the URL or the rate, not the results.
         case 401, 403, 404, 405, 407, 408, 409, 421, 425, 429: break
         case 400..<500: return .refused(problem)
         default: break
@@ -63,7 +64,8 @@ struct Webhook: ResultReceiver {
         return .failed(problem, retryAfter: seconds.map { min(max(0, $0), 3600) * 1000 })
     }
 
-    /// The same for the same results, so that a receiver recognizes a repetition.
+    /// Returns the identifier of a batch, which is the same for the same results, so that a receiver recognizes a
+    /// repetition.
     private static func identifier(of batch: ResultBatch) -> String {
         var text = ByteBuffer(string: batch.queue)
         for result in batch.results { text.writeString(" \(result.entry)") }
@@ -72,7 +74,7 @@ struct Webhook: ResultReceiver {
     }
 }
 
-/// The secret that signatures are made with. It is never described by its contents.
+/// The secret with which requests are signed. Its descriptions never include its contents.
 struct WebhookSecret: Sendable, CustomStringConvertible, CustomReflectable {
     private let key: [UInt8]
 
@@ -94,14 +96,14 @@ struct WebhookSecret: Sendable, CustomStringConvertible, CustomReflectable {
         }
     }
 
-    /// The value of `webhook-signature`.
+    /// Returns the value of `webhook-signature`.
     func signature(id: String, timestamp: String, body: ByteBuffer) -> String {
         var signed = ByteBuffer(string: "\(id).\(timestamp).")
         signed.writeImmutableBuffer(body)
         return "v1," + Data(Self.authenticationCode(of: signed, key: key)).base64EncodedString()
     }
 
-    /// HMAC-SHA256.
+    /// Returns the HMAC-SHA256 of a message.
     static func authenticationCode(of message: ByteBuffer, key: [UInt8]) -> [UInt8] {
         var code = [UInt8](repeating: 0, count: 32)
         var length = 0
@@ -114,8 +116,8 @@ struct WebhookSecret: Sendable, CustomStringConvertible, CustomReflectable {
         return code
     }
 
-    /// Nothing of it.
+    /// A placeholder, which hides the secret.
     var description: String { "(not shown)" }
-    /// Nothing of it.
+    /// An empty mirror, which hides the secret.
     var customMirror: Mirror { Mirror(self, children: []) }
 }

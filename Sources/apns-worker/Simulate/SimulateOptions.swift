@@ -1,9 +1,9 @@
 import APNSSimulator
 import ArgumentParser
 
-/// How a worker is told to bring its own APNs.
+/// The options of a worker with a simulated APNs.
 ///
-/// By flags only: a variable that somebody forgot would make a worker send nothing and call everything delivered.
+/// They are only flags: a forgotten variable would make a worker send nothing and report everything as delivered.
 struct SimulateOptions: ParsableArguments {
     @Flag(
         name: .customLong("simulate"),
@@ -60,13 +60,13 @@ struct SimulateOptions: ParsableArguments {
         }
     }
 
-    /// Makes the credentials by which the simulator knows the apps; `nil` if there is no simulator.
+    /// Creates the credentials with which the apps authenticate to the simulator; `nil` without a simulator.
     func credentials() throws -> SimulatedCredentials? { isOn ? try SimulatedCredentials() : nil }
 
-    /// The rules for HTTP/2 and for the gateway.
+    /// Returns the rules for HTTP/2 and for the gateway.
     /// - Parameters:
-    ///   - usesHTTP2: whether an app does.
-    ///   - usesGateway: whether an app does.
+    ///   - usesHTTP2: true if any app uses HTTP/2.
+    ///   - usesGateway: true if any app uses the gateway.
     func faults(usesHTTP2: Bool, usesGateway: Bool) throws -> (http2: [FaultRule], gateway: [GatewayRule]) {
         guard usesGateway || gatewayRules.isEmpty else {
             throw ValidationError(

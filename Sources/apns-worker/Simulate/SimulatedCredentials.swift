@@ -3,14 +3,14 @@ import APNSSimulator
 import PushWorker
 import TLS
 
-/// The credentials of a worker's apps for its own simulator, and those of the simulator: made for this run.
+/// The credentials of a worker's apps for its simulator, and those of the simulator, created for this run.
 struct SimulatedCredentials: Sendable {
-    /// The topic of an app that names none.
+    /// The topic of an app without one.
     static let defaultTopic = "com.example.app"
 
     private let authority: SimulatedAuthority
-    // Not the authority's, which is always the same: workers share tokens in Redis by it, and those of another run are
-    // signed with another key.
+    // Not the authority's key ID, which is always the same: workers share tokens in Redis by key ID, and those of
+    // another run are signed with another key.
     private let keyID: String
 
     init() throws {
@@ -18,15 +18,15 @@ struct SimulatedCredentials: Sendable {
         keyID = "S1" + String(UInt32.random(in: 0x1000_0000 ... .max), radix: 16, uppercase: true)
     }
 
-    /// Where an app's notifications would go until the simulator's ports are known: nowhere.
+    /// Returns the endpoint of an app until the simulator's ports are known. It does not exist.
     static func endpoint(usesGateway: Bool) -> APNSEndpoint {
         APNSEndpoint(host: "simulator.invalid", port: usesGateway ? 2195 : 443)
     }
 
-    /// Whom the apps have to trust.
+    /// The certificates that the apps must trust.
     var trust: TLSTrust { .pem(authority.certificatePEM) }
 
-    /// A signing key or, for the gateway, which takes nothing else, a certificate.
+    /// Returns a signing key or, for the gateway, which accepts nothing else, a certificate.
     func credential(
         topic: String, otherTopics: [String], usesGateway: Bool
     ) throws -> AppConfiguration.Credential {
@@ -40,7 +40,7 @@ struct SimulatedCredentials: Sendable {
         ])
     }
 
-    /// A simulator that takes these credentials, and no others.
+    /// Returns the configuration of a simulator that accepts only these credentials.
     func simulator() throws -> SimulatorConfiguration {
         var configuration = SimulatorConfiguration(identity: try authority.serverIdentity())
         configuration.clientTrust = trust

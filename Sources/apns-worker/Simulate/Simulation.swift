@@ -6,21 +6,22 @@ import Logging
 import PushWorker
 import ServiceLifecycle
 
-/// The APNs simulator that a worker brings with it.
+/// The APNs simulator inside a worker.
 ///
-/// As a service it stands before the worker, so that it is there until the worker has drained.
+/// As a service it is started before the worker, so that it is available until the worker has drained.
 struct Simulation: Service, CustomStringConvertible {
     private let server: APNSSimulatorServer
     private let credentials: SimulatedCredentials
     private let record: RecordFile?
-    /// Prints a line for each notification; `nil` if no lines are wanted.
+    /// The task that prints a line for each notification; `nil` if no lines are wanted.
     private let lines: Task<Void, Never>?
     private let logger: Logger
 
-    /// Starts it, so that its ports are known.
+    /// Starts the simulator, so that its ports are known.
     /// - Parameters:
-    ///   - apps: those that are going to use it.
-    ///   - isForPeople: true if standard error is read by people, who get the inbox's address and a line per notification.
+    ///   - apps: the apps that will use it.
+    ///   - isForPeople: true if people read standard error; the inbox's address and a line per notification are then
+    ///     printed.
     static func start(
         _ options: SimulateOptions, _ credentials: SimulatedCredentials, for apps: [AppConfiguration],
         isForPeople: Bool, logger: Logger
@@ -58,7 +59,7 @@ struct Simulation: Service, CustomStringConvertible {
         }
     }
 
-    /// The app, with all that it sends going to the simulator.
+    /// Returns an app's configuration with the simulator as its endpoint.
     func directed(_ app: AppConfiguration) -> AppConfiguration {
         var app = app
         app.endpoint = APNSEndpoint(
@@ -71,11 +72,11 @@ struct Simulation: Service, CustomStringConvertible {
     /// The name in the log.
     var description: String { "the simulated APNs" }
 
-    /// True if the file of `--simulate-record` has all that was received.
+    /// True if the file of `--simulate-record` contains everything that was received.
     var hasRecordedAll: Bool { record?.failure == nil }
 
     func run() async throws {
-        // Cancellation ends the wait as a graceful shutdown does.
+        // Cancellation ends the wait like a graceful shutdown.
         try? await gracefulShutdown()
         try await server.stop()
         lines?.cancel()
@@ -86,7 +87,7 @@ struct Simulation: Service, CustomStringConvertible {
         logger.notice("the simulated APNs has stopped; nothing was sent to any device", metadata: metadata)
     }
 
-    /// Whatever the log's level: nobody is to take it for the real thing.
+    /// Logs the start at any log level, because a simulation must not be mistaken for the real APNs.
     private func tellLoudly() {
         var loudLogger = logger
         loudLogger.logLevel = min(logger.logLevel, .warning)
@@ -100,10 +101,10 @@ struct Simulation: Service, CustomStringConvertible {
             metadata: metadata)
     }
 
-    /// The address of the pages with what was received.
+    /// The address of the pages that show what was received.
     private var inbox: String { "http://127.0.0.1:\(server.controlPort ?? 0)/" }
 
-    /// Logs the settings that have no effect, because they are for the real APNs.
+    /// Logs the settings that have no effect because they are for the real APNs.
     func report(ignored places: [String]) {
         guard !places.isEmpty else { return }
         logger.notice(

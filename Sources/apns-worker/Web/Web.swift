@@ -58,7 +58,7 @@ struct Web: AsyncParsableCommand {
     }
 }
 
-/// The users of the dashboard, and its address.
+/// The users and the address of the dashboard.
 struct WebOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -139,7 +139,7 @@ struct ServedDashboard: Service {
     private let dashboard: Dashboard
     private let source: DashboardSource
 
-    /// Connects to Redis, and begins to listen.
+    /// Connects to Redis and starts to listen.
     /// - Throws: ``CommandFailure``.
     static func start(
         _ configuration: DashboardConfiguration, _ settings: Settings, logger: Logger
@@ -147,12 +147,12 @@ struct ServedDashboard: Service {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let redis = try CommandRedis(settings, as: "apns-worker:web")
         let configured = try settings.queues()
-        // A page that waits longer shows the problem instead.
+        // After a longer wait, a page shows the problem instead.
         let fleet = try settings.fleet(redis, searches: true, on: loop) {
             try await $0.waitUntilReady(timeout: .seconds(3))
         }
         let tokens = settings.invalidTokens(redis)
-        // A dashboard needs no credential: without apps, a job is checked as if its app existed.
+        // The dashboard needs no credential: without apps, a job is checked as if its app existed.
         let apps = (try? settings.apps()) ?? []
         var source = DashboardSource(
             fleet: fleet, invalidTokens: tokens, version: WorkerVersion.current,
@@ -198,7 +198,7 @@ struct ServedDashboard: Service {
 }
 
 extension JobCheck {
-    /// Checks a job with the apps of the configuration or, without any, as if the job's app existed.
+    /// Checks a job with the apps of the configuration or, if there are none, as if the job's app existed.
     static func of(
         _ body: ByteBuffer, _ apps: [AppConfiguration], format: JobFormat, now: Int64
     ) -> (verdicts: [CheckVerdict], plan: Plan?) {
@@ -248,7 +248,7 @@ struct WebUser: AsyncParsableCommand {
         print("\(name) \(role.rawValue) \(NewCredential.password(password))")
     }
 
-    /// Reads a line, without an echo on a terminal.
+    /// Reads a password, without an echo on a terminal.
     private static func password() throws -> String {
         guard isatty(STDIN_FILENO) == 1 else { return readLine() ?? "" }
         guard let read = getpass("Password: ") else { throw ValidationError("the password cannot be read") }
