@@ -44,7 +44,8 @@ struct BadTokenGuardTests {
             switch guarding.bad() {
             case .mark: marked += 1
             case .hold: held += 1
-            // Half of 32, where three in ten are expected: one list in hundreds is asked about once.
+            // More than half of the last 32 answers, with three in ten expected: happens about once in hundreds of
+            // lists.
             case .trip: guarding.startAfresh()
             }
         }

@@ -101,7 +101,7 @@ struct ClaimWindowTests {
         #expect(window.answered(received: 10, isPaused: false, nextDue: 0, now: start) == true)
         #expect(window.next(free: 10, busy: 0, now: start) != nil)
         _ = window.answered(received: 0, isPaused: false, nextDue: nil, now: start)
-        // A renewal of the lease sees that jobs wait, should the polling lane not have noticed.
+        // A renewal of the lease reports that jobs wait, in case the polling lane has not noticed.
         _ = window.renewal(now: start)
         _ = window.answered(received: 0, isPaused: false, nextDue: 0, now: start)
         #expect(window.next(free: 10, busy: 0, now: start) != nil)
@@ -153,13 +153,13 @@ struct ClaimWindowTests {
         #expect(!window.wasAnswered(1))
         _ = window.answered(received: 2, isPaused: false, nextDue: nil, now: start)
         #expect(window.wasAnswered(1) && window.wasAnswered(11))
-        // One that was not in doubt was not executed when it is refused.
+        // A refused claim that was not in doubt was not executed.
         window.wake()
         #expect(window.next(free: 5, busy: 0, now: start)?.first == 3)
         #expect(window.wasAnswered(2) && !window.wasAnswered(3))
         window.refused(now: start, pause: .seconds(1))
         #expect(window.next(free: 7, busy: 0, now: start + .seconds(1)) == .init(first: 3, count: 7, join: false))
-        // A claim that Redis listed has its number.
+        // A claim that Redis listed uses up its number.
         window.refused(now: start, pause: .seconds(1))
         window.adopted(9)
         #expect(window.next(free: 1, busy: 0, now: start + .seconds(2))?.first == 10)
@@ -258,7 +258,7 @@ struct ClaimWindowTests {
         }
     }
 
-    /// Expects that jobs would be asked for by then, if there were room.
+    /// Expects that jobs would be requested by then, given capacity.
     private func checkItGoesOn(_ window: ClaimWindow, now: NIODeadline) {
         var window = window
         #expect((window.next(free: 10, busy: 0, now: now)?.count ?? 0) > 0)
@@ -277,7 +277,7 @@ struct LeaseContinuityTests {
             continuity.renewed(now: start + .seconds(Int64(second)))
             #expect(continuity.isSteady(now: start + .seconds(Int64(second))) == (second == 15))
         }
-        // Redis went away.
+        // Redis became unreachable.
         #expect(!continuity.isSteady(now: start + .seconds(26)))
         continuity.renewed(now: start + .seconds(40))
         #expect(!continuity.isSteady(now: start + .seconds(41)))

@@ -28,7 +28,7 @@ struct EngineOutageTests {
             outage == .silence ? nil : .response(Response(status: 503, reason: .serviceUnavailable))
         }
         let requests = scene.transport.sent.count
-        // The requests in flight when it began, and then one at a time.
+        // The requests in flight at the beginning, and then one at a time.
         #expect(requests >= 100 && requests < 100 + 40, "\(requests) requests")
         #expect(scene.queue.dead.isEmpty, "\(scene.stats)")
         #expect(scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) })
@@ -175,7 +175,7 @@ struct EngineOutageTests {
         #expect(scene.lane.senders[0].isSending && scene.log.events.contains("endpoint_idle"))
     }
 
-    // MARK: Connections that APNs turns against
+    // MARK: Refused connections
 
     @Test(
         "leaves such a connection, resends on another without an attempt, and pauses the app when a new one meets the same",
@@ -227,7 +227,7 @@ struct EngineOutageTests {
         }
     }
 
-    // MARK: Odd answers
+    // MARK: Unusual answers
 
     @Test("does not pause the app for one job that is forbidden, and gives it up after three attempts")
     func forbiddenJob() throws {
@@ -310,7 +310,7 @@ struct EngineOutageTests {
         #expect(Reason(.broadcastFeatureNotEnabled).concernsBroadcasts)
     }
 
-    // MARK: A connection to Redis that comes late
+    // MARK: A late connection to Redis
 
     @Test("waits for the fleet's provider token from the moment at which Redis answers, and signs none of its own")
     func lateRedis() throws {
@@ -338,7 +338,7 @@ struct EngineOutageTests {
 }
 
 extension EngineScene {
-    /// Has so many notifications answered with a server error.
+    /// Makes a number of requests end with a server error.
     fileprivate func fail(_ count: Int) {
         for number in 0..<count {
             pushOne(token: String(1000 + number))
@@ -346,8 +346,7 @@ extension EngineScene {
         }
     }
 
-    /// Lets time pass in which jobs come back when they are due, and requests of the first app are answered at once, or not
-    /// at all.
+    /// Advances time. Jobs return when they are due, and requests of the first app are answered at once, or not at all.
     fileprivate func pass(_ time: TimeAmount, answer: () -> RequestResult?) {
         let end = loop.now + time
         var since: [UInt64: NIODeadline] = [:]
@@ -371,7 +370,7 @@ extension EngineScene {
         }
     }
 
-    /// Lets time pass until a request waits for its answer.
+    /// Advances time until a request waits for its answer.
     fileprivate func passUntilSent() {
         for _ in 0..<10_000 where transport.submitted.isEmpty {
             run(.milliseconds(100))

@@ -11,8 +11,8 @@ import Testing
 @testable import PushWorker
 @testable import Redis
 
-/// A lane made of its real parts on an embedded event loop, with a fake transport for each app and a fake queue: no server, no
-/// socket, and no time that passes by itself.
+/// A lane made of its real parts on an embedded event loop, with a fake transport per app and a fake queue: no server,
+/// no socket, and no time that passes by itself.
 ///
 /// `@unchecked Sendable`: a test uses it on one thread.
 final class EngineScene: @unchecked Sendable {
@@ -23,7 +23,7 @@ final class EngineScene: @unchecked Sendable {
     let log: CapturedLog
 
     /// - Parameters:
-    ///   - apps: their names; the first is the only one that jobs need not name if it is alone.
+    ///   - apps: the names of the apps. With only one app, jobs need not name it.
     ///   - change: changes the configuration before the start.
     init(
         apps: [String] = ["shop"], isStarted: Bool = true, change: (inout WorkerConfiguration) -> Void = { _ in }
@@ -65,16 +65,16 @@ final class EngineScene: @unchecked Sendable {
     }
 
     static func app(_ name: String) throws -> AppConfiguration {
-        // Without keys and certificate requests need no token.
+        // Without keys and certificates, requests need no token.
         var app = AppConfiguration(name: name, topic: "com.example.\(name)", credential: .providerTokens([]))
-        // The system's are many, and take a tenth of a second to read.
+        // Reading the system's many certificates takes a tenth of a second.
         app.trust = .pem(try authority.get())
         return app
     }
 
     private static let authority = Result { try SimulatedAuthority().certificatePEM }
 
-    /// Redis' time for a time of the loop, in milliseconds since 1970.
+    /// Returns Redis' time for a time of the loop, in milliseconds since 1970.
     static func time(_ now: NIODeadline) -> Int64 {
         1_800_000_000_000 + Int64(now.uptimeNanoseconds / 1_000_000)
     }
@@ -91,13 +91,13 @@ final class EngineScene: @unchecked Sendable {
         return transport
     }
 
-    /// All transports, in the order in which they were made.
+    /// All transports, in the order of their creation.
     var allTransports: [FakeTransport] { box.transports }
 
-    /// Lets time pass.
+    /// Advances time.
     func run(_ time: TimeAmount = .milliseconds(200)) { loop.advanceTime(by: time) }
 
-    /// Pushes jobs, and has the lane claim them.
+    /// Pushes jobs and makes the lane claim them.
     func push(_ bodies: String...) {
         queue.jobs += bodies
         lane.wake(QueueID(index: 0))
@@ -125,7 +125,7 @@ final class EngineScene: @unchecked Sendable {
         answer(.response(Response(status: status ?? reason.status, reason: reason, retryAfter: retryAfter)))
     }
 
-    /// An answer after which APNs accepts nothing on its connection any more.
+    /// Ends the oldest unanswered request with an answer after which APNs accepts nothing on its connection.
     func answer(_ reason: APNSReason, on connection: Int) {
         var response = Response(status: reason.status, reason: reason)
         response.connection = connection
@@ -134,13 +134,13 @@ final class EngineScene: @unchecked Sendable {
 
     static let delivered = RequestResult.response(Response(status: 200))
 
-    /// The counters in Redis, without those of reasons.
+    /// The counters in Redis, except those by reason.
     var stats: [String: Int] { queue.stats.filter { !$0.key.contains(":") } }
 
     var counters: LaneCounters { lane.ledger.counters }
 }
 
-/// The same numbers each time: the middle of each range.
+/// A generator of the same number each time: the middle of each range.
 struct FixedGenerator: RandomNumberGenerator {
     mutating func next() -> UInt64 { UInt64.max / 2 }
 }
@@ -172,7 +172,7 @@ final class CapturedLog: @unchecked Sendable {
     }
 }
 
-/// A transport that keeps what is submitted until the test answers it.
+/// A transport that holds submitted notifications until the test answers them.
 final class FakeTransport: Transport {
     var delegate: (any TransportDelegate)?
     var capacity = 100
@@ -182,9 +182,9 @@ final class FakeTransport: Transport {
     var lastFailure: (any Error)?
     var failureCounts: [String: Int] = [:]
     private(set) var submitted: [(notification: Notification, tag: UInt64)] = []
-    /// All that were ever submitted.
+    /// All notifications ever submitted.
     private(set) var sent: [Notification] = []
-    /// All that were set, in order.
+    /// All provider tokens that were set, in order.
     private(set) var providerTokens: [String] = []
     private(set) var calls: [String] = []
     private var closing: EventLoopPromise<Void>?
@@ -227,7 +227,7 @@ final class FakeTransport: Transport {
     func replaceConnections(reason: String) { calls.append("replace") }
     func retireConnections(reason: String) { calls.append("retire") }
 
-    /// The numbers of the connections that were retired one by one.
+    /// The numbers of the connections that were retired individually.
     private(set) var retired: [Int] = []
     var newestConnection = 0
 
@@ -250,7 +250,7 @@ final class FakeTransport: Transport {
     }
 }
 
-/// Redis, as a lane uses it, without Redis.
+/// A lane's access to a fake Redis.
 final class FakeStores: LaneStores {
     private let loop: EmbeddedEventLoop
     private let time: () -> Int64
@@ -275,7 +275,7 @@ final class FakeStores: LaneStores {
     func close() -> EventLoopFuture<Void> { loop.makeSucceededVoidFuture() }
 }
 
-/// A queue without Redis: the effects of a claim and a settlement, as far as the engine's tests need them.
+/// A fake queue. It implements claims and settlements as far as the engine's tests need them.
 final class FakeQueue: QueueStore {
     private let loop: EmbeddedEventLoop
     private let fleet: FakeFleet
@@ -285,25 +285,25 @@ final class FakeQueue: QueueStore {
     var holdsInvalidTokens = true
     /// Jobs that wait to be claimed.
     var jobs: [String] = []
-    /// Refuses everything with this error, if any.
+    /// The error with which everything is refused, if any.
     var refusal: QueueConnection.Failure?
     var leaseIsLost = false
     var isPaused = false
-    /// The answers to reservations; granted without any.
+    /// The results of reservations; without any, reservations are granted.
     var reservations: [ReservationResult] = []
     /// The commands of operators.
     var commands = JobCommands()
-    /// The pauses of jobs whose campaign is limited, in milliseconds; none without any.
+    /// The delays of jobs whose campaign is limited, in milliseconds; without any, there is no delay.
     var turns: [Int] = []
-    /// The claims of jobs, and renewals of the lease.
+    /// The number of claims, including renewals of the lease.
     private(set) var claims = 0
     private(set) var held: [ClaimID: String] = [:]
     /// The counters by campaign.
     private(set) var campaigns: [String: [String: Int]] = [:]
     private(set) var stats: [String: Int] = [:]
-    /// The wrapped jobs that were postponed, with their pauses: `+500` in milliseconds, or `@` and a time.
+    /// The wrapped jobs that were postponed, with their delays: `+500` in milliseconds, or `@` and a time.
     private(set) var postponed: [(body: String, due: String)] = []
-    /// The same, with the times at which they are due in milliseconds since 1970.
+    /// The postponed jobs, with the times at which they are due in milliseconds since 1970.
     private var waiting: [(body: String, due: Int64)] = []
     /// The reasons and the JSON members of dead letters.
     private(set) var dead: [(reason: String, members: String)] = []
@@ -311,7 +311,7 @@ final class FakeQueue: QueueStore {
     private(set) var results = 0
     private(set) var holders: [String] = []
     private(set) var settlements = 0
-    /// The sums for the history, and how many claims were settled with them.
+    /// The sums for the history, and the number of claims that were settled with each.
     private(set) var minutes: [(counts: MinuteCounts, claims: Int)] = []
     private(set) var released = false
     private var stamp = 0
@@ -328,7 +328,7 @@ final class FakeQueue: QueueStore {
         later { completion(.success(body())) }
     }
 
-    /// Answers come a millisecond later.
+    /// Answers arrive a millisecond later.
     private func later(_ body: @escaping () -> Void) {
         loop.assumeIsolated().scheduleTask(in: .milliseconds(1), body)
     }
@@ -496,7 +496,7 @@ final class FakeQueue: QueueStore {
     func stopWaiting() {}
     func close() -> EventLoopFuture<Void> { loop.makeSucceededVoidFuture() }
 
-    /// Gives jobs back that are due.
+    /// Returns due jobs to the queue.
     /// - Returns: true if there were any.
     func returnDue() -> Bool {
         let now = time()
@@ -506,16 +506,16 @@ final class FakeQueue: QueueStore {
         return !due.isEmpty
     }
 
-    /// Puts a claim into Redis that the lane knows nothing of, as after a failover.
+    /// Adds a claim that the lane does not know, as after a failover.
     func forget(_ body: String, number: Int) { held[ClaimID(number: number, stamp: "old")] = body }
 }
 
-/// The state that workers share, without Redis.
+/// A fake of the state that workers share.
 final class FakeFleet: FleetStore {
     private let loop: EmbeddedEventLoop
     var isReady = true
     var pauseDurations = AppPauses.Durations()
-    /// The tokens that were written to the set, and those that look-ups find.
+    /// The tokens that were written to the set or that look-ups find.
     var invalid: [InvalidToken] = []
     var pauses: [String: AppPause] = [:]
     var probeAnswer = AppPauses.ProbeAnswer.granted
@@ -526,7 +526,7 @@ final class FakeFleet: FleetStore {
     private(set) var lookUps = 0
     /// The milliseconds until a reserved portion of a rate may be used.
     var rateWait: Int64 = 0
-    /// The provider token that the fleet has; without one, it takes what a lane offers.
+    /// The fleet's provider token; without one, it accepts the token that a lane offers.
     var providerToken: String?
 
     init(_ loop: EmbeddedEventLoop) { self.loop = loop }
@@ -606,6 +606,6 @@ extension ByteBuffer {
 }
 
 extension Reason: ExpressibleByStringLiteral {
-    /// Reads a code.
+    /// Creates the reason from its code.
     public init(stringLiteral code: String) { self.init(.init(text: code)) }
 }

@@ -11,11 +11,11 @@ import Testing
 struct EngineTests {
     // MARK: Answers
 
-    /// The fate of a notification, by the answer to its request.
+    /// The outcome of a notification, depending on the answer to its request.
     enum Becomes {
         case ended(Outcome)
         case postponed(Postponement)
-        /// Sent again at once.
+        /// Resent at once.
         case resent
     }
 
@@ -49,7 +49,7 @@ struct EngineTests {
         (.response(Response(status: 404)), .postponed(.deferred), "HTTP404"),
         (.response(Response(status: 400, reasonText: "NewReason")), .postponed(.retried), "NewReason"),
         (.response(Response(status: 410, reasonText: "NewlyGone")), .ended(.invalidToken), "NewlyGone"),
-        // As BadDeviceToken, before APNs has accepted anything.
+        // Like BadDeviceToken before APNs has accepted anything.
         (.response(Response(status: 410)), .postponed(.retried), "HTTP410"),
         (.response(Response(status: 500, reason: .unregistered)), .postponed(.retried), "HTTP500"),
         (
@@ -282,9 +282,9 @@ struct EngineTests {
     func claimsAhead() throws {
         let scene = try Self.withBacklog()
         scene.run(.milliseconds(20))
-        // How fast answers come is not known yet.
+        // The pace of answers is not known yet.
         #expect(scene.transport.submitted.count == 50 && scene.queue.held.count == 50)
-        // 2,500 per second: 50 in the 20 ms for which is claimed ahead.
+        // 2,500 per second: 50 in the 20 ms for which jobs are claimed ahead.
         for _ in 0..<50 {
             for _ in 0..<10 { scene.transport.answer(EngineScene.delivered) }
             scene.run(.milliseconds(4))
@@ -292,9 +292,10 @@ struct EngineTests {
         #expect(scene.transport.submitted.count == 50, "no stream is idle")
         let waiting = scene.context.jobs.count - 50
         #expect((20...50).contains(waiting), "\(waiting) jobs wait for a stream")
-        // Two ticks find all streams busy, and the processor not.
+        // Two ticks find all streams busy and the processor idle.
         #expect(scene.transport.calls == ["requestCapacity", "requestCapacity"])
-        // Without answers nothing is claimed ahead: what waits is sent, and no more comes than there are streams.
+        // Without answers nothing is claimed ahead: the waiting jobs are sent, and no more are claimed than there are
+        // streams.
         scene.run(.milliseconds(300))
         let held = scene.queue.held.count
         for _ in 0..<waiting { scene.transport.answer(EngineScene.delivered) }
@@ -402,7 +403,7 @@ struct EngineTests {
         for number in 0..<60 { scene.queue.jobs.append(EngineScene.job(String(1000 + number))) }
         scene.push(EngineScene.job("ffff"))
         scene.run(.milliseconds(100))
-        // A portion is a twentieth of a second's.
+        // A portion is a twentieth of a second's notifications.
         #expect((1...5).contains(scene.transport.sent.count))
     }
 
@@ -528,7 +529,7 @@ struct EngineTests {
 }
 
 extension EngineScene {
-    /// The first invalid token once it is written; no settlement may come before.
+    /// Returns the first invalid token once it is written; no settlement may come before.
     fileprivate func afterMarking() -> InvalidToken? {
         for _ in 0..<100 where stores.fakeFleet.invalid.isEmpty {
             #expect(queue.stats["invalid_token"] == nil)

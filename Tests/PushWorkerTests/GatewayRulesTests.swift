@@ -6,7 +6,7 @@ import Testing
 
 @testable import PushWorker
 
-/// Notifications of an app whose transport is the gateway. Its credential does not matter here.
+/// Notifications of an app with the gateway transport. Its credential does not matter here.
 @Suite("A job for the gateway")
 struct GatewayRulesTests {
     private static let token = String(repeating: "ab", count: 32)

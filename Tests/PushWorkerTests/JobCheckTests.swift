@@ -5,7 +5,7 @@ import Testing
 
 @testable import PushWorker
 
-/// The verdicts of `check --job`, and the refusals of `enqueue`.
+/// The findings of `check --job`, and the refusals of `enqueue`.
 @Suite("A look at a job")
 struct JobCheckTests {
     private static let token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"

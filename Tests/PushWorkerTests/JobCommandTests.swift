@@ -56,7 +56,7 @@ struct JobCommandTests {
         #expect(scene.queue.claims > claims && scene.queue.jobs.isEmpty)
         #expect(scene.stats["cancelled"] == 1 && scene.lane.senders[0].line.waiting == 1)
         #expect(scene.lane.consumers[0].queue.cancelledInFlight == 2)
-        // Those in flight end as APNs answers.
+        // Notifications in flight end as APNs answers.
         for _ in 0..<3 { scene.answer(EngineScene.delivered) }
         scene.run()
         #expect(scene.transport.tokens == ["100001", "100002", "100004"])
@@ -116,7 +116,7 @@ struct JobCommandTests {
         #expect(scene.transport.tokens == ["100001"])
         scene.answer(.uncertain(.timedOut))
         scene.run()
-        // It is still spared when it is retried.
+        // It is still exempt when it is retried.
         #expect(
             scene.queue.postponed.count == 1 && scene.queue.postponed[0].body.contains(#""requeued":\#(since + 1)"#))
         #expect(scene.stats["cancelled"] == 1)
@@ -168,7 +168,7 @@ struct JobCommandTests {
         #expect(scene.transport.tokens == ["100004", "100001"])
         #expect(scene.queue.postponed.map(\.due) == ["+10", "+20"])
         #expect(scene.stats == ["deferred": 2])
-        // When they come back they have had their turn, unless the limit has changed.
+        // Returned jobs have had their turn, unless the limit has changed.
         let returned = scene.queue.postponed.map(\.body)
         scene.push(returned[0])
         scene.run()
@@ -202,7 +202,7 @@ struct JobCommandTests {
         scene.run(.seconds(1))
         let claims = scene.queue.claims
         scene.run(.seconds(10))
-        // Its polls, which are one per second without a blocking wait.
+        // Its polls: one per second without a blocking wait.
         #expect(scene.queue.claims - claims <= 10)
     }
 }

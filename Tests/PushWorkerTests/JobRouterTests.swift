@@ -23,7 +23,7 @@ struct JobRouterTests {
             })
     }
 
-    /// A key that is good for nothing else.
+    /// A key that is used only here.
     private static let pem = """
         -----BEGIN PRIVATE KEY-----
         MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgAi6eI5q4fUGD96nm

@@ -8,7 +8,7 @@ import Testing
 
 @testable import PushWorker
 
-/// The schema that producers are given, against what a worker really takes.
+/// Compares the schema for producers with what a worker actually accepts.
 @Suite("The JSON Schema of a job")
 struct JobSchemaTests {
     private static let token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
@@ -22,7 +22,7 @@ struct JobSchemaTests {
             #expect((property["description"] as? String)?.isEmpty == false, "\(name)")
             #expect((property["examples"] as? [Any])?.isEmpty == false, "\(name)")
         }
-        // Each example stands in a job that is good.
+        // Each example is part of a valid job.
         for member in JobMember.allCases {
             for example in try #require(properties["\(member.name)"]?["examples"] as? [Any]) {
                 var job: [String: Any] = ["\(member.name)": example]
@@ -42,7 +42,7 @@ struct JobSchemaTests {
         #expect(Set(types) == Set(PushType.allCases.map(\.rawValue)))
     }
 
-    /// Values of all members, valid and invalid. Those after the bar are invalid.
+    /// Valid and invalid values of all members.
     private static let values: [(member: JobMember, good: [String], bad: [String])] = [
         (
             .id, [#""x""#, #""é \" x""#, text(255)],
@@ -186,7 +186,7 @@ struct JobSchemaTests {
         }
     }
 
-    /// Rules between members.
+    /// Combinations of members, and whether they are valid.
     private static let combinations: [(String, Bool)] = [
         ("{}", false), ("[]", false), ("1", false), (#"{"token":"ab"}"#, false), (#"{"payload":{}}"#, false),
         (#"{"token":"ab","tokens":["ab"],"alert":""}"#, false), (#"{"token":null,"tokens":["ab"],"alert":""}"#, true),
@@ -211,7 +211,7 @@ struct JobSchemaTests {
         var jobs: [String] = []
         while jobs.count < 4000 {
             let text = Self.randomJob(&random)
-            // A schema is about JSON, and says nothing of what is none.
+            // A schema does not apply to text that is not JSON.
             let isJSON = ByteBuffer(string: text).withUnsafeReadableBytes { bytes in
                 (try? JSONScanner.validate(bytes)) != nil
             }
@@ -228,9 +228,9 @@ struct JobSchemaTests {
         #expect((400..<3600).contains(good), "\(good)")
     }
 
-    /// The rules that no schema can say: that a member is there twice; the calendar of a time that looks like one, and its
-    /// bounds after its offset; how long all parts of a duration are together; bytes instead of characters; a zero with a
-    /// minus; how large a finite number may be.
+    /// The rules that no schema can express: duplicate members; the calendar of a time with the right format, and its
+    /// bounds after its offset; the total length of a duration's parts; bytes instead of characters; a zero with a
+    /// minus sign; and the maximum of finite numbers.
     private static func cannotSay(_ refusal: JobError?, of job: String) -> Bool {
         switch refusal {
         case .duplicateMember: return true
@@ -262,7 +262,7 @@ struct JobSchemaTests {
         for (job, verdict) in zip(jobs, try await Self.schemaVerdicts(jobs.map(\.0))) {
             #expect(verdict && Self.refusal(job.0)?.code.rawValue == job.1, "\(job.0)")
         }
-        // In addition: rules of the worker's apps, and Apple's rules about a payload and its push type.
+        // In addition: rules of the worker's apps, and Apple's rules for a payload and its push type.
         let check = JobCheck([Self.app])
         for (job, reason) in [
             (#"{"token":"ab","payload":{"x":"\#(String(repeating: "x", count: 5000))"}}"#, "PayloadTooLarge"),
@@ -281,7 +281,7 @@ struct JobSchemaTests {
 
     private static let app = AppConfiguration(name: "default", topic: "a", credential: .providerTokens([]))
 
-    /// The worker's objection to a job by its form, its token and its push type.
+    /// Returns the worker's objection to a job's format, token and push type.
     private static func refusal(_ text: String) -> JobError? {
         do throws(JobError) {
             let job = try JobDecoder.decode(ByteBuffer(string: text))
@@ -314,7 +314,7 @@ struct JobSchemaTests {
         return verdicts
     }
 
-    /// A job of some members with mostly valid values, sometimes with some characters changed.
+    /// Returns a job of some members with mostly valid values, sometimes with some characters changed.
     private static func randomJob(_ random: inout SeededGenerator) -> String {
         var members: [String] = []
         var added: Set<JobMember> = []

@@ -6,7 +6,7 @@ import Testing
 @testable import PushQueue
 @testable import PushWorker
 
-/// The requests for a job, by the engine's real parts: headers, payload, number, and the jobs that are not sent.
+/// The requests for a job, made by the engine's real parts: headers, payload, number, and the jobs that are not sent.
 @Suite("The engine's requests for a job")
 struct JobTruthTests {
     private static let long = String(repeating: "0123456789abcdef", count: 32)
@@ -40,7 +40,7 @@ struct JobTruthTests {
         #expect(scene.transport.tokens == sent)
         for _ in sent { scene.answer(EngineScene.delivered) }
         scene.run()
-        // An invalid token is not compared with anything.
+        // Invalid tokens are not compared.
         let malformed = tokens.count { $0 == "zz" }
         #expect(scene.stats["delivered"] == sent.count && scene.stats["dead"] == (malformed > 0 ? malformed : nil))
         #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0)

@@ -136,8 +136,8 @@ struct ReasonLabelTests {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().appending(path: "Sources/PushQueue/Scripts")
         let paths = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
-        // A text that is nothing but a word in capitals and small letters is a code, except the one that `dead list` shows
-        // for a body that is not a dead letter.
+        // A string that consists of a word with capital and small letters is a code, except the one that `dead list`
+        // shows for a body that is not a dead letter.
         var found: Set<String> = []
         for case let file as URL in paths where file.pathExtension == "lua" {
             for match in try String(contentsOf: file, encoding: .utf8).matches(of: /'([A-Z][a-z]+[A-Za-z]*)'/) {

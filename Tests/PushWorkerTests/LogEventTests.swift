@@ -2,15 +2,16 @@ import Foundation
 import PushQueue
 import Testing
 
-/// The calls in the sources that log a line, as far as their text shows what they log.
+/// A call in the sources that logs a line, as far as its text shows what it logs.
 private struct LoggedLine {
     /// The code of the call, from the logger to the closing parenthesis.
     let call: Substring
     let file: String
-    /// The values of `event`, as they are written in the code.
+    /// The values of `event`, as written in the code.
     let events: [String]
 
-    /// All of them. The functions that log for others (`IssueLog`, `LaneContext`) are left out: they add nothing to the event.
+    /// Returns all calls. The functions that log for others (`IssueLog`, `LaneContext`) are omitted: they add nothing
+    /// to the event.
     static func all() throws -> [LoggedLine] {
         let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../Sources").standardized
         let files = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
@@ -37,7 +38,7 @@ private struct LoggedLine {
         return all
     }
 
-    /// The end of a call's arguments. Parentheses within texts are balanced.
+    /// Returns the end of a call's arguments. Parentheses within strings are balanced.
     private static func end(of start: String.Index, in text: String) -> String.Index {
         var (index, depth) = (start, 1)
         while depth > 0, index < text.endIndex {
@@ -48,16 +49,16 @@ private struct LoggedLine {
     }
 
     private static func events(in call: Substring, after before: Substring) -> [String] {
-        // In the call, also as a choice of two.
+        // In the call, which may be a choice of two.
         for match in call.matches(of: #/(?:"event"|\bevent): ([^,(\])]*(?:\([^)]*\)[^,(\])]*)*)/#) {
             let events = match.1.matches(of: #/"((?:[^"\\]|\\\([^)]*\))*)"/#).map { String($0.1) }
             if !events.isEmpty { return events }
         }
-        // The first text that a function of the engine is given.
+        // The first string argument of a logging function of the engine.
         if let match = call.prefixMatch(of: #/log(?:Ongoing|End|Throttled)\(\s*(?:\.\w+,\s*)?"(\w+)"/#) {
             return [String(match.1)]
         }
-        // In a variable of the function.
+        // In a local variable of the function.
         guard let name = call.firstMatch(of: #/metadata: (\w+)\s*[,)]/#)?.1,
             let body = before.ranges(of: "func ").last.map({ before[$0.lowerBound...] })
         else { return [] }
@@ -67,7 +68,7 @@ private struct LoggedLine {
         return body.matches(of: assignment).last.map { [String($0.1)] } ?? []
     }
 
-    /// The level as the code has it.
+    /// The level, as written in the code.
     var level: String {
         if let match = call.prefixMatch(of: #/log(Ongoing|End|Throttled)\(\s*(?:\.(\w+))?/#) {
             return String(match.2 ?? (match.1 == "End" ? "notice" : "error"))
@@ -76,7 +77,7 @@ private struct LoggedLine {
         return level == "log" ? "varies" : String(level)
     }
 
-    /// The message, with an ellipsis for each value in it.
+    /// The message, with an ellipsis for each value.
     var message: String {
         let texts = call.matches(of: #/"""\s*((?s:.*?))"""|"((?:[^"\\]|\\.)*)"/#).map { String($0.1 ?? $0.2 ?? "") }
         let message = texts.first { $0.contains(" ") || $0.contains("\\(") || !events.contains($0) } ?? ""
@@ -87,7 +88,7 @@ private struct LoggedLine {
 
 @Suite("The events of the log")
 struct LogEventTests {
-    /// Events that are computed, by their expressions in the code.
+    /// Computed events, by their expressions in the code.
     private static let computed: [String: [String]] = [
         #"notification_\(outcome)"#: Outcome.allCases.map { "notification_\($0.rawValue)" }
             + Postponement.allCases.map { "notification_\($0.rawValue)" },
@@ -95,7 +96,7 @@ struct LogEventTests {
         #"\(kind.rawValue)_ended"#: QueueServer.Finding.Kind.allCases.map { "\($0.rawValue)_ended" },
     ]
 
-    /// Events that mean the same wherever they are logged: by both transports, and by lanes and by other clients of Redis.
+    /// Events that mean the same wherever they are logged: by both transports, or by lanes and other clients of Redis.
     private static let shared: Set = [
         "apns_connected", "apns_connection_closed", "apns_connection_ended", "apns_connections_replaced", "redis_back",
         "redis_lost",
@@ -128,7 +129,7 @@ struct LogEventTests {
         }
     }
 
-    /// For the reference: `LOG_EVENTS=1` prints the events with levels and messages, as a table in Markdown.
+    /// For the reference: `LOG_EVENTS=1` prints the events with levels and messages as a Markdown table.
     @Test("can be listed", .enabled(if: ProcessInfo.processInfo.environment["LOG_EVENTS"] != nil))
     func list() throws {
         let rows = try Self.entries().map {

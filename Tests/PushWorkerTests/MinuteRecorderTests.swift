@@ -7,7 +7,7 @@ import Testing
 @testable import PushWorker
 @testable import Redis
 
-/// A lane's sums for the history, and the settlements that carry them.
+/// A lane's sums for the history, and the settlements that include them.
 @Suite("A lane's history")
 struct MinuteRecorderTests {
     private static func delivered(_ scene: EngineScene) -> Int {
@@ -30,7 +30,7 @@ struct MinuteRecorderTests {
         scene.run(.seconds(5))
         #expect(scene.queue.minutes.count == carried + 1 && scene.queue.minutes.last?.claims == 0)
         #expect(Self.delivered(scene) == jobs && scene.stats == ["delivered": jobs])
-        // Nothing is written while nothing happens.
+        // Nothing is written while there is no work.
         let settlements = scene.queue.settlements
         scene.run(.minutes(3))
         #expect(scene.queue.minutes.count == carried + 1 && scene.queue.settlements == settlements)

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Notification rules")
 struct NotificationRulesTests {
-    /// The verdict of the rules on a notification: the refusal, or else the first hint.
+    /// Returns the verdict of the rules on a notification: the refusal, otherwise the first hint.
     private static func verdict(
         _ type: PushType, _ payload: String, priority: UInt8? = nil, isOnChannel: Bool = false,
         isInferred: Bool = false, isPass: Bool = false
@@ -31,7 +31,7 @@ struct NotificationRulesTests {
         verdict(type, payload, priority: priority, isOnChannel: isOnChannel, isInferred: isInferred).refusal
     }
 
-    /// A payload of exactly so many bytes that keeps all rules of its type.
+    /// Returns a payload of exactly the given size that follows all rules of its type.
     private static func payload(_ type: PushType, bytes: Int) -> String {
         let start = good[type].map { $0.dropLast() + #","x":""# } ?? #"{"aps":{},"x":""#
         return start + String(repeating: "y", count: bytes - start.utf8.count - 2) + #""}"#
@@ -179,7 +179,7 @@ struct NotificationRulesTests {
 
     @Test("an inferred background notification is one by its payload, which is not looked at again")
     func inferred() {
-        // No scan could accept this: any check would refuse it.
+        // No scan could accept this, so any check would refuse it.
         #expect(Self.refusal(.background, "not JSON", isInferred: true) == nil)
         #expect(Self.refusal(.alert, "not JSON") == nil)
         #expect(Self.refusal(.background, "not JSON")?.code.text == "BadPayload")

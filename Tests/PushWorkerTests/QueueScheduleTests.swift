@@ -5,8 +5,8 @@ import Testing
 
 @Suite("A lane's queues")
 struct QueueScheduleTests {
-    /// Lets queues that always have work take their turns.
-    /// - Returns: how many jobs each brought.
+    /// Runs queues that always have jobs, or only some of them.
+    /// - Returns: the number of jobs received from each.
     private func run(
         _ schedule: inout QueueSchedule, rounds: Int, batch: Int = 100, where hasWork: (Int) -> Bool = { _ in true }
     ) -> [Int: Int] {
@@ -32,7 +32,7 @@ struct QueueScheduleTests {
         var brought = [0, 0]
         for _ in 0..<10_000 {
             guard let next = schedule.next({ _ in .ready }) else { break }
-            // The second queue's jobs are so large that few come at once.
+            // The second queue's jobs are so large that a claim returns few.
             let count = next == 0 ? 256 : 16
             schedule.answered(next, received: count, isDry: false)
             brought[next] += count
@@ -53,7 +53,7 @@ struct QueueScheduleTests {
         _ = run(&schedule, rounds: 1000, where: { $0 == 0 })
         let both = run(&schedule, rounds: 100)
         #expect(both == [0: 5000, 1: 5000])
-        // The same for one that had work before.
+        // The same for a queue that had jobs before.
         schedule.answered(1, received: 0, isDry: true)
         _ = run(&schedule, rounds: 1000, where: { $0 == 0 })
         let again = run(&schedule, rounds: 100)
@@ -66,7 +66,7 @@ struct QueueScheduleTests {
         #expect(run(&schedule, rounds: 100) == [0: 10_000])
         #expect(run(&schedule, rounds: 100, where: { $0 == 1 }) == [1: 10_000])
         #expect(schedule.next({ _ in .unavailable }) == nil)
-        // Not while it is not known whether the first has more.
+        // Nor while it is unknown whether the first has more.
         #expect(schedule.next({ $0 == 0 ? .asked : .ready }) == nil)
     }
 
@@ -76,13 +76,13 @@ struct QueueScheduleTests {
         let weights = (0..<Int.random(in: 1...5, using: &random)).map { _ in Int.random(in: 1...10, using: &random) }
         var schedule = QueueSchedule(weights: weights, isStrict: false)
         var asking: Set<Int> = []
-        // At first some have work and some have not.
+        // At first some queues have jobs and others do not.
         for _ in 0..<500 {
             guard let next = schedule.next({ asking.contains($0) ? .asked : .ready }) else { continue }
             let received = Int.random(in: 0...256, using: &random)
             schedule.answered(next, received: received, isDry: received < 200)
         }
-        // Then all have; several are asked at once.
+        // Then all have jobs; several are asked at once.
         var brought = Array(repeating: 0, count: weights.count)
         for _ in 0..<5000 {
             if asking.count < weights.count, Bool.random(using: &random),

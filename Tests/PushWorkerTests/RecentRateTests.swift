@@ -21,7 +21,7 @@ struct RecentRateTests {
     func window() {
         var rate = RecentRate()
         for second in 0...600 {
-            // A hundred a second for five minutes, and nothing then.
+            // A hundred per second for five minutes, and then none.
             let value = rate.update(min(second, 300) * 100, now: start + .seconds(Int64(second)))
             if (60...300).contains(second) { #expect(value == 100) }
             if second >= 360 { #expect(value == 0) }

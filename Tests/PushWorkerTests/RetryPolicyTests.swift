@@ -40,7 +40,7 @@ struct RetryPolicyTests {
         #expect(pause(.max) == 900_000 && pause(0) == 1000)
         #expect(pause(nil, retryAfter: 7) == 8000 && pause(nil, retryAfter: .max) == 901_000)
         #expect(pause(60_000, retryAfter: 7) == 120_000)
-        // An hour of them is not many.
+        // An hour of failures is not many.
         var (time, failures) = (Int64(0), 0)
         var elapsed: Int64?
         while time < 3_600_000 {
@@ -72,7 +72,7 @@ struct RetryPolicyTests {
         // A server that refused the job before is not asked twice in a row.
         #expect(resendPause(.refusedStream, isReturning: true, age: 6000) == 3000)
         #expect(resendPause(.goingAway(reason: nil), isReturning: true, age: 6000) == nil)
-        // Another connection is being made; one that was behind a bad one has waited for nothing.
+        // Another connection is being made; a notification that was discarded after a bad one need not wait.
         #expect(resendPause(.noOtherConnection) == 1000)
         #expect(resendPause(.discarded, resends: 9) == nil)
         var short = policy

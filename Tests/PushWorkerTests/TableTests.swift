@@ -82,7 +82,7 @@ struct NotificationIDTests {
 
     @Test("is the same for the same job and token, wherever it is made")
     func stable() {
-        // A constant on purpose: workers of different builds share a queue.
+        // The value must not change, because workers of different builds share a queue.
         #expect(id("job-1", "00ff").description == id("job-1", "00ff").description)
         #expect(APNSID(Array(id("job-1", "00ff").description.utf8)) == id("job-1", "00ff"))
     }

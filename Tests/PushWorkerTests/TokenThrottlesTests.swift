@@ -23,14 +23,14 @@ struct TokenThrottlesTests {
         _ = throttles.throttled(token, retryAt: 2000, now: 1000)
         #expect(throttles.decide(token, isReturning: false, now: 1100) == .wait(until: 2000 + spacing))
         #expect(throttles.decide(token, isReturning: false, now: 1200) == .wait(until: 2000 + 2 * spacing))
-        // The first one's turn; the second returns while it is in flight, and so does a new one.
+        // The first one's turn. The second returns while it is in flight, and so does a new one.
         #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
         #expect(throttles.decide(token, isReturning: false, now: 2001) == .wait(until: 2000 + 3 * spacing))
         throttles.ended(token, now: 2050)
         #expect(throttles.decide(token, isReturning: true, now: 2000 + spacing) == .send)
         #expect(throttles.decide(token, isReturning: true, now: 2000 + 2 * spacing) == .wait(until: 2000 + 4 * spacing))
         throttles.ended(token, now: 2000 + 2 * spacing)
-        // A new one does not overtake those that still wait.
+        // A new notification does not overtake those that still wait.
         #expect(throttles.decide(token, isReturning: false, now: 2000 + 2 * spacing) != .send)
     }
 

@@ -57,7 +57,7 @@ struct OngoingIssuesTests {
             if Bool.random(using: &random) {
                 sources.insert(source)
                 guard troubles.began("x", at: source, now: now) != nil else {
-                    // A lasting problem is logged in the end.
+                    // A lasting problem is logged eventually.
                     #expect(isTold || lastTold.map { now - $0 < OngoingIssues.quiet } == true)
                     continue
                 }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import PushWorker
 
-/// The table of the design: the meaning of each of APNs' answers.
+/// The design's table of the meaning of each answer of APNs.
 @Suite("A verdict on an answer")
 struct VerdictTests {
     static let expected: [(APNSReason, Verdict)] = [
@@ -113,7 +113,7 @@ struct VerdictTests {
             #expect(verdict(status) == .serverError(reason: Reason(.http(status)), retryAfter: nil))
             #expect(verdict(status, "NewTrouble") == .serverError(reason: "NewTrouble", retryAfter: nil))
         }
-        // Tried a few times, for it may mean anything.
+        // Tried a few times, because it may mean anything.
         for status in [400, 404, 405, 421] {
             #expect(verdict(status, "NewReason") == .unknown(reason: "NewReason"))
         }
@@ -121,7 +121,7 @@ struct VerdictTests {
         #expect(verdict(403, "NewRefusal") == .pauseApp(reason: "NewRefusal"))
         #expect(verdict(413) == .dead(reason: "HTTP413"))
         #expect(verdict(410, "NewlyGone") == .tokenInvalid(reason: "NewlyGone", since: nil))
-        // A proxy may answer that for every token.
+        // A proxy may answer this for every token.
         #expect(verdict(410) == .tokenSuspect(reason: "HTTP410"))
     }
 

@@ -4,11 +4,11 @@ import PushQueue
 @testable import PushWorker
 @testable import Redis
 
-/// The checks of the whole state.
+/// Checks of the whole state.
 extension FleetSimulation {
     private static let auditedCounters = Outcome.allCases.map(\.rawValue)
 
-    /// Checks that each notification is in one place or has ended for a reason.
+    /// Checks that each notification is in one place, or has ended for a reason.
     /// - Returns: the number of notifications that have not ended.
     func audit() throws -> Int {
         ledger.beginAudit()
@@ -64,8 +64,8 @@ extension FleetSimulation {
             + workers.flatMap(\.lanes).flatMap(\.lane.consumers).compactMap(\.problem).joined(separator: " ")
     }
 
-    /// Checks that no sums were added twice to the minutes' counters. They may miss some: a lane's last second is lost with it.
-    /// A notification counts again if it is sent again because its job was reclaimed.
+    /// Checks that no sums were added twice to the minutes' counters. Some may be missing, because a lane's last second
+    /// can be lost. A notification counts again if it is sent again because its job was reclaimed.
     private func checkMinutes(atMost ended: Int) throws {
         // A notification that two lanes have ended, because the first lost its lease, counts for both.
         guard fleet.all.flatMap(\.lanes).allSatisfy({ $0.counters.lostClaims == 0 }) else { return }
@@ -83,8 +83,8 @@ extension FleetSimulation {
         }
     }
 
-    /// Checks that the counters add up to the notifications, and that possible duplicates explain those that were
-    /// accepted twice, if Redis has kept everything.
+    /// Checks that the counters add up to the notifications and, if Redis has lost nothing, that the possible
+    /// duplicates explain those accepted twice.
     func checkCounters() throws {
         guard !redis.hasRolledBack else { return }
         var counts: [String: Int] = [:]

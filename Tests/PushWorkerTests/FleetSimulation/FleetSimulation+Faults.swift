@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The faults, and the processes that they happen to.
+/// The faults, and the processes that they affect.
 extension FleetSimulation {
     // MARK: Workers
 
@@ -56,7 +56,7 @@ extension FleetSimulation {
         switch fault {
         case .breaks:
             worker.senders[random.pick(0...worker.senders.count - 1)].loseSoon()
-            // Late commands then reach an older state.
+            // Late commands then meet an older state.
             guard options.faults.contains(.rollbacks), random.chance(40) else { return }
             time.schedule(in: random.delay(100...5000)) { [self] in if hasFaults { rollBack() } }
         case .outages:

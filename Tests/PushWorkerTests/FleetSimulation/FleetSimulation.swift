@@ -5,11 +5,11 @@ import PushQueue
 @testable import PushWorker
 @testable import Redis
 
-/// A whole fleet from one seed: workers with the real lanes and the real scripts in a real Redis, a simulated network,
-/// a simulated APNs, producers, and faults of all of these, in virtual time on one thread.
+/// A whole fleet from one seed, in virtual time on one thread: workers with the real lanes and the real scripts in a
+/// real Redis, a simulated network, a simulated APNs, producers, and faults of all of these.
 ///
 /// The same options give the same run, event by event. A step is one event: a command that Redis executes, an answer, a
-/// timer, a push, or a fault. A failure prints the options of its run; they replay it, with a log of what happens:
+/// timer, a push, or a fault. A failure prints the options of its run, which replay it with a log of its events:
 ///
 ///     APNS_WORKER_SIMULATION_REPLAY=17:255:8000:50-1000 swift test --filter FleetSimulationTests/replay
 ///
@@ -20,7 +20,7 @@ import PushQueue
 ///     APNS_WORKER_SIMULATION_STEPS=2000000 APNS_WORKER_SIMULATION_SEED=1000 \
 ///         swift test --filter 'FleetSimulationTests/(durable|rollbacks)'
 ///
-/// | file | has |
+/// | file | content |
 /// |---|---|
 /// | `SimulatedTime` | the time, the event loops, the random numbers |
 /// | `SimulatedServer`, `SimulatedRedis` | Redis, its faults, and the network to it |
@@ -36,30 +36,30 @@ final class FleetSimulation: @unchecked Sendable {
         let rawValue: Int
         /// Connections to Redis break: commands are executed and unanswered, lost, or executed late.
         static let breaks = Faults(rawValue: 1)
-        /// Redis is unreachable for a while.
+        /// Redis is unreachable for some time.
         static let outages = Faults(rawValue: 2)
-        /// Processes do not run for a while, also for longer than their lease.
+        /// Processes do not run for some time, which may exceed their lease.
         static let stops = Faults(rawValue: 4)
         /// Processes end without warning.
         static let crashes = Faults(rawValue: 8)
-        /// Processes are replaced in good order.
+        /// Processes are replaced after a drain.
         static let drains = Faults(rawValue: 16)
-        /// Redis goes back to an older state.
+        /// Redis returns to an older state.
         static let rollbacks = Faults(rawValue: 32)
-        /// The memory of Redis is full for a while.
+        /// The memory of Redis is full for some time.
         static let fullMemory = Faults(rawValue: 64)
         /// APNs refuses, delays and loses requests.
         static let apns = Faults(rawValue: 128)
-        /// Redis refuses all commands for a while, because it loads its data or executes a slow script.
+        /// Redis refuses all commands for some time, because it is loading its data or executing a slow script.
         static let refusals = Faults(rawValue: 256)
-        /// APNs refuses all requests of an app for a while.
+        /// APNs refuses all requests of an app for some time.
         static let appRefusals = Faults(rawValue: 512)
 
         static let singles: [Faults] = [
             .breaks, .outages, .stops, .crashes, .drains, .rollbacks, .fullMemory, .apns, .refusals, .appRefusals,
         ]
         static let all = Faults(singles)
-        /// All faults in which Redis keeps what it has confirmed.
+        /// All faults in which Redis keeps the changes that it has confirmed.
         static let durable = all.subtracting(.rollbacks)
     }
 
@@ -71,13 +71,13 @@ final class FleetSimulation: @unchecked Sendable {
         var steps = 10_000
         var faults = Faults.durable
         var mutation: Mutation?
-        /// The milliseconds between two faults, of all kinds.
+        /// The milliseconds between two faults of any kind.
         var faultInterval: ClosedRange<Int64> = 50...1000
-        /// True to print what happens.
+        /// True to print events.
         var isVerbose = false
     }
 
-    /// The maximum virtual time in which everything ends once there are no faults.
+    /// The maximum virtual time until everything has ended once there are no faults.
     static let drainLimit = TimeAmount.minutes(10)
     private static let auditInterval = 400
 
@@ -134,7 +134,7 @@ final class FleetSimulation: @unchecked Sendable {
         return parts
     }
 
-    /// Leaves a provider token of a former fleet in Redis. It becomes old during the run, or soon after.
+    /// Leaves a provider token of a former fleet in Redis. It expires during the run, or soon after.
     private func leaveProviderToken() throws {
         let issuedAt = time.milliseconds / 1000 - Int64(random.pick(2300...2760))
         let token = try ProviderToken(
@@ -148,7 +148,7 @@ final class FleetSimulation: @unchecked Sendable {
 
     // MARK: Violations
 
-    /// Notes a violation, which ends the run after the step.
+    /// Records a violation, which ends the run after the step.
     func fail(_ description: @autoclosure () -> String) {
         guard violation == nil else { return }
         violation = description()
@@ -181,7 +181,7 @@ final class FleetSimulation: @unchecked Sendable {
 
     // MARK: Running
 
-    /// Runs with faults, and then without until everything has ended.
+    /// Runs with faults, and then without faults until everything has ended.
     /// - Throws: ``Violation``.
     func run() throws {
         defer { dismantle() }
@@ -198,7 +198,7 @@ final class FleetSimulation: @unchecked Sendable {
         _ = try audit()
     }
 
-    /// Has the next step end with an audit.
+    /// Makes the next step end with an audit.
     func auditSoon() { isAuditDue = true }
 
     /// Ends all faults, and waits until everything has ended.
@@ -216,20 +216,20 @@ final class FleetSimulation: @unchecked Sendable {
             if open == 0 { break }
             guard time.now < limit else { throw error("\(open) notifications do not end: \(remaining())") }
         }
-        // The lanes come to rest.
+        // The lanes become idle.
         let end = time.now + .seconds(30)
         while time.now < end { try step() }
         guard try audit() == 0 else { throw error("jobs come back") }
         try checkCounters()
     }
 
-    /// Releases the parts, which hold each other.
+    /// Releases the parts, which refer to each other.
     private func dismantle() {
         summary = makeSummary()
         for worker in fleet.all { worker.dismantle() }
         time.end()
         if fleet.all.contains(where: { $0.isDraining && !$0.isDrained }) {
-            // A drain has promises that only its end fulfills, and none may be released before.
+            // A drain has promises that only its end fulfills, and an unfulfilled promise must not be released.
             _ = Unmanaged.passRetained(self)
         } else {
             fleet = Fleet()
@@ -248,7 +248,7 @@ final class FleetSimulation: @unchecked Sendable {
 
     // MARK: Operators
 
-    /// Cancels campaigns, and takes it back.
+    /// Cancels campaigns, and ends the cancellation.
     private func operate() {
         time.schedule(in: random.delay(500...8000)) { [self] in
             guard hasFaults else { return }
@@ -263,14 +263,14 @@ final class FleetSimulation: @unchecked Sendable {
             ] {
                 command.append(argument)
             }
-            // An operator whose command is refused knows it.
+            // An operator is told if the command is refused.
             guard case .success(let reply) = redis.execute(command), reply.error == nil else { return }
             log("\(campaign) of queue \(queue): \(cancels ? "cancelled" : "sent again")")
             fleet.cancellations["\(queue) \(campaign)"] = cancels ? time.milliseconds : nil
         }
     }
 
-    /// True if a claim that Redis has executed must not lead to the sending of a job, because its campaign was cancelled
+    /// True if a claim that Redis executed must not lead to the sending of a job, because its campaign was cancelled
     /// before.
     func forbids(_ job: SimulatedJob, claimedAt: Int64) -> Bool {
         guard let campaign = job.campaign, let at = fleet.cancellations["\(job.queue) \(campaign)"] else {
@@ -284,7 +284,7 @@ final class FleetSimulation: @unchecked Sendable {
         let job = SimulatedJob.make(ledger.jobs.count, queue: queue, in: self)
         var command = RedisCommand("RPUSH", redis.queues[queue].jobs)
         command.append(job.body)
-        // The job is known before a blocking wait could move it.
+        // The job must be known before a blocking wait can move it.
         ledger.add(job)
         if !redis.push(command) { ledger.removeLast() }
     }

@@ -7,12 +7,11 @@ import Testing
 /// The real engine and the real scripts under all faults of a fleet (see ``FleetSimulation``).
 @Suite("A fleet in a simulation", .serialized)
 struct FleetSimulationTests {
-    /// The number of steps of all runs together; the variable `APNS_WORKER_SIMULATION_STEPS` sets another for a long
-    /// run.
+    /// The total number of steps of all runs; the variable `APNS_WORKER_SIMULATION_STEPS` sets another for a long run.
     private static let steps = environment("APNS_WORKER_SIMULATION_STEPS").flatMap { Int($0) } ?? 1_000_000
     /// The steps of a run before its faults end.
     private static let stepsOfRun = 12_000
-    /// The first seed, to search elsewhere.
+    /// The first seed of a search.
     private static let firstSeed = environment("APNS_WORKER_SIMULATION_SEED").flatMap { UInt64($0) } ?? 1
 
     @Test("everything ends once, nothing is lost, and the counters are right, if Redis keeps what it confirms")
@@ -51,7 +50,7 @@ struct FleetSimulationTests {
         #expect(traces[0] != traces[2])
     }
 
-    /// Replays the run that a failure names, and logs what happens.
+    /// Replays the run named by a failure, and logs its events.
     @Test("a run is replayed", .enabled(if: environment("APNS_WORKER_SIMULATION_REPLAY") != nil))
     func replay() throws {
         let text = environment("APNS_WORKER_SIMULATION_REPLAY") ?? ""
@@ -71,7 +70,7 @@ struct FleetSimulationTests {
     }
 }
 
-/// The simulation finds what it should: without any one of the protocol's rules it fails.
+/// The simulation must detect violations: without any one of the protocol's rules it fails.
 @Suite("Mutations of the protocol", .serialized)
 struct ProtocolMutationTests {
     @Test("each mutation of a script changes one")
@@ -94,7 +93,7 @@ struct ProtocolMutationTests {
                 try FleetSimulation(seed: seed, options, on: server).run()
             } catch {
                 print("\(mutation): \(error)")
-                // The mutation fails, and not the seed.
+                // The mutation rather than the seed must cause the failure.
                 var control = options
                 control.mutation = nil
                 try FleetSimulation(seed: seed, control, on: server).run()
@@ -106,11 +105,11 @@ struct ProtocolMutationTests {
 }
 
 extension Mutation {
-    /// The number of seeds within which it is found.
+    /// The number of seeds within which the mutation is detected.
     fileprivate var seeds: UInt64 { self == .constantStamp ? 300 : 30 }
 
-    /// The steps of a run. A lane reclaims after 15 s without a gap, and meets one that resumes in that moment; an app exceeds
-    /// its rate if enough of its jobs wait.
+    /// The steps of a run. A lane reclaims after 15 s without a gap, and must meet a lane that resumes at that moment;
+    /// an app exceeds its rate if enough of its jobs wait.
     fileprivate var steps: Int {
         switch self {
         case .reclaimIgnoresLease, .grantsRateEarly: 20_000
@@ -127,7 +126,7 @@ extension Mutation {
         }
     }
 
-    /// The faults that the rule is for.
+    /// The faults against which the rule protects.
     fileprivate var faults: FleetSimulation.Faults {
         switch self {
         case .constantStamp: [.breaks, .rollbacks, .stops]

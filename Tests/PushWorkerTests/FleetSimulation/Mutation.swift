@@ -1,6 +1,6 @@
 @testable import PushQueue
 
-/// A rule of the protocol or of the engine that is taken out, to show that the checks notice it.
+/// A rule of the protocol or of the engine that is removed, to show that the checks detect this.
 enum Mutation: String, CaseIterable, Sendable {
     // Rules of the scripts.
 
@@ -12,19 +12,19 @@ enum Mutation: String, CaseIterable, Sendable {
     case reclaimForgetsOrigin
     /// Lanes are reclaimed before their lease has ended.
     case reclaimIgnoresLease
-    /// An id is reserved although another job has it.
+    /// An ID is reserved although another job has it.
     case reservesWithoutNX
     /// A retry is not written.
     case retryLosesBody
-    /// A repeated claim takes more jobs under the same numbers.
+    /// A repeated claim claims more jobs under the same numbers.
     case claimGivesNumbersAgain
-    /// A claim that is delivered late takes jobs.
+    /// A claim that arrives late claims jobs.
     case lateClaimTakesJobs
-    /// A claim takes as many jobs as are allowed, however large they are.
+    /// A claim returns as many jobs as are allowed, regardless of their size.
     case claimsAnySize
     /// The scripts that free memory are refused if it is full.
     case stopsWhenMemoryIsFull
-    /// Claims take the jobs that were pushed last.
+    /// Claims return the jobs that were pushed last.
     case claimsNewestFirst
     /// A claim does not renew the lease.
     case claimsWithoutRenewing
@@ -32,7 +32,7 @@ enum Mutation: String, CaseIterable, Sendable {
     case probesAtAnyTime
     /// The pauses between probes stay as short as the first.
     case pausesDoNotGrow
-    /// Portions of an app's rate may be used too early.
+    /// Portions of an app's rate can be used too early.
     case grantsRateEarly
     /// Each worker replaces the fleet's provider token.
     case sharesNoProviderToken
@@ -41,21 +41,21 @@ enum Mutation: String, CaseIterable, Sendable {
 
     /// Jobs are settled before their invalid tokens are written.
     case settlesBeforeMarkingInvalid
-    /// A settlement without an answer is not sent again.
+    /// An unanswered settlement is not sent again.
     case dropsResentSettlements
-    /// Forgotten claims are not looked for.
+    /// Forgotten claims are not searched for.
     case skipsRecovery
-    /// A lane looks for forgotten claims among those of another lane.
+    /// A lane searches for forgotten claims among those of another lane.
     case recoversOthersClaims
     /// A lane reclaims as soon as it finds an expired lane.
     case reclaimsAtOnce
     /// A settlement counts as confirmed although its connection was lost.
     case confirmsFailedSettlements
-    /// A settlement counts as confirmed although Redis has refused it.
+    /// A settlement counts as confirmed although Redis refused it.
     case confirmsRefusedSettlements
-    /// A lane's idea of Redis' time is five seconds ahead.
+    /// A lane's estimate of Redis' time is five seconds ahead.
     case goesByOwnClock
-    /// Lanes do not read which apps are paused.
+    /// Lanes do not read the pauses of apps.
     case ignoresPauses
     /// Lanes forget the tokens that APNs throttles.
     case forgetsThrottles
@@ -63,12 +63,12 @@ enum Mutation: String, CaseIterable, Sendable {
     case hidesThrottles
     /// A lane sends its own provider token although the fleet has another.
     case ignoresFleetToken
-    /// Claims do not bring the commands of operators.
+    /// Claims do not return the commands of operators.
     case claimHidesCommands
     /// Provider tokens have a signature of zeros.
     case sendsUnsignedTokens
 
-    /// The text in a script and what takes its place.
+    /// The text in a script and its replacement.
     var patch: (find: String, by: String)? {
         switch self {
         case .constantStamp: ("local stamp = string.format('%s%x', nonce, now_in_us)", "local stamp = 'same'")

@@ -6,11 +6,11 @@ import NIOCore
 @testable import Redis
 
 /// The checks of the protocol between lanes and Redis, one for each of its rules. They follow the commands that Redis
-/// executes, and compute from these what the scripts may answer; none asks Redis.
+/// executes and compute which answers of the scripts are allowed, without querying Redis.
 final class ProtocolChecks {
     /// The lease in milliseconds.
     static let lease = 10_000
-    /// The size in bytes with which a claim ends.
+    /// The size in bytes at which a claim stops.
     static let claimSize = 8192
     static let pauses: AppPauses.Durations = {
         var pauses = AppPauses.Durations()
@@ -18,32 +18,32 @@ final class ProtocolChecks {
         return pauses
     }()
 
-    /// The maximum time in milliseconds for which a probe may be late.
+    /// The maximum time in milliseconds by which a probe may be late.
     private static let longestWait: Int64 = 10_000
 
     private struct Breaker {
-        /// The length of the app's pause, in milliseconds.
+        /// The duration of the app's pause, in milliseconds.
         var length: Int64
-        /// The time from which a probe may be allowed.
+        /// The earliest time at which a probe may be granted.
         var nextProbe: Int64
     }
 
     private unowned let simulation: FleetSimulation
-    /// The last claim that took jobs, by the key of the lane's claims.
+    /// The last claim that returned jobs, by the key of the lane's claims.
     private var granted: [String: (last: Int, stamp: String)] = [:]
     /// The ends of the leases, by the queue's key of leases and the lane.
     private var leases: [String: Int64] = [:]
-    /// The claims whose settlement was confirmed to a lane: the key of the lane's claims and the field.
+    /// The claims whose settlement was confirmed to a lane, as the key of the lane's claims and the field.
     private var confirmed: Set<String> = []
-    /// The claims whose jobs a lane has received, written the same way.
+    /// The claims whose jobs a lane has received, in the same form.
     private var received: Set<String> = []
-    /// The order of jobs that were never claimed before: the last one of each queue.
+    /// The order of claims of jobs that were never claimed before, by queue.
     private var claimOrder = ClaimOrder()
     private var claimOrderOfSnapshot = ClaimOrder()
     private var breakers: [String: Breaker] = [:]
     /// The time at which the fleet's provider token was signed, in seconds since 1970.
     private var providerTokenIssuedAt: Int64?
-    /// The times at which those provider tokens were signed that APNs has called expired.
+    /// The signing times of the provider tokens that APNs reported as expired.
     private var expiredTokens: Set<Int64> = []
 
     private struct ClaimOrder {
@@ -56,7 +56,7 @@ final class ProtocolChecks {
 
     private var now: Int64 { simulation.time.milliseconds }
 
-    /// Redis has gone back to the snapshot: what was confirmed since then is lost.
+    /// Handles a return of Redis to the snapshot, which loses all changes confirmed since.
     func rollBack() {
         granted = [:]
         leases = [:]
@@ -83,7 +83,7 @@ final class ProtocolChecks {
         }
     }
 
-    /// Notes that Redis has refused a script because its memory is full.
+    /// Records that Redis refused a script because its memory is full.
     func refusedForMemory(_ script: QueueScript) {
         guard script != .gauges else { return }
         simulation.fail("Redis refuses the script \(script) because its memory is full")
@@ -114,7 +114,7 @@ final class ProtocolChecks {
         }
     }
 
-    /// Jobs that were never claimed before are claimed in the order in which they were pushed.
+    /// Checks that jobs that were never claimed before are claimed in the order in which they were pushed.
     private func checkOrder(of number: Int) {
         guard let job = simulation.ledger.job(number) else { return }
         while claimOrder.wasClaimed.count <= number { claimOrder.wasClaimed.append(false) }
@@ -146,7 +146,7 @@ final class ProtocolChecks {
         leases["\(simulation.redis.queues[queue].workers) \(lane)"].map { $0 >= now } ?? false
     }
 
-    /// Notes that a lane got the confirmation of a settlement.
+    /// Records that a lane received the confirmation of a settlement.
     func confirm(_ settlement: Settlement, of lane: String) {
         for claim in settlement.claims { confirmed.insert("\(lane) \(claim)") }
     }
@@ -155,7 +155,7 @@ final class ProtocolChecks {
     /// - Parameter field: the key of the lane's claims, a space, and the field.
     func isSettled(_ field: String) -> Bool { confirmed.contains(field) }
 
-    /// Notes that a lane has received the job of a claim, which happens once.
+    /// Records that a lane received the job of a claim, which must happen only once.
     func receive(_ claim: ClaimID, of lane: String) {
         guard received.insert("\(lane) \(claim)").inserted else {
             return simulation.fail("the lane has taken the claim \(claim) of \(lane) twice")
@@ -189,8 +189,8 @@ final class ProtocolChecks {
         breakers[app]?.nextProbe = now + Self.pauses.probe
     }
 
-    /// Checks that no probe is late, in a run in which nothing else goes wrong and all apps have jobs.
-    /// - Returns: the mistake, if any.
+    /// Checks that no probe is late in a run without other faults in which all apps have jobs.
+    /// - Returns: the violation, if any.
     func lateProbe() -> String? {
         for (app, breaker) in breakers where now - breaker.nextProbe > Self.longestWait {
             return "\(app) could have had a probe \(now - breaker.nextProbe) ms ago"
@@ -200,10 +200,10 @@ final class ProtocolChecks {
 
     // MARK: Provider tokens
 
-    /// Notes that Redis has a provider token from the start.
+    /// Records that Redis has a provider token from the start.
     func providerTokenExists(issuedAt: Int64) { providerTokenIssuedAt = issuedAt }
 
-    /// Notes that APNs has called a provider token expired: the fleet may have another.
+    /// Records that APNs reported a provider token as expired, so that the fleet may have another.
     func providerTokenExpired(issuedAt: Int64) { expiredTokens.insert(issuedAt) }
 
     private func shared(_ arguments: CommandArguments, _ reply: RESPReply) {
@@ -220,19 +220,19 @@ final class ProtocolChecks {
     }
 }
 
-/// The checks of what one lane sends, given what it knows: the throttled tokens and paused apps of which it has
-/// received word.
+/// The checks of the requests of one lane against its knowledge: the throttled tokens and paused apps of which it was
+/// informed.
 final class LaneChecks {
     private struct Throttle {
         /// The time before which nothing may be sent to the token, in milliseconds since 1970.
         var until: Int64
-        /// The time at which the lane got to know it.
+        /// The time at which the lane was informed.
         var since: NIODeadline
         /// True once the lane has sent to the token again, after `until`.
         var wasTried = false
     }
 
-    /// A lane that loses its lease may receive a job again while it still sends it.
+    /// The reception of a job. A lane that loses its lease may receive a job again while it is still sending it.
     private struct Reception {
         /// The time at which the lane first received the job.
         let since: NIODeadline
@@ -241,25 +241,25 @@ final class LaneChecks {
     }
 
     private struct Pause {
-        /// The number of probes that the lane may send.
+        /// The number of probes granted to the lane.
         var probes = 0
         /// The notification that was sent as a probe.
         var probe: Int?
     }
 
-    /// Somewhat less than the time for which a lane waits for the fleet's provider token.
+    /// Slightly less than the time for which a lane waits for the fleet's provider token.
     private static let patience = TimeAmount.milliseconds(1900)
 
     private unowned let simulation: FleetSimulation
     private var throttles: [String: Throttle] = [:]
     private var pauses: [String: Pause] = [:]
-    /// The times of claims of jobs that had been cancelled before, by the job's number.
+    /// The claim times of jobs that had already been cancelled, by the job's number.
     private var cancelled: [Int: Int64] = [:]
     /// The receptions of jobs, by the job's number.
     private var receptions: [Int: Reception] = [:]
     /// True if the lane could not get the fleet's provider token.
     private var lacksFleetToken = false
-    /// The times at which the lane asked for the token, without an answer.
+    /// The times of the lane's unanswered requests for the token.
     private var tokenRequests: [NIODeadline] = []
 
     init(_ simulation: FleetSimulation) { self.simulation = simulation }
@@ -267,11 +267,11 @@ final class LaneChecks {
     private var now: NIODeadline { simulation.time.now }
     private var milliseconds: Int64 { simulation.time.milliseconds }
 
-    /// The lane has received a job.
+    /// Records that the lane has received a job.
     /// - Parameters:
-    ///   - holder: the name under which it has claimed the job.
-    ///   - claimedAt: the time at which Redis executed the claim, in milliseconds since 1970; `nil` for a job that the lane had
-    ///     claimed before.
+    ///   - holder: the name under which it claimed the job.
+    ///   - claimedAt: the time at which Redis executed the claim, in milliseconds since 1970; `nil` for a job that the
+    ///     lane had claimed before.
     func receive(_ body: ByteBuffer, under holder: String, at claimedAt: Int64? = nil) {
         guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker) else { return }
         if let claimedAt, let job = simulation.ledger.job(number) {
@@ -284,7 +284,7 @@ final class LaneChecks {
         if !known.holders.contains(holder) { receptions[number]?.holders.append(holder) }
     }
 
-    /// True if the lane has all leases under which it has claimed a job. A request does not show the claim it is made for.
+    /// True if the lane has all leases under which it claimed a job. A request does not show to which claim it belongs.
     func hasLease(of job: SimulatedJob) -> Bool {
         receptions[job.number]?.holders.allSatisfy { simulation.checks.hasLease(job.queue, $0) } ?? true
     }
@@ -293,7 +293,7 @@ final class LaneChecks {
 
     func askedForToken() { tokenRequests.append(now) }
 
-    /// The lane has received an answer to its oldest request for a provider token.
+    /// Records that the lane received an answer to its oldest request for a provider token.
     func receivedToken(_ isReceived: Bool) {
         if !isReceived || mayLackFleetToken { lacksFleetToken = true }
         tokenRequests.removeFirst()
@@ -304,15 +304,15 @@ final class LaneChecks {
 
     // MARK: Throttled tokens
 
-    /// The lane has received APNs' answer that it sends too much to a token.
+    /// Records that the lane received an answer by which APNs throttles a token.
     func throttled(_ token: String, until: Int64) {
-        // Several requests can be in flight when the first is refused, and some of them are answered long after it. They come
-        // after the first, whose time stays: `until` is the time of the one that was refused now.
+        // Several requests can be in flight when the first is refused, and the answers to some arrive long after it.
+        // They come after the first, whose time remains valid: `until` is the time of the one that was refused now.
         if let known = throttles[token], !known.wasTried { return }
         throttles[token] = Throttle(until: until, since: now)
     }
 
-    /// The lane has read the tokens that other lanes have throttled.
+    /// Records that the lane has read the tokens throttled by other lanes.
     /// - Parameter time: Redis' time when the lane asked, in milliseconds since 1970.
     func learned(_ tokens: [(token: ByteBuffer, until: Int64)], time: Int64) {
         for (token, until) in tokens where until > time {
@@ -332,7 +332,7 @@ final class LaneChecks {
 
     /// Checks a request.
     func submit(_ number: Int, of job: SimulatedJob, to token: String, app: String) {
-        // Unless Redis has lost the cancellation since.
+        // Except if Redis has lost the cancellation since.
         if let claimedAt = cancelled[job.number], simulation.forbids(job, claimedAt: claimedAt) {
             simulation.fail("the job \(job.number) was sent although it was cancelled before it was claimed")
         }

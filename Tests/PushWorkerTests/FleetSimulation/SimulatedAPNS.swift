@@ -136,7 +136,7 @@ final class SimulatedTransport: Transport {
     func closeNow() { while let request = requests.first { complete(request, .uncertain(.connectionLost("closed"))) } }
 }
 
-/// APNs: accepts and refuses requests, and checks what must hold for each of them.
+/// APNs: accepts and refuses requests, and checks each of them.
 final class SimulatedAPNS {
     static let apps = ["shop", "chat", "mail"]
     /// The maximum number of notifications per second of the app `chat`.
@@ -144,7 +144,7 @@ final class SimulatedAPNS {
     private static let rateWindow = TimeAmount.seconds(10)
     static let keyID = "ABC123DEFG"
     static let teamID = "TEAM123456"
-    /// A key that is used nowhere else.
+    /// A key that is used only here.
     static let key = """
         -----BEGIN PRIVATE KEY-----
         MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgAi6eI5q4fUGD96nm
@@ -154,7 +154,7 @@ final class SimulatedAPNS {
         """
 
     private unowned let simulation: FleetSimulation
-    /// The answers that an app gets to everything for a while.
+    /// The reasons for which all requests of an app are temporarily refused.
     private var refusals: [Int: (reason: APNSReason, until: NIODeadline)] = [:]
     private var chatTimes: [NIODeadline] = []
     /// The lanes that have a notification in flight.
@@ -175,7 +175,7 @@ final class SimulatedAPNS {
     private var time: SimulatedTime { simulation.time }
     private var random: SimulatedRandom { simulation.random }
 
-    /// Lets something happen to APNs, or to the connections to it.
+    /// Causes a random fault of APNs, or of connections to it.
     func happens(_ worker: SimulatedWorker) {
         let transport = worker.transports[random.pick(0...worker.transports.count - 1)]
         switch random.pick(0...9) {
@@ -185,7 +185,7 @@ final class SimulatedAPNS {
         }
     }
 
-    /// Refuses all requests of an app for a while.
+    /// Refuses all requests of an app for some time.
     func refuseApp() {
         let reason: APNSReason = random.chance(50) ? .invalidProviderToken : .expiredProviderToken
         refusals[random.pick(0...2)] = (reason, time.now + random.delay(500...8000))
@@ -193,7 +193,7 @@ final class SimulatedAPNS {
 
     // MARK: Requests
 
-    /// Notes and checks a request.
+    /// Records and checks a request.
     /// - Returns: the notification's number.
     func submitted(
         _ token: String, _ payload: ByteBuffer, id: APNSID?, app: Int, by lane: SimulatedLane
@@ -217,10 +217,11 @@ final class SimulatedAPNS {
         return number
     }
 
-    /// A notification is in flight once, as long as both lanes that send it have the leases of their claims.
+    /// Checks that a notification is in flight only once, as long as both lanes that send it have the leases of their
+    /// claims.
     ///
-    /// A lane that has lost its lease may still send the jobs that it claimed under it, also under its next name: it can't know
-    /// whether another lane has reclaimed them or Redis has lost them. Delivery is at least once.
+    /// A lane that has lost its lease may still send the jobs that it claimed under it, even under its next name: it
+    /// can't know whether another lane has reclaimed them or Redis has lost them. Delivery is at least once.
     private func checkFlight(_ number: Int, _ job: SimulatedJob, _ lane: SimulatedLane) {
         if let other = inFlight[number], other !== lane, other.worker?.loop.state == .running,
             !simulation.redis.hasRolledBack, lane.checks.hasLease(of: job), other.checks.hasLease(of: job)
@@ -231,7 +232,7 @@ final class SimulatedAPNS {
         inFlight[number] = lane
     }
 
-    /// Notes that a request has ended.
+    /// Records that a request has ended.
     func completed(_ number: Int, _ result: RequestResult, by lane: SimulatedLane) {
         if inFlight[number] === lane { inFlight[number] = nil }
         switch result {
@@ -245,7 +246,7 @@ final class SimulatedAPNS {
         chatTimes.append(time.now)
         if chatTimes.count > 4000 { chatTimes.removeFirst(2000) }
         guard !simulation.redis.hasRolledBack else { return }
-        // A portion may be used for a second, and each lane may have one.
+        // A portion can be used for a second, and each lane can have one.
         let limit = Self.chatRate * 11 + 10 + 8 * (Self.chatRate / 20)
         if chatTimes.count > limit, time.now - chatTimes[chatTimes.count - 1 - limit] < Self.rateWindow {
             simulation.fail("the rate of an app was exceeded")
@@ -270,7 +271,7 @@ final class SimulatedAPNS {
         guard simulation.hasFaults, simulation.options.faults.contains(.apns) else {
             return accept(number, delay, answer)
         }
-        // Devices that get many notifications.
+        // Devices that receive many notifications.
         if token.hasPrefix("dd"), random.chance(25) { return refuse(.tooManyRequests, retryAfter: random.pick(1...3)) }
         switch random.pick(0...999) {
         case 0..<20:
@@ -301,7 +302,7 @@ final class SimulatedAPNS {
 
     // MARK: Provider tokens
 
-    /// Notes a token that the fleet shares.
+    /// Records a token that the fleet shares.
     func adopt(providerToken: String) { fleetTokens.insert(providerToken) }
 
     /// Checks the provider token of a request.

@@ -8,19 +8,19 @@ struct SimulatedJob {
     let app: Int
     var body = ""
     var tokens: [String] = []
-    /// The number of its first notification.
+    /// The number of the job's first notification.
     var first = 0
-    /// The time before which it must not be sent, in milliseconds since 1970.
+    /// The time before which the job must not be sent, in milliseconds since 1970.
     var sendAt: Int64?
-    /// True if it may end without being sent.
+    /// True if the job may end without being sent.
     var expires = false
     var uniqueID: String?
-    /// The campaign that it belongs to.
+    /// The job's campaign.
     var campaign: String?
     /// True if no worker can read it, so that it must become a dead letter.
     var isBroken = false
 
-    /// The number of its notifications; one for a job that can't be read.
+    /// The number of the job's notifications; one for a job that can't be read.
     var count: Int { max(1, tokens.count) }
 
     static func make(_ number: Int, queue: Int, in simulation: FleetSimulation) -> SimulatedJob {
@@ -37,7 +37,7 @@ struct SimulatedJob {
         case 0..<550: job.tokens = [token(number, 0)]
         case 550..<669: job.tokens = (0..<random.pick(2...12)).map { token(number, $0) }
         case 669:
-            // Too large for one turn of a lane: it is split.
+            // Too large to be processed whole, so that it is split.
             job.tokens = (0..<1100).map { token(number, $0) }
         case 670..<750:
             let time = simulation.time.milliseconds / 1000 + Int64(random.pick(1...20))

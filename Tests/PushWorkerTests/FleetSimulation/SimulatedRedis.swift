@@ -4,19 +4,19 @@ import NIOCore
 @testable import PushQueue
 @testable import Redis
 
-/// The fleet's Redis, with its faults: it can be unreachable, refuse every command, have no memory left, and go back to
-/// an older state.
+/// The fleet's Redis, with its faults: it can be unreachable, refuse every command, run out of memory, and return to an
+/// older state.
 final class SimulatedRedis {
     let server: SimulatedServer
     let queues: [QueueKeys]
     let sharedKeys: SharedKeys
     private(set) var isUp = true
-    /// True once Redis has lost what it had confirmed.
+    /// True once Redis has lost changes that it had confirmed.
     private(set) var hasRolledBack = false
-    /// The error that every command gets; `nil` if commands are executed.
+    /// The error with which every command is refused; `nil` if commands are executed.
     private(set) var refusal: String?
     private var isMemoryFull = false
-    /// The time that the scripts' clock shows, in milliseconds since 1970.
+    /// The current time of the scripts' clock, in milliseconds since 1970.
     private var clock: Int64 = 0
     private var snapshot: [(key: String, dump: ByteBuffer)]?
     private var waits: [[SimulatedWait]]
@@ -64,7 +64,7 @@ final class SimulatedRedis {
     }
 
     /// Executes a producer's command.
-    /// - Returns: false if Redis can't be reached or refuses the command.
+    /// - Returns: false if Redis is unreachable or refuses the command.
     func push(_ command: RedisCommand) -> Bool {
         guard isUp, refusal == nil, server.run(command).error == nil else { return false }
         serveWaits()
@@ -73,13 +73,13 @@ final class SimulatedRedis {
 
     /// True for a command that reclaims the claims of a lane.
     func isReclaim(_ command: RedisCommand) -> Bool {
-        // An EVALSHA with its digest, read where they are.
+        // An EVALSHA with its digest, which is read in place.
         guard command.lengths.count > 2, command.lengths[0] == 7, command.lengths[1] == 40 else { return false }
         let digest = command.arguments.getString(at: command.arguments.readerIndex + 7, length: 40)
         return digest.map { digests[$0] == .reclaim } ?? false
     }
 
-    /// Executes a command when the clock of the scripts shows the time.
+    /// Executes a command after setting the scripts' clock to the current time.
     private func runOnTime(_ command: RedisCommand) -> RESPReply {
         let milliseconds = time.milliseconds
         guard clock != milliseconds else { return server.run(command) }
@@ -135,7 +135,7 @@ final class SimulatedRedis {
 
     // MARK: Faults
 
-    /// Makes Redis unreachable for a while.
+    /// Makes Redis unreachable for some time.
     func goDown(for duration: TimeAmount) {
         guard isUp else { return }
         isUp = false
@@ -145,7 +145,7 @@ final class SimulatedRedis {
         time.schedule(in: duration) { [self] in isUp = true }
     }
 
-    /// Refuses every command for a while, as Redis does while it loads its data or executes a slow script.
+    /// Refuses every command for some time, as Redis does while it loads its data or executes a slow script.
     func refuse(_ refusal: String, for duration: TimeAmount) {
         guard self.refusal == nil else { return }
         self.refusal = refusal
@@ -159,14 +159,14 @@ final class SimulatedRedis {
     func setMemoryFull(_ isFull: Bool) {
         guard isFull != isMemoryFull else { return }
         isMemoryFull = isFull
-        // A limit below what any server uses: the current use would differ from run to run.
+        // The limit is below any server's use, because the actual use would differ from run to run.
         server.run(Self.limit(isFull ? 1 : 0))
     }
 
     func takeSnapshot() { snapshot = server.dump() }
 
-    /// Goes back to the snapshot, as after a failover to a replica that is behind. Commands that are on their way to
-    /// the old server reach the new one late.
+    /// Returns to the snapshot, as after a failover to a lagging replica. Commands on their way to the old server reach
+    /// the new one late.
     /// - Returns: false without a snapshot, or while Redis is down.
     func rollBack() -> Bool {
         guard let snapshot, isUp else { return false }
@@ -199,13 +199,13 @@ final class SimulatedWait {
     }
 }
 
-/// A lane's connection to Redis, which delivers in order after random times, and breaks.
+/// A lane's connection to Redis, which delivers in order after random delays, and can break.
 final class SimulatedSender: RedisSender {
     private final class Pending {
         let command: RedisCommand
         let completion: RedisClient.Completion
         var isExecuted = false
-        /// True once the connection is lost: there will be no answer.
+        /// True once the connection is lost, so that no answer will arrive.
         var isLost = false
         var isNeverExecuted = false
 
@@ -218,7 +218,7 @@ final class SimulatedSender: RedisSender {
     private unowned let simulation: FleetSimulation
     private let name: String
     private let loop: SimulatedLoop
-    /// Called with each change, before commands that are lost to it fail.
+    /// Called with each change, before the commands lost to it fail.
     var onStateChange: (RedisClient.State) -> Void = { _ in }
     private(set) var isReady = false
     /// The number of connections that were lost.
@@ -248,7 +248,7 @@ final class SimulatedSender: RedisSender {
         }
         let entry = Pending(command, completion)
         pending.append(entry)
-        // A reclaim that takes long meets lanes that have resumed.
+        // A slow reclaim meets lanes that have resumed.
         let isSlow = random.chance(simulation.redis.isReclaim(command) ? 50 : 2)
         lastArrival = max(lastArrival, time.now + random.delay(isSlow ? 20...3000 : simulation.latency))
         if commandsUntilLoss > 0 {
@@ -283,7 +283,7 @@ final class SimulatedSender: RedisSender {
         }
     }
 
-    /// Loses the connection while one of the next commands is on its way.
+    /// Loses the connection while one of the next commands is in transit.
     func loseSoon() { commandsUntilLoss = random.pick(1...4) }
 
     /// Loses the connection. Of the commands that were not executed, some still are, some are later, and the rest

@@ -8,7 +8,7 @@ import TestSupport
 /// The real Redis of a simulation, over a blocking connection.
 final class SimulatedServer {
     static let clock = "simulation:clock"
-    /// The scripts by the lengths of their sources.
+    /// The scripts, by the lengths of their sources.
     static let scripts = Dictionary(
         QueueScript.allCases.map { ($0.source(clock: .key(clock)).count, $0) }, uniquingKeysWith: { one, _ in one })
 
@@ -77,7 +77,7 @@ final class SimulatedServer {
         }
     }
 
-    /// All keys with their values.
+    /// Returns all keys with their values.
     func dump() -> [(key: String, dump: ByteBuffer)] {
         let keys = run(RedisCommand("KEYS", "*")).root.children.compactMap(\.string).sorted()
         let dumps = run(keys.map { RedisCommand("DUMP", $0) })
@@ -99,7 +99,7 @@ final class SimulatedServer {
 struct CommandArguments {
     private let command: RedisCommand
     private var starts: [Int] = []
-    /// The number of a script's keys.
+    /// The number of keys of a script.
     private var keyCount = 0
 
     init(_ command: RedisCommand) {
@@ -121,16 +121,16 @@ struct CommandArguments {
 
     func length(_ index: Int) -> Int { index < starts.count ? command.lengths[index] : 0 }
 
-    /// A key of a script's, counted from 0.
+    /// Returns a key of a script, counted from 0.
     func key(_ index: Int) -> String? { index < keyCount ? self[3 + index] : nil }
 
-    /// An argument of a script's, counted from 0.
+    /// Returns an argument of a script, counted from 0.
     func value(_ index: Int) -> String? {
         let index = 3 + keyCount + index
         return index < starts.count ? self[index] : nil
     }
 
-    /// The command with another text in the source of its script.
+    /// Returns the command with a text in its script's source replaced.
     func replacing(_ find: String, by replacement: String) -> RedisCommand {
         let place: Int
         switch self[0] {

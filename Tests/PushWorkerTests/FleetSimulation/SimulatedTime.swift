@@ -7,12 +7,12 @@ import TestSupport
 /// `@unchecked Sendable`: a simulation has one thread.
 final class SimulatedEvent: @unchecked Sendable {
     fileprivate(set) var time: NIODeadline
-    /// Counts the events in the order in which they were scheduled.
+    /// The number of the event in scheduling order.
     let id: UInt64
     /// The loop that executes the task; `nil` for a task of Redis, APNs or the network.
     let loop: SimulatedLoop?
     fileprivate var task: (() -> Void)?
-    /// Fails the promise of a task that is never executed: an open promise may not be released.
+    /// Fails the promise of a task that is never executed, because an open promise must not be released.
     private var abandonment: (() -> Void)?
 
     fileprivate init(
@@ -38,13 +38,13 @@ final class SimulatedEvent: @unchecked Sendable {
     }
 }
 
-/// The time of a simulation, and all that is scheduled in it. The events of one time are executed in the order in which
-/// they were scheduled.
+/// The time of a simulation, and all scheduled events. Simultaneous events are executed in the order in which they were
+/// scheduled.
 final class SimulatedTime {
     private(set) var now = NIODeadline.uptimeNanoseconds(3_600_000_000_000)
     /// The number of executed events.
     private(set) var steps = 0
-    /// A digest of everything that has happened, in order.
+    /// A digest of all events, in order.
     private(set) var trace: UInt64 = 0xcbf2_9ce4_8422_2325
     private var heap = EventHeap()
     private var lastID: UInt64 = 0
@@ -52,7 +52,7 @@ final class SimulatedTime {
     /// Redis' time in milliseconds since 1970.
     var milliseconds: Int64 { 1_800_000_000_000 + Int64(now.uptimeNanoseconds / 1_000_000) }
 
-    /// The seconds since the simulation began.
+    /// The seconds since the start of the simulation.
     var elapsed: Int { Int(now.uptimeNanoseconds / 1_000_000_000) - 3600 }
 
     func note(_ value: UInt64) { trace = (trace ^ value) &* 0x100_0000_01b3 }
@@ -99,7 +99,7 @@ final class SimulatedTime {
         return true
     }
 
-    /// Lets a stopped loop continue: what was due in the meantime is executed now.
+    /// Lets a stopped loop continue: events that became due in the meantime are executed now.
     func resume(_ loop: SimulatedLoop) {
         loop.state = .running
         let held = loop.held
@@ -111,7 +111,7 @@ final class SimulatedTime {
         }
     }
 
-    /// Abandons all that is scheduled.
+    /// Abandons all scheduled events.
     func end() { while let event = heap.pop() { event.abandon() } }
 }
 
@@ -181,7 +181,7 @@ private struct EventHeap {
     }
 }
 
-/// The event loop of a worker, in a simulation's time. It can stop for a while, as a process that does not get to run.
+/// The event loop of a worker, in a simulation's time. It can stop temporarily, like a process that is not scheduled.
 final class SimulatedLoop: EventLoop, @unchecked Sendable {
     enum State {
         case running
@@ -198,7 +198,7 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
 
     init(_ time: SimulatedTime) { self.time = time }
 
-    /// Abandons everything that is scheduled on the loop.
+    /// Abandons all events scheduled on the loop.
     func crash() {
         state = .crashed
         let abandoned = held
@@ -238,7 +238,7 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
     }
 }
 
-/// The random numbers of a simulation. Its own arithmetic, because that of the standard library is generic, and slow in
+/// The random numbers of a simulation. It has its own arithmetic, because the standard library's is generic and slow in
 /// a debug build.
 final class SimulatedRandom {
     private var generator: SeededGenerator

@@ -37,7 +37,7 @@ final class SimulatedWorker {
         configuration.retry.cap = 8000
         configuration.appPause = ProtocolChecks.pauses
         var seeds = SeededGenerator(seed: seed)
-        // Clocks of machines differ a little.
+        // The clocks of machines differ slightly.
         let lead = Int64(seeds.next() % 41) - 20
         let issues = IssueLog()
         for index in 0..<count {
@@ -53,7 +53,7 @@ final class SimulatedWorker {
 
     private static let key = Result { try SigningKey(pem: SimulatedAPNS.key.utf8) }
 
-    /// All lanes of a worker share its source of provider tokens.
+    /// Returns an app whose provider tokens come from one source for all lanes of a worker.
     private static func app(_ name: String) throws -> AppConfiguration {
         var app = try EngineScene.app(name)
         if name == "chat" { app.maximumPerSecond = SimulatedAPNS.chatRate }
@@ -84,14 +84,14 @@ final class SimulatedWorker {
         }
     }
 
-    /// Dissolves the circles of references.
+    /// Breaks the reference cycles.
     func dismantle() {
         loop.crash()
         for lane in lanes { lane.dismantle() }
     }
 }
 
-/// A lane with what the simulation knows of it.
+/// A lane, with the simulation's knowledge about it.
 final class SimulatedLane {
     let name: String
     let sender: SimulatedSender
@@ -121,8 +121,8 @@ final class SimulatedLane {
 
     var counters: LaneCounters { lane.ledger.counters }
 
-    /// True if the lane may send a provider token of its worker's own, because a lane could not ask for the fleet's at some
-    /// time.
+    /// True if the lane may send a provider token signed by its worker, because a lane could not ask for the fleet's at
+    /// some time.
     var mayLackFleetToken: Bool {
         guard let worker else { return true }
         return worker.loop.wasStopped || worker.lanes.contains { $0.checks.mayLackFleetToken || $0.sender.losses > 0 }
@@ -199,7 +199,7 @@ private final class SimulatedStores: LaneStores {
     func close() -> EventLoopFuture<Void> { lane.sender.eventLoop.makeSucceededVoidFuture() }
 }
 
-/// A queue's real store with a simulated blocking wait, the checks of what the lane receives, and the mutations of the
+/// A queue's real store with a simulated blocking wait, checks of what the lane receives, and the mutations of the
 /// engine's rules.
 private final class SimulatedQueueStore: QueueStore {
     private let store: RedisQueueStore
@@ -214,9 +214,9 @@ private final class SimulatedQueueStore: QueueStore {
 
     /// The renewals of the lane's lease.
     private struct Renewals {
-        /// The longest time between two of them that is no gap: half the lease.
+        /// The maximum time between two renewals that is not a gap: half the lease.
         private static let longestGap = TimeAmount.milliseconds(Int64(ProtocolChecks.lease) / 2)
-        /// The time for which a lane must have renewed its lease without a gap before it reclaims.
+        /// The time for which a lane must have renewed its lease without a gap before it may reclaim.
         private static let steadyTime = TimeAmount.seconds(15)
 
         private var last = NIODeadline.distantPast
@@ -344,7 +344,7 @@ private final class SimulatedQueueStore: QueueStore {
         asOther { store.claims(completion: completion) }
     }
 
-    /// With the mutation, reads the claims of another lane instead of the lane's own.
+    /// If the mutation is active, reads the claims of another lane instead of the lane's own.
     private func asOther(_ read: () -> Void) {
         let holders = simulation.workers.flatMap(\.lanes).map { $0.holders[queue.id.index] }
         let own = lane.holders[queue.id.index]
@@ -412,8 +412,7 @@ private final class SimulatedQueueStore: QueueStore {
     func close() -> EventLoopFuture<Void> { store.close() }
 }
 
-/// The real store of the fleet's state, with the checks of what the lane gets to know, and the mutations of the
-/// engine's rules.
+/// The real store of the fleet's state, with checks of what the lane learns, and the mutations of the engine's rules.
 private final class SimulatedFleetStore: FleetStore {
     private let store: RedisFleetStore
     private unowned let lane: SimulatedLane

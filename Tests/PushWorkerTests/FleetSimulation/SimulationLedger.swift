@@ -2,28 +2,27 @@ import APNS
 import Foundation
 import NIOCore
 
-/// The jobs that producers have pushed, the notifications that APNs has accepted, and the places where each was last
-/// found.
+/// The jobs pushed by producers, the notifications accepted by APNs, and the place where each was last found.
 final class SimulationLedger {
     private struct State {
         let job: Int
         var accepted = 0
-        /// The audit that found it last.
+        /// The number of the last audit that found it.
         var audit = 0
-        /// True once Redis has lost it with the time after a snapshot.
+        /// True once Redis has lost it by returning to a snapshot.
         var isForgotten = false
         var id: String?
-        /// The number of requests with this id that APNs may have processed.
+        /// The number of requests with this ID that APNs may have processed.
         var requests = 0
     }
 
-    /// A body in Redis, read once: most are found by many audits.
+    /// A body in Redis, which is parsed once because most are found by many audits.
     private struct Body {
         let job: Int
-        /// The numbers of its notifications.
+        /// The numbers of the body's notifications.
         let notifications: [Int]
         let mistake: String?
-        /// The mistake if it is a dead letter.
+        /// The mistake if the body is a dead letter.
         let deadMistake: String?
     }
 
@@ -31,14 +30,14 @@ final class SimulationLedger {
     private var states: [State] = []
     /// The jobs that may still have to be somewhere.
     private var openJobs: [Int] = []
-    /// The tokens that APNs calls invalid.
+    /// The tokens that APNs reports as invalid.
     private var refused: [String: APNSReason] = [:]
     private var uniqueJobs: [String: [Int]] = [:]
-    /// The jobs of which APNs has accepted a notification, by their unique ids.
+    /// The jobs of which APNs has accepted a notification, by their unique IDs.
     private var sentJobs: [String: Int] = [:]
     private var bodies: [ByteBuffer: Body] = [:]
     private var audit = 0
-    /// The number of notifications that were accepted again.
+    /// The number of notifications that were accepted more than once.
     private(set) var duplicates = 0
     /// The number of notifications that the audit has found and that have not ended.
     private(set) var openCount = 0
@@ -57,7 +56,7 @@ final class SimulationLedger {
         jobs.append(job)
     }
 
-    /// Removes the job that was added last, because Redis has not accepted it.
+    /// Removes the job that was added last, because Redis did not accept it.
     func removeLast() {
         guard let job = jobs.popLast() else { return }
         states.removeLast(job.count)
@@ -65,14 +64,14 @@ final class SimulationLedger {
         if let id = job.uniqueID { uniqueJobs[id]?.removeLast() }
     }
 
-    /// Notes that Redis has lost the jobs after the first ones.
+    /// Records that Redis has lost the jobs after the first ones.
     func forget(after count: Int) {
         for job in jobs[count...] {
             for index in job.first..<job.first + job.count { states[index].isForgotten = true }
         }
     }
 
-    /// The job with most of the notifications that were accepted again.
+    /// The job with the most notifications that were accepted more than once.
     var mostDuplicated: String {
         let most = jobs.map { job in
             (job, (0..<job.count).reduce(0) { $0 + max(0, states[job.first + $1].accepted - 1) })
@@ -85,8 +84,8 @@ final class SimulationLedger {
 
     func refusal(of token: String) -> APNSReason? { refused[token] }
 
-    /// Notes that APNs has accepted a notification.
-    /// - Returns: the number of another job with the same id of which a notification was accepted.
+    /// Records that APNs has accepted a notification.
+    /// - Returns: the number of another job with the same ID of which a notification was accepted.
     func accept(_ number: Int) -> Int? {
         if states[number].accepted > 0 { duplicates += 1 }
         states[number].accepted += 1
@@ -107,7 +106,7 @@ final class SimulationLedger {
         return (job, job.first + index)
     }
 
-    /// Checks that a request carries the same id as those before it that APNs may have processed.
+    /// Checks that a request carries the same ID as earlier ones that APNs may have processed.
     /// - Returns: the mistake, if any.
     func checkID(_ id: String?, of number: Int) -> String? {
         states[number].requests += 1
@@ -118,7 +117,7 @@ final class SimulationLedger {
         return known == id ? nil : "the job \(states[number].job) was sent with the ids \(known) and \(id ?? "none")"
     }
 
-    /// Notes that APNs has refused a request, or has not processed it.
+    /// Records that APNs has refused a request or not processed it.
     func refused(_ number: Int) { states[number].requests -= 1 }
 
     private static func index(of token: some StringProtocol, in job: SimulatedJob) -> Int? {
@@ -150,7 +149,7 @@ final class SimulationLedger {
         openCount = 0
     }
 
-    /// Notes a body that was found in a place.
+    /// Records a body found in a place.
     /// - Returns: the mistake, if any.
     func found(_ bytes: ByteBuffer, queue: Int, isDead: Bool) -> String? {
         let body: Body
@@ -158,7 +157,7 @@ final class SimulationLedger {
             body = known
         } else {
             body = read(bytes)
-            // A copy: the buffer shares the storage of a whole reply.
+            // A copy, because the buffer shares the storage of a whole reply.
             bodies[ByteBuffer(bytes: bytes.readableBytesView)] = body
         }
         if let mistake = body.mistake ?? (isDead ? body.deadMistake : nil) { return mistake }
@@ -189,7 +188,8 @@ final class SimulationLedger {
             deadMistake: job.isBroken ? nil : Self.unexpected(bytes, job))
     }
 
-    /// A good job may only be a dead letter because it had no attempt left, or because its campaign was cancelled.
+    /// Returns the mistake if a good job is a dead letter although it had attempts left and its campaign was not
+    /// cancelled.
     private static func unexpected(_ body: ByteBuffer, _ job: SimulatedJob) -> String? {
         let text = String(buffer: body)
         let reasons = ["AttemptsExhausted", "Poison", "BadDeviceToken"] + (job.campaign == nil ? [] : ["Cancelled"])
@@ -197,7 +197,7 @@ final class SimulationLedger {
             ? nil : "the good job \(job.number) became a dead letter: \(text.prefix(300))"
     }
 
-    /// The tokens that a wrapper or a dead letter names; `nil` for all of the job.
+    /// Returns the tokens in a wrapper or a dead letter; `nil` for all of the job's.
     private static func tokens(_ body: ByteBuffer) -> [Substring]? {
         let text = String(buffer: body)
         let head: Substring
@@ -214,7 +214,7 @@ final class SimulationLedger {
         return head[start..<end].split(separator: ",").map { $0.dropFirst().dropLast() }
     }
 
-    /// Checks all that the audit has not found.
+    /// Checks everything that the audit has not found.
     /// - Parameter invalid: the set of invalid tokens; `nil` if it need not be complete.
     /// - Returns: the mistake, if any.
     func endAudit(invalid: Set<String>?) -> String? {
@@ -234,7 +234,7 @@ final class SimulationLedger {
         return nil
     }
 
-    /// Returns the mistake if a notification that was not accepted may not be missing.
+    /// Returns the mistake if a notification that was not accepted must not be missing.
     private func missing(_ index: Int, of job: SimulatedJob, _ invalid: Set<String>?) -> String? {
         if job.isBroken { return "the broken job \(job.number) is nowhere: \(job.body)" }
         if job.expires { return nil }
@@ -250,7 +250,7 @@ final class SimulationLedger {
         return "the job \(job.number) was settled, and its invalid token is not in the set: \(job.body)"
     }
 
-    /// True if a job is somewhere, or has ended otherwise than as a duplicate.
+    /// True if a job is somewhere, or has ended other than as a duplicate.
     private func isKnown(_ job: SimulatedJob) -> Bool {
         (0..<job.count).contains { index in
             let state = states[job.first + index]
