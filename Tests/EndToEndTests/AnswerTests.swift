@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// A worker's treatment of jobs, by the rules of a simulator.
+    /// The effect of answers, given by the simulator's rules, on jobs.
     @Suite("Answers")
     struct AnswerTests {
         struct Result {
@@ -75,7 +75,7 @@ extension EndToEnd {
             "temporary failures are retried until they succeed",
             arguments: ["429", "500", "503", "503,retry-after=1", "502,body=text", "500,body=empty", "503,body=split"])
         func retried(_ answer: String) async throws {
-            // Both rounds together have fewer failures in a row than open the endpoint's breaker.
+            // Both rounds together have fewer consecutive failures than open the endpoint's breaker.
             let result = try await Self.deliver(
                 TestJob.many(4, prefix: "7") + TestJob.many(36, prefix: "a"),
                 rules: ["prefix=7,answer=\(answer),times=2"])
@@ -136,7 +136,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410"])
             let tokens = [64, 160, 256, 512, 2048].map { String(repeating: "ab", count: $0 / 2) }
             let gone = "dead" + String(repeating: "cd", count: 254)
-            // Each of these is named twice, and gets one notification.
+            // Each of these is repeated, and gets one notification.
             let others = tokens.map { "cd" + $0.dropFirst(2) }
             let list = (others + others.map { $0.uppercased() }).map { "\"\($0)\"" }.joined(separator: ",")
             try redis.push((tokens + [gone]).map { TestJob.text($0) } + [#"{"tokens":[\#(list)],"alert":"x"}"#])

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Settings of an app that change what is sent, at the start and by a reload.
+    /// Settings of an app that change its notifications, at the start and after a reload.
     @Suite("Settings of an app")
     struct AppSettingTests {
         /// A notification that the simulator received for a device.
@@ -18,7 +18,7 @@ extension EndToEnd {
             return Dictionary(all.map { ($0.token, $0) }) { _, last in last }
         }
 
-        /// A worker that has its app from a file, beside a simulator that records.
+        /// A worker with its app in a file, and a simulator that records.
         private final class Scene {
             let redis: RedisServer
             let simulator: SimulatorProcess
@@ -27,7 +27,7 @@ extension EndToEnd {
 
             var record: String { folder.url.appending(path: "record").path }
 
-            /// - Parameter settings: the app's, a line each.
+            /// - Parameter settings: the app's settings, one per line.
             init(_ settings: String...) async throws {
                 redis = try RedisServer()
                 folder = try ConfigurationTests.Folder()
@@ -44,7 +44,7 @@ extension EndToEnd {
                     + settings.map { "    \($0)\n" }.joined()
             }
 
-            /// Replaces the app's settings, and waits until the worker has them.
+            /// Replaces the app's settings, and waits until the worker uses them.
             func reload(_ settings: String...) async throws {
                 let before = worker.lines(of: "configuration_reloaded").count
                 try folder.write(Self.file(settings, simulator.port))

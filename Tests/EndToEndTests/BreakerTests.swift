@@ -17,7 +17,7 @@ extension EndToEnd {
             TestJob.many(count, prefix: prefix, members: #""app":"\#(app)","#)
         }
 
-        /// The reason why an app is paused, from Redis.
+        /// Returns the reason for which an app is paused, from Redis.
         static func pause(_ app: String, _ redis: RedisServer) throws -> [String: Any]? {
             guard let text = try redis.run("GET", "push:{shared}:apps:\(app):paused").text else { return nil }
             return try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
@@ -53,7 +53,7 @@ extension EndToEnd {
                 let queue = try QueueContents(redis)
                 return queue.jobs.isEmpty && queue.retries.count + queue.claims == 201
             }
-            // Two workers with up to a thousand streams each have sent a few requests, not two hundred.
+            // Two workers with up to a thousand streams each have sent only a few requests.
             let account = try await simulator.account()
             #expect((account.answers["403 InvalidProviderToken"] ?? 0) < 20)
             #expect(
@@ -150,7 +150,7 @@ extension EndToEnd {
             let resumed = try await CommandLineTests.run(["resume", "--app", "other"], environment: environment)
             #expect(
                 resumed.output.hasPrefix("app other is resumed; it was paused: maintenance"), "\(resumed.errors)")
-            // A deferred job is due within its minute.
+            // A deferred job is due within a minute.
             try await eventually("all are delivered", within: .seconds(120)) {
                 try QueueContents(redis).count("delivered") == 200
             }

@@ -56,7 +56,7 @@ extension EndToEnd {
                 }
             }
 
-            /// The IDs of the results in accepted requests, once for each time.
+            /// The IDs of the results in accepted requests, in order and with repetitions.
             var accepted: [String] {
                 get throws { try requests.filter { $0.status == 200 }.flatMap { $0.ids.compactMap { $0 } } }
             }
@@ -153,7 +153,7 @@ extension EndToEnd {
                 redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--since", "1h", "--outcome", "dead"])
             #expect(try await process.wait() == .exited(0), "\(process.errors)")
             #expect(try receiver.accepted == ["old"] && pending(redis) == 0)
-            // The group continues from there.
+            // The group continues after the results it already has.
             try add(["new"], redis)
             let second = try callbacks(redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--since", "1h"])
             #expect(try await second.wait() == .exited(0), "\(second.errors)")
@@ -249,7 +249,7 @@ extension EndToEnd {
             third.kill()
             _ = try await third.wait()
             try receiver.behave("200")
-            // Under its own name at once, and not after a time.
+            // Under its own name it continues at once.
             let fourth = try callbacks(redis, url + ["--consumer", "three", "--once"])
             #expect(try await fourth.wait() == .exited(0), "\(fourth.errors)")
             #expect(try receiver.accepted.contains("again") && pending(redis) == 0)
@@ -292,7 +292,7 @@ extension EndToEnd {
             try add((0..<150).map { "\($0)" }, redis)
             try await eventually("it says that the command fails") { process.errors.contains("ended with status 3") }
             try FileManager.default.removeItem(atPath: "\(directory)/sick")
-            // They come in portions, and after each none is pending.
+            // They arrive in portions, after each of which none is pending.
             var objects: [[String: Any]] = []
             try await eventually("all are acknowledged") {
                 let text = (try? String(contentsOfFile: "\(directory)/all", encoding: .utf8)) ?? ""

@@ -29,7 +29,7 @@ extension EndToEnd {
             return try shown(result.output)
         }
 
-        /// The number of delivered notifications of a campaign; 0 for one that no queue knows yet.
+        /// Returns the number of delivered notifications of a campaign; 0 if no queue knows it yet.
         private static func delivered(_ campaign: String, redis url: String) async throws -> Int {
             let result = try await run("campaign", "show", campaign, "--json", redis: url)
             return result.status == 1 ? 0 : try shown(result.output).outcomes["delivered"] ?? 0
@@ -87,7 +87,7 @@ extension EndToEnd {
                 let before = change?.state ?? "running"
                 change = try Self.shown(result.output)
                 #expect(change?.state == "cancelled" && change?.before == before)
-                // A loaded machine may need longer than the command waits.
+                // A loaded machine may need longer than the command's wait.
                 let isConfirmed = change?.unconfirmed == 0
                 #expect(result.ending == .exited(isConfirmed ? 0 : 1), "\(result.errors)")
                 return isConfirmed
@@ -168,7 +168,7 @@ extension EndToEnd {
             #expect(try await Self.show("spring", redis: redis.url).state == "paused")
             result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
             #expect(result.status == 0 && result.output.contains("is resumed"), "\(result)")
-            // Soon, and not only when they would be due.
+            // Soon, not only when they would have been due.
             try await eventually("all are delivered", within: .seconds(20)) {
                 try QueueContents(redis).count("delivered") == 50
             }
@@ -194,13 +194,13 @@ extension EndToEnd {
                 try await Self.delivered("fast", redis: redis.url) == 100
             }
             let early = try await Self.show("slow", redis: redis.url).outcomes["delivered"] ?? 0
-            // The first goes out at once.
+            // The first is sent at once.
             #expect(early <= Int((ContinuousClock.now - start) / .seconds(1)) * 5 + 6)
             let list = try await Self.run("campaign", "list", redis: redis.url).output
             #expect(list.contains("running, 5/s"))
             result = try await Self.run("campaign", "limit", "slow", "--off", redis: redis.url)
             #expect(result.output == "campaign slow in queue default has no limit\n")
-            // Soon, and not only when their turns would have come.
+            // Soon, not only when their turns would have come.
             try await eventually("all are delivered") {
                 try await Self.delivered("slow", redis: redis.url) == 400
             }

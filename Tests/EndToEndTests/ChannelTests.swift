@@ -222,7 +222,7 @@ extension EndToEnd {
         func asks(answer: String) async throws {
             let channel = try await createChannel()
             let command = "\(try BuiltProgram.path("apns-worker")) channels delete \(channel)"
-            // It gives the command a terminal and types the input.
+            // script(1) gives the command a terminal and types the input.
             let terminal = try ChildProcess(
                 "script", ["--quiet", "--return", "--command", command, "/dev/null"], environment: environment,
                 input: Data((answer + "\n").utf8))

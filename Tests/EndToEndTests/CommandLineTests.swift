@@ -26,7 +26,7 @@ extension EndToEnd {
             try #require(JSONSerialization.jsonObject(with: Data(job)) as? NSDictionary)
         }
 
-        /// A job that was made from flags, without its time; and its time.
+        /// Returns a job that was made from flags without its time, and the time.
         private static func enqueued(_ job: [UInt8]?) throws -> (job: NSDictionary, at: Double) {
             let all = try object(try #require(job))
             let time = try #require(all["enqueued_at"] as? Double)
@@ -135,7 +135,7 @@ extension EndToEnd {
                 environment: ["APNS_WORKER_REDIS_URL": redis.url])
             #expect(other.output.hasPrefix("enqueued 1 job on q, id "))
             let text = try #require(try redis.run("LINDEX", "p:{q}:jobs", "0").text)
-            // The payload is as it was given.
+            // The payload is unchanged.
             #expect(
                 text.wholeMatch(
                     of: /{"id":"[0-9a-f]{24}","token":"ab","enqueued_at":\d+(\.\d{1,3})?,"payload":{"a": 1}}/) != nil,

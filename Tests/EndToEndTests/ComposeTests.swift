@@ -67,7 +67,7 @@ extension EndToEnd {
             #expect(try await curl.wait(within: .seconds(90)) == .exited(0), "\(curl.errors)")
             #expect(curl.output.contains(example[2]) && curl.output.contains(#""accepted":true"#), "\(curl.output)")
             for worker in workers {
-                // Before that, it does not handle signals.
+                // The worker does not handle signals before that.
                 try await eventually("it works") { worker.errors.contains("started") }
                 worker.send(SIGTERM)
                 #expect(try await worker.wait() == .exited(0), "\(worker.errors)")

@@ -17,7 +17,7 @@ extension EndToEnd {
 
             deinit { try? FileManager.default.removeItem(at: url) }
 
-            /// Replaces a file as editors and Kubernetes do.
+            /// Replaces a file in the way of editors and Kubernetes.
             @discardableResult
             func write(_ text: String, as name: String = "worker.yaml") throws -> String {
                 let place = url.appending(path: name)
@@ -203,7 +203,7 @@ extension EndToEnd {
                 #expect(!result.output.contains("pa55word"), "\(result.output)")
                 #expect(!result.output.contains(key.base64EncodedString().prefix(20)))
             }
-            // The same by variables.
+            // The same with variables.
             let byVariable = try await Self.settings(
                 ["--given"],
                 environment: [
@@ -291,7 +291,8 @@ extension EndToEnd {
             ("a: 1\n\nlease: \u{7}", "worker.yaml:3:8: not valid YAML: control characters are not allowed"),
             ("\tlease: 8s", "worker.yaml:1:1: not valid YAML: found character that cannot start any token"),
             ("? [a]\n: b", "worker.yaml:1: a key must be a word"),
-            // Hostile files end at once: deep nesting, and ten lists of ten aliases each, ten billion values.
+            // Hostile files must fail at once: deep nesting, and ten lists of ten aliases each, which are ten billion
+            // values.
             (String(repeating: "[", count: 1_000_000), "worker.yaml:1: nested more than 100 levels deep"),
             (String(repeating: "? ", count: 500_000), "worker.yaml:1: nested more than 100 levels deep"),
             (expanding, "worker.yaml:7: with its aliases, the file has more than 1000000 values"),

@@ -108,7 +108,7 @@ extension EndToEnd {
             redis.kill()
             try redis.start()
             #expect(try QueueContents(redis).claims > 0)
-            // No other worker may reclaim them: their owner lives.
+            // No other worker may reclaim them, because their owner is alive.
             try await eventually("all are settled again") { try QueueContents(redis).count("delivered") == count }
             let account = try await worker.stop()
             let queue = try QueueContents(redis)

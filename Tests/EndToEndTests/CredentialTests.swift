@@ -43,7 +43,7 @@ extension EndToEnd {
         @Test("an expired token is renewed once for all, and its requests are repeated without an attempt")
         func expired() async throws {
             let redis = try RedisServer()
-            // Late, so that all are under way before the first is refused: then they have the token that is refused.
+            // Delayed, so that all workers have sent requests with the old token before the first is refused.
             let simulator = try await SimulatorProcess(rules: [
                 "prefix=e,times=1,answer=ExpiredProviderToken,delay=500ms"
             ])
@@ -52,7 +52,7 @@ extension EndToEnd {
             let workers = try (0..<3).map { _ in
                 try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--log-level", "debug"])
             }
-            // So that all later requests are sent at once, with the token that will be refused.
+            // Now all later requests are sent at once, with the token that will be refused.
             try redis.push(TestJob.many(1000, prefix: "a"))
             try await eventually("all workers send") { try QueueContents(redis).count("delivered") == 1000 }
             try redis.push(TestJob.many(200, prefix: "e"))

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The two ways to requeue, which have the same effect.
+/// The two tools for requeueing, which have the same effect.
 enum RequeueTool: CaseIterable, Sendable {
     case command
     case script
@@ -37,10 +37,10 @@ struct TestLetter {
     var id: String?
     var members = ""
     var original: [UInt8]
-    /// How long ago it was written.
+    /// The age of the dead letter in seconds.
     var seconds: Int64 = 60
 
-    /// A dead letter with a job of its own.
+    /// Returns a dead letter with its own job.
     static func numbered(_ number: Int, reason: String = "UnknownApp", members: String = "") -> TestLetter {
         TestLetter(
             reason: reason, id: "job-\(number)", members: members,
@@ -49,7 +49,7 @@ struct TestLetter {
 }
 
 extension RedisServer {
-    /// Writes dead letters, each with a claim of its own.
+    /// Writes dead letters, each with its own claim.
     func bury(_ letters: [TestLetter], queue: String = "default") throws {
         let connection = try connect()
         let now = Int64(Date().timeIntervalSince1970) * 1000

@@ -11,10 +11,10 @@ enum DeployFolder {
 
     static func text(_ name: String) throws -> String { try String(contentsOf: url(name), encoding: .utf8) }
 
-    /// A parsed YAML file.
+    /// Returns a parsed YAML file.
     static func yaml(_ name: String) throws -> YAMLNode { try YAMLNode(text(name), name) }
 
-    /// The settings of a unit in their order, without the names of the sections.
+    /// Returns the settings of a unit in order, without the names of the sections.
     static func unit(_ name: String) throws -> [(key: String, value: String)] {
         try text("systemd/\(name)").split(separator: "\n").filter { !$0.hasPrefix("#") }.compactMap { line in
             let parts = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
@@ -40,7 +40,7 @@ struct YAMLNode {
         self.path = path
     }
 
-    /// Returns the node at a path of names with slashes between them; a number selects an element of a list.
+    /// Returns the node at a path of names separated by slashes; a number selects an element of a list.
     func at(_ names: String) throws -> YAMLNode {
         var place = self
         for name in names.split(separator: "/").map(String.init) {
@@ -77,7 +77,7 @@ struct YAMLNode {
         return list.enumerated().map { YAMLNode(node: $1, path: "\(place.path)/\($0)") }
     }
 
-    /// The names of a mapping's members.
+    /// Returns the names of a mapping's members.
     func keys(_ names: String = "") throws -> [String] {
         let place = try at(names)
         guard let mapping = place.node.mapping else {
@@ -86,7 +86,7 @@ struct YAMLNode {
         return mapping.keys.compactMap(\.string)
     }
 
-    /// The members of a mapping whose values are texts.
+    /// Returns the members of a mapping whose values are strings.
     func texts(_ names: String = "") throws -> [String: String] {
         let place = try at(names)
         guard let mapping = place.node.mapping else {

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("The image")
     struct DockerfileTests {
-        /// The instructions with their arguments; continued lines are joined.
+        /// Returns the instructions with their arguments; continued lines are joined.
         private static func instructions() throws -> [(name: String, rest: String)] {
             let lines = try DeployFolder.text("Dockerfile").split(separator: "\n").filter {
                 !$0.drop { $0 == " " }.hasPrefix("#")
@@ -17,7 +17,7 @@ extension EndToEnd {
             }
         }
 
-        /// The Debian packages that the last stage installs.
+        /// Returns the Debian packages that the last stage installs.
         private static func packages() throws -> Set<String> {
             let last = try #require(try instructions().last { $0.rest.contains("apt-get install") }).rest
             let install = try #require(last.split(separator: "&&").first { $0.contains("apt-get install") })
@@ -112,7 +112,7 @@ extension EndToEnd {
                 variable.first == "APNS_WORKER_ADMIN_PORT"
                     && instructions.contains { $0 == ("EXPOSE", String(variable[1])) })
             #expect(instructions.contains { $0 == ("USER", "65532:65532") })
-            // Not the port of the image, which may be in use here.
+            // A free port, because the image's may be in use here.
             let environment = ["APNS_WORKER_ADMIN_PORT": "\(try RedisServer.freePort())"]
             let arguments = command.split(separator: " ").map(String.init)
             let none = try await CommandLineTests.run(arguments, environment: environment)

@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The commands of each page, in their order, in a network and a folder of their own with a Redis on port 6379. They run as
-    /// they are printed, ports included.
+    /// Runs the commands of each page, in order, in their own network and folder, with a Redis on port 6379. They run
+    /// as printed, including the ports.
     @Suite("The commands of the documentation", .enabled(if: Sandbox.isPermitted, "unshare(1) is not permitted here"))
     struct DocumentationCommandTests {
         @Test("run and print the output that the page shows", arguments: DocumentationPage.names)
@@ -27,14 +27,15 @@ extension EndToEnd {
             }
         }
 
-        /// A line without the parts that differ between runs: numbers, times, identifiers, and the width of columns.
+        /// Returns a line without the parts that differ between runs: numbers, times, identifiers, and the width of
+        /// columns.
         private static func shape(_ line: String) -> String {
             line.replacing(/[0-9a-f]{8}-[0-9a-f-]{27}/, with: "#").replacing(/\b[0-9a-f]{8,}\b/, with: "#")
                 .replacing(/[0-9]+([.,:][0-9]+)*/, with: "#").replacing(/[ ]+/, with: " ")
                 .trimmingCharacters(in: .whitespaces)
         }
 
-        /// True if a line is as shown; `…` in what is shown stands for any text.
+        /// True if a line matches what the page shows, in which `…` stands for any text.
         private static func matches(_ line: String, _ shown: String) -> Bool {
             var rest = line[...]
             let pieces = shown.split(separator: "…", omittingEmptySubsequences: false)

@@ -70,13 +70,13 @@ struct DocumentationStep {
 extension DocumentationPage {
     /// The steps of the page, in order.
     ///
-    /// Each line of a `console` block that starts with `$ ` is a command; the lines below it are its output. A comment in the
-    /// line before a block changes that:
+    /// Each line of a `console` block that starts with `$ ` is a command; the lines below it are its output. A comment
+    /// on the line before a block changes that:
     ///
     /// - `<!-- not run: REASON -->`: the block is not run.
     /// - `<!-- output: example -->`: the block is run, and its output is not compared.
     /// - `<!-- file: NAME -->`: the block is written to a file. A Python block is run unless it has this mark.
-    /// - `<!-- run: COMMAND -->` is a line of its own, with a command that the reader does not see.
+    /// - `<!-- run: COMMAND -->` is on a separate line, with a command that the reader does not see.
     func steps() throws -> [DocumentationStep] {
         var steps: [DocumentationStep] = []
         var mark: (kind: Substring, value: String)?

@@ -7,10 +7,10 @@ import Telemetry
 @testable import PushWorker
 @testable import apns_worker
 
-/// The tables of the documentation that are made from the code.
+/// The tables of the documentation that are generated from the code.
 ///
-/// A page has each between `<!-- generated: NAME -->` and `<!-- end -->`. ``DocumentationReferenceTests`` compares them, and
-/// writes them with `UPDATE_DOCS=1` in its environment.
+/// A page contains each of them between `<!-- generated: NAME -->` and `<!-- end -->`. ``DocumentationReferenceTests``
+/// compares them, and writes them if `UPDATE_DOCS=1` is in its environment.
 enum DocumentationTables {
     static func table(_ name: String) async throws -> String {
         switch name {
@@ -36,7 +36,7 @@ enum DocumentationTables {
         }
     }
 
-    /// A table in Markdown.
+    /// Returns a Markdown table.
     static func table(_ columns: [String], _ rows: [[String]]) -> String {
         let lines = [columns, columns.map { _ in "---" }] + rows.map { $0.map { $0.replacing("|", with: "\\|") } }
         return lines.map { "| " + $0.joined(separator: " | ") + " |\n" }.joined()
@@ -237,7 +237,7 @@ enum DocumentationTables {
         return try keyTable("SharedKeys", names)
     }
 
-    /// The keys of a type with the documentation of its members, which begins with the Redis type in capitals.
+    /// Returns the keys of a type with the documentation of its members, which begins with the Redis type in capitals.
     private static func keyTable(_ type: String, _ names: [String: String]) throws -> String {
         let file = DeployFolder.root.appending(path: "Sources/PushQueue/\(type).swift")
         let lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").map {
@@ -272,14 +272,15 @@ enum DocumentationTables {
 
     // MARK: Members of a job
 
-    /// The members of a job by its JSON Schema, in the schema's order: those up to `truncate`, or the short forms of a payload.
+    /// Returns the members of a job from its JSON Schema, in its order: those up to `truncate`, or the short forms of a
+    /// payload.
     private static func members(shortForms: Bool) throws -> String {
         let file = DeployFolder.root.appending(path: "Sources/PushJob/Schema/job.schema.json")
         let text = try String(contentsOf: file, encoding: .utf8)
         guard let schema = try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any],
             let properties = schema["properties"] as? [String: [String: Any]]
         else { throw DocumentationError(description: "the schema has no properties") }
-        // A dictionary has no order; the text has.
+        // A dictionary has no order, so it is taken from the text.
         let order = text.matches(of: /\n    "(\w+)": \{/).map { String($0.1) }.filter { properties[$0] != nil }
         guard Set(order) == Set(properties.keys), let first = order.firstIndex(of: "alert") else {
             throw DocumentationError(description: "the schema's properties are not indented by four spaces")
@@ -349,12 +350,12 @@ struct DocumentedCommand: Decodable {
         try Self(help: try await EndToEnd.CommandLineTests.run(["--experimental-dump-help"], of: program).output)
     }
 
-    /// The commands below it that users see.
+    /// The subcommands that users see.
     var children: [DocumentedCommand] {
         (subcommands ?? []).filter { $0.commandName != "help" && $0.shouldDisplay != false }
     }
 
-    /// A section for each command, including those that only group others.
+    /// A section for each command, including groups of commands.
     var markdown: String { markdown([]) }
 
     private func markdown(_ parents: [String]) -> String {
@@ -404,7 +405,7 @@ struct DocumentedCommand: Decodable {
         return names.map { "`\($0)\(value)`" }.joined(separator: ", ")
     }
 
-    /// Help's paragraphs; those with columns or an indentation become blocks.
+    /// Returns the paragraphs of a help text; those with columns or indentation become blocks.
     private static func prose(_ text: String) -> String {
         var blocks: [(isCode: Bool, text: String)] = []
         for paragraph in text.components(separatedBy: "\n\n") where !paragraph.isEmpty {

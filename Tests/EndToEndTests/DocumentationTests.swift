@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("docs/apns.md")
     struct DocumentationTests {
-        /// A table of a page in Markdown, each row by its columns' names.
+        /// A Markdown table of a page, with each row by its column names.
         private struct Table {
             let columns: [String]
             var rows: [[String]] = []
@@ -34,7 +34,7 @@ extension EndToEnd {
             return tables
         }
 
-        /// All tests as `Suite.function`. A file's functions count as tests of each type in it.
+        /// Returns all tests as `Suite.function`. A file's functions count as tests of each type in it.
         private func tests() throws -> Set<String> {
             let folder = DeployFolder.root.appending(path: "Tests").path
             var tests: Set<String> = []

@@ -55,7 +55,7 @@ extension EndToEnd {
             #expect(ContinuousClock.now - start < .seconds(15))
             let queue = try QueueContents(redis)
             #expect(queue.claims == 0 && queue.workers.isEmpty)
-            // Each may have been accepted, so it is deferred as uncertain.
+            // Each notification may have been accepted, so its job is deferred as uncertain.
             #expect(queue.jobs.count + queue.retries.count == (idle ? 0 : 50))
             #expect(account.possibleDuplicates == (idle ? 0 : 50))
         }

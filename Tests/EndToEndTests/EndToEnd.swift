@@ -1,7 +1,7 @@
 import Testing
 
-/// The real binaries against a real `redis-server`, the simulator, and nginx. Each test has servers of its own.
+/// Runs the real binaries against a real `redis-server`, the simulator, and nginx. Each test has its own servers.
 ///
-/// One test at a time: each has several processes, and two of them at once would only wait for each other.
+/// Tests run one at a time: each has several processes, and parallel tests would only wait for each other.
 @Suite("End to end", .serialized, .timeLimit(.minutes(4)))
 struct EndToEnd {}

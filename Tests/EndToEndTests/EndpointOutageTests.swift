@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// An APNs that fails for a long time: every job waits, and all are delivered when it recovers.
+    /// An APNs that fails for a long time: every job waits, and all are delivered once it recovers.
     @Suite("A failing APNs")
     struct EndpointOutageTests {
         private let redis: RedisServer
@@ -14,7 +14,7 @@ extension EndToEnd {
             simulator = try await SimulatorProcess(options: ["--initial-streams", "100", "--control-port", "0"])
         }
 
-        /// A worker that may probe twice per second, and gives each job one attempt.
+        /// Returns a worker that may probe twice per second and gives each job one attempt.
         private func worker(_ options: [String] = []) throws -> WorkerProcess {
             try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
@@ -80,7 +80,7 @@ extension EndToEnd {
                 try await simulator.account().requests >= before + 4
             }
             #expect(try await simulator.account().requests < 500)
-            // Also between probes.
+            // The problem is reported between probes, too.
             #expect(try await body(port).contains("gets no answers from APNs"))
             try await eventually("status reports it", within: .seconds(10)) {
                 try await FleetView(redis.url).kinds == ["app_unanswered default"]

@@ -188,7 +188,7 @@ extension EndToEnd {
                 bad.output.contains(
                     /\ndead after \d+ (ms|s): BadCollapseId \(status 400, attempt 1, apns-id [0-9a-f-]{36}\)\n$/),
                 "\(bad.output)")
-            // An unreadable job has an outcome, too.
+            // An unreadable job also has an outcome.
             let broken = try await Self.enqueue(
                 ["--token", "zz", "--alert", "x", "--wait", "30s", "--unchecked"], redis)
             #expect(
@@ -204,7 +204,7 @@ extension EndToEnd {
             let objects = try Self.objects(many.output)
             #expect(objects.count == 3 && objects[0]["id"] as? String == "fan")
             #expect(Set(objects.dropFirst().compactMap { $0["outcome"] as? String }) == ["delivered", "dead"])
-            // Jobs of other producers have the results that the setting keeps.
+            // Results of other producers' jobs are kept according to the setting.
             let count = try storedResults(redis).count
             #expect(count == 5)
             _ = try await Self.enqueue(["--token", Self.token, "--alert", "x"], redis)

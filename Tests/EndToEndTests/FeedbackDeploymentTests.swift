@@ -11,7 +11,7 @@ extension EndToEnd {
             return try String(contentsOf: root.appending(path: "deploy/\(name)"), encoding: .utf8)
         }
 
-        /// The arguments of the command, with another directory in place of /var/lib/apns-worker.
+        /// Returns the arguments of the command, with /var/lib/apns-worker replaced by another directory.
         private static func arguments(_ name: String, _ directory: String) throws -> [String] {
             for line in try text(name).split(separator: "\n") where !line.hasPrefix("#") {
                 if let match = line.firstMatch(of: /args: \[(.*)\]/) {
@@ -41,7 +41,7 @@ extension EndToEnd {
                     state: file.hasPrefix("systemd/") ? scene.redis.directory : nil))
             #expect(result.ending == .exited(0), "\(result.errors)")
             #expect(try scene.has(0..<10))
-            // Each keeps its records where the deployment keeps its state.
+            // Each command keeps its records where the deployment keeps its state.
             #expect(FileManager.default.fileExists(atPath: scene.spill.path))
         }
 
@@ -51,7 +51,7 @@ extension EndToEnd {
             let named = try Self.text(file).matches(of: /APNS_WORKER_[A-Z_]+/).map { String($0.0) }
             #expect(named.count > 2)
             for variable in Set(named) {
-                // A whole word, not a part of another variable's name.
+                // A whole word, not part of another variable's name.
                 let isKnown = help.split { !($0.isLetter || $0.isNumber || $0 == "_") }.contains { $0 == variable }
                 #expect(isKnown, "\(variable)")
             }

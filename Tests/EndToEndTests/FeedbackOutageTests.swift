@@ -71,7 +71,7 @@ extension EndToEnd {
             try await Self.bringBack(text, scene)
         }
 
-        /// Restores the kept records twice, with other text in between.
+        /// Writes the kept records to Redis twice, with other text in between.
         private static func bringBack(_ text: String, _ scene: FeedbackScene) async throws {
             try scene.redis.start()
             try scene.redis.run(
@@ -148,7 +148,7 @@ extension EndToEnd {
             gate.open()
             try await eventually("the wait is told of") { process.errors.contains("waiting for Redis") }
             process.send(SIGTERM)
-            // Well before the five minutes of the default.
+            // Well before the default of five minutes.
             #expect(try await process.wait(within: .seconds(120)) == .exited(1))
             #expect(try scene.spilled == (20..<50).map(FeedbackScene.token))
             #expect(process.errors.contains("the next run writes them to Redis first"), "\(process.errors)")

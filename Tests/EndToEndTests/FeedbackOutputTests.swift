@@ -93,7 +93,7 @@ extension EndToEnd {
                 ("/does/not/exist", "ended with status 127"),
             ])
         func badCommands(command: String, words: String) async throws {
-            // More than a pipe holds.
+            // More than a pipe can hold.
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<4000))
             let process = try scene.start("--exec", command, "--timeout", "3s")
             let ending = try await process.wait()

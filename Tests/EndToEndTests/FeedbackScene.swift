@@ -30,7 +30,7 @@ struct FeedbackScene {
         numbers.flatMap { FeedbackServer.tuple(seconds($0), token($0)) }
     }
 
-    /// Sends these records and closes the connection, as Apple's service did.
+    /// Returns a script that sends these records and closes the connection, as Apple's service did.
     static func sending(_ numbers: Range<Int>) -> FeedbackServer.Script {
         { peer in
             peer.send(bytes(numbers))
@@ -72,7 +72,7 @@ struct FeedbackScene {
     /// The file of records that are not in Redis yet.
     var spill: URL { redis.directory.appending(path: "feedback.ndjson") }
 
-    /// The tokens in that file; none if there is no file.
+    /// The tokens in the spill file; empty if there is no file.
     var spilled: [String] {
         get throws {
             guard FileManager.default.fileExists(atPath: spill.path) else { return [] }
@@ -87,11 +87,10 @@ struct FeedbackScene {
         get throws { try QueueContents(redis).invalidTokens }
     }
 
-    /// Returns true if these are the invalid tokens, and no others. Not compared within a macro: it would print
-    /// thousands.
+    /// True if exactly these tokens are invalid. They are not compared within a macro, which would print thousands.
     func has(_ numbers: Range<Int>) throws -> Bool { try invalidTokens == Self.tokens(numbers) }
 
-    /// A record as it is passed to another program.
+    /// A record as passed to another program.
     struct Record: Decodable, Equatable {
         let token: String
         let at: Int64

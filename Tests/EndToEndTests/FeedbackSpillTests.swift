@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Feedback records that are not in Redis yet")
     struct FeedbackSpillTests {
-        /// Sends to the first client only: the service forgets what it has sent.
+        /// Returns a script that serves only the first client, because the service forgets what it has sent.
         private static func once(_ script: @escaping FeedbackServer.Script) -> FeedbackServer.Script {
             let connections = Counter()
             return { peer in
@@ -52,7 +52,7 @@ extension EndToEnd {
             #expect(report.apps.map(\.records) == [kept.count, 0])
             #expect(try scene.invalidTokens == FeedbackScene.tokens(0..<20).union(kept))
             #expect(try scene.spilled.isEmpty)
-            // A command of --exec gets these records, too, with their app.
+            // A command of --exec also gets these records, with their app.
             let handed = try FeedbackScene.Record.all(String(contentsOf: file, encoding: .utf8))
             #expect(handed.map(\.token) == kept && handed.allSatisfy { $0.app == "default" })
         }
@@ -120,7 +120,7 @@ extension EndToEnd {
                 }
             case "few replicas": try scene.redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
             default:
-                // A file cannot replace it.
+                // A file can't replace a directory.
                 try FileManager.default.createDirectory(
                     at: scene.redis.directory.appending(path: "blocked"), withIntermediateDirectories: true)
                 try scene.redis.run("CONFIG", "SET", "save", "3600 1000000")
@@ -163,7 +163,8 @@ extension EndToEnd {
             #expect(try scene.invalidTokens == FeedbackScene.tokens(0..<3).union(FeedbackScene.tokens(7..<9)))
             #expect(try scene.spilled.isEmpty)
 
-            // In the middle of the file it is not a crash: nothing is done until an operator has looked at it.
+            // In the middle of the file it is not the trace of a crash, so nothing is done before an operator has seen
+            // it.
             let bad = heading + line(10) + "\n" + line(11).prefix(50) + "\n" + line(12) + "\n"
             try bad.write(to: scene.spill, atomically: true, encoding: .utf8)
             let peers = scene.server.peers.count
@@ -174,13 +175,13 @@ extension EndToEnd {
             #expect(try String(contentsOf: scene.spill, encoding: .utf8) == bad)
             #expect(scene.server.peers.count == peers)
 
-            // Only a part of the first line: the machine stopped while it was written.
+            // Only part of the first line, because the machine stopped while it was written.
             try String(heading.prefix(20)).write(to: scene.spill, atomically: true, encoding: .utf8)
             #expect(try await scene.run().ending == .exited(0))
             #expect(try Data(contentsOf: scene.spill).isEmpty)
         }
 
-        /// The first line of the file for a scene's Redis.
+        /// Returns the first line of the file for a scene's Redis.
         private static func heading(_ scene: FeedbackScene) -> String {
             "# Records of apns-worker feedback for \(scene.redis.url) and the prefix push; "
                 + "its next run writes them there.\n"
@@ -213,7 +214,7 @@ extension EndToEnd {
             #expect(second.ending == .exited(1))
             #expect(second.errors.contains("another apns-worker feedback works with \(scene.spill.path)"))
             #expect(scene.server.peers.count == 1)
-            // With another file, or none, it may.
+            // With another file, or none, it can run.
             #expect(try await scene.run("--spill", "-", "--timeout", "1s").ending == .exited(1))
             #expect(scene.server.peers.count == 2)
             first.kill()
@@ -222,7 +223,7 @@ extension EndToEnd {
         @Test("with a full disk all records still reach Redis, and the exit status is 1")
         func noRoom() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<1000))
-            // A file may have 4,000 bytes; beyond that there is an error instead of the signal.
+            // Limits files to 4,000 bytes; a longer write returns an error instead of raising the signal.
             let process = try ChildProcess(
                 "/bin/sh",
                 [

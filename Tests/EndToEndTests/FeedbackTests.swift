@@ -68,7 +68,7 @@ extension EndToEnd {
             ).finish()
             #expect(account.suppressed == 2 && account.delivered == 1)
             #expect(try scene.invalidTokens == [FeedbackScene.token(0), FeedbackScene.token(2)])
-            // The service reports the same again, and a producer records another registration.
+            // The service reports the same records again, and a producer records another registration.
             let registrations = "push:{shared}:registrations"
             #expect(try scene.redis.run("HGETALL", registrations).pairs() == [FeedbackScene.token(1): "1700000005000"])
             try scene.redis.run("DEL", "push:{shared}:invalid-tokens")
@@ -169,7 +169,7 @@ extension EndToEnd {
             #expect(details[FeedbackScene.token(1)]?.environment == "sandbox")
             #expect(details.count == 110)
 
-            // A selected app is the only one, and an app with a key cannot be selected.
+            // The selected app is the only one read, and an app with a key can't be selected.
             let chosen = try await scene.run("--app", "good", environment: environment)
             #expect(chosen.ending == .exited(0))
             #expect(chosen.output.hasPrefix("good: 100 records: 0 added, 100 known already"))

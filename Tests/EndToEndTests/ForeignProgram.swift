@@ -7,14 +7,14 @@ enum ForeignProgram {
     private static let workshop = FileManager.default.temporaryDirectory
         .appending(path: "foreign-\(UUID().uuidString)").path
 
-    /// The path of Go's program, which is built on first use, without a network, from Debian's packages.
+    /// Returns the path of the Go program, which is built on first use, without a network, from Debian's packages.
     static func go() async throws -> String { try await goProgram.value }
 
-    /// The command that runs a Python program, with Debian's modules.
+    /// Returns the command that runs a Python program with Debian's modules.
     static func python(_ name: String) -> [String] { ["/usr/bin/python3", "-B", sources.appending(path: name).path] }
 
-    /// The command that runs a Python program with aioapns, which is installed from PyPI on first use; nil if PyPI cannot be
-    /// reached.
+    /// Returns the command that runs a Python program with aioapns, which is installed from PyPI on first use; `nil` if
+    /// PyPI is unreachable.
     static func aioapns(_ name: String) async throws -> [String]? {
         try await aioapnsPython.value.map { [$0, sources.appending(path: name).path] }
     }
@@ -52,15 +52,15 @@ enum ForeignProgram {
     }
 }
 
-/// A server of ``ForeignProgram`` that replaces APNs.
+/// A server of ``ForeignProgram`` in place of APNs.
 final class ForeignServerProcess: Sendable {
-    /// The server's account. It identifies a notification by its device token, which each job has alone.
+    /// The server's account. It identifies a notification by its device token, which is unique to each job.
     struct Account: Decodable {
-        /// Whole requests, and those of them that were accepted, whether answered or not.
+        /// The numbers of complete requests and of accepted ones, whether answered or not.
         let requests, accepted: Int
         /// Device tokens of accepted notifications.
         let distinct: Int
-        /// Requests that had another `apns-id` than the first one for their device token.
+        /// The number of requests whose `apns-id` differed from the first one for their device token.
         let changedIDs: Int
         let goAways, resets, cuts, settings, restarts: Int
         /// The client's violations of HTTP/2.
@@ -72,7 +72,7 @@ final class ForeignServerProcess: Sendable {
     let port: Int
     private let process: ChildProcess
 
-    /// - Parameter command: the program and its arguments; it prints its port as JSON when it listens.
+    /// - Parameter command: the program and its arguments; it prints its port as JSON once it listens.
     init(_ command: [String]) async throws {
         let identity = [
             "--certificate", try TestCertificates.path("server.pem"), "--key",

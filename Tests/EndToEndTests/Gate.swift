@@ -9,7 +9,7 @@ final class Gate: Sendable {
     func open() { state.store(true, ordering: .releasing) }
 }
 
-/// Counts from 1, from anywhere.
+/// A counter from 1. Safe to use from any thread.
 final class Counter: Sendable {
     private let count = Atomic(0)
 

@@ -75,7 +75,7 @@ extension EndToEnd {
         func otherApp() async throws {
             let workshop = try OpenSSLWorkshop()
             try workshop.certificate("right", subject: "/UID=com.other.app/CN=Apple Push Services: com.other.app")
-            // This file is replaced later.
+            // These files are replaced later.
             for (name, file) in [("client.pem", "in-use.pem"), ("client-key.pem", "in-use-key.pem")] {
                 try FileManager.default.copyItem(
                     atPath: try TestCertificates.path(name), toPath: workshop.path(file))
@@ -98,7 +98,7 @@ extension EndToEnd {
             let ready = try await MetricsTests.get(port, "/readyz")
             #expect(ready.status == 503 && ready.body.contains("CertificateNotForTopic"), "\(ready.body)")
 
-            // A due probe and a resumed app: still nothing is sent.
+            // A probe is due and the app is resumed: nothing is sent in either case.
             try await eventually("a probe is overdue") {
                 let until = try BreakerTests.pause("default", scene.redis)?["until"] as? Double ?? .infinity
                 return until + 2000 < Date().timeIntervalSince1970 * 1000
@@ -114,7 +114,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.account().gateway.frames == [:])
             #expect(try await scene.simulator.account().gateway.accepted == 0)
 
-            // Both files, one after the other, as an operator would.
+            // Both files, one after another, as an operator would replace them.
             for (name, file) in [("right.pem", "in-use.pem"), ("right-key.pem", "in-use-key.pem")] {
                 try Data(workshop.read(name)).write(to: URL(filePath: workshop.path(file)), options: .atomic)
             }

@@ -9,7 +9,7 @@ extension EndToEnd {
         func killed() async throws {
             let scene = try await GatewayScene()
             try scene.redis.push(TestJob.many(3000, prefix: "a"))
-            // Only the first window: it is neither confirmed by age nor tested with a bad item.
+            // Only the first window: its notifications are confirmed neither by age nor by a bad item.
             let first = try scene.worker(
                 confirmAfter: 600_000,
                 options: ["--gateway-window", "1000", "--gateway-barrier", "off", "--max-connections", "1"])
@@ -59,7 +59,7 @@ extension EndToEnd {
 
         @Test("a drain that finds a bad token returns the jobs behind it without spending an attempt")
         func badOneInDrain() async throws {
-            // The packet comes so late that the worker is stopped before it.
+            // The packet is so late that the worker is stopped first.
             let scene = try await GatewayScene(rules: ["prefix=dead,answer=8,delay=3s"])
             let behind = TestJob.many(100, prefix: "b")
             try scene.redis.push(

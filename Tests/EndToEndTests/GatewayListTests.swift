@@ -10,7 +10,8 @@ extension EndToEnd {
             var jobs = TestJob.many(2000, prefix: "a")
             var bad: Set<String> = []
             for number in 0..<60 {
-                // A quarter of the packets come late, while notifications behind the bad one are still being written.
+                // A quarter of the packets are late, arriving while notifications after the bad one are still being
+                // written.
                 let token = TestJob.token(number % 4 == 0 ? "dead" : "bad0", number)
                 jobs[20 + number * 33] = TestJob.text(token)
                 bad.insert(token)
@@ -44,7 +45,7 @@ extension EndToEnd {
             #expect(queue.invalidTokens.isEmpty && queue.dead.isEmpty && account.delivered == 0)
             #expect(queue.jobs.count + queue.retries.count == 1000 && queue.claims == 0)
             #expect(wrong.lines(of: "app_paused").contains { $0.contains("InvalidToken") }, "\(wrong.log)")
-            // Each reveals itself by the end of a connection.
+            // Each bad token ends a connection when it is reported.
             #expect(try await scene.simulator.stop().gateway.refused["8 InvalidToken"] ?? 0 < 100)
 
             let right = try await SimulatorProcess(gateway: [])

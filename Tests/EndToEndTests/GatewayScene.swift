@@ -21,7 +21,7 @@ extension EndToEnd {
             simulator = try await SimulatorProcess(gateway: rules, options: options)
         }
 
-        /// A gateway on a port that the test has chosen.
+        /// Returns a simulator with the gateway on a given port.
         static func gateway(on port: Int, rules: [String] = []) async throws -> SimulatorProcess {
             try await SimulatorProcess(
                 options: ["--gateway-port", "\(port)", "--client-ca", try TestCertificates.path("ca.pem")]
@@ -32,7 +32,7 @@ extension EndToEnd {
 
         func queue() throws -> QueueContents { try QueueContents(redis) }
 
-        /// Probes of a paused app come soon.
+        /// Returns a worker that soon probes a paused app.
         func worker(
             confirmAfter: Int = 1000, options: [String] = [], environment: [String: String] = [:]
         ) throws -> WorkerProcess {
@@ -41,7 +41,7 @@ extension EndToEnd {
                 options: ["--pause", "500", "--pause-cap", "500"] + options, environment: environment)
         }
 
-        /// Runs a worker until the queue is empty, and expects that all accounts agree.
+        /// Runs a worker until the queue is empty, and expects all accounts to agree.
         func finish(
             _ worker: WorkerProcess, exactlyOnce: Bool = true, sourceLocation: SourceLocation = #_sourceLocation
         ) async throws -> Result {
@@ -63,7 +63,7 @@ extension EndToEnd {
         }
 
         /// Returns the outcomes of jobs, each for its own device.
-        /// - Parameter exactlyOnce: true if nothing may be sent twice or be counted as a possible duplicate.
+        /// - Parameter exactlyOnce: true if nothing may be sent twice or counted as a possible duplicate.
         static func deliver(
             _ jobs: [String], rules: [String] = [], confirmAfter: Int = 1000, options: [String] = [],
             environment: [String: String] = [:], simulatorOptions: [String] = [], exactlyOnce: Bool = true,
@@ -84,12 +84,12 @@ extension SimulatorProcess.Account {
     /// The tokens of the notifications that the gateway accepted, in order.
     var gatewayTokens: [String] { gatewayAccepted.map(\.token) }
 
-    /// Expects that the gateway accepted the tokens of `TestJob.many`, once each and in order.
+    /// Expects the gateway to have accepted the tokens of `TestJob.many`, once each and in order.
     func expectOrder(_ count: Int, prefix: String, sourceLocation: SourceLocation = #_sourceLocation) {
         let tokens = gatewayTokens
         #expect(tokens.count == count, sourceLocation: sourceLocation)
         let place = tokens.indices.first { tokens[$0] != TestJob.token(prefix, $0) }
-        // All of them would be too much to read.
+        // All tokens would be too many to print.
         guard let place else { return }
         Issue.record(
             "at place \(place) is \(tokens[place]), after \(place > 0 ? tokens[place - 1] : "nothing")",

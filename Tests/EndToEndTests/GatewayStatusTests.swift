@@ -10,7 +10,7 @@ extension EndToEnd {
         func ends() async throws {
             let statuses = ["01", "02", "04", "05", "07", "08", "0a", "c8", "ff"]
             var jobs = TestJob.many(50, prefix: "a")
-            // One at a time among good ones, as in a list.
+            // One at a time among good ones, as in a real list.
             for (index, prefix) in (statuses + statuses).enumerated() {
                 jobs.insert(TestJob.text(TestJob.token(prefix, index)), at: 10 + index * 2)
             }
@@ -55,7 +55,7 @@ extension EndToEnd {
             }
             let bad = ["b1", "b2", "b3"].map { TestJob.token($0, 1) }
             var jobs = TestJob.many(120, prefix: "a") + ["d1", "d2"].map { TestJob.text(TestJob.token($0, 1)) }
-            // Among good ones, as in a list.
+            // Among good ones, as in a real list.
             for (index, token) in bad.enumerated() { jobs.insert(TestJob.text(token), at: 30 + index * 20) }
             let result = try await GatewayScene.deliver(
                 jobs,
@@ -71,7 +71,7 @@ extension EndToEnd {
 
         @Test("3, 6 and 128 pause the app and keep its jobs, none of which spends an attempt")
         func pauses() async throws {
-            // They mostly wait for probes, so they run at the same time.
+            // The tests mostly wait for probes, so they run concurrently.
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for (status, word) in [(3, "MissingTopic"), (6, "InvalidTopicSize"), (128, "ProtocolError")] {
                     group.addTask { try await Self.pause(by: status, word) }
@@ -97,7 +97,7 @@ extension EndToEnd {
         @Test("10 confirms the notification it names, and later ones are sent again: nothing lost, nothing twice")
         func shutdown() async throws {
             let jobs = TestJob.many(400, prefix: "a") + TestJob.many(3, prefix: "b") + TestJob.many(100, prefix: "c")
-            // In the second form, the packet names the last notification before the one that triggered it.
+            // With the second rule, the packet names the last notification before the one that triggered it.
             let result = try await GatewayScene.deliver(
                 jobs, rules: ["prefix=b,answer=10,accept=false,times=1", "after=60,answer=10"])
             #expect(result.worker.delivered == 503 && result.simulator.gateway.accepted == 503)
@@ -112,7 +112,7 @@ extension EndToEnd {
             let port = try RedisServer.freePort()
             let first = try await GatewayScene.gateway(on: port)
             try redis.push(TestJob.many(3000, prefix: "a"))
-            // Slow enough that the first one gets only a part.
+            // Slow enough that the first gateway gets only part of the jobs.
             let worker = try WorkerProcess(
                 redis: redis.url, gateway: port, options: ["--exit-when-done", "--max-per-second", "1500"])
             try await eventually("some have been accepted") { try await first.account().accepted > 100 }
@@ -123,7 +123,7 @@ extension EndToEnd {
             expectAgreement(account, try QueueContents(redis))
             #expect(before.gateway.packets["10 Shutdown"] ?? 0 >= 1)
             #expect(account.delivered == 3000 && after.accepted > 0)
-            // The packet did not name what was being written when it arrived, and the gateway did not accept it.
+            // The packet did not name the notifications written when it arrived, and the gateway did not accept them.
             #expect(Set(before.acceptedByToken.keys).union(after.acceptedByToken.keys).count == 3000)
             #expect(before.accepted + after.accepted - 3000 <= account.possibleDuplicates)
             #expect(account.possibleDuplicates == 0 && account.retried == 0)

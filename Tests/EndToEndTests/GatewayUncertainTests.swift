@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Ends of connections after which it is unknown what the gateway accepted.
+    /// Closed connections after which it is unknown what the gateway accepted.
     @Suite("A gateway that closes without a usable error packet")
     struct GatewayUncertainTests {
         @Test(
@@ -62,8 +62,8 @@ extension EndToEnd {
                 let token = number == 100 ? TestJob.token("c", 1) : TestJob.token("a", number)
                 return #"{"token":"\#(token)","payload":\#(TestJob.payload(bytes: 2000))}"#
             }
-            // More than the sockets' buffers hold. What the gateway's kernel has taken is no proof, so it must be found
-            // out before the time for confirmation is up.
+            // More than the sockets' buffers hold. Acceptance by the gateway's kernel proves nothing, so the hang must
+            // be detected before the time for confirmation has passed.
             let result = try await GatewayScene.deliver(
                 jobs, rules: ["prefix=c,answer=hang,times=1"], confirmAfter: 4000,
                 options: ["--request-timeout", "300", "--max-connections", "1"], exactlyOnce: false)

@@ -16,7 +16,7 @@ extension EndToEnd {
                     "--drain-timeout", "300",
                 ])
             try await eventually("the window is full") { try await scene.simulator.account().accepted == 100 }
-            // Another worker gets what this one leaves, which is nearly all.
+            // Another worker gets the remaining jobs, which are nearly all.
             let other = try scene.worker(options: ["--max-connections", "1"])
             try await eventually("the other has delivered the rest") {
                 let queue = try scene.queue()
@@ -48,7 +48,7 @@ extension EndToEnd {
         func nearlyFull() async throws {
             let scene = try await GatewayScene()
             try scene.redis.push(TestJob.many(3000, prefix: "a"))
-            // Claims come by 256, so that a thousand are never reached; and nothing is confirmed by age.
+            // Claims are for up to 256 jobs, so that a thousand are never reached; and nothing is confirmed by age.
             let worker = try scene.worker(
                 confirmAfter: 600_000, options: ["--gateway-window", "1000", "--max-connections", "1"])
             try await eventually("all are accepted") { try await scene.simulator.account().accepted == 3000 }
@@ -57,7 +57,7 @@ extension EndToEnd {
             #expect(account.delivered == 3000 && account.possibleDuplicates == 0)
             let simulated = try await scene.simulator.stop()
             simulated.expectOrder(3000, prefix: "a")
-            // Not one for each claim.
+            // Fewer than one per claim.
             #expect((3...8).contains(simulated.gateway.connections), "\(simulated.gateway.connections)")
         }
 
@@ -69,7 +69,7 @@ extension EndToEnd {
             let result = try await GatewayScene.deliver(
                 jobs, options: ["--gateway-window-bytes", "65536", "--max-connections", "1"])
             #expect(result.worker.delivered == 300 && result.simulator.gateway.accepted == 300)
-            // Some 30 fit at a time.
+            // About 30 fit at a time.
             #expect(result.simulator.gateway.connections >= 300 / 33)
         }
 
@@ -87,7 +87,7 @@ extension EndToEnd {
             }
             var queue = try scene.queue()
             #expect(queue.claims == 51 && queue.count("delivered") == 0)
-            // The packet about the bad one confirms them.
+            // The packet about the bad notification confirms them.
             let before = try await scene.simulator.account().gateway.frames["2"]
             #expect(before == 51)
             try scene.redis.push([#"{"id":"x","token":"\#(String(repeating: "0", count: 64))","payload":{"aps":{}}}"#])

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Answers that APNs never or rarely gives, from a server over Python's h2.
+    /// Answers that APNs never or rarely gives, from a server that uses Python's h2.
     @Suite("Hostile answers")
     struct HostileAnswerTests {
         /// An answer of `Tests/Foreign/answer_server.py`.
@@ -11,15 +11,15 @@ extension EndToEnd {
             var headers: [[String]]?
             var interim: [[String]]?
             var body: String?
-            /// The number of times that the body is sent.
+            /// The number of times the body is sent.
             var `repeat`: Int?
             var trailers: [[String]]?
-            /// The number of requests of a device token that get it; the others get 200.
+            /// The number of requests for a device token that get this answer; the others get 200.
             var times: Int?
             /// True to answer before the request's body has arrived.
             var early: Bool?
 
-            /// - Parameter more: further header fields.
+            /// - Parameter more: additional header fields.
             static func status(_ status: String, _ body: String? = nil, more: [[String]] = [], times: Int? = nil)
                 -> Answer
             {
@@ -32,7 +32,7 @@ extension EndToEnd {
             let server: ForeignServerProcess
             let worker: WorkerProcess
 
-            /// - Parameter answers: by the first two digits of device tokens.
+            /// - Parameter answers: the answers by the first two digits of device tokens.
             init(_ answers: [String: Answer], options: [String] = [], environment: [String: String] = [:]) async throws
             {
                 redis = try RedisServer()
@@ -43,7 +43,7 @@ extension EndToEnd {
                     redis: redis.url, endpoint: server.port, options: options, environment: environment)
             }
 
-            /// Waits until the queue is empty, and expects that the worker kept to HTTP/2.
+            /// Waits until the queue is empty, and expects that the worker followed HTTP/2.
             func finish() async throws -> (worker: WorkerProcess.Account, queue: QueueContents) {
                 let account: WorkerProcess.Account
                 do { account = try await worker.finish() } catch {
@@ -70,7 +70,7 @@ extension EndToEnd {
             let answers: [String: Answer] = [
                 "a0": .status("410", #"{"reason":"Unregistered","timestamp":1700000000123}"#),
                 "a1": .status("410", #"{"timestamp":1.7e12,"reason":"ExpiredToken","more":{"reason":"Shutdown"}}"#),
-                // In the future, where no registration could make the token valid again.
+                // In the future: no registration could make the token valid again.
                 "b0": .status("410", #"{"reason":"Unregistered","timestamp":253402300799000}"#),
                 "b1": .status("410", #"{"reason":"Unregistered","timestamp":9223372036854775807}"#),
                 "b2": .status("410", #"{"reason":"Unregistered","timestamp":1e300}"#),
@@ -88,7 +88,7 @@ extension EndToEnd {
                 "c4": .status("410", "null"),
                 "c5": .status("410", #"{"reason":"\#(String(repeating: "x", count: 4000))"}"#),
                 "c6": .status("410", #"{"reason":"Shutdown"}"#),
-                // A megabyte with a valid beginning.
+                // A megabyte that begins like a valid answer.
                 "c7": Answer(headers: [[":status", "410"]], body: Self.unregistered + " ", repeat: 40_000),
                 "c8": .status(
                     "410", Self.unregistered, more: [["content-length", "25"], ["content-type", "text/plain"]]),

@@ -1,6 +1,6 @@
 import TestSupport
 
-/// Ten thousand entries that a faulty producer might enqueue, the same each time.
+/// Ten thousand entries that a faulty producer might enqueue, the same in each run.
 struct HostileJobs {
     private var generator: SeededGenerator
 

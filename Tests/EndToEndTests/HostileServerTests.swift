@@ -10,7 +10,7 @@ extension EndToEnd {
         func silent() async throws {
             let redis = try RedisServer()
             let port = try RedisServer.freePort()
-            // It agrees to h2, and waits for a request of HTTP/1.0.
+            // This server agrees to h2 and waits for a request of HTTP/1.0.
             let silent = try ChildProcess(
                 "openssl",
                 [

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("An idle worker")
     struct IdleTests {
-        /// The number of calls of each command, without those that scripts make.
+        /// Returns the number of calls of each command, except those from scripts.
         private func calls(_ redis: RedisTestConnection) throws -> [String: Int] {
             let lines = try redis.run("INFO", "commandstats").text?.split(whereSeparator: \.isNewline) ?? []
             return lines.reduce(into: [:]) { calls, line in
@@ -25,7 +25,7 @@ extension EndToEnd {
             try await eventually("each lane has a lease on each queue") {
                 try ["a", "b", "c"].allSatisfy { try connection.run("ZCARD", "push:{\($0)}:workers") == 8 }
             }
-            // A lane has started when it has renewed its leases after its first claim: then they are long.
+            // A lane has started when it has renewed its leases after its first claim: they are then long.
             try await eventually("the lanes without claims have long leases", within: .seconds(60)) {
                 try ["a", "b", "c"].allSatisfy { queue in
                     let later = try connection.run(
@@ -44,8 +44,8 @@ extension EndToEnd {
             func rate(_ command: String) -> Double {
                 Double(after[command, default: 0] - before[command, default: 0]) / seconds
             }
-            // Three polls in nine seconds; and the seven other lanes renew three leases in 300 s. The bound is generous: eight
-            // lanes that poll would make three and more per second.
+            // Three polls in nine seconds, and three renewals by each of the seven other lanes in 300 s. The limit is
+            // generous: eight polling lanes would need three or more per second.
             #expect(rate("evalsha") < 2, "\(after)")
             #expect(rate("hkeys") == 0, "\(after)")
             #expect(rate("blmove") < 0.5, "\(after)")

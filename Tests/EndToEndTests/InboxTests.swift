@@ -12,7 +12,7 @@ extension EndToEnd {
                 redis: redis.url, endpoint: 1, options: ["--simulate"] + options, environment: environment)
         }
 
-        /// The address that standard error has on a line of its own.
+        /// Returns the address that standard error has on a separate line.
         private func link(_ worker: WorkerProcess) async throws -> String {
             var link: String?
             try await eventually("the link is printed") {
@@ -28,7 +28,7 @@ extension EndToEnd {
         @Test("prints a link to the inbox and a line per push, and ignores settings for the real APNs")
         func terminal() async throws {
             let redis = try RedisServer()
-            // Besides the key, the endpoint and the authority that each worker of the tests has.
+            // In addition to the key, the endpoint and the authority that each worker in the tests has.
             let worker = try worker(
                 redis, ["--simulate-rule", "prefix=dead,answer=410"],
                 environment: [

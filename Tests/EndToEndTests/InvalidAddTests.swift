@@ -38,7 +38,7 @@ extension EndToEnd {
             #expect(
                 first.errors.split(separator: "\n").count == 1 && first.errors.hasPrefix("line 3: the device token"))
             #expect(try Self.count(redis) == 1801)
-            // Repeating it is harmless.
+            // A repetition is harmless.
             let again = try await Self.add(["--json"], redis, input: tokens.joined(separator: "\n"))
             #expect(again.ending == .exited(0))
             #expect(again.output == #"{"added":0,"known":1800,"refused":0,"registered":0}"# + "\n")

@@ -12,7 +12,7 @@ extension EndToEnd {
                 ["invalid"] + arguments, environment: ["APNS_WORKER_REDIS_URL": url], input: input)
         }
 
-        /// Tokens as workers write them, half of them marked in a wrong environment.
+        /// Adds tokens as workers write them, half of them marked in a wrong environment.
         private static func fill(_ count: Int, _ redis: RedisServer) throws {
             let connection = try redis.connect()
             let now = Int64(Date().timeIntervalSince1970) * 1000

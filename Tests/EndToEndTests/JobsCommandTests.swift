@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A Redis of one server, or a Cluster, as a command and a test see it.
+/// A single Redis server or a Cluster for a test and its commands.
 struct RedisStage {
     enum Kind: CaseIterable, Sendable { case single, cluster }
 
@@ -41,7 +41,7 @@ struct RedisStage {
             arguments, environment: environment.merging(["APNS_WORKER_REDIS_URL": url]) { own, _ in own })
     }
 
-    /// The objects that a command prints.
+    /// Returns the objects printed by a command.
     func objects(_ arguments: [String], _ environment: [String: String] = [:]) async throws -> [[String: Any]] {
         let output = try await run(arguments, environment)
         return try output.output.split(separator: "\n").map { line in
@@ -88,7 +88,7 @@ extension EndToEnd {
             let lines = list.output.split(separator: "\n")
             #expect(lines.count == 51 && list.errors.contains("there are more"), "\(list.errors)")
             #expect(lines[0].contains(/STATE +KEY +AGE +NEXT +ATTEMPT +APP +ID +CAMPAIGN +TOKENS +LAST ERROR/))
-            // Its ID is not valid, so it has none.
+            // Its ID is not valid, so none is shown.
             #expect(lines[3].contains(/waiting +[0-9a-f]{10} +\? +- +1 +- +- +- +abcd… +unreadable/), "\(lines[3])")
             #expect(!list.output.contains("\u{1B}") && !list.output.contains("\u{07}"))
             #expect(try await stage.run(["jobs", "list", "--count"]).output == "66\n")
@@ -275,7 +275,7 @@ extension EndToEnd {
             #expect(rows.count == 1 && rows.allSatisfy { ($0["lane"] as? String)?.isEmpty == false })
             let result = try await stage.run(["jobs", "cancel", "--yes", "--id", "job-1"])
             #expect(result.errors.contains("claimed by workers, which drop"), "\(result.output)\(result.errors)")
-            // With the answers to the requests in flight.
+            // Once the requests in flight are answered.
             try await eventually("the tokens that were not sent to are cancelled") {
                 try stage.contents().deadReasons == ["Cancelled": 1]
             }

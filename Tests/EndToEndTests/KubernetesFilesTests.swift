@@ -13,7 +13,7 @@ extension EndToEnd {
             try DeployFolder.yaml("kubernetes/configmap.yaml").text("data/worker.yaml")
         }
 
-        /// The drain's time in seconds.
+        /// The drain timeout in seconds.
         private static func drainTimeout() throws -> Int {
             let text = try YAMLNode(configuration(), "worker.yaml").text("drain_timeout")
             return try #require(text.hasSuffix("s") ? Int(text.dropLast()) : nil)
@@ -34,7 +34,7 @@ extension EndToEnd {
                 })
             #expect(mounts.count == 2)
             let port = try RedisServer.freePort()
-            // Here it must not listen on all addresses, nor on a port that may be in use.
+            // The test must not listen on all addresses, nor on a port that may be in use.
             try folder.write(
                 Self.configuration().replacing("0.0.0.0", with: "127.0.0.1").replacing("9464", with: "\(port)"),
                 as: "config/worker.yaml")
@@ -84,7 +84,7 @@ extension EndToEnd {
         @Test("a pod gets enough time for a drain")
         func grace() throws {
             let grace = try Self.deployment().number("spec/template/spec/terminationGracePeriodSeconds")
-            // With the time for the last settlements, and some to spare.
+            // Includes the time for the last settlements, and a reserve.
             #expect(grace > (try Self.drainTimeout()) + 2 + 5)
         }
 

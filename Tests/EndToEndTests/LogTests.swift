@@ -7,7 +7,7 @@ extension EndToEnd {
     struct LogTests {
         private static let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-        /// The lines of a JSON log, parsed by Python, which rejects invalid UTF-8 and duplicate names.
+        /// Returns the lines of a JSON log, parsed by Python, which rejects invalid UTF-8 and duplicate names.
         private static func parsed(_ worker: WorkerProcess) throws -> [[String: String]] {
             let program = """
                 import json, sys
@@ -84,7 +84,7 @@ extension EndToEnd {
             #expect(account.dead == 10_000 && account.delivered == 100)
             let lines = worker.log.split(separator: "\n")
             let letters = worker.lines(of: "dead_letter")
-            // A slow machine needs more than a minute, and writes another line for each.
+            // A slow machine needs more than a minute, and writes another line for each minute.
             #expect((4...20).contains(letters.count) && lines.count < 40, "\(worker.log)")
             #expect(letters.contains { $0.contains(" reason=MalformedToken") && $0.contains(" app=default") })
             for reason in ["MalformedJSON", "MalformedToken"] {
@@ -109,7 +109,7 @@ extension EndToEnd {
             }
             try await eventually("all are in summaries") { try sum("delivered") == 50 && sum("dead") == 3 }
             let before = summaries().count
-            // A line that must not come cannot be waited for; the next summary with work in it shows that none came between.
+            // The absence of a line can't be awaited; the next summary shows that there was none in between.
             try await Task.sleep(for: .seconds(1))
             try redis.push(TestJob.many(1, prefix: "b"))
             try await eventually("the next summary") { try sum("delivered") == 51 }

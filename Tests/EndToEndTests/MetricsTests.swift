@@ -66,7 +66,7 @@ extension EndToEnd {
 
             let answered = page.value("apns_worker_send_seconds_count", ["app": "default"])
             #expect(answered == page.value("apns_worker_requests_total"))
-            // Each sent notification once: retries have waited for another reason.
+            // Each sent notification is counted once: retries have waited for another reason.
             #expect(page.value("apns_worker_queue_seconds_count", ["queue": "default"]) == Double(ends) - 5)
             #expect(try #require(page.value("apns_worker_send_seconds_sum", ["app": "default"])) > 0)
             #expect(page.value("apns_worker_breaker_state", ["app": "default", "state": "closed"]) == 1)
@@ -110,7 +110,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"])
             let port = try await worker.adminPort()
-            // The first scrape may come before there is a connection to Redis; Redis is asked every ten seconds.
+            // The first scrape may precede the connection to Redis; Redis is asked every ten seconds.
             try await eventually("the queue has been looked at") {
                 try await Self.page(port).value("apns_worker_queue_paused", ["queue": "default"]) == 1
             }
@@ -298,19 +298,20 @@ extension WorkerProcess {
         return try #require(Int(match.1))
     }
 
-    /// The TCP addresses that it listens on, as the kernel writes them. For root: its memory and files are private.
+    /// Returns the TCP addresses on which it listens, as written by the kernel. Must run as root, because the process's
+    /// memory and files are private.
     fileprivate func listeningAddresses() throws -> [String] {
         let process = "/proc/\(process.processIdentifier)"
         let own = Set(
             try FileManager.default.contentsOfDirectory(atPath: process + "/fd").compactMap {
-                // A socket that was closed since then is not one of them.
+                // A socket that has since been closed does not matter.
                 try? FileManager.default.destinationOfSymbolicLink(atPath: "\(process)/fd/\($0)")
             })
         return try ["tcp", "tcp6"].flatMap { family in
             try String(contentsOfFile: "\(process)/net/\(family)", encoding: .utf8).split(separator: "\n").dropFirst()
                 .compactMap { line -> String? in
                     let fields = line.split(separator: " ").map(String.init)
-                    // 0A is LISTEN.
+                    // 0A is the state LISTEN.
                     guard fields.count > 9, fields[3] == "0A", own.contains("socket:[\(fields[9])]") else { return nil }
                     return fields[1]
                 }
@@ -319,7 +320,7 @@ extension WorkerProcess {
 }
 
 extension ChildProcess {
-    /// Stops it, and waits for its end.
+    /// Stops the process, and waits for its end.
     fileprivate func stopAndWait() async throws -> Ending {
         send(SIGTERM)
         return try await wait()

@@ -53,7 +53,7 @@ extension EndToEnd {
             #expect(worker.delivered == 950 + 400 + 200 + 100)
             #expect(worker.invalidToken == 150 + 100)
             #expect(worker.expired == 50)
-            // A token that is refused before anything else is known about the app is sent to again.
+            // A token refused before anything else is known about the app is tried again.
             let held = queue.count("retried:BadDeviceToken")
             #expect(worker.retried == 200 + 100 * 2 + 100 + held && held < 50)
             #expect(worker.possibleDuplicates == 0)

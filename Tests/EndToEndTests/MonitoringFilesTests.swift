@@ -30,7 +30,7 @@ extension EndToEnd {
             try JSONDecoder().decode(Dashboard.self, from: Data(contentsOf: DeployFolder.url("grafana/dashboard.json")))
         }
 
-        /// All expressions of the dashboard, with values in place of its variables.
+        /// Returns all expressions of the dashboard, with its variables replaced by values.
         private static func panelExpressions() throws -> [String] {
             let dashboard = try dashboard()
             let panels = dashboard.panels.flatMap { $0.targets ?? [] }.map(\.expr)
@@ -85,7 +85,7 @@ extension EndToEnd {
             #expect(variables.first?.type == "datasource")
         }
 
-        /// The names of all samples that a worker reports.
+        /// Returns the names of all samples that a worker reports.
         private static func samples(_ port: Int) async throws -> Set<String> {
             let curl = try ChildProcess("curl", ["-sS", "--fail", "http://127.0.0.1:\(port)/metrics"])
             #expect(try await curl.wait() == .exited(0), "\(curl.errors)")
@@ -95,7 +95,7 @@ extension EndToEnd {
 
         @Test("every metric in the files is one that a worker has")
         func names() async throws {
-            // Without maxmemory there is no metric for it.
+            // Without maxmemory there is no metric for the limit.
             let redis = try RedisServer(arguments: ["--maxmemory", "1gb"])
             let simulator = try await SimulatorProcess(
                 gateway: [], options: ["--client-ca", try TestCertificates.path("ca.pem")])
@@ -131,7 +131,7 @@ extension EndToEnd {
                 (expressions + definitions + keda).flatMap { $0.matches(of: /\b(?:apns_worker|process)_[a-z_]+/) }
                     .map { String($0.0) })
             #expect(named.count > 25)
-            // It is reported only if it is not 0, so its name is read from the source.
+            // This metric is reported only if it is not 0, so its name is read from the source.
             let rare = "metric_series_dropped_total"
             let metrics = DeployFolder.root.appending(path: "Sources/PushWorker/Metrics/WorkerMetric.swift")
             #expect(try String(contentsOf: metrics, encoding: .utf8).contains("\"\(rare)\""))

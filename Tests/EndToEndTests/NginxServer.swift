@@ -1,7 +1,7 @@
 import Foundation
 import TestSupport
 
-/// nginx as a third-party stand-in for APNs: TLS, HTTP/2, 200 to everything, and a log line for each request.
+/// nginx as a third-party substitute for APNs: TLS, HTTP/2, 200 for everything, and a log line per request.
 final class NginxServer: Sendable {
     let port: Int
     private let process: ChildProcess
@@ -21,7 +21,7 @@ final class NginxServer: Sendable {
         self.process = process
         try await eventually("nginx listens") {
             if let ending = process.ending { throw process.failure("ended with \(ending)") }
-            // It writes this when it has opened its sockets.
+            // nginx writes this file once it has opened its sockets.
             return FileManager.default.fileExists(atPath: directory.appending(path: "pid").path)
         }
     }
@@ -31,7 +31,7 @@ final class NginxServer: Sendable {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// The requests that it has answered: status, `apns-id` and path.
+    /// Returns the answered requests: status, `apns-id` and path.
     func requests() throws -> [(status: String, id: String, path: String)] {
         try String(contentsOf: directory.appending(path: "access.log"), encoding: .utf8).split(separator: "\n").map {
             let words = $0.split(separator: " ").map(String.init)

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("nginx as APNs")
     struct NginxTests {
-        /// `APNS_WORKER_TEST_NGINX_JOBS=50000` for a longer run.
+        /// The number of jobs. `APNS_WORKER_TEST_NGINX_JOBS=50000` makes a longer run.
         private static let count =
             ProcessInfo.processInfo.environment["APNS_WORKER_TEST_NGINX_JOBS"].flatMap(Int.init) ?? 5000
 

@@ -1,13 +1,13 @@
 import Foundation
 import TestSupport
 
-/// The part of systemd that services notify: a datagram socket with the received messages.
+/// The part of systemd that services notify: a datagram socket, with the received messages.
 final class NotifyListener {
     /// The value of `NOTIFY_SOCKET`.
     let name: String
     private let descriptor: Int32
     private let path: String?
-    /// The datagrams, by their lines.
+    /// The datagrams, split into lines.
     private(set) var messages: [[String]] = []
 
     /// - Parameter isAbstract: true for a name that is not in the file system.
@@ -45,13 +45,13 @@ final class NotifyListener {
         }
     }
 
-    /// All lines, in their order.
+    /// All lines, in order.
     var lines: [String] {
         read()
         return messages.flatMap { $0 }
     }
 
-    /// The lines without those that repeat.
+    /// The lines, except repeated ones.
     var changes: [String] {
         lines.filter { $0 != "WATCHDOG=1" && !$0.hasPrefix("MONOTONIC_USEC=") }
     }

@@ -33,9 +33,9 @@ extension EndToEnd.OlderLibrariesTests {
         let result = try await scene.finish(worker)
         #expect(result.worker.delivered == 1000)
         let records = counter.sizes
-        // 200 bytes each, so that 13 records would do; the first claims are small.
+        // 200 bytes each, so that 13 records would suffice; the first claims are small.
         #expect(records.count >= 13 && records.count <= 60, "\(records)")
-        // The plaintext of a record and what TLS 1.3 adds: the type and the tag.
+        // The plaintext of a record, and the type and tag that TLS 1.3 adds.
         #expect(records.allSatisfy { $0 <= 16_384 + 1 + 16 }, "\(records)")
         #expect(records.contains { $0 > 14_000 }, "\(records)")
     }
@@ -61,7 +61,7 @@ extension EndToEnd.OlderLibrariesTests {
         let result = try await EndToEnd.GatewayScene.deliver(jobs, confirmAfter: 200)
         #expect(result.worker.delivered == texts.count && result.simulator.gateway.refused.isEmpty)
         for (record, payload) in zip(result.simulator.gatewayAccepted, payloads) {
-            // Byte for byte: characters that only look alike would be equal as text.
+            // Compared by bytes, because canonically equivalent characters are equal as text.
             #expect(Array(record.payload.utf8) == Array(payload.utf8))
         }
     }

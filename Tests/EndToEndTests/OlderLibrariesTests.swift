@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Features and known faults of older libraries for the binary protocol.
+    /// Features and known bugs of older libraries for the binary protocol.
     @Suite("Features of older libraries")
     struct OlderLibrariesTests {
         @Test("tokens in every spelling: spaces, <>, mixed case, base64")
@@ -49,7 +49,7 @@ extension EndToEnd {
             #expect(result.worker.delivered == 6)
             let seen = try result.simulator.gatewayAccepted.map { try #require($0.expiration) }
             let latest = UInt32(Date().timeIntervalSince1970)
-            // Counted from when the job came to Redis or was first seen, which is between the two.
+            // The time at which the job was pushed or first seen, which is between the two.
             for (expiration, duration) in zip(seen, [1800, 86_400, 90] as [UInt32]) {
                 #expect((now + duration - 1...latest + duration + 1).contains(expiration))
             }
@@ -110,7 +110,7 @@ extension EndToEnd {
             #expect(result.worker.delivered == 50 && result.simulator.gateway.accepted == 50)
             #expect(result.queue.dead.isEmpty)
             #expect(!result.log.lines(of: "apns_connection_failed").isEmpty, "\(result.log)")
-            // At most once for the first connection, and then for one at a time.
+            // At most once for the first connection, and then one at a time.
             #expect(result.worker.retried <= 50 + 4)
         }
 
@@ -134,7 +134,8 @@ extension EndToEnd {
             }
             let queue = try QueueContents(redis)
             #expect(queue.jobs.count + queue.retries.count + queue.claims == 100 && queue.dead.isEmpty)
-            // However often it is tried: those of the first connection, and of two that tried one each.
+            // Regardless of the number of tries: the notifications of the first connection, and one for each of two
+            // more.
             #expect(queue.count("retried") <= 100 + 2)
             #expect(try await bad.stop().gateway.accepted == 0)
 

@@ -3,12 +3,12 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Situations on call, from the first symptom to the solution, with the program's commands only.
+    /// On-call situations, from the first symptom to the solution, using only the program's commands.
     @Suite("On call")
     struct OnCallTests {
         private static let inAnHour = Int(Date().timeIntervalSince1970) + 3600
 
-        /// A job with many tokens.
+        /// Returns a job with many tokens.
         private static func fanOut(_ id: String, _ tokens: [String], _ members: String) -> String {
             #"{"id":"\#(id)",\#(members)"tokens":["\#(tokens.joined(separator: #"",""#))"],"alert":"x"}"#
         }
@@ -49,7 +49,7 @@ extension EndToEnd {
                 })
             try await eventually("it is under way") { try await simulator.account().accepted > 20 }
 
-            // The campaigns that wait, and the number of their jobs.
+            // The campaigns with waiting jobs, and the number of these jobs.
             let groups = try await Self.command(stage, "jobs", "list", "--by", "campaign").output
             #expect(groups.contains(/\d+\tcamp7\n/) && groups.contains(/\d+\t-\n/), "\(groups)")
             let cancelled = try await Self.command(stage, "campaign", "cancel", "camp7", "--yes")
@@ -113,7 +113,7 @@ extension EndToEnd {
         func delivered(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410", "prefix=beef,answer=413"])
-            // No setting: results of failures are kept by default.
+            // Without a setting: results of failures are kept by default.
             let worker = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
             let (gone, large) = (TestJob.token("dead", 1), TestJob.token("beef", 1))
             let members = #""campaign":"spring","labels":{"user":"4711"},"#
@@ -135,7 +135,7 @@ extension EndToEnd {
             #expect((byToken.first?["labels"] as? [String: String])?["user"] == "4711")
             let byCampaign = try await stage.objects(["results", "--campaign", "spring", "--json"])
             #expect(byCampaign.compactMap { $0["id"] as? String }.sorted() == ["promo-1", "promo-2"])
-            // A job with a wrong member keeps its id everywhere.
+            // A job with an invalid member keeps its ID everywhere.
             let byID = try await stage.objects(["results", "--id", "promo-0", "--json"])
             #expect(byID.first?["outcome"] as? String == "dead", "\(byID)")
             #expect(try await Self.command(stage, "dead", "list", "--id", "promo-0").output.contains("promo-0"))
@@ -233,7 +233,7 @@ extension EndToEnd {
             #expect(try await FleetView(stage.url).queues.allSatisfy { $0.paused != nil })
             _ = try await Self.command(stage, "resume", "--all-queues", "--yes", environment: environment)
             #expect(try await FleetView(stage.url).queues.allSatisfy { $0.paused == nil })
-            // The default is used, and it is named.
+            // The default queue is used, and the output names it.
             let enqueued = try await Self.command(
                 stage, "enqueue", "--alert", "x", "--token", TestJob.token("0d", 1), environment: environment)
             #expect(enqueued.output.contains("default") || enqueued.errors.contains("default"), "\(enqueued)")

@@ -27,7 +27,7 @@ extension EndToEnd {
             let left = try QueueContents(redis).jobs.count + 20
             try redis.push(TestJob.many(20, prefix: "b"))
             #expect(try await FleetView(redis.url).kinds == ["no_worker default"])
-            // A retry that is due, and time for several renewals.
+            // A retry that is due, and enough time for several renewals.
             try redis.run("ZADD", "push:{default}:retry", "1", TestJob.text(TestJob.token("cc", 1)))
             let told = try #require(seen.updated_at)
             try await eventually("it has renewed its lease, and more than once") {
@@ -161,7 +161,7 @@ extension EndToEnd {
             }
             let seconds = Double((ContinuousClock.now - start) / .milliseconds(1)) / 1000
             let scripts = grown("evalsha", now) + grown("eval", now)
-            // A poll every 5 s; a slow machine makes it less.
+            // A poll every 5 s; a slow machine polls less often.
             #expect(Double(scripts) <= seconds / 4 + 3)
             #expect(grown("hset", now) <= scripts && grown("hset", now) >= 1)
             #expect(grown("set", now) + grown("ping", now) + grown("expire", now) <= scripts + 2)

@@ -3,18 +3,17 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Third-party clients against the simulator. The simulator's own tests use curl, nghttp
-    /// and h2load.
+    /// Third-party clients with the simulator. The simulator's own tests use curl, nghttp and h2load.
     @Suite("Third-party clients with the simulator")
     struct OtherClientTests {
         private struct Report: Decodable {
-            /// How often each answer came, such as `200`.
+            /// The number of each answer, such as `200`.
             let answers: [String: Int]
             /// The answer to each mistake.
             let mistakes: [String: String]
         }
 
-        /// Runs a client that sends notifications to distinct devices, and expects that all are accepted.
+        /// Runs a client that sends notifications to distinct devices, and expects all to be accepted.
         private func report(_ command: [String], count: Int) async throws -> Report {
             let simulator = try await SimulatorProcess()
             let client = try ChildProcess(
@@ -28,7 +27,7 @@ extension EndToEnd {
             let account = try await simulator.stop()
             #expect(report.answers == ["200": count])
             #expect(account.accepted == count && account.distinctTokens == count)
-            // A client may reset a stream whose answer came before its body was sent.
+            // A client may reset a stream whose answer arrived before its body was sent.
             #expect(account.protocolErrors == 0)
             return report
         }

@@ -3,16 +3,17 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Servers that do everything HTTP/2 allows, each with another library: Go's net/http and framer, Python's h2,
-    /// and nghttpd. nginx and haproxy have suites of their own.
+    /// Servers that use all that HTTP/2 allows, each with a different library: Go's net/http and framer, Python's h2,
+    /// and nghttpd. nginx and haproxy have separate suites.
     @Suite("Third-party servers as APNs")
     struct OtherServerTests {
-        /// `APNS_WORKER_TEST_FOREIGN_JOBS=50000` for a longer run.
+        /// The number of jobs. `APNS_WORKER_TEST_FOREIGN_JOBS=50000` makes a longer run.
         private static let count =
             ProcessInfo.processInfo.environment["APNS_WORKER_TEST_FOREIGN_JOBS"].flatMap(Int.init) ?? 4000
 
-        /// Delivers jobs and expects that none is lost, that no more are accepted twice than the worker counts as possible
-        /// duplicates, that each attempt of a notification has the same `apns-id`, and that the worker keeps to HTTP/2.
+        /// Delivers jobs, and expects that none is lost, that no more are accepted twice than the worker counts as
+        /// possible duplicates, that each attempt of a notification has the same `apns-id`, and that the worker follows
+        /// HTTP/2.
         private func deliver(to command: [String]) async throws -> ForeignServerProcess.Account {
             let server = try await ForeignServerProcess(command)
             let redis = try RedisServer()
@@ -64,7 +65,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(redis: redis.url, endpoint: port, options: ["--exit-when-done"])
             for _ in 0..<3 {
                 let server = servers[servers.count - 1]
-                // A request is more than 1,000 bytes of its log.
+                // A request takes more than 1,000 bytes in its log.
                 try await eventually("hundreds of requests arrive") { server.output.utf8.count > 400_000 }
                 server.kill()
                 servers.append(try await startNghttpd(port))
@@ -102,7 +103,7 @@ extension EndToEnd {
             return process
         }
 
-        /// The path and the `apns-id` of each request in a log of nghttpd whose header arrived whole.
+        /// Returns the path and the `apns-id` of each request whose header arrived completely, from a log of nghttpd.
         private static func requests(of server: ChildProcess) -> [(path: Substring, id: Substring)] {
             var paths: [String: Substring] = [:]
             var requests: [(Substring, Substring)] = []

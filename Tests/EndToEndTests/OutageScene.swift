@@ -10,12 +10,12 @@ struct OutageScene {
     let worker: WorkerProcess
     let count: Int
 
-    /// Starts all three, and waits until a tenth of the jobs are delivered.
+    /// Starts Redis, the simulator and the worker, and waits until a tenth of the jobs are delivered.
     /// - Parameters:
-    ///   - count: jobs with a token each.
-    ///   - arguments: for the server.
-    ///   - rules: for the simulator.
-    ///   - options: for the worker, in addition to those that keep 200 notifications in flight.
+    ///   - count: the number of jobs, each with one token.
+    ///   - arguments: the arguments of the server.
+    ///   - rules: the rules of the simulator.
+    ///   - options: the options of the worker, in addition to those that keep 200 notifications in flight.
     init(count: Int = 4000, arguments: [String] = [], rules: [String] = [], options: [String] = []) async throws {
         self.count = count
         let redis = try RedisServer(arguments: arguments)
@@ -35,11 +35,11 @@ struct OutageScene {
             options: ["--max-connections", "1", "--max-streams", "200", "--exit-when-done"] + options)
     }
 
-    /// Waits until APNs gets no more requests: all claimed jobs have been answered.
+    /// Waits until APNs receives no more requests, because all claimed jobs have been answered.
     func apnsIsQuiet() async throws { try await simulator.isQuiet() }
 
-    /// Waits until the queue is empty, and expects that each job was delivered exactly once, that all
-    /// accounts agree, and that the log is short.
+    /// Waits until the queue is empty, and expects that each job was delivered exactly once, that all accounts agree,
+    /// and that the log is short.
     func finishWithoutDuplicates(
         complaints: ClosedRange<Int> = 1...3, sourceLocation: SourceLocation = #_sourceLocation
     ) async throws {
@@ -54,7 +54,7 @@ struct OutageScene {
 }
 
 extension SimulatorProcess {
-    /// Waits until no request has come for longer than any answer takes in these tests.
+    /// Waits until no request has arrived for longer than any answer takes in these tests.
     /// - Returns: the number of requests.
     @discardableResult
     func isQuiet(after least: Int = 0) async throws -> Int {
@@ -90,7 +90,7 @@ extension WorkerProcess {
 }
 
 extension RedisServer {
-    /// A counter of the default queue, over all days.
+    /// Returns a counter of the default queue, summed over all days.
     func counted(_ field: String) throws -> Int {
         let connection = try connect()
         return try connection.run("KEYS", "push:{default}:stats:*").strings().reduce(0) { sum, key in

@@ -100,7 +100,7 @@ extension EndToEnd {
             try await scene.apnsIsQuiet()
             scene.worker.process.send(SIGTERM)
             let ended = scene.worker
-            // It waits until its timeout, because Redis may return: for a while nothing happens.
+            // The drain waits until its timeout, because Redis may return.
             try await Task.sleep(for: .milliseconds(500))
             #expect(ended.process.ending == nil)
             try scene.redis.start()
@@ -126,7 +126,7 @@ extension EndToEnd {
             try scene.redis.start()
             let left = try QueueContents(scene.redis)
             let claims = left.claims
-            // As if its lease had ended, which a test need not wait for.
+            // Simulates the end of its lease, to avoid waiting for it.
             for name in left.workers { try scene.redis.run("ZADD", "push:{default}:workers", "XX", "1", name) }
             let second = try await OutageScene.worker(scene.redis, scene.simulator).finish()
             let queue = try QueueContents(scene.redis)
@@ -144,7 +144,8 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(rules: ["answer=Unregistered"])
             let settles = Mutex(false)
             let sent = Mutex("")
-            // The script that settles has eight keys, and the lane's claims are the first. It also takes a lane's sums alone.
+            // The settlement script has eight keys, of which the lane's claims are the first. It also writes a lane's
+            // sums alone.
             let proxy = try await FaultProxy(to: redis.port) { bytes in
                 let all = sent.withLock { sent in
                     sent += String(buffer: bytes)
@@ -165,7 +166,7 @@ extension EndToEnd {
             try await proxy.reset()
             let before = try QueueContents(redis)
             #expect(before.claims == 1 && before.invalidTokens == [TestJob.token("a", 1)])
-            // As after a failover to a replica that was a little behind.
+            // As after a failover to a slightly lagging replica.
             try redis.run("DEL", SharedKeys().invalidTokens, SharedKeys().invalidTokenDetails)
             try await proxy.heal()
             expectAgreement(try await worker.finish(), try QueueContents(redis), try await simulator.stop())

@@ -3,10 +3,11 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The parts of `scripts/package` that need no release build. `scripts/package test` builds, installs and starts the packages.
+    /// The parts of `scripts/package` that need no release build. `scripts/package test` builds, installs and starts
+    /// the packages.
     @Suite("Packages")
     struct PackageTests {
-        /// The names of the pages of a command and of its subcommands.
+        /// Returns the names of the manual pages of a command and of its subcommands.
         private static func pages(_ command: DocumentedCommand, _ parents: [String] = []) -> [String] {
             let names = parents + [command.commandName]
             return ["\(names.joined(separator: "-")).1"] + command.children.flatMap { pages($0, names) }

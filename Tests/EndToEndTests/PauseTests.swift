@@ -11,7 +11,7 @@ extension EndToEnd {
             return result.output
         }
 
-        /// The number of scripts that the server has run: a worker that checks its queue runs one.
+        /// Returns the number of scripts that the server has run. A worker that checks its queue runs one.
         private static func scripts(_ redis: RedisServer) throws -> Int {
             let statistics = try #require(redis.run("INFO", "commandstats").text)
             return statistics.matches(of: /cmdstat_eval(?:sha)?:calls=(\d+)/).reduce(0) { $0 + (Int($1.1) ?? 0) }
@@ -36,7 +36,7 @@ extension EndToEnd {
             let before = try Self.scripts(redis)
             let start = ContinuousClock.now
             try await eventually("the worker has looked again and again") { try Self.scripts(redis) >= before + 4 }
-            // Paused queues are checked about once a second.
+            // Paused queues are checked about once per second.
             #expect(ContinuousClock.now - start < .seconds(20))
             let queue = try QueueContents(redis)
             #expect(queue.jobs.count + queue.claims == 20)

@@ -5,12 +5,13 @@ import Testing
 extension EndToEnd {
     @Suite("The memory of a process with secrets")
     struct ProcessMemoryTests {
-        /// Redis is unreachable, so a command waits for it.
+        /// An unreachable Redis, for which commands wait.
         private static let environment = ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"]
 
-        /// The owner of the process's files in /proc, who may read its memory and environment. An ordinary user runs it.
+        /// Returns the owner of the process's files in /proc, who may read its memory and environment. It runs as an
+        /// ordinary user.
         private static func owner(_ command: [String]) async throws -> uid_t {
-            // For a process of root the owner would always be root.
+            // The owner of a process of root would always be root.
             let setpriv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
             let line = (geteuid() == 0 ? setpriv : []) + command
             let process = try ChildProcess(line[0], Array(line.dropFirst()), environment: environment)
@@ -21,7 +22,7 @@ extension EndToEnd {
                 return line == "\(name)\n"
             }
             if name == "apns-worker" {
-                // It prints something once it works.
+                // The process prints something once it works.
                 try await eventually("\(name) works") { process.errors.contains("Redis") }
             }
             var status = stat()

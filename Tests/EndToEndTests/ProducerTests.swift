@@ -8,7 +8,7 @@ extension EndToEnd {
         private static let directory = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().appending(path: "deploy/producers")
         private static let token = "00FC13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
-        /// A text that breaks strings that are only concatenated.
+        /// A text that breaks programs that merely concatenate strings.
         private static let text = ##"a"b\c </x> $(id) `id` %s %n '; {"x":1} Grüße 😀 \u00e9 \##u{2028}"##
 
         enum Producer: String, CaseIterable {
@@ -22,7 +22,7 @@ extension EndToEnd {
             case celery = "celery_task.py"
         }
 
-        /// Runs a producer with the libraries of Debian's packages.
+        /// Runs a producer with the libraries from Debian's packages.
         private func run(_ producer: Producer, _ redis: RedisServer, _ arguments: [String]) async throws -> String {
             let path = Self.directory.appending(path: producer.rawValue).path
             var environment = ["REDIS_URL": redis.url]
@@ -41,7 +41,7 @@ extension EndToEnd {
                 environment["GOCACHE"] = workshop.path
                 command = ["/usr/bin/go", "run", path]
             case .node:
-                // Node looks for packages only in the module's folder.
+                // Node searches for packages only in the module's folder.
                 let packages = workshop.appending(path: "node_modules")
                 try FileManager.default.createDirectory(at: packages, withIntermediateDirectories: true)
                 try FileManager.default.createSymbolicLink(

@@ -4,7 +4,7 @@ import PushQueue
 import TestSupport
 import Testing
 
-/// The contents of a queue in Redis, read by a client that is not the worker's.
+/// The contents of a queue in Redis, read by a client other than the worker's.
 struct QueueContents {
     struct Letter {
         let original: [UInt8]
@@ -20,9 +20,9 @@ struct QueueContents {
         var environment: String?
     }
 
-    /// The jobs that wait, in their order, with those of the inbox first.
+    /// The waiting jobs in order, beginning with the inbox.
     let jobs: [[UInt8]]
-    /// The jobs that wait for their time: the job as the worker wrapped it, and the time in ms.
+    /// The jobs that wait for their time, as wrapped by the worker, and the times in milliseconds.
     let retries: [(body: [UInt8], due: Double)]
     let workers: [String]
     /// The claims of all lanes.
@@ -34,11 +34,11 @@ struct QueueContents {
     let counters: [String: Int]
     let keys: Set<String>
 
-    /// - Parameter redis: the server that has the queue.
+    /// - Parameter redis: the server of the queue.
     init(_ redis: RedisServer, queue: String = "default") throws {
         let base = "push:{\(queue)}:"
         let connection = try redis.connect()
-        // A job that moves meanwhile would be counted twice, or not at all.
+        // A job that moves during the reads would be counted twice or not at all.
         _ = try connection.run("CLIENT", "PAUSE", "10000", "WRITE")
         defer { _ = try? connection.run("CLIENT", "UNPAUSE") }
         let keys = Set(try connection.run("KEYS", "*").strings())
@@ -55,7 +55,7 @@ struct QueueContents {
             if key.hasPrefix(base + "claimed:") { sum += try connection.run("HLEN", key).number ?? 0 }
         }
         dead = try connection.run("ZRANGE", base + "dead", "0", "-1").list().map { try Letter($0.rawBytes()) }
-        // In a Cluster other servers may have them.
+        // In a Cluster they can be on another server.
         let sets = SharedKeys()
         invalidTokens =
             keys.contains(sets.invalidTokens) ? Set(try connection.run("SMEMBERS", sets.invalidTokens).strings()) : []
@@ -86,7 +86,7 @@ struct QueueContents {
 
     func count(_ counter: String) -> Int { counters[counter] ?? 0 }
 
-    /// The number of dead letters of each reason.
+    /// The number of dead letters by reason.
     var deadReasons: [String: Int] { Dictionary(grouping: dead, by: \.reason).mapValues(\.count) }
 }
 

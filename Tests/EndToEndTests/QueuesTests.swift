@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Several queues")
     struct QueuesTests {
-        /// Returns the deliveries of each queue at one moment.
+        /// Returns the number of deliveries of each queue.
         private func delivered(_ redis: RedisServer, _ queues: [String]) throws -> [Int] {
             try queues.map { try QueueContents(redis, queue: $0).count("delivered") }
         }
@@ -57,7 +57,7 @@ extension EndToEnd {
                 ])
             var seen = [0, 0]
             try await eventually("the second queue has its turn") {
-                // The other way round, one would be seen later than the other.
+                // In the opposite order, deliveries of the second queue could appear to precede those of the first.
                 let second = try delivered(redis, ["second"])[0]
                 seen = [try delivered(redis, ["first"])[0], second]
                 return second > 0

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Reports on a Redis that endangers jobs by status, check, the log and the metrics.
+    /// Reports about a Redis that endangers jobs in status, check, the log and the metrics.
     @Suite("The condition of Redis")
     struct RedisConditionTests {
         private static func status(_ redis: String, _ options: String...) async throws -> CommandLineTests.Output {
@@ -43,7 +43,7 @@ extension EndToEnd {
             #expect(server.eviction_policy == "noeviction" && server.append_only == false && server.role == "master")
             #expect(server.writes_refused?.hasPrefix("OOM ") == true && server.error == nil)
 
-            // It cannot renew its lease now, whatever the reason.
+            // It can't renew its lease now, for any reason.
             worker.process.send(SIGSTOP)
             try await eventually("its lease ends") {
                 try await FleetView(redis.url).worker(worker)?.lease_left_ms ?? 0 < -5000
@@ -187,7 +187,7 @@ extension EndToEnd {
             #expect(after.families["apns_worker_redis_memory_max_bytes"]?.samples.isEmpty ?? true)
             #expect(after.value("apns_worker_redis_evicts", server) == 0)
             try await worker.logs("redis_full_ended", " notice ")
-            // Rarely, and by one lane: at the start, and once since then.
+            // Rarely, and by only one lane: at the start, and once since.
             let statistics = try redis.run("INFO", "commandstats").text ?? ""
             let counts = statistics.firstMatch(of: /cmdstat_rpushx:calls=(\d+),.*rejected_calls=(\d+)/)
             #expect((2...4).contains(counts.flatMap { (Int($0.1) ?? 0) + (Int($0.2) ?? 0) } ?? 0), "\(statistics)")

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Redis answers, but refuses commands.
+    /// A Redis that answers but refuses commands.
     @Suite("Refusals of Redis")
     struct RefusalTests {
         @Test("READONLY: the server becomes a replica, and a master again")
@@ -27,7 +27,8 @@ extension EndToEnd {
 
         @Test("LOADING: the server is back and still reads its data")
         func loading() async throws {
-            // A loading server handles its connections every 2 MB: every fifth of these keys, each 50 ms.
+            // A loading server handles its connections every 2 MB, which is every fifth of these keys, at 50 ms per
+            // key.
             let scene = try await OutageScene(arguments: ["--key-load-delay", "50000", "--rdbcompression", "no"])
             try scene.redis.run(
                 "EVAL", "for i = 1, 100 do redis.call('SET', KEYS[1] .. i, string.rep('x', 400000)) end", "1", "ballast"
@@ -166,7 +167,7 @@ extension EndToEnd {
                 return redis.call('ZCARD', KEYS[1])
                 """
             let yesterday = Int((Date().timeIntervalSince1970 - 86_400) * 1000)
-            // In portions, each of which is shorter than a connection's timeout.
+            // In portions, each of which takes less than a connection's timeout.
             for portion in 0..<10 {
                 let (first, count) = (portion * 100_000 + 1, (portion + 1) * 100_000)
                 #expect(
@@ -207,7 +208,7 @@ extension EndToEnd {
     }
 }
 
-/// A script that runs until it is killed, in a thread of its own.
+/// A script that runs until it is killed, in its own task.
 private final class EndlessScript: Sendable {
     private let task: Task<RedisValue, any Error>
 

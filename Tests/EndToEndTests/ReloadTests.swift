@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("A configuration that changes while a worker runs")
     struct ReloadTests {
-        /// A worker that has its apps from a file.
+        /// A worker with its apps in a file.
         private final class Scene {
             let redis: RedisServer
             let folder = try? ConfigurationTests.Folder()
@@ -109,7 +109,7 @@ extension EndToEnd {
             try await eventually("what is right again is taken up", within: .seconds(60)) {
                 scene.worker.log.contains("apps_changed=shop")
             }
-            // An app that cannot be created, such as one whose key is missing, is also a mistake.
+            // An app that can't be created, for example because its key is missing, is also a mistake.
             try scene.write(Self.shop(simulator.port, "    key: /no/such.p8\n"))
             scene.worker.process.send(SIGHUP)
             try await scene.worker.logs("configuration_refused", "/no/such.p8")
@@ -120,7 +120,7 @@ extension EndToEnd {
 
         @Test("the log level changes at once, and changes that need a restart are named")
         func level() async throws {
-            // Without a file it logs a warning.
+            // Without an append-only file the worker logs a warning.
             let redis = try RedisServer(arguments: ["--appendonly", "yes"])
             let simulator = try await SimulatorProcess()
             let scene = try Scene(redis, "log_level: warning\n" + Self.shop(simulator.port))

@@ -13,7 +13,7 @@ extension EndToEnd {
         @Test("refused jobs are delivered once each when APNs accepts them, while a worker runs")
         func delivered() async throws {
             let redis = try RedisServer()
-            // The first request for each of these devices is refused, and later ones are not.
+            // Only the first request for each of these devices is refused.
             let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
             try redis.push(TestJob.many(200, prefix: "f5") + TestJob.many(100))
@@ -84,7 +84,7 @@ extension EndToEnd {
             try await eventually("it is refused") { try QueueContents(redis).dead.count == 1 }
             try await Self.requeue(redis, "--id", "u")
             try await eventually("it is delivered") { try QueueContents(redis).count("delivered") == 1 }
-            // Another job with its ID still is.
+            // Another job with the same ID still is.
             try redis.push([job])
             try await eventually("the other is dropped") { try QueueContents(redis).count("dropped:Duplicate") == 1 }
             let account = try await worker.stop()

@@ -40,7 +40,7 @@ extension EndToEnd {
             #expect(command.0.ending == script.0.ending)
             #expect(command.0.output == script.0.output)
             if flags != ["--all"] { #expect(command.0.errors == script.0.errors) }
-            // The script runs a moment later, and jobs and dead letters contain both times.
+            // The script runs slightly later, and jobs and dead letters contain both times.
             #expect(command.1.jobs.map(Self.withoutTime) == script.1.jobs.map(Self.withoutTime))
             #expect(command.1.dead.map(\.original) == script.1.dead.map(\.original))
             #expect(command.1.counters == script.1.counters)
@@ -51,7 +51,7 @@ extension EndToEnd {
 
         private typealias Output = CommandLineTests.Output
 
-        /// A requeued job without the time at which it was requeued.
+        /// Returns a requeued job without the time at which it was requeued.
         private static func withoutTime(_ job: [UInt8]) -> String {
             String(decoding: job, as: UTF8.self).replacing(/"requeued":\d+/, with: "")
         }

@@ -60,7 +60,7 @@ extension EndToEnd {
                 "\(text.output)")
             let none = try await Self.results(["--campaign", "autumn"], redis)
             #expect(none.ending == .exited(0) && none.errors == "no results match (4 searched in queue default)\n")
-            // No result for a named job or device is a failure.
+            // A missing result for a named job or device is a failure.
             #expect(try await Self.results(["--id", "nosuch"], redis).ending == .exited(1))
         }
 
@@ -74,7 +74,7 @@ extension EndToEnd {
             #expect(try await Self.ids(["--newest-first"], redis) == all.reversed())
             let recent = try await Self.ids(["--since", "20m"], redis)
             #expect((380...403).contains(recent.count) && recent.last == "1202")
-            // The second one is requested later.
+            // The second query is made later.
             let earlier = try await Self.ids(["--until", "20m"], redis)
             #expect((1203...1206).contains(earlier.count + recent.count) && earlier.first == "0")
             let second = now / 1000 - 2000 + 5

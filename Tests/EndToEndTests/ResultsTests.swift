@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The results that producers can read.
+    /// The results available to producers.
     @Suite("Results")
     struct ResultsTests {
         private func outcomes(_ results: [[String: String]]) -> [String: Int] {

@@ -134,7 +134,7 @@ extension EndToEnd {
             #expect(paused.ending == .exited(0) && paused.output.contains("Workers hand back"), "\(paused)")
             try await eventually("all is handed back", within: .seconds(15)) { try QueueContents(redis).claims == 0 }
             let accepted = try await simulator.account().accepted
-            // At ten per second, 600 would take a minute; only notifications in flight went out after the command.
+            // At ten per second, 600 would take a minute; only notifications in flight were sent after the command.
             #expect(accepted < 200, "\(accepted)")
             #expect(try await Self.run(redis.url, "resume").ending == .exited(0))
             try await simulator.control("DELETE", "/rules")

@@ -160,7 +160,7 @@ extension EndToEnd {
             #expect(many.output == "enqueued 1 job on default, refused 1\n")
             #expect(many.errors.contains("line 2: the job is not of the form"), "\(many.errors)")
             let list = try redis.run("LRANGE", "queue:default", "0", "-1").strings()
-            // The first enqueued job is the last from the left.
+            // The first enqueued job is the last one from the left.
             let written = try #require(list.last)
             #expect(list.count == 2 && written.hasPrefix(#"{"class":"Shop::PushJob","queue":"default","args":[{"#))
             let object = try #require(JSONSerialization.jsonObject(with: Data(written.utf8)) as? [String: Any])

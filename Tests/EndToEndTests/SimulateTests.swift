@@ -7,7 +7,7 @@ extension EndToEnd {
     struct SimulateTests {
         private typealias Object = [String: Any]
 
-        /// A worker without its own credential and endpoint.
+        /// Returns a worker without its own credential and endpoint.
         private func worker(
             _ redis: RedisServer, _ options: [String] = [], environment: [String: String] = [:]
         ) throws -> WorkerProcess {
@@ -17,7 +17,7 @@ extension EndToEnd {
                 environment: Dictionary(uniqueKeysWithValues: none).merging(environment) { $1 })
         }
 
-        /// The URL from the log.
+        /// Returns the control URL from the log.
         private func control(_ worker: WorkerProcess) async throws -> String {
             var address: Substring?
             try await eventually("the log names the control port") {
@@ -80,7 +80,7 @@ extension EndToEnd {
             }
             let first = try #require(recorded.first)
             #expect(NSDictionary(dictionary: first) == NSDictionary(dictionary: notification))
-            // A drain may send the gateway an invalid item on purpose, to find out what it accepted.
+            // A drain may send the gateway an invalid item, to find out what it accepted.
             #expect(recorded.dropFirst().allSatisfy { $0["accepted"] as? Bool == false && transport == "gateway" })
             let end = try #require(worker.lines(of: "simulation_stopped").last)
             #expect(end.contains("accepted=1") && end.contains("by_gateway=1") == (transport == "gateway"))
@@ -158,14 +158,14 @@ extension EndToEnd {
             try redis.push(TestJob.many(500))
             let worker = try worker(redis, ["--exit-when-done", "--log-level", "error"])
             #expect(try await worker.finish().delivered == 500)
-            // Always logged, so that a simulation is not mistaken for the real service.
+            // Logged at any level, so that a simulation is not mistaken for the real service.
             #expect(worker.lines(of: "simulation_started").count == 1)
         }
 
         @Test("can be repeated at once, and run twice at the same time on one Redis")
         func again() async throws {
             let redis = try RedisServer()
-            // The first run leaves a provider token in Redis that is signed with a key the next run does not have.
+            // The first run leaves a provider token in Redis, signed with a key that the next run does not have.
             for _ in 0..<2 {
                 try redis.push(TestJob.many(20))
                 let worker = try worker(redis, ["--exit-when-done"])

@@ -64,14 +64,14 @@ extension EndToEnd {
             let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 400)
             try await eventually("it lives") { listener.watchdogs > 2 }
             worker.process.send(SIGSTOP)
-            // In that state the process has received the signal; its earlier messages are read then.
+            // In that state the process has received the signal; its earlier messages are then read.
             try await eventually("it has stopped") {
                 let stat = try String(
                     contentsOfFile: "/proc/\(worker.process.processIdentifier)/stat", encoding: .utf8)
                 return stat.split(separator: ")").last?.hasPrefix(" T") ?? false
             }
             let fed = listener.watchdogs
-            // Five times the usual interval: no message may come in that time.
+            // Five times the usual interval: no message may arrive in that time.
             try await Task.sleep(for: .seconds(1))
             #expect(listener.watchdogs == fed)
             worker.process.send(SIGCONT)
@@ -106,7 +106,7 @@ extension EndToEnd {
             try await eventually("it is ready") { listener.changes == ["READY=1"] }
             worker.process.send(SIGHUP)
             try await eventually("it has loaded it") { listener.changes == ["READY=1", "RELOADING=1", "READY=1"] }
-            // With these systemd distinguishes the reload that it requested from an earlier one.
+            // These fields let systemd distinguish the reload that it requested from an earlier one.
             let message = try #require(listener.messages.first { $0.contains("RELOADING=1") })
             #expect(message.contains { $0.wholeMatch(of: /MONOTONIC_USEC=[1-9][0-9]*/) != nil })
             try folder.write("log_levle: info\n")

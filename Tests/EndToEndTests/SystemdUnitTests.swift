@@ -7,7 +7,7 @@ extension EndToEnd {
     struct SystemdUnitTests {
         private static let name = "apns-worker.service"
 
-        /// A copy that names a program that exists, because systemd-analyze checks it.
+        /// Returns a copy that names an existing program, because systemd-analyze checks it.
         private static func copy(_ name: String) throws -> (folder: ConfigurationTests.Folder, path: String) {
             let folder = try ConfigurationTests.Folder()
             let text = try DeployFolder.text("systemd/\(name)")

@@ -1,7 +1,7 @@
 import NIOCore
 import Synchronization
 
-/// Reads the sizes of the TLS records with application data from what one side of a single connection sends.
+/// Reads the sizes of TLS records with application data from the bytes sent by one side of a single connection.
 final class TLSRecords: Sendable {
     private struct State {
         var input = ByteBuffer()
@@ -10,7 +10,8 @@ final class TLSRecords: Sendable {
 
     private let state = Mutex(State())
 
-    /// The bytes of each record, its header apart. TLS 1.3 sends the end of its handshake as such records too.
+    /// The sizes of the records in bytes, without their headers. TLS 1.3 also sends the end of its handshake in such
+    /// records.
     var sizes: [Int] { state.withLock { $0.sizes } }
 
     /// Must be called with all sent bytes.

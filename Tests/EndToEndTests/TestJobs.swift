@@ -9,20 +9,20 @@ enum TestJob {
         return prefix + String(repeating: "0", count: 64 - prefix.count - digits.count) + digits
     }
 
-    /// A job for one device.
-    /// - Parameter members: more members, each followed by a comma.
+    /// Returns a job for one device.
+    /// - Parameter members: additional members, each followed by a comma.
     static func text(_ token: String, _ members: String = "") -> String {
         #"{\#(members)"token":"\#(token)","payload":{"aps":{"alert":"Hello \#(token.suffix(6))"}}}"#
     }
 
-    /// Numbered jobs, every second one with an ID.
+    /// Returns numbered jobs, every second one with an ID.
     static func many(_ count: Int, prefix: String = "", members: String = "") -> [String] {
         (0..<count).map { number in
             text(token(prefix, number), members + (number % 2 == 0 ? #""id":"job-\#(prefix)\#(number)","# : ""))
         }
     }
 
-    /// A payload of exactly this many bytes.
+    /// Returns a payload of exactly this many bytes.
     static func payload(bytes: Int) -> String {
         let empty = #"{"aps":{"alert":""}}"#
         return #"{"aps":{"alert":"\#(String(repeating: "x", count: bytes - empty.utf8.count))"}}"#
@@ -30,12 +30,12 @@ enum TestJob {
 }
 
 extension RedisServer {
-    /// Puts jobs onto the queue as any producer would.
+    /// Pushes jobs to the queue like any producer.
     func push(_ jobs: [String], queue: String = "default") throws {
         try push(jobs.map { Array($0.utf8) }, queue: queue)
     }
 
-    /// Puts jobs of any bytes onto the queue.
+    /// Pushes jobs of any bytes to the queue.
     func push(_ jobs: [[UInt8]], queue: String = "default") throws {
         let connection = try connect()
         for start in stride(from: 0, to: jobs.count, by: 500) {

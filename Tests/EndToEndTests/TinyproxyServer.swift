@@ -34,7 +34,7 @@ final class TinyproxyServer: Sendable {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// Returns the contents of its log.
+    /// Returns the contents of the proxy's log.
     func log() throws -> String {
         let file = directory.appending(path: "log")
         return FileManager.default.fileExists(atPath: file.path) ? try String(contentsOf: file, encoding: .utf8) : ""

@@ -82,7 +82,7 @@ extension EndToEnd {
                 options: ["--lanes", "2", "--queue", (0..<queues).map { "q\($0)" }.joined(separator: ",")],
                 environment: environment)
             for queue in 0..<queues {
-                // Jobs that use everything the fleet shares.
+                // Jobs that use all of the state that the fleet shares.
                 let jobs = names.flatMap { name in
                     ["aaaa", "dead", "ffff"].flatMap { prefix in
                         TestJob.many(5, prefix: "\(prefix)\(queue)", members: #""app":"\#(name)","#)
@@ -93,7 +93,7 @@ extension EndToEnd {
             try await eventually("the jobs are delivered") {
                 try await simulator.account().accepted >= 5 * apps * queues
             }
-            /// The connections of each lane, and of each wait, to each node.
+            /// Returns the connections of each lane, and of each wait, to each node.
             func found() throws -> [String: [Int]] {
                 var found: [String: [Int]] = [:]
                 for (index, node) in cluster.nodes.enumerated() {

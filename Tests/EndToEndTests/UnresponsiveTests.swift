@@ -10,7 +10,7 @@ extension EndToEnd {
 
         init() throws { redis = try RedisServer() }
 
-        /// An APNs that allows a thousand streams before it has answered anything.
+        /// Returns an APNs that allows a thousand streams before it has answered anything.
         private func simulator(_ rule: String) async throws -> SimulatorProcess {
             try await SimulatorProcess(rules: [rule], options: ["--initial-streams", "1000", "--control-port", "0"])
         }
@@ -51,7 +51,7 @@ extension EndToEnd {
             expectTold(worker)
         }
 
-        /// Expects one line at the beginning and one at the end.
+        /// Expects one log line at the beginning and one at the end.
         private func expectTold(_ worker: WorkerProcess) {
             let began = worker.lines(of: "no_answers")
             #expect(began.count == 1 && began.first?.contains(" error ") == true, "\(worker.log)")
@@ -67,7 +67,7 @@ extension EndToEnd {
                 options: ["--request-timeout", "1000", "--max-attempts", "3"])
             let tokens = (0..<10).map { "\"\(TestJob.token("b", $0))\"" }.joined(separator: ",")
             try redis.push([#"{"tokens":[\#(tokens)],"payload":{"aps":{"alert":"x"}}}"#])
-            // Some arrive while the connection is useless, some after.
+            // Some arrive while the connection is useless, others afterwards.
             func push(_ part: Int) throws {
                 try redis.push((0..<10).map { TestJob.text(TestJob.token("a", part * 10 + $0)) })
             }
@@ -102,7 +102,7 @@ extension EndToEnd {
             let accepted = try await simulator.stop()
             expectAgreement(account, try QueueContents(redis), accepted)
             #expect(account.delivered == 100 && account.retried == 0 && account.possibleDuplicates == 0)
-            // The first window holds the bodies of 16.
+            // The first window holds 16 bodies.
             #expect(account.resent == 84 && accepted.connections == 2 && accepted.accepted == 100)
         }
 
@@ -156,7 +156,7 @@ extension EndToEnd {
             try await eventually("each was refused three times") { try await simulator.account().requests >= 60 }
             // Twice at once, and then after pauses of about a second, two, four …
             #expect(ContinuousClock.now - start > .milliseconds(500))
-            // Only waiting shows that no more come.
+            // Only waiting can show that no more arrive.
             while ContinuousClock.now - start < .seconds(8) {
                 #expect(try await simulator.account().requests < 200)
                 try await Task.sleep(for: .milliseconds(500))
@@ -183,7 +183,7 @@ extension EndToEnd {
             try await eventually("status reports it", within: .seconds(10)) {
                 try await FleetView(redis.url).kinds == ["app_unanswered default"]
             }
-            // Each connection costs a deadline, and the pauses between them grow.
+            // Each connection lasts until a deadline, and the pauses between them grow.
             let before = try await simulator.account().connections
             try await eventually("further connections fail") { try await simulator.account().connections >= before + 2 }
             try await simulator.control("DELETE", "/rules")
