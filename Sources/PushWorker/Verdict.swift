@@ -1,6 +1,6 @@
 import APNS
 
-/// What the end of a request means for its notification. All answers of APNs are interpreted here.
+/// The meaning of the end of a request for its notification. All answers of APNs are interpreted here.
 package enum Verdict: Sendable, Equatable {
     /// APNs accepted it.
     case delivered

@@ -184,8 +184,8 @@ public final class Worker: Service {
         return ReloadReport(from: old.apps, to: merged.apps)
     }
 
-    /// - Parameter watch: a cancelled task that uses the lanes' clients. It ends when they are closed, and must end before
-    ///   the event loops do.
+    /// - Parameter watch: a cancelled task that uses the lanes' clients. It ends when they are closed, and must end
+    ///   before the event loops do.
     private func drain(then watch: Task<Void, Never>) async {
         isDraining.withLockedValue { $0 = true }
         logger.info("draining", metadata: ["event": "draining", "limit_ms": "\(configuration.drainTimeout)"])

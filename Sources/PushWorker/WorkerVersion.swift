@@ -3,7 +3,8 @@ public enum WorkerVersion {
     /// The release, such as `1.2.3`.
     package static let release = "0.1.0"
 
-    /// The release and the commit, such as `1.2.3+a1b2c3d4e5f6`; only the release if the program was built from a work tree.
+    /// The release and the commit, such as `1.2.3+a1b2c3d4e5f6`; only the release if the program was built from a work
+    /// tree.
     ///
     /// `git archive` writes the commit into the file that is embedded here. Packages are built from such an archive.
     public static let current: String = {

@@ -96,8 +96,8 @@ extension AppConfiguration.Credential {
 extension AppConfiguration {
     /// Returns the reason to send nothing with a credential whose certificate belongs to another app; `nil` otherwise.
     ///
-    /// The gateway's frames carry no topic, so the certificate alone decides which app a notification reaches. Over HTTP/2
-    /// each request names its topic, and APNs refuses one that the certificate is not for.
+    /// The gateway's frames carry no topic, so the certificate alone decides which app a notification reaches. Over
+    /// HTTP/2 each request names its topic, and APNs refuses a topic that the certificate does not cover.
     func wrongCertificate(_ credential: Credential) -> Reason? {
         guard usesGateway, case .certificate(let identity) = credential else { return nil }
         let certificate = identity.apns

@@ -69,8 +69,8 @@ enum NotificationRules {
 
     /// True if a topic is that of a Wallet pass: `pass.` and an identifier chosen by the owner.
     ///
-    /// Source: Apple, "Adding a web service to update passes": "use the pass type identifier as the topic, and an empty JSON
-    /// dictionary for the payload".
+    /// Source: Apple, "Adding a web service to update passes": "use the pass type identifier as the topic, and an empty
+    /// JSON dictionary for the payload".
     static func isPass(_ topic: ByteBuffer) -> Bool { topic.readableBytesView.starts(with: "pass.".utf8) }
 
     /// Checks a notification and completes its payload.
@@ -134,16 +134,16 @@ enum NotificationRules {
                     + "leave out the job's `push_type`, or send to a `token`")
         }
         switch (subject.pushType, subject.priority) {
-        // Apple, "Sending notification requests to APNs": "Always use priority 5. Using priority 10 is an error." APNs has
-        // been seen to accept it for Wallet passes.
+        // Apple, "Sending notification requests to APNs": "Always use priority 5. Using priority 10 is an error." APNs
+        // has been observed to accept it for Wallet passes.
         case (.background, 10) where !subject.isPass:
             throw Reason(
                 APNSReason.badPriority,
                 detail: "a background notification must have priority 5, because APNs refuses 10; "
                     + "set the job's `priority` to 5 or leave it out")
         // Apple, "Starting and updating Live Activities with ActivityKit push notifications": "Set the value for the
-        // apns-priority header field to 5 or 10." For channels, "Sending broadcast push notification requests to APNs" lists
-        // 1 as well.
+        // apns-priority header field to 5 or 10." For channels, "Sending broadcast push notification requests to APNs"
+        // lists 1 as well.
         case (.liveactivity, 1) where !subject.isOnChannel:
             try report(
                 Hint(
@@ -231,8 +231,8 @@ enum NotificationRules {
             .liveActivityStart, "to start a Live Activity, `aps` needs `alert`, `attributes-type` and `attributes`")
     }
 
-    // Apple, Device Management, "Sending MDM commands to a device": "only include the PushMagic string as the value of the
-    // mdm key […] This is the complete message. Don't include an aps key".
+    // Apple, Device Management, "Sending MDM commands to a device": "only include the PushMagic string as the value of
+    // the mdm key […] This is the complete message. Don't include an aps key".
     private static func mdm(_ facts: PayloadFacts) -> Hint? {
         if !facts.members.contains(.mdm) {
             return Hint(.mdm, "a notification of push type mdm needs `mdm`, the device's push magic, in its payload")

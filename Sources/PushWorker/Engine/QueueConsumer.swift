@@ -468,7 +468,7 @@ final class QueueConsumer {
         }
     }
 
-    /// Logs evictions of dead letters, whose jobs are lost for good.
+    /// Logs evictions of dead letters, whose jobs are lost permanently.
     func logEvictions(_ count: Int) {
         guard count > 0 else { return }
         lane.logThrottled(

@@ -197,7 +197,8 @@ final class LaneMetrics {
     }
 
     /// Records that a notification was sent and has ended.
-    /// - Parameter since: the time at which it was enqueued, in milliseconds of Redis' clock; -1 if that must not be measured.
+    /// - Parameter since: the time at which it was enqueued, in milliseconds of Redis' clock; -1 if that must not be
+    ///   measured.
     @inline(__always)
     func ended(queue: Int, since: Int64) {
         guard since >= 0 else { return }

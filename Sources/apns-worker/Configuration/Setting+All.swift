@@ -16,9 +16,10 @@ import Telemetry
 //
 //        Setting("idle_timeout", .duration(.seconds, 1...86_400), .app, to: \AppConfiguration.idleTimeout, "…"),
 //
-//    Its place in the file, its variable, its flag and its default follow from that. Give `stored:` if the member counts
-//    another unit than a bare number does, and `isReloadable: true` if `Worker.reload` applies it (apps' settings are).
-// 3. Test its effect, and write the table again: `UPDATE_DOCS=1 scripts/test e2e DocumentationReference`.
+//    Its place in the file, its variable, its flag and its default are derived from that. Give `stored:` if the
+//    member's unit differs from that of a bare number, and `isReloadable: true` if `Worker.reload` applies it (the
+//    default for settings of apps).
+// 3. Test its effect, and update the table: `UPDATE_DOCS=1 scripts/test e2e DocumentationReference`.
 //
 // Only a setting that is not a plain member, such as a credential, has a name here, by which `Settings` reads it.
 extension Setting {

@@ -2,8 +2,8 @@ import CYAML
 
 /// A node of a YAML 1.1 document with its line, read by libyaml.
 ///
-/// Anchors and aliases work. Merge keys (`<<`) and tags of other types (`!include`) are errors, because settings would be
-/// missing if they were ignored.
+/// Anchors and aliases work. Merge keys (`<<`) and tags of other types (`!include`) are errors, because settings would
+/// be missing if they were ignored.
 struct YAMLNode {
     enum Content {
         case scalar(String, isPlain: Bool)

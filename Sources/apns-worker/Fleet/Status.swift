@@ -129,7 +129,7 @@ struct Status: AsyncParsableCommand {
         if check, result != .ok { throw ExitCode(result.rawValue) }
     }
 
-    // MARK: One look
+    // MARK: Once
 
     private func page(_ status: FleetStatus, _ screen: StatusScreen) -> [String] {
         StatusPage(status: status, width: screen.size.columns, isColoured: screen.isColoured).lines
@@ -150,7 +150,7 @@ struct Status: AsyncParsableCommand {
         return first.message + (others > 0 ? " (and \(others) more: apns-worker status)" : "")
     }
 
-    // MARK: Many looks
+    // MARK: Watching
 
     private func watch(_ fleet: Fleet, _ apps: [String]) async throws {
         // The first read may throw, before there is a screen on which to show an error.

@@ -28,7 +28,7 @@ import PushQueue
 /// | `SimulatedAPNS` | APNs, and the network to it |
 /// | `SimulatedJob` | the jobs that producers push |
 /// | `ProtocolChecks`, `SimulationLedger`, `FleetSimulation+Audit` | the checks |
-/// | `Mutation` | the rules that can be taken out, one at a time |
+/// | `Mutation` | the rules that can be removed, one at a time |
 ///
 /// `@unchecked Sendable`: a test uses it on one thread.
 final class FleetSimulation: @unchecked Sendable {
