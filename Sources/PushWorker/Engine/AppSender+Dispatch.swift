@@ -107,6 +107,7 @@ extension AppSender {
     }
 
     /// Removes a job's unsubmitted notifications from the line's count.
+    /// - Returns: the number of notifications and, for a job with many tokens, the tokens as text.
     private func takeUnsubmitted(_ id: JobID) -> (count: Int, tokens: [ByteBuffer]) {
         let count = lane.jobs[id].unsubmitted
         line.waiting -= count

@@ -70,7 +70,7 @@ struct StatusPage {
             }
     }
 
-    /// Returns, for example, `REDIS 7.0.15 21.4 of 20.5 MiB (full, noeviction) AOF off`.
+    /// Returns the parts of a line such as `REDIS 7.0.15  21.4 of 20.5 MiB (full, noeviction)  AOF off`.
     private static func parts(_ server: FleetStatus.Server, isOnly: Bool) -> [String] {
         let found = server.found
         var parts = ["REDIS \(server.info?.version ?? "?")"]
@@ -125,7 +125,7 @@ struct StatusPage {
         return lines(of: table, notes)
     }
 
-    /// Returns, for example, `of due and later: 12 retrying, 3 scheduled`; `nil` without such jobs.
+    /// Returns a line such as `of due and later: 12 retrying, 3 scheduled`; `nil` without such jobs.
     private static func postponed(_ queue: FleetStatus.Queue) -> String? {
         guard queue.due + queue.later > 0 else { return nil }
         guard let retrying = queue.retrying, let scheduled = queue.scheduled, let deferred = queue.deferred else {
