@@ -4,8 +4,8 @@ import PushJob
 ///
 /// Every payload has a preview, which says so if the payload is not JSON or members have unexpected types.
 ///
-/// Source: Apple, "Generating a remote notification" and, for Live Activities, "Starting and updating Live Activities with
-/// ActivityKit push notifications".
+/// Source: Apple, "Generating a remote notification" and, for Live Activities, "Starting and updating Live Activities
+/// with ActivityKit push notifications".
 package struct PushPreview: Sendable {
     /// The kind of notification, by its push type or, if that is missing, by its topic and payload.
     package enum Kind: String, CaseIterable, Sendable {
