@@ -49,7 +49,7 @@ package struct RegisteredDevice: Equatable, Sendable {
         try reader.finish()
     }
 
-    /// The device in the form that ``init(_:)`` reads.
+    /// The device in the form that `init(_:)` reads.
     package var text: String {
         "token=\(token.hex),topic=\(topic),environment=\(environment.rawValue),state=\(state.rawValue)"
             + (since.map { ",since=\($0)" } ?? "")

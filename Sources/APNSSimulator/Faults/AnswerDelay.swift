@@ -57,7 +57,7 @@ package struct AnswerDelay: Equatable, Sendable {
 }
 
 extension AnswerDelay: CustomStringConvertible {
-    /// The delay in the form that ``init(_:)`` reads, such as `20ms±5ms`.
+    /// The delay in the form that `init(_:)` reads, such as `20ms±5ms`.
     package var description: String {
         let middle = Self.text(microseconds)
         return jitterMicroseconds == 0 ? middle : "\(middle)±\(Self.text(jitterMicroseconds))"
