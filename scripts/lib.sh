@@ -12,7 +12,7 @@ fail() {
 
 note() { printf '%s\n' "$1" >&2; }
 
-# False in a script that must not install packages unasked.
+# False in a script that must not install packages without being asked.
 may_install=true
 
 # The needs of building, of the demo and of the tests, as KIND:NAME:PACKAGE. KIND is program, library (of pkg-config) or package
@@ -136,7 +136,7 @@ build() {
     bin=$(swift build "${flags[@]}" --show-bin-path 2>/dev/null)
 }
 
-# quietly COMMAND...: shows the command's progress on a terminal. Elsewhere it prints the last line of output every ten seconds if
+# quietly COMMAND...: shows the command's progress on a terminal. Otherwise it prints the last line of output every ten seconds if
 # it has changed, and all output if the command fails.
 quietly() {
     if [ -t 2 ]; then

@@ -3,7 +3,7 @@ import NIOCore
 import NIOPosix
 import TLS
 
-/// An APNs to develop and test against, on a port of this machine.
+/// An APNs to develop and test against, listening on this machine.
 ///
 /// ```swift
 /// let server = try await APNSSimulatorServer.start(configuration)
@@ -11,13 +11,13 @@ import TLS
 /// try await server.stop()
 /// ```
 package final class APNSSimulatorServer: Sendable {
-    /// The port it listens on.
+    /// The port of the HTTP/2 interface.
     package let port: Int
-    /// The port of the binary gateway; nil if there is none.
+    /// The port of the binary gateway; nil if it is disabled.
     package let gatewayPort: Int?
-    /// The port of the feedback service; nil if there is none.
+    /// The port of the feedback service; nil if it is disabled.
     package let feedbackPort: Int?
-    /// The port it is steered and asked by; nil if it has none.
+    /// The port of the control API; nil if it is disabled.
     package var controlPort: Int? { control?.port }
 
     private let service: SimulatedService
@@ -41,8 +41,8 @@ package final class APNSSimulatorServer: Sendable {
     }
 
     /// Starts to listen.
-    /// - Throws: `TLSError` when the certificate or the client authorities are not usable, the system's error when
-    ///   the address is taken, or `HTTPPortFailure` when that of the control port is.
+    /// - Throws: `TLSError` if the certificate or the client authorities cannot be used, the system's error if an
+    ///   address is in use, or `HTTPPortFailure` if the control port's is.
     package static func start(_ configuration: SimulatorConfiguration) async throws -> APNSSimulatorServer {
         var configuration = configuration
         if configuration.controlPort != nil, configuration.recorder == nil { configuration.recorder = Recorder() }
@@ -97,7 +97,7 @@ package final class APNSSimulatorServer: Sendable {
         return listeners
     }
 
-    // The gateway and the feedback service are older than ALPN, and know their clients by certificate only.
+    // The gateway and the feedback service predate ALPN and identify clients by certificate only.
     private static func binaryContext(_ configuration: SimulatorConfiguration) throws -> TLSContext {
         var tls = TLSServerConfiguration(identity: configuration.identity)
         tls.clientCertificates = .reported(configuration.clientTrust)
@@ -116,40 +116,41 @@ package final class APNSSimulatorServer: Sendable {
             router: ControlRoutes(target, names: configuration.controlNames).router())
     }
 
-    /// The account of its traffic so far.
+    /// A snapshot of the traffic so far.
     ///
-    /// Taking it copies nothing at first, but the next request pays for a copy: not for the middle of a measurement.
+    /// Reading it is free, but the next request then copies the account: avoid it in the middle of a measurement.
     package var account: Account { service.account }
 
     /// The recorder of received notifications, if there is one.
     package var recorder: Recorder? { service.recorder }
 
-    /// The rules in force.
+    /// The rules in force, pending ones first.
     package var rules: [FaultRule] { service.rules }
 
-    /// Replaces the rules; their counts start anew.
+    /// Replaces the rules and resets their counts.
     package func setRules(_ rules: [FaultRule]) { service.setRules(rules) }
 
-    /// The behaviour without rules. A change applies to new connections.
+    /// The behaviour without rules. Changes apply to new connections.
     package var settings: SimulatorSettings {
         get { service.settings }
         set { service.settings = newValue }
     }
 
-    /// Replaces the topics that may be pushed to, for new connections.
+    /// Replaces the topics that can be pushed to, for new connections.
     package func setTopics(_ topics: [String]) { service.topics = Set(topics) }
 
-    /// Adds device tokens to those that are known.
+    /// Adds device tokens to the registered ones.
     package func addDevices(_ devices: [RegisteredDevice]) { service.addDevices(devices) }
 
-    /// Replaces the gateway's rules; their counts start anew.
+    /// Replaces the gateway's rules and resets their counts.
     package func setGatewayRules(_ rules: [GatewayRule]) { service.setGatewayRules(rules) }
 
-    /// Gives the feedback service more to tell.
+    /// Adds records for the feedback service to serve.
     package func addFeedback(_ records: [FeedbackRecord]) { service.addFeedback(records) }
 
-    /// Says GOAWAY to every client, or Shutdown to one of the gateway, finishes what is under way and stops.
-    /// - Parameter grace: how long clients may take; after that their connections are closed.
+    /// Sends GOAWAY to every HTTP/2 client and a shutdown error to every client of the gateway, finishes what is in
+    /// flight, and stops.
+    /// - Parameter grace: how long clients have to close; after that their connections are closed.
     package func stop(grace: TimeAmount = .seconds(2)) async throws {
         service.recorder?.endWaits()
         try await control?.stop()
@@ -160,7 +161,7 @@ package final class APNSSimulatorServer: Sendable {
     }
 }
 
-/// How a server's ports are opened.
+/// The parameters with which all ports are opened.
 private struct Listen {
     let host: String
     let group: MultiThreadedEventLoopGroup
@@ -175,7 +176,7 @@ private struct Listen {
                 .serverChannelOption(.backlog, value: 1024)
                 .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
                 .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-                // A read of 64 KiB takes in a whole batch of a busy client.
+                // 64 KiB hold a whole batch of a busy client.
                 .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: 64 * 1024))
                 .childChannelInitializer { channel in
                     channel.eventLoop.makeCompletedFuture {

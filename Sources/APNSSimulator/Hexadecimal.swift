@@ -1,7 +1,7 @@
-/// Hex digits to numbers and back.
+/// Conversion between hex digits and numbers.
 enum Hexadecimal {
-    // A table behind a pointer, because an array's look-up checks bounds and uniqueness for every digit of every request.
-    // Safe although unchecked: it is filled once, before anyone can see it, and never written again.
+    // A table behind a pointer, because an array's subscript checks bounds and uniqueness for every digit of every
+    // request. Safe although unchecked: it is filled once during initialization and never written again.
     private nonisolated(unsafe) static let values: UnsafePointer<UInt8> = {
         let table = UnsafeMutablePointer<UInt8>.allocate(capacity: 256)
         for byte in 0..<256 {
@@ -15,10 +15,10 @@ enum Hexadecimal {
         return UnsafePointer(table)
     }()
 
-    /// The digit's value, or 255 for what is no hex digit.
+    /// Returns the digit's value, or 255 if it is not a hex digit.
     static func value(_ digit: UInt8) -> UInt8 { values[Int(digit)] }
 
-    /// The value of 16 digits; a bit of the upper half of `invalid` is set when one is none.
+    /// Returns the value of 16 digits; sets a bit of the upper half of `invalid` if one is not a hex digit.
     static func word(_ digits: UnsafeBufferPointer<UInt8>, at offset: Int, _ invalid: inout UInt8) -> UInt64 {
         let table = values
         var word: UInt64 = 0
@@ -30,13 +30,13 @@ enum Hexadecimal {
         return word
     }
 
-    /// The 16 lower-case digits of a word.
+    /// Returns the 16 lower-case digits of a word.
     static func text(_ word: UInt64) -> String {
         let digits = String(word, radix: 16)
         return String(repeating: "0", count: 16 - digits.count) + digits
     }
 
-    /// The lower-case digits of bytes, two each.
+    /// Returns the lower-case digits of bytes, two each.
     static func text(_ bytes: some Sequence<UInt8>) -> String {
         var text = ""
         for byte in bytes { text += byte < 16 ? "0" + String(byte, radix: 16) : String(byte, radix: 16) }

@@ -1,9 +1,9 @@
 import Glibc
 import NIOCore
 
-/// The time, as the simulator's connections need it.
+/// A point in time, on both clocks that a connection needs.
 struct SimulatedMoment {
-    /// Microseconds of a clock that only goes forward.
+    /// Microseconds of a monotonic clock.
     var uptime: Int64
     /// Milliseconds since 1970.
     var date: Int64
@@ -13,7 +13,7 @@ struct SimulatedMoment {
     }
 }
 
-/// The date, cheaply.
+/// The date, without Foundation's overhead.
 enum WallClock {
     /// Milliseconds since 1970.
     static func milliseconds() -> Int64 {
@@ -30,15 +30,16 @@ enum WallClock {
     }
 }
 
-/// One timer of a connection, for whatever is due first. An earlier one that comes to nothing costs less than to cancel it.
+/// One timer per connection, for whatever is due first. Letting an early timer fire in vain costs less than cancelling
+/// it.
 ///
 /// Not thread-safe; everything happens on the connection's event loop.
 final class WakeUp {
     private var timer: Scheduled<Void>?
     private var due: Int64 = .max
 
-    /// Does something at a time, unless something is to be done before that anyway.
-    /// - Parameter time: microseconds of uptime; `nil` for nothing.
+    /// Schedules an action, unless an earlier one is already scheduled.
+    /// - Parameter time: microseconds of uptime; `nil` to schedule nothing.
     func set(at time: Int64?, on eventLoop: any EventLoop, _ action: @escaping () -> Void) {
         guard let time, time < due else { return }
         timer?.cancel()

@@ -7,10 +7,10 @@ final class SimulatedService: Sendable {
     struct State {
         var account: Account
         var rules: RuleScript<PushAction>
-        /// Holds back every answer for which no rule sets another delay.
+        /// The delay of every answer for which no rule sets another.
         var delay: AnswerDelay?
         var settings: SimulatorSettings
-        /// The topics that may be pushed to; empty for all.
+        /// The topics that can be pushed to; empty for all.
         var topics: Set<String>
         var devices: DeviceRegistry
         var tokens: ProviderTokens
@@ -25,7 +25,7 @@ final class SimulatedService: Sendable {
     let state: Mutex<State>
     let configuration: SimulatorConfiguration
     let sendTime: SendTime?
-    /// Where what arrives is recorded; nil for nowhere.
+    /// Records received notifications; nil to record none.
     let recorder: Recorder?
 
     init(_ configuration: SimulatorConfiguration) {
@@ -40,7 +40,7 @@ final class SimulatedService: Sendable {
                 devices: DeviceRegistry(configuration.devices),
                 tokens: ProviderTokens(keys: configuration.providerKeys),
                 generator: SeededGenerator(seed: configuration.seed),
-                // Not from the seed: a UUID made up must not come back in the next run.
+                // Not from the seed: generated UUIDs must not repeat in the next run.
                 ids: SeededGenerator(seed: .random(in: .min ... .max)),
                 channels: ChannelRegistry(maximum: configuration.maximumChannels),
                 gatewayRules: RuleScript(configuration.gatewayRules, limit: configuration.accountLimit),
@@ -50,15 +50,15 @@ final class SimulatedService: Sendable {
 
     var account: Account { state.withLock { $0.account } }
 
-    /// The rules in the order in which they are applied, pending ones first.
+    /// The rules in the order in which they apply, pending ones first.
     var rules: [FaultRule] { state.withLock { $0.rules.pending.map(\.rule) + $0.rules.rules } }
 
-    /// Replaces the rules; their counts start anew.
+    /// Replaces the rules and resets their counts.
     func setRules(_ rules: [FaultRule]) {
         state.withLock { $0.rules = RuleScript(rules, limit: configuration.accountLimit) }
     }
 
-    /// Adds a rule behind the others, whose counts go on.
+    /// Appends a rule; the counts of the others continue.
     func addRule(_ rule: FaultRule) { state.withLock { $0.rules.add(rule) } }
 
     /// Adds a rule for the next notification to a device.
@@ -92,19 +92,19 @@ final class SimulatedService: Sendable {
         set { state.withLock { $0.delay = newValue } }
     }
 
-    /// The behaviour without rules. A change applies to new connections.
+    /// The behaviour without rules. Changes apply to new connections.
     var settings: SimulatorSettings {
         get { state.withLock { $0.settings } }
         set { state.withLock { $0.settings = newValue } }
     }
 
-    /// The topics that may be pushed to; empty for all.
+    /// The topics that can be pushed to; empty for all.
     var topics: Set<String> {
         get { state.withLock { $0.topics } }
         set { state.withLock { $0.topics = newValue } }
     }
 
-    /// The device tokens that are known.
+    /// The registered device tokens.
     var devices: [RegisteredDevice] { state.withLock { $0.devices }.devices }
 
     func setDevices(_ devices: [RegisteredDevice]) { state.withLock { $0.devices = DeviceRegistry(devices) } }
@@ -115,7 +115,7 @@ final class SimulatedService: Sendable {
         }
     }
 
-    /// Decides about a request that passed every check, and enters it into the account if it is accepted.
+    /// Decides on a request that passed every check, and adds it to the account if it is accepted.
     func judge(
         _ token: SimulatedToken, topic: String, id: NotificationID, ordinal: Int, connection: Int
     ) -> PushEffect {
@@ -131,7 +131,7 @@ final class SimulatedService: Sendable {
         }
     }
 
-    /// The same for a broadcast.
+    /// Decides on a broadcast that passed every check, and adds it to the account if it is accepted.
     func judge(channel: [UInt8], id: NotificationID, ordinal: Int, connection: Int) -> PushEffect {
         state.withLock { state in
             let event = RuleEvent(point: .request, target: .channel(channel), ordinal: ordinal, connection: connection)
@@ -143,7 +143,7 @@ final class SimulatedService: Sendable {
 
     // MARK: Channels
 
-    /// Decides about a request that manages an app's channels and passed every check.
+    /// Decides on a request that manages an app's channels and passed every check.
     func judgeManagement(of bundleID: [UInt8], ordinal: Int, connection: Int) -> PushEffect {
         state.withLock { state in
             let event = RuleEvent(point: .channels, target: .app(bundleID), ordinal: ordinal, connection: connection)
@@ -156,20 +156,21 @@ final class SimulatedService: Sendable {
     }
 
     /// Creates a channel.
-    /// - Returns: its id; `nil` if the app has as many as it may have.
+    /// - Returns: its id; `nil` if the app has the maximum number of channels.
     func createChannel(_ policy: ChannelRegistry.Policy, of bundleID: [UInt8]) -> [UInt8]? {
         state.withLock { $0.channels.create(policy, app: bundleID, &$0.ids) }
     }
 
-    /// - Returns: whether there was such a channel.
+    /// Deletes a channel.
+    /// - Returns: true if it existed.
     func deleteChannel(_ id: [UInt8], of bundleID: [UInt8]) -> Bool {
         state.withLock { $0.channels.delete(id, app: bundleID) }
     }
 
-    /// The ids of an app's channels, in the order of their creation.
+    /// Returns the ids of an app's channels, in order of creation.
     func channels(of bundleID: [UInt8]) -> [[UInt8]] { state.withLock { $0.channels.ids(app: bundleID) } }
 
-    /// How long to hold back the answer to a request that was refused, in microseconds.
+    /// Returns a delay for the answer to a refused request, in microseconds.
     func ordinaryDelay() -> Int64 { state.withLock { $0.delay?.draw(&$0.generator) ?? 0 } }
 
     func newID() -> NotificationID { state.withLock { NotificationID(random: &$0.ids) } }
@@ -180,7 +181,8 @@ final class SimulatedService: Sendable {
 
     func add(_ tally: ConnectionTally) { state.withLock { $0.account.add(tally) } }
 
-    /// - Returns: the connection's number, from 1, and how it fails, if it does.
+    /// Adds a connection to the account.
+    /// - Returns: the connection's number, from 1, and its fault, if any.
     func connectionOpened() -> (number: Int, fault: PushAction.ConnectionFault?) {
         state.withLock { state in
             state.account.http2.count { $0.connections += 1 }
@@ -190,26 +192,26 @@ final class SimulatedService: Sendable {
     }
 }
 
-// What connections to the binary gateway and to the feedback service ask of the service.
+// The part for connections to the binary gateway and the feedback service.
 extension SimulatedService {
-    /// True if ``judgeGateway(_:topic:ordinal:)`` must be asked about notifications.
+    /// True if ``judgeGateway(_:topic:ordinal:)`` must be called for each notification.
     var judgesGatewayNotifications: Bool {
         state.withLock { $0.gatewayRules.judgesMoreThanConnections || $0.devices.refusesAny($0.settings) }
     }
 
-    /// The gateway's rules in the order in which they are applied, pending ones first.
+    /// The gateway's rules in the order in which they apply, pending ones first.
     var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.pending.map(\.rule) + $0.gatewayRules.rules } }
 
-    /// Replaces the rules; their counts start anew.
+    /// Replaces the gateway's rules and resets their counts.
     func setGatewayRules(_ rules: [GatewayRule]) {
         state.withLock { $0.gatewayRules = RuleScript(rules, limit: configuration.accountLimit) }
     }
 
-    /// Adds a rule behind the others, whose counts go on.
+    /// Appends a rule of the gateway; the counts of the others continue.
     func addGatewayRule(_ rule: GatewayRule) { state.withLock { $0.gatewayRules.add(rule) } }
 
-    /// Enters the connection of a client that is taken into the account, and decides about it.
-    /// - Returns: the connection's number, from 1, and what is decided.
+    /// Adds the connection of an accepted client to the account, and decides on it.
+    /// - Returns: the connection's number, from 1, and the effect of the rules, if any.
     func judgeGatewayConnection() -> (number: Int, effect: GatewayEffect?) {
         state.withLock { state in
             state.account.gateway.count { $0.connections += 1 }
@@ -220,7 +222,7 @@ extension SimulatedService {
         }
     }
 
-    /// Decides about a notification that passed every check: a device that the registry refuses meets no rule.
+    /// Decides on a notification that passed every check. No rule applies to a device that the registry refuses.
     func judgeGateway(_ token: SimulatedToken, topic: String, ordinal: Int) -> GatewayEffect? {
         state.withLock { state in
             let registered = state.devices.gatewayEffect(on: token, topic: topic, state.settings)
@@ -235,16 +237,17 @@ extension SimulatedService {
 
     // MARK: Feedback
 
-    /// Notes that an app is gone, for the feedback service to tell; for nobody if there is none.
+    /// Adds a device that no longer has the app to the feedback service, if there is one.
     /// - Parameters:
-    ///   - token: longer ones than the binary protocol had are left out.
+    ///   - token: ignored if it is longer than the binary protocol allows.
     ///   - milliseconds: since 1970.
     func addFeedback(_ token: SimulatedToken, milliseconds: Int64) {
         guard configuration.feedbackPort != nil, token.byteCount <= FeedbackRecord.maximumTokenLength else { return }
         addFeedback([FeedbackRecord(token: token, seconds: UInt32(clamping: milliseconds / 1000))])
     }
 
-    /// - Returns: how many wait to be told.
+    /// Adds records to the feedback service.
+    /// - Returns: the number of waiting records.
     @discardableResult
     func addFeedback(_ records: [FeedbackRecord]) -> Int {
         state.withLock { state in
@@ -254,11 +257,11 @@ extension SimulatedService {
         }
     }
 
-    /// The records that the feedback service has.
+    /// The waiting records of the feedback service.
     var waitingFeedback: [FeedbackRecord] { state.withLock { $0.feedback.waiting } }
 
-    /// Forgets what the feedback service has to tell.
-    /// - Returns: how many records that were.
+    /// Deletes the waiting records of the feedback service.
+    /// - Returns: their number.
     func forgetFeedback() -> Int {
         state.withLock { state in
             defer {
@@ -269,7 +272,7 @@ extension SimulatedService {
         }
     }
 
-    /// Takes records off the list: they are forgotten.
+    /// Removes records from the list and returns them.
     func takeFeedback(_ count: Int) -> [FeedbackRecord] {
         state.withLock { state in
             let records = state.feedback.take(count)
@@ -279,7 +282,7 @@ extension SimulatedService {
         }
     }
 
-    /// Enters a connection to the feedback service into the account, and says how it goes.
+    /// Adds a connection to the feedback service to the account, and returns its state machine.
     func feedbackConnectionOpened() -> FeedbackDelivery {
         state.withLock { state in
             state.account.feedback.connections += 1

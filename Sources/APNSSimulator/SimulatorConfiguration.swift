@@ -1,6 +1,6 @@
 import TLS
 
-/// How a simulator listens, whom it believes and what goes wrong.
+/// The ports, credentials, behaviour and faults of a simulator.
 package struct SimulatorConfiguration: Sendable {
     /// The address to listen on.
     package var host = "127.0.0.1"
@@ -10,73 +10,73 @@ package struct SimulatorConfiguration: Sendable {
     package var identity: TLSIdentity
     /// The issuer of client certificates; nil if none are requested.
     package var clientTrust: TLSTrust?
-    /// The keys that provider tokens may be signed with. With none, any well-formed token will do.
+    /// The keys that can sign provider tokens. Without any, every well-formed token is accepted.
     package var providerKeys: [ProviderKey] = []
     /// The behaviour without rules.
     package var settings = SimulatorSettings()
-    /// The topics that may be pushed to, with all that Apple derives from them; empty for any.
+    /// The topics that can be pushed to, with all topics that Apple derives from them; empty for any.
     package var topics: [String] = []
-    /// The device tokens that are known: for which topic and environment, and what became of them.
+    /// The registered device tokens, with their topic, environment and state.
     package var devices: [RegisteredDevice] = []
-    /// How many `apns-id`s, device tokens and channels the account counts apart, each, and how many of them a rule with `times`
-    /// knows; the oldest are forgotten, up to as many again later. nil forgets none.
+    /// The least number of `apns-id`s, device tokens and channels, each, that the account counts separately, and of
+    /// targets that a rule with `times` remembers; at most twice as many are kept. nil keeps all.
     package var accountLimit: Int? = 40_000
-    /// How many broadcast channels an app may have.
+    /// The maximum number of broadcast channels per app.
     ///
     /// Source: Apple, "Sending channel management requests to APNs": up to 10,000 in each environment.
     package var maximumChannels = 10_000
-    /// How many streams a connection may have open once it is trusted.
+    /// The maximum number of concurrent streams on a trusted connection.
     package var maximumStreams = 1000
-    /// How many it may have before its first valid provider token.
+    /// The maximum number before a connection's first valid provider token.
     ///
     /// Source: Apple, "Sending notification requests to APNs": one stream until a request with a valid token.
     package var initialStreams = 1
-    /// How many bytes of bodies a connection may have under way before it must wait for WINDOW_UPDATE. APNs' is the least that
-    /// there can be.
+    /// The flow-control window of a connection, in bytes. APNs uses the smallest that HTTP/2 allows.
     package var connectionWindow: Int32 = 65_535
     /// The number of event loops.
     package var threads = 1
     /// The scripted faults, in order.
     package var rules: [FaultRule] = []
-    /// How long every answer is held back, unless a rule says otherwise.
+    /// The delay of every answer, unless a rule sets another.
     package var delay: AnswerDelay?
-    /// The member of payloads that holds the time of sending, in microseconds since 1970; nil measures no latency.
+    /// The payload member with the time of sending, in microseconds since 1970; nil to measure no latency.
     package var latencyMember: String?
     /// The port of the binary gateway; 0 for any free one, nil for no gateway.
     ///
-    /// Its clients must show a certificate that names a topic, signed by ``clientTrust`` where that is set.
+    /// Its clients must present a certificate that names a topic, issued by ``clientTrust`` if that is set.
     package var gatewayPort: Int?
-    /// The port of the feedback service, which asks the same of its clients; 0 for any free one, nil for none.
+    /// The port of the feedback service, whose clients need the same certificate; 0 for any free one, nil for none.
     package var feedbackPort: Int?
-    /// True if a client whose certificate is not taken by the gateway and the feedback service fails in the handshake.
-    /// As at Apple, it is otherwise let in and the connection closed. It needs ``clientTrust``.
+    /// True if the handshake fails for a client whose certificate the gateway or the feedback service does not accept.
+    /// Otherwise, as at Apple, the handshake succeeds and the connection is closed. Requires ``clientTrust``.
     package var refusesHandshake = false
     /// The gateway's scripted faults, in order.
     package var gatewayRules: [GatewayRule] = []
-    /// The largest payload that the gateway takes, in bytes; 256 before iOS 8.
+    /// The largest payload that the gateway accepts, in bytes; 256 before iOS 8.
     ///
     /// Source: Apple, "Binary Provider API": less than or equal to 2 kilobytes.
     package var maximumGatewayPayload = 2048
-    /// The member of payloads that identifies a notification to the gateway's count of duplicates; nil counts none.
+    /// The payload member that identifies a notification, for the gateway's count of duplicates; nil to count none.
     package var gatewayIDMember: String?
-    /// The records that the feedback service has at the start.
+    /// The initial records of the feedback service.
     package var feedback: [FeedbackRecord] = []
     /// The feedback service's scripted faults, in order.
     package var feedbackRules: [FeedbackRule] = []
-    /// Where notifications are recorded as they arrive; nil records none.
+    /// Records notifications as they arrive; nil to record none.
     package var recorder: Recorder?
-    /// The port to be steered and asked by, over HTTP/1.1 in the clear; 0 for any free one, nil for none.
+    /// The port of the control API, over plaintext HTTP/1.1; 0 for any free one, nil for none.
     ///
     /// With one, notifications are recorded even if ``recorder`` is nil.
     package var controlPort: Int?
-    /// The address that the control port is on. Whoever reaches it sees every payload: not for the network.
+    /// The address of the control port. Every client that can reach it sees all payloads, so do not expose it to a
+    /// network.
     package var controlHost = "127.0.0.1"
-    /// Host names that requests to the control port may name, besides `localhost` and all IP addresses: others are refused,
-    /// because a web page's own name may resolve to this machine.
+    /// Host names that requests to the control port can name, besides `localhost` and all IP addresses. Others are
+    /// refused, because a web page's domain may resolve to this machine (DNS rebinding).
     package var controlNames: [String] = []
     /// The seed of the randomness of rules and delays.
     package var seed: UInt64 = 1
 
-    /// A simulator without faults on a free port of 127.0.0.1.
+    /// Creates the configuration of a simulator without faults on a free port of 127.0.0.1.
     package init(identity: TLSIdentity) { self.identity = identity }
 }

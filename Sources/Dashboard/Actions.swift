@@ -9,20 +9,20 @@ import PushQueue
 import Redis
 import WebPages
 
-/// The actions of operators: those of the commands, through the same code. Pages send forms to `/actions/NAME`, programs
-/// JSON objects with the same members to `/api/v1/actions/NAME`.
+/// The actions of operators, which share their code with the commands. Pages send forms to `/actions/NAME`, programs
+/// send JSON objects with the same members to `/api/v1/actions/NAME`.
 struct Actions: Sendable {
     /// The result of an action.
     struct Result: Sendable {
-        /// A sentence for people.
+        /// A sentence for the user.
         var message: String
         /// The page to show next.
         var path: String
-        /// The bulk run that was started.
+        /// The bulk run that was started, if any.
         var run: BulkRun?
     }
 
-    /// An action: reads the fields, and does it.
+    /// An action: reads the fields and carries it out.
     typealias Action = @Sendable (Form, Visitor, Site) async throws -> Result
 
     let site: Site
@@ -49,7 +49,7 @@ struct Actions: Sendable {
         }
     }
 
-    /// Does an action.
+    /// Carries out an action.
     /// - Throws: ``WebError`` for a viewer, an unknown action, or invalid fields.
     static func perform(_ name: String, _ form: Form, _ visitor: Visitor, _ site: Site) async throws -> Result {
         guard let action = all[name] else { throw WebError(.notFound, "there is no action \(name)") }
@@ -168,7 +168,7 @@ struct Actions: Sendable {
     private static let requeueCampaign: Action = { form, visitor, site in
         let name = try required(form, "campaign")
         _ = try await campaign(.uncancel, form, visitor, site)
-        // Waiting jobs are sent again from now on. A bulk run requeues the dead letters.
+        // Waiting jobs are sent again from now on; a bulk run requeues the dead letters.
         var fields = [("campaign", name), ("reason", QueueJobs.cancelledReason), ("action", "requeue")]
         if let rate = form["rate"] { fields.append(("rate", rate)) }
         return try await BulkActions.deadLetters(Form(fields: fields), visitor, site)
@@ -185,7 +185,7 @@ struct Actions: Sendable {
         if let failure = await site.source.check(job, queue).failure, form["force"] == nil {
             throw WebError(.badRequest, "the job would fail again: \(failure.sentence)")
         }
-        // First the new job, then the end of the old one: a job can then be there twice, but never not at all.
+        // The new job is pushed before the old one is deleted, so the job can exist twice but is never lost.
         let client = try await site.source.fleet.client(for: queue.keys.jobs)
         try await client.push(job, to: queue.keys)
         var filter = DeadLetterFilter()
@@ -263,7 +263,7 @@ struct Actions: Sendable {
 }
 
 extension RedisClient {
-    /// Pushes a job to the end of a queue, where producers push.
+    /// Pushes a job to the end of a queue, as producers do.
     fileprivate func push(_ job: ByteBuffer, to keys: QueueKeys) async throws {
         var command = RedisCommand(keys.pushCommand)
         command.append(keys.jobs)
@@ -272,9 +272,9 @@ extension RedisClient {
     }
 }
 
-/// Actions on a selection, or on all that match a filter.
+/// Actions on a selection, or on everything that matches a filter.
 enum BulkActions {
-    /// The fields of the filter: a list page sends them as `filter_NAME`, together with the selected keys.
+    /// Returns the fields of the filter, which a list page sends as `filter_NAME` along with the selected keys.
     private static func chosen(_ form: Form, _ names: [String]) throws -> Form {
         let isAll = form["scope"] != "selected"
         var fields: [(String, String)] = []
@@ -354,7 +354,7 @@ enum BulkActions {
         return try await start(work, visitor, site)
     }
 
-    /// The queue to which jobs of some queues are moved.
+    /// Returns the queue to which jobs of some queues are moved.
     private static func target(
         _ form: Form, _ queues: [DashboardSource.Queue], _ site: Site
     ) async throws -> DashboardSource.Queue {
@@ -407,7 +407,7 @@ enum BulkActions {
                 var sum = 0
                 for keys in queues where !isStopped() {
                     var sweep = DeadLetterSweep(try await site.data.deadLetters(of: keys), action, filter)
-                    // Dead letters that came since the count stay.
+                    // Dead letters that arrived after the count are kept.
                     sweep.lower(count.total - sum)
                     guard count.total > sum else { break }
                     sweep.pace = RequeuePace(perSecond: rate)

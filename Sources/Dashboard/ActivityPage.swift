@@ -2,14 +2,14 @@ import Operations
 import PushQueue
 import WebPages
 
-/// The actions of operators, by commands and by the dashboard.
+/// The actions of operators, through commands and the dashboard.
 struct ActivityPage: DashboardPage {
     let path = "/activity"
     let section = Section.activity
 
     static let limit = 100
 
-    /// Some entries, the newest first.
+    /// Returns a page of entries, newest first.
     static func entries(_ look: PageRequest) async throws -> [AuditEntry] {
         let keys = look.source.fleet.sharedKeys
         let after = look.query["after"]

@@ -7,28 +7,28 @@ import WebPages
 
 /// The sender of a request.
 struct Visitor: Sendable {
-    /// The name for the log of activity; `nil` without users.
+    /// The name for the audit log; `nil` if the dashboard has no users.
     var name: String?
     var role: Role
-    /// True if tokens and payloads are shown.
+    /// True if the visitor can see tokens and payloads.
     var seesContent: Bool
-    /// The value that forms must send back, so that no other site can send them.
+    /// The value that forms must send back, which protects against requests forged by other sites.
     var formToken = ""
 
-    /// The name in pauses, cancellations and the log of activity.
+    /// The name in pauses, cancellations and the audit log.
     var by: String { name.map { "\($0) (web)" } ?? "web" }
 }
 
 /// A request to the dashboard, with its visitor and fields.
 struct WebContext: RequestContext {
     var coreContext: CoreRequestContextStorage
-    /// The address of the client, or of the proxy before it.
+    /// The address of the client, or of the proxy in front of the dashboard.
     let address: String
-    /// A placeholder until ``Admission`` has let the visitor in.
+    /// A placeholder until ``Admission`` has authenticated the visitor.
     var visitor = Visitor(role: .viewer, seesContent: false)
-    /// The fields of a form that was sent.
+    /// The fields of a submitted form.
     var form = Form()
-    /// The body of a request with JSON.
+    /// The body of a POST.
     var body = ByteBuffer()
 
     init(source: ApplicationRequestContextSource) {
@@ -53,20 +53,20 @@ struct Form: Sendable {
         }
     }
 
-    /// The value of a field without white space around it; `nil` for none or an empty one.
+    /// The value of a field without surrounding white space; `nil` if it is missing or empty.
     subscript(name: String) -> String? { all(name).first }
 
-    /// Makes a form of names and values, such as the members of a JSON object.
+    /// Creates a form from names and values, such as the members of a JSON object.
     init(fields: [(name: String, value: String)]) { self.fields = fields }
 
     func all(_ name: String) -> [String] {
         fields.lazy.filter { $0.name == name }.map { $0.value.trimmed }.filter { !$0.isEmpty }
     }
 
-    /// The value as it was sent.
+    /// Returns the value as it was sent.
     func raw(_ name: String) -> String { fields.first { $0.name == name }?.value ?? "" }
 
-    /// All fields but some, for a link or a form that repeats them.
+    /// Returns the fields except some, for a link or a form that repeats them.
     func without(_ names: Set<String>) -> [(name: String, value: String?)] {
         fields.filter { !names.contains($0.name) && !$0.value.isEmpty }.map { ($0.name, $0.value) }
     }
@@ -97,15 +97,15 @@ extension StringProtocol {
     }
 }
 
-/// Lets visitors in, and keeps other sites' requests out.
+/// Authenticates visitors, and refuses requests from other sites.
 ///
-/// With users, a visitor logs in by password and gets a signed cookie, or sends a token with each request. Without users,
-/// everyone who reaches the port is let in; such a port is on a loopback address only.
+/// With users, a visitor logs in with a password and gets a signed cookie, or sends a token with each request. Without
+/// users, everyone who can reach the port is admitted; such a port must be on a loopback address.
 struct Admission: RouterMiddleware {
     typealias Context = WebContext
 
     static let cookie = "apns-worker-session"
-    /// The time for which a login lasts, in seconds.
+    /// The lifetime of a session, in seconds.
     static let sessionTime: Int64 = 12 * 3600
     private static let maximumBody = 1 << 20
 
@@ -113,11 +113,11 @@ struct Admission: RouterMiddleware {
     let isReadOnly: Bool
     let viewersSeeContent: Bool
     let links: Links
-    /// Names in `Host` that are known without users; with users the cookie protects against DNS rebinding.
+    /// The allowed names in `Host` without users; with users the cookie protects against DNS rebinding.
     let foreign: ForeignRequests
     /// True if the dashboard's own port has TLS.
     let hasTLS: Bool
-    /// Signs the forms of a site without users.
+    /// Signs the forms of a dashboard without users.
     private let key = Digest.random(32)
 
     func handle(
@@ -152,12 +152,12 @@ struct Admission: RouterMiddleware {
         return response
     }
 
-    /// Reads the body of a POST, and checks that it comes from a page of this site.
+    /// Reads the body of a POST and checks that it comes from a page of this site.
     private func take(_ request: Request, _ context: inout Context, isByCookie: Bool, path: Substring) async throws {
         var request = request
         let isAPI = path.hasPrefix("/api/")
         if isByCookie || path == "/login" {
-            // A browser without Fetch Metadata sends at least the origin.
+            // Browsers without Fetch Metadata still send the origin.
             let isOwn =
                 request.headers[.secFetchSite].map { $0 == "same-origin" }
                 ?? request.headers[.origin].map { Self.isOwn($0, host: request.head.authority) } ?? true
@@ -178,7 +178,7 @@ struct Admission: RouterMiddleware {
         }
     }
 
-    /// True if the origin is that of this site. The scheme is not compared: a proxy may add TLS.
+    /// Returns true if the origin is this site's. The scheme is not compared, because a proxy may add TLS.
     private static func isOwn(_ origin: String, host: String?) -> Bool {
         guard let host, let range = origin.firstRange(of: "://") else { return false }
         return origin[range.upperBound...].lowercased() == host.lowercased()
@@ -212,7 +212,7 @@ struct Admission: RouterMiddleware {
         return Found(visitor: Visitor(name: name, role: role, seesContent: false), session: session)
     }
 
-    /// Returns the cookie for a user who has given the right password.
+    /// Returns the cookie for a user who has entered the right password.
     func loginCookie(for name: String, _ request: Request) -> String? {
         users.map { cookie(session(for: name, key: $0.current.sessionKey), for: request) }
     }
@@ -223,7 +223,7 @@ struct Admission: RouterMiddleware {
         return "\(content).\(Digest.hex(Digest.hmac(key: key, content)))"
     }
 
-    /// The name in a session that is signed and has not ended.
+    /// Returns the name in a session whose signature is valid and that has not expired.
     private func name(in session: String, key: [UInt8]) -> String? {
         guard let dot = session.lastIndex(of: "."),
             let signature = Digest.bytes(hex: session[session.index(after: dot)...]),
@@ -253,18 +253,18 @@ struct Admission: RouterMiddleware {
     }
 }
 
-/// Limits how often passwords can be guessed.
+/// Limits the rate of password guesses.
 final class LoginLimits: Sendable {
     private struct Failures {
         var count = 0
         var since = NIODeadline.now()
     }
 
-    /// Failures per minute: of one name from one address, from one address, and of all.
+    /// Failures per minute: of one name from one address, from one address, and in total.
     private static let limits = (login: 5, address: 20, all: 100)
     private let failures = Mutex<[String: Failures]>([:])
 
-    /// The seconds until another attempt is allowed; `nil` if one is allowed now.
+    /// Returns the seconds until another attempt is allowed; `nil` if it is allowed now.
     func wait(_ name: String, _ address: String) -> Int? {
         failures.withLock { failures in
             failures = failures.filter { NIODeadline.now() - $0.value.since < .minutes(1) }

@@ -5,9 +5,11 @@ import PushQueue
 import Synchronization
 import WebPages
 
-/// Work on many jobs, dead letters or tokens: it is counted first, then confirmed, then done, and can be stopped.
+/// A change of many jobs, dead letters or tokens, which is counted first, then confirmed, then carried out, and can be
+/// stopped.
 ///
-/// It belongs to this process. If that ends, what was done stays done, and the rest can be started again.
+/// A run lives in this process only. If the process ends, the changes made so far remain, and the rest can be started
+/// again.
 final class BulkRun: Sendable {
     enum Phase: Sendable {
         /// The number found so far.
@@ -36,18 +38,18 @@ final class BulkRun: Sendable {
 
     /// The work of a run.
     struct Work: Sendable {
-        /// The verb and its past, such as `Requeue` and `requeued`.
+        /// The verb and its past participle, such as `Requeue` and `requeued`.
         var verbs: (command: String, past: String)
-        /// The counted objects: `jobs`, `dead letters` or `tokens`.
+        /// The name of the counted objects: `jobs`, `dead letters` or `tokens`.
         var noun: String
         /// The filter in words.
         var subject: String
         var action: AuditEntry.Action
-        /// The page to go back to.
+        /// The section that the run was started from.
         var section: Section
         var isDangerous = true
         var count: @Sendable (_ progress: @Sendable (Int) -> Void) async throws -> Count
-        /// Does it, and returns how many were changed.
+        /// Carries out the work and returns the number of changed objects.
         var change:
             @Sendable (_ count: Count, _ progress: @Sendable (Int) -> Void, _ isStopped: @escaping @Sendable () -> Bool)
                 async throws -> Int
@@ -68,7 +70,7 @@ final class BulkRun: Sendable {
 
     private func set(_ phase: Phase) { state.withLock { $0 = phase } }
 
-    /// Asks the work to end after its present step.
+    /// Stops the work after its current step.
     func stop() {
         stopping.store(true, ordering: .relaxed)
         state.withLock { phase in
@@ -76,7 +78,7 @@ final class BulkRun: Sendable {
         }
     }
 
-    /// Counts.
+    /// Counts the objects.
     func count() async {
         do {
             let count = try await work.count { [self] in set(.counting($0)) }
@@ -86,8 +88,8 @@ final class BulkRun: Sendable {
         }
     }
 
-    /// Begins the work once it is confirmed.
-    /// - Returns: false if it cannot be confirmed (any more).
+    /// Starts the work after its confirmation.
+    /// - Returns: false if the run is not waiting for confirmation.
     func confirm(_ site: Site) -> Bool {
         let count = state.withLock { phase -> Count? in
             guard case .ready(let count) = phase else { return nil }
@@ -115,17 +117,17 @@ final class BulkRun: Sendable {
     }
 }
 
-/// The latest bulk runs of this process.
+/// The recent bulk runs of this process.
 actor BulkRuns {
     /// The number of runs that are remembered.
     private static let maximum = 100
-    /// The number of runs that may be under way.
+    /// The number of runs that can be in progress at once.
     private static let concurrent = 4
 
     private var runs: [BulkRun] = []
 
-    /// Starts to count.
-    /// - Throws: ``WebError`` if too many are under way.
+    /// Creates a run and starts counting.
+    /// - Throws: ``WebError`` if too many runs are in progress.
     func start(_ work: BulkRun.Work, by visitor: Visitor) throws -> BulkRun {
         let open = runs.count { run in
             if case .running = run.phase { return true }
@@ -145,7 +147,7 @@ actor BulkRuns {
     subscript(id: String) -> BulkRun? { runs.first { $0.id == id } }
 }
 
-/// The progress of a bulk run, and the question before it begins.
+/// The page of a bulk run: its confirmation and its progress.
 struct BulkRunPage: DashboardPage {
     let path = "/runs/{id}"
     let section = Section.activity

@@ -2,7 +2,7 @@ import Operations
 import PushQueue
 import WebPages
 
-/// Campaigns, those that were sent last first.
+/// The list of campaigns, most recently sent first.
 struct CampaignsPage: DashboardPage {
     let path = "/campaigns"
     let section = Section.campaigns
@@ -45,7 +45,7 @@ struct CampaignsPage: DashboardPage {
     }
 }
 
-/// One campaign: how far it is, and its pause, limit and cancellation.
+/// One campaign: its progress, pause, limit and cancellation.
 struct CampaignPage: DashboardPage {
     let path = "/campaigns/{campaign}"
     let section = Section.campaigns

@@ -15,24 +15,24 @@ package struct DashboardConfiguration: Sendable {
     package var host = "127.0.0.1"
     /// 0 for a free one.
     package var port = 8080
-    /// The path under which a proxy has the dashboard, such as `/push`; empty for none.
+    /// The path under which a proxy serves the dashboard, such as `/push`; empty for none.
     package var base = ""
-    /// Host names that requests may name besides `localhost` and IP addresses, without users.
+    /// Host names that requests can use besides `localhost` and IP addresses, without users.
     package var hostNames: [String] = []
-    /// The users; `nil` to let in everyone who reaches the port.
+    /// The users; `nil` to admit everyone who can reach the port.
     package var users: UserFile?
-    /// True if all changes are refused.
+    /// True to refuse all changes.
     package var isReadOnly = false
-    /// True if viewers see tokens and payloads.
+    /// True to show tokens and payloads to viewers.
     package var viewersSeeContent = false
     package var tls: TLSContext?
 
     package init() {}
 }
 
-/// The data of the dashboard, and the means for its actions.
+/// The data sources of the dashboard, and what its actions need.
 package struct DashboardSource: Sendable {
-    /// A queue, and how its jobs are written.
+    /// A queue, and the format of its jobs.
     package struct Queue: Sendable {
         package var keys: QueueKeys
         package var format = JobFormat.native
@@ -53,30 +53,30 @@ package struct DashboardSource: Sendable {
         }
     }
 
-    /// The result of a check of a job.
+    /// The result of checking a job.
     package struct Check: Sendable {
         package var verdicts: [Verdict]
-        /// The notification for the first device; `nil` for a job that cannot be sent.
+        /// The notification for the first device; `nil` if the job cannot be sent.
         package var preview: PushPreview?
 
         package init(_ verdicts: [Verdict], _ preview: PushPreview?) {
             (self.verdicts, self.preview) = (verdicts, preview)
         }
 
-        /// The first finding because of which the job would become a dead letter.
+        /// The first finding that would make the job a dead letter.
         var failure: Verdict? { verdicts.first { $0.level == "failure" } }
     }
 
-    /// The queues, workers and apps, over clients that stay open.
+    /// The queues, workers and apps, through clients that stay connected.
     package var fleet: Fleet
     package var invalidTokens: InvalidTokenClient
-    /// The configuration of a queue that was found in Redis.
+    /// Returns the configuration of a queue that was found in Redis.
     package var configured: @Sendable (QueueKeys) -> Queue
-    /// Apps that are shown even if no worker knows them.
+    /// Apps to show even if no worker has reported them.
     package var appNames: [String] = []
-    /// Checks a job of a queue as `check --job` does.
+    /// Checks a job of a queue, as `check --job` does.
     package var check: @Sendable (_ job: ByteBuffer, Queue) async -> Check
-    /// The rule behind a reason, in Apple's words where it is APNs' own; `nil` for an unknown one.
+    /// Returns the rule behind a reason, in Apple's words for reasons of APNs; `nil` if it is unknown.
     package var explain: @Sendable (_ reason: String) -> String?
     package var version: String
 
@@ -93,18 +93,18 @@ package struct DashboardSource: Sendable {
 
 /// The web dashboard: pages and a JSON API over the queues of a Redis.
 package struct Dashboard: Service {
-    /// The port that it listens on.
+    /// The port of the dashboard.
     package let port: Int
     private let http: HTTPPort
 
-    /// Begins to listen.
-    /// - Throws: `HTTPPortFailure`.
+    /// Starts listening.
+    /// - Throws: `HTTPPortFailure` if the port cannot be opened.
     package static func start(
         _ configuration: DashboardConfiguration, _ source: DashboardSource, on eventLoop: any EventLoop, logger: Logger
     ) async throws -> Dashboard {
         let site = Site(configuration, source, logger: logger)
         var limits = PortLimits()
-        // A browser holds up to six connections, and a page that is shown one more.
+        // A browser has up to six connections, plus one for each open page's live updates.
         limits.connections = 512
         let http = try await HTTPPort.listen(
             "dashboard", host: configuration.host, port: configuration.port, limits: limits, on: eventLoop,
@@ -180,10 +180,10 @@ final class Site: Sendable {
         }
     }
 
-    /// Returns a whole page.
+    /// Returns a complete page.
     func html(_ content: PageContent, in section: Section, _ visitor: Visitor) async -> HTML {
         var page = Page(content.title, of: "apns-worker", main: content.main)
-        // The navigation shows problems if Redis can be asked at once.
+        // Shows the number of problems of the last status, if there is one.
         let problems = await data.lastStatus?.problems.count ?? 0
         page.navigation = Section.allCases.map { one in
             Page.Item(
@@ -208,12 +208,12 @@ final class Site: Sendable {
             """
     }
 
-    /// The hidden field that each form needs.
+    /// Returns the hidden field that every form needs.
     func formToken(_ visitor: Visitor) -> HTML {
         "<input type=\"hidden\" name=\"form_token\" value=\"\(visitor.formToken)\">"
     }
 
-    /// Records an action of an operator. A failure is logged, because the action is done.
+    /// Records an operator's action. A failure is only logged, because the action has already happened.
     func record(
         _ action: AuditEntry.Action, _ subject: String, by visitor: Visitor, count: Int? = nil, detail: String? = nil
     ) async {
@@ -284,7 +284,7 @@ struct PageRequest: Sendable {
     var source: DashboardSource { site.source }
     var isOperator: Bool { visitor.role == .operator }
 
-    /// A form that posts to an action; empty for viewers.
+    /// Returns a form that posts to an action; empty for viewers.
     func form(
         _ action: String, _ fields: [(name: String, value: String)] = [], class style: String = "inline",
         _ content: HTML
@@ -297,12 +297,13 @@ struct PageRequest: Sendable {
             """
     }
 
-    /// A token as the visitor may see it.
+    /// Returns a token in the form that the visitor is allowed to see.
     func token(_ token: String) -> String {
         visitor.seesContent ? token : String(token.prefix(8)) + "…"
     }
 
-    /// A token as the visitor may see it, with a link to its page for those who see it whole: the link has the token.
+    /// Returns a token in the form that the visitor is allowed to see, linked to its page only if that is the whole
+    /// token, because the link contains it.
     func device(_ token: String, length: Int = .max) -> HTML {
         guard visitor.seesContent else { return "\(self.token(token))" }
         return link(["devices", token], token.utf8.count > length ? "\(token.prefix(length))…" : token)
@@ -323,7 +324,7 @@ protocol DashboardPage: Sendable {
     func content(_ look: PageRequest) async throws -> PageContent
 }
 
-/// Turns errors into pages or, for the API, into JSON.
+/// Converts errors to pages or, for the API, to JSON.
 struct ErrorPages: RouterMiddleware {
     typealias Context = WebContext
     let site: Site
@@ -344,7 +345,7 @@ struct ErrorPages: RouterMiddleware {
                 <div class="problem bad" role="alert"><strong>\(found.problem.prefix(1).uppercased() + found.problem.dropFirst()).</strong>
                 </div>
                 """
-            // A visitor who was not let in sees no navigation.
+            // Visitors that are not authenticated get no navigation.
             var page = Page("\(found.status.code) \(found.status.reasonPhrase)", of: "apns-worker", main: main)
             page.footer = "<a href=\"\(site.links.path([]))\">Overview</a>"
             return Response.page(page.html(site.links), status: found.status)
@@ -358,7 +359,7 @@ extension Response {
     }
 }
 
-/// The page to log in.
+/// The login page.
 struct LoginPages: Sendable {
     let site: Site
     private let limits = LoginLimits()
@@ -390,7 +391,7 @@ struct LoginPages: Sendable {
                     ])
                 return Response.page(page(to: to, problem: "The name or the password is wrong."), status: .forbidden)
             }
-            // Only a path of this site: `//host` would be another, and browsers leave tabs and line feeds out.
+            // Only a path of this site: `//host` is another site, and browsers strip tabs and line feeds.
             let isPath =
                 to.map {
                     $0.hasPrefix("/") && !$0.hasPrefix("//")

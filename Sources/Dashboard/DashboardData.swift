@@ -4,7 +4,7 @@ import PushJob
 import PushQueue
 import Redis
 
-/// Reads that many pages share, so that ten open dashboards ask Redis no more often than one.
+/// Caches reads that many pages share, so that ten open dashboards ask Redis no more often than one.
 actor DashboardData {
     private struct Kept<Value: Sendable> {
         var value: Value
@@ -14,7 +14,7 @@ actor DashboardData {
     private let source: DashboardSource
     private var status: Kept<FleetStatus>?
     private var reading: Task<FleetStatus, any Error>?
-    /// Actions so far. A status that was read before the last one is not kept.
+    /// The number of actions so far. A status that was read before the last one is not cached.
     private var changes = 0
     private var histories: [String: Kept<QueueHistory>] = [:]
     private var queueList: Kept<(keys: [QueueKeys], incomplete: String?)>?
@@ -24,8 +24,8 @@ actor DashboardData {
 
     init(_ source: DashboardSource) { self.source = source }
 
-    /// The queues: those in Redis, with the lists of jobs that the configuration names. At most ten seconds old, because the
-    /// search looks at all keys.
+    /// Returns the queues in Redis, with the lists of jobs that the configuration names. The result is at most ten
+    /// seconds old, because finding the queues scans all keys.
     func queues() async throws -> [QueueKeys] { try await foundQueues().keys }
 
     private func foundQueues() async throws -> (keys: [QueueKeys], incomplete: String?) {
@@ -36,7 +36,7 @@ actor DashboardData {
         return list
     }
 
-    /// A queue by name.
+    /// Returns a queue by name.
     /// - Throws: ``WebError`` if there is none.
     func queue(_ name: String) async throws -> DashboardSource.Queue {
         guard let keys = try await queues().first(where: { $0.queue == name }) else {
@@ -45,7 +45,7 @@ actor DashboardData {
         return source.configured(keys)
     }
 
-    /// The queues of a filter; all without one.
+    /// Returns the queues of a filter; all without one.
     func queues(named names: [String]) async throws -> [DashboardSource.Queue] {
         let all = try await queues()
         for name in names where !all.contains(where: { $0.queue == name }) {
@@ -54,7 +54,7 @@ actor DashboardData {
         return all.filter { names.isEmpty || names.contains($0.queue) }.map(source.configured)
     }
 
-    /// The jobs of a queue.
+    /// Returns access to the jobs of a queue.
     func jobs(of queue: DashboardSource.Queue) async throws -> QueueJobs {
         QueueJobs(
             try await source.fleet.client(for: queue.keys.jobs), queue.keys, format: queue.format, limits: queue.limits)
@@ -64,20 +64,20 @@ actor DashboardData {
         DeadLetters(try await source.fleet.client(for: keys.dead), keys)
     }
 
-    /// Has the next page read the status again, so that it shows the effect of an action.
+    /// Makes the next page read the status again, so that it shows the effect of an action.
     func changed() {
         changes += 1
         reading = nil
         status?.at = .now - .seconds(2)
     }
 
-    /// The state of everything, at most a second old.
+    /// Returns the state of the fleet, at most one second old.
     func fleetStatus() async throws -> FleetStatus {
         if let status, status.at.duration(to: .now) < .seconds(1) { return status.value }
         if let reading { return try await reading.value }
         let (keys, incomplete) = try await foundQueues()
         let before = status
-        // Another page may have begun to read in the meantime.
+        // Another page may have started the read in the meantime.
         if let reading { return try await reading.value }
         let task = Task { [source] in
             var status = try await FleetStatus.read(source.fleet, keys, apps: source.appNames)
@@ -89,14 +89,14 @@ actor DashboardData {
         let begun = changes
         defer { if changes == begun { reading = nil } }
         let read = try await task.value
-        // A rate needs some seconds.
+        // Rates cannot be measured over less than a second.
         if changes == begun, before.map({ $0.at.duration(to: .now) > .seconds(1) }) ?? true {
             status = Kept(value: read, at: .now)
         }
         return read
     }
 
-    /// The history of some queues together, at most a few seconds old.
+    /// Returns the combined history of some queues, at most a few seconds old.
     func history(_ span: QueueHistory.Span, of queues: [QueueKeys]) async throws -> QueueHistory? {
         let age: Duration = span == .hour ? .seconds(4) : .seconds(60)
         var found: [QueueHistory] = []

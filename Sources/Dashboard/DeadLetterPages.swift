@@ -4,7 +4,7 @@ import PushJob
 import PushQueue
 import WebPages
 
-/// Dead letters: the newest by reason, app and hour, and a list.
+/// The list of dead letters, with the newest counted by reason, app and hour.
 struct DeadLettersPage: DashboardPage {
     let path = "/dead"
     let section = Section.dead
@@ -46,7 +46,7 @@ struct DeadLettersPage: DashboardPage {
             title: "Dead letters", main: "\(form)\(groups)\(list)\(more)", scripts: ["select.js"])
     }
 
-    /// Some dead letters of the queues of the query, the newest first.
+    /// Returns a page of dead letters of the queues in the query, newest first.
     func list(
         _ look: PageRequest, _ filter: DeadLetterFilter, after cursor: String?, limit: Int = Self.limit
     ) async throws -> ListPart<DeadLetterRow> {
@@ -62,7 +62,7 @@ struct DeadLettersPage: DashboardPage {
         }
     }
 
-    /// The newest dead letters by reason and app, and by hour.
+    /// Returns the newest dead letters counted by reason and app, and by hour.
     private func summary(_ look: PageRequest, _ filter: DeadLetterFilter) async throws -> HTML {
         let part = try await list(look, filter, after: nil, limit: Self.sample)
         let (rows, cursor) = (part.rows, part.cursor)
@@ -108,12 +108,12 @@ struct DeadLettersPage: DashboardPage {
     }
 }
 
-/// One dead letter: why it is dead, the rule behind the reason, and the job to edit.
+/// One dead letter: the reason, the rule behind it, and an editor for the job.
 struct DeadLetterPage: DashboardPage {
     let path = "/dead/{queue}/{key}"
     let section = Section.dead
 
-    /// The dead letter that the path names.
+    /// Returns the dead letter that the path names.
     static func find(_ look: PageRequest) async throws -> DeadLetterRow {
         let queue = try await look.site.data.queue(look.parameters("queue") ?? "")
         let key = look.parameters("key") ?? ""

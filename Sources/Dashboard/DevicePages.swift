@@ -4,7 +4,7 @@ import PushJob
 import PushQueue
 import WebPages
 
-/// The search for a device.
+/// The form to look up a device token.
 struct DevicesPage: DashboardPage {
     let path = "/devices"
     let section = Section.devices
@@ -25,12 +25,12 @@ struct DevicesPage: DashboardPage {
     }
 }
 
-/// All that is known about a device token.
+/// Everything known about a device token.
 struct DevicePage: DashboardPage {
     let path = "/devices/{token}"
     let section = Section.devices
 
-    /// The time that the search of a page may take, unless the request asks for everything.
+    /// The time limit of a page's search, unless the request asks for everything.
     private static let searchTime = Duration.milliseconds(150)
 
     func content(_ look: PageRequest) async throws -> PageContent {
@@ -122,14 +122,14 @@ struct DevicePage: DashboardPage {
     }
 }
 
-/// The set of invalid tokens.
+/// The list of invalid tokens.
 struct InvalidTokensPage: DashboardPage {
     let path = "/invalid"
     let section = Section.invalid
 
     private static let limit = 100
 
-    /// Some tokens that match the query.
+    /// Returns a page of tokens that match the query.
     static func list(_ look: PageRequest) async throws -> (tokens: [InvalidTokenSet.Listed], cursor: String?) {
         let filter = try InvalidTokenFilter(look.query)
         var (tokens, cursor): ([InvalidTokenSet.Listed], String?) = ([], look.query["after"])

@@ -4,7 +4,7 @@ import PushJob
 import PushQueue
 import WebPages
 
-// The filters of commands, as fields of a query or a form. Their names are those of the flags.
+// The commands' filters as fields of a query or a form, named like the flags.
 
 enum FilterFields {
     static let jobs = [
@@ -14,7 +14,7 @@ enum FilterFields {
     static let deadLetters = ["key", "id", "token", "app", "campaign", "reason", "error", "older_than", "newer_than"]
     static let invalidTokens = ["topic", "reason", "source", "environment", "newer_than"]
 
-    /// The filter in words, such as `state=retrying, app=shop`.
+    /// Describes a filter, such as `state=retrying, app=shop`.
     static func words(_ form: Form, _ names: [String]) -> String {
         let parts = (["queue"] + names).flatMap { name in form.all(name).map { "\(name)=\($0)" } }
         return parts.isEmpty ? "all" : parts.joined(separator: ", ")
@@ -111,7 +111,7 @@ extension InvalidTokenFilter {
 }
 
 extension PageRequest {
-    /// A form of filters that goes to a page with GET.
+    /// Returns a form of filters that requests a page with GET.
     func filters(_ segments: [String], _ fields: [HTML]) -> HTML {
         """
         <form class="filters" method="get" action="\(links.path(segments))">\(fields)\
@@ -123,14 +123,14 @@ extension PageRequest {
         Elements.field(title, name, value: query.all(name).joined(separator: ","), placeholder: placeholder)
     }
 
-    /// The choice of a queue, if there are several.
+    /// Returns the choice of a queue; empty if there is only one.
     func queueChoice(_ names: [String]) -> HTML {
         guard names.count > 1 else { return "" }
         return Elements.choice(
             "Queue", "queue", [("", "all")] + names.map { ($0, $0) }, chosen: query["queue"] ?? "")
     }
 
-    /// The link to the next page, with the same filters.
+    /// Returns the link to the next page, with the same filters.
     func next(_ segments: [String], _ cursor: String?, _ title: String = "Next page") -> HTML {
         guard let cursor else { return "" }
         return """
@@ -139,7 +139,7 @@ extension PageRequest {
             """
     }
 
-    /// A point in time and its age.
+    /// Returns a point in time as its age.
     func time(_ milliseconds: Int64?) -> HTML {
         guard let milliseconds else { return "–" }
         let age = Moment.now - milliseconds

@@ -4,7 +4,7 @@ import PushQueue
 import Redis
 import WebPages
 
-/// Apps and their credentials.
+/// The apps and their credentials.
 struct AppsPage: DashboardPage {
     let path = "/apps"
     let section = Section.apps
@@ -14,7 +14,7 @@ struct AppsPage: DashboardPage {
         let apps = status.apps.map { part($0, look) }
         let main: HTML =
             apps.isEmpty ? "<p class=\"empty\">No worker runs, so no app is known.</p>" : HTML(apps)
-        // A part with a form that is filled in keeps its content; see live.js.
+        // Live updates leave a section alone while its form is being filled in; see live.js.
         return PageContent(title: "Apps and credentials", main: Elements.live("apps", main), isLive: true)
     }
 
@@ -62,7 +62,7 @@ struct AppsPage: DashboardPage {
         return "<h2>\(app.name)</h2>\(facts)\(action)"
     }
 
-    /// The days that a certificate is still valid.
+    /// Returns the remaining validity of a certificate.
     static func certificate(_ expiresAt: Int64) -> HTML {
         let days = (expiresAt - Moment.now) / 86_400_000
         let text = days < 0 ? "expired" : "\(days) days left"
@@ -71,7 +71,7 @@ struct AppsPage: DashboardPage {
     }
 }
 
-/// The processes.
+/// The workers.
 struct WorkersPage: DashboardPage {
     let path = "/workers"
     let section = Section.workers
@@ -127,7 +127,7 @@ struct WorkersPage: DashboardPage {
     }
 }
 
-/// The Redis servers, and what takes memory there.
+/// The Redis servers, and the keys that use the most memory.
 struct RedisPage: DashboardPage {
     let path = "/redis"
     let section = Section.redis

@@ -4,7 +4,7 @@ import PushJob
 import PushQueue
 import WebPages
 
-/// Jobs that are not done, by state and filter.
+/// The list of unfinished jobs, by state and filter.
 struct JobsPage: DashboardPage {
     let path = "/jobs"
     let section = Section.jobs
@@ -41,7 +41,7 @@ struct JobsPage: DashboardPage {
             \(if: listing.rows.count < Self.limit, "<p class=\"notice\">\(Words.number(listing.looked)) jobs were searched.</p>")\
             \(look.next(["jobs"], listing.cursor, listing.rows.count < Self.limit ? "Search further" : "Next page"))
             """
-        // Jobs are moved from one queue to another.
+        // The filter's queue is the source, so jobs can be moved to the others only.
         let others = look.query["queue"].map { chosen in names.filter { $0 != chosen } } ?? []
         let list = look.selection(
             "change-jobs", table, of: "jobs",
@@ -58,9 +58,9 @@ struct JobsPage: DashboardPage {
         return PageContent(title: "Jobs", main: "\(form)\(list)\(more)", scripts: ["select.js"])
     }
 
-    /// Some jobs of the queues of the query.
+    /// Returns a page of jobs of the queues in the query.
     func list(_ look: PageRequest, _ filter: JobFilter) async throws -> ListPart<JobRow> {
-        // A search would reveal parts of a job to those who may not see its content.
+        // A text search would reveal parts of a job to visitors who cannot see its content.
         guard filter.texts.isEmpty || look.visitor.seesContent else {
             throw WebError(.forbidden, "only operators can search jobs by their text")
         }
@@ -101,17 +101,17 @@ struct JobsPage: DashboardPage {
     }
 }
 
-/// One job: its history, what a device would show, and what is wrong with it.
+/// One job: its history, a preview on a device, and the problems that a check finds.
 struct JobPage: DashboardPage {
     let path = "/jobs/{queue}/{key}"
     let section = Section.jobs
 
-    /// The job that the path names, and its queue.
+    /// Returns the job that the path names, and its queue.
     static func find(_ look: PageRequest) async throws -> (row: JobRow, queue: DashboardSource.Queue) {
         let queue = try await look.site.data.queue(look.parameters("queue") ?? "")
         let key = look.parameters("key") ?? ""
         var filter = try JobFilter(Form(fields: [("key", key)]))
-        // The state of the list first: that is where the job was a moment ago.
+        // Search the state that the list showed first, because the job was there a moment ago.
         if let state = look.query["state"].flatMap(StoredJob.State.init) { filter.states = [state] }
         let jobs = try await look.site.data.jobs(of: queue)
         var row = try await find(jobs, filter)

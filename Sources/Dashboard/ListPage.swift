@@ -1,24 +1,24 @@
 import PushQueue
 import WebPages
 
-// Common to the pages with a list: parts of several queues, and actions on a selection of rows.
+// Shared by the pages with a list: reading across several queues, and actions on selected rows.
 
-/// Some rows of a list, and the place to continue from.
+/// Some rows of a list, and the position to continue from.
 struct ListPart<Row> {
     var rows: [Row] = []
     /// The number of entries that were searched.
     var looked = 0
-    /// The argument for the next part; `nil` after the last.
+    /// The position of the next part; `nil` after the last.
     var cursor: String?
 }
 
 extension ListPart {
-    /// Reads rows of queues, one queue after the other. The cursor has the name of its queue.
+    /// Reads rows, one queue after the other. The cursor contains the name of its queue.
     /// - Parameters:
-    ///   - cursor: of the part before; `nil` for the first.
-    ///   - limit: the number of rows from which the part ends.
-    ///   - end: the time at which it ends, also if too few were found.
-    ///   - read: reads some rows of a queue, given the cursor within it and the number of rows that are missing.
+    ///   - cursor: that of the previous part; `nil` for the first.
+    ///   - limit: the number of rows at which the part ends.
+    ///   - end: the time at which it ends, even with fewer rows.
+    ///   - read: reads rows of a queue, given the cursor within it and the number of missing rows.
     static func of(
         _ queues: [DashboardSource.Queue], after cursor: String?, limit: Int, until end: ContinuousClock.Instant,
         _ read: (DashboardSource.Queue, _ cursor: String?, _ missing: Int) async throws -> ListPart
@@ -52,21 +52,21 @@ extension ListPart {
 }
 
 extension PageRequest {
-    /// The time at which a search for a page ends: soon for the first part, so that the page is there at once; later for what
-    /// follows, because then a person waits for it.
+    /// The time at which the search for a page ends: early for the first page, so that it appears at once; later for
+    /// the following ones, which the user asked for.
     var searchEnd: ContinuousClock.Instant { .now + (query["after"] == nil ? .milliseconds(150) : .seconds(4)) }
 
-    /// The title of the column of boxes; none for viewers.
+    /// The header of the column of checkboxes; none for viewers.
     var selectAll: [HTML] { isOperator ? ["<input type=\"checkbox\" aria-label=\"Select all\">"] : [] }
 
-    /// The cell with the box of a row; none for viewers.
+    /// Returns the cell with the checkbox of a row; none for viewers.
     func select(_ name: String, _ value: String, _ label: String) -> [HTML] {
         guard isOperator else { return [] }
         return ["<input type=\"checkbox\" name=\"\(name)\" value=\"\(value)\" aria-label=\"Select \(label)\">"]
     }
 
-    /// The table in a form whose buttons act on the selected rows, or on all that match the page's filters. Just the table
-    /// for viewers.
+    /// Returns the table in a form whose buttons act on the selected rows, or on everything that matches the page's
+    /// filters. Returns only the table for viewers.
     func selection(_ action: String, _ table: HTML, of noun: String = "", _ buttons: HTML, hint: String) -> HTML {
         guard isOperator else { return table }
         let filters = query.without(["after"]).map { name, value -> HTML in
@@ -85,7 +85,7 @@ extension PageRequest {
             """
     }
 
-    /// The field for the rate of an action.
+    /// The field for the maximum rate of an action.
     static let rate: HTML =
         "<label>Per second<input name=\"rate\" type=\"number\" min=\"1\" placeholder=\"unlimited\"></label>"
 }

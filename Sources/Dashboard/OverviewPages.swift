@@ -2,7 +2,7 @@ import Operations
 import PushQueue
 import WebPages
 
-/// Problems first, then how much is sent and how fast.
+/// The problems, followed by key figures and charts.
 struct OverviewPage: DashboardPage {
     let path = "/"
     let section = Section.overview
@@ -125,7 +125,7 @@ struct HistoryCharts {
         }
     }
 
-    /// The reasons with most retries, and the others as one.
+    /// Returns the reasons with the most retries, and the others combined.
     private func retries(_ history: QueueHistory) -> [Chart.Series] {
         var sums: [String: Int] = [:]
         for point in history.points { sums.merge(point.retries) { $0 + $1 } }
@@ -145,14 +145,14 @@ struct HistoryCharts {
         return series
     }
 
-    /// The time of a point, in UTC.
+    /// Returns the time of a point, in UTC.
     private func title(_ at: Int64) -> String {
         let text = Moment.text(at)
         return span == .days ? String(text.prefix(10)) : String(text.dropFirst(11).prefix(5)) + " UTC"
     }
 }
 
-/// All queues.
+/// The list of queues.
 struct QueuesPage: DashboardPage {
     let path = "/queues"
     let section = Section.queues
@@ -190,7 +190,7 @@ struct QueuesPage: DashboardPage {
     }
 }
 
-/// One queue, with its charts and its pause.
+/// One queue: its state, its pause and its charts.
 struct QueuePage: DashboardPage {
     let path = "/queues/{queue}"
     let section = Section.queues

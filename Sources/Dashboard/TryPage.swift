@@ -6,7 +6,7 @@ import PushJob
 import PushQueue
 import WebPages
 
-/// A job to write, check and send.
+/// The page to write, check and send a job.
 struct TryPage: DashboardPage {
     let path = "/try"
     let section = Section.composer
@@ -53,20 +53,20 @@ struct TryPage: DashboardPage {
     }
 }
 
-/// The look of a job on a device, and the result of a check.
+/// The preview of a job on a device, and the result of a check.
 enum JobPreview {
     static func add(to routes: RouterGroup<WebContext>, _ site: Site) {
         routes.post("/try/check") { _, context in
             let queue = try await site.data.queue(context.form["queue"] ?? "")
             let job = ByteBuffer(string: context.form.raw("job"))
             let html = checked(await site.source.check(job, queue))
-            // A browser without scripts shows it as a page.
+            // Without scripts, the browser shows this as a page.
             return Response.page(
                 await site.html(PageContent(title: "Check", main: html), in: .composer, context.visitor))
         }
     }
 
-    /// The preview and the verdicts of a job.
+    /// Returns the preview and the verdicts of a job.
     static func checked(_ check: DashboardSource.Check) -> HTML {
         """
         <div id="checked" class="columns"><section><h2>On a device</h2>\
@@ -88,7 +88,7 @@ enum JobPreview {
             })
     }
 
-    /// JSON with a member per line; what is not JSON, or is long, as it is.
+    /// Formats JSON with one member per line; returns other text, and large jobs, unchanged.
     static func pretty(_ job: ByteBuffer) -> String {
         job.readableBytes > 1 << 18 ? String(buffer: job) : PayloadText.pretty(Array(job.readableBytesView))
     }

@@ -6,21 +6,21 @@ import Synchronization
 
 /// The rights of a visitor.
 package enum Role: String, Sendable, CaseIterable, Comparable {
-    /// Look.
+    /// Can view.
     case viewer
-    /// Look and change.
+    /// Can view and change.
     case `operator`
 
     package static func < (left: Role, right: Role) -> Bool { left == .viewer && right == .operator }
 }
 
-/// The users of the dashboard, from a file with a line for each: a name, a role and a credential.
+/// The users of the dashboard, from a file with one line per user: a name, a role and a credential.
 ///
 ///     # name  role      credential
 ///     ada     operator  scrypt$16384$8$1$…$…
 ///     graph   viewer    token$9f86d081884c7d65…
 ///
-/// `apns-worker web-user` makes the lines.
+/// `apns-worker web-user` generates the lines.
 package struct Users: Sendable, Equatable {
     /// A line that cannot be used.
     package struct Malformed: Error, Equatable, CustomStringConvertible {
@@ -40,10 +40,10 @@ package struct Users: Sendable, Equatable {
     }
 
     private let users: [User]
-    /// Signs sessions. It changes with the file, so a new password ends the sessions of the old one.
+    /// Signs sessions. It depends on the file's contents, so changing a password ends all sessions.
     let sessionKey: [UInt8]
 
-    /// Reads a file's text.
+    /// Parses the contents of a file.
     package init(_ text: String) throws(Malformed) {
         var users: [User] = []
         for (number, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
@@ -68,7 +68,7 @@ package struct Users: Sendable, Equatable {
         sessionKey = Digest.hmac(key: Digest.sha256(text), "apns-worker dashboard session")
     }
 
-    /// The role of a user who logged in by password before.
+    /// Returns the role of a user who has logged in with a password.
     func role(of name: String) -> Role? { users.first { $0.name == name && !$0.credential.isToken }?.role }
 
     /// Returns the user of a token.
@@ -80,10 +80,10 @@ package struct Users: Sendable, Equatable {
         }
     }
 
-    /// Checks a password on a thread of its own, because that takes some 50 ms.
+    /// Checks a password on a separate thread, because that takes about 50 ms.
     func user(_ name: String, password: String) async -> User? {
         let user = users.first { $0.name == name && !$0.credential.isToken }
-        // As slow for a name that is not known.
+        // An unknown name must take as long as a known one.
         var hash = PasswordHash.decoy
         if let user, case .password(let known) = user.credential { hash = known }
         let isRight = try? await NIOThreadPool.singleton.runIfActive { [hash] in hash.matches(password) }
@@ -107,32 +107,32 @@ extension Users.Credential {
 
     fileprivate var isToken: Bool { if case .token = self { true } else { false } }
 
-    /// The credential for a new password.
+    /// Returns the credential for a new password.
     package static func line(password: String) -> String {
         let hash = PasswordHash(password)
         return "scrypt$\(hash.cost)$8$1$\(Digest.hex(hash.salt))$\(Digest.hex(hash.key))"
     }
 
-    /// A new token, and its credential.
+    /// Returns a new token and its credential.
     package static func newToken() -> (token: String, line: String) {
         let token = Digest.hex(Digest.random(24))
         return (token, "token$\(Digest.hex(Digest.sha256(token)))")
     }
 }
 
-/// New credentials for a file of ``Users``.
+/// Generates credentials for a file of ``Users``.
 package enum NewCredential {
-    /// The credential for a password.
+    /// Returns the credential for a password.
     package static func password(_ password: String) -> String { Users.Credential.line(password: password) }
 
-    /// A random token for programs, and its credential.
+    /// Returns a random token for programs, and its credential.
     package static func token() -> (token: String, credential: String) {
         let (token, line) = Users.Credential.newToken()
         return (token, line)
     }
 }
 
-/// A password's hash by scrypt (RFC 7914), with blocks of 8 and one lane.
+/// An scrypt hash of a password (RFC 7914), with block size 8 and parallelism 1.
 struct PasswordHash: Sendable, Equatable {
     fileprivate let cost: UInt64
     fileprivate let salt: [UInt8]
@@ -147,7 +147,7 @@ struct PasswordHash: Sendable, Equatable {
         self.init(cost: 16_384, salt: salt, key: Self.derive(password, salt, 16_384) ?? [])
     }
 
-    /// - Parameter parts: cost, block size, lanes, salt and key.
+    /// - Parameter parts: cost, block size, parallelism, salt and key.
     fileprivate init?(_ parts: ArraySlice<Substring>) {
         let parts = Array(parts)
         guard parts.count == 5, let cost = UInt64(parts[0]), (1024...1 << 20).contains(cost), cost & (cost - 1) == 0,
@@ -163,14 +163,14 @@ struct PasswordHash: Sendable, Equatable {
 
     private static func derive(_ password: String, _ salt: [UInt8], _ cost: UInt64) -> [UInt8]? {
         var key = [UInt8](repeating: 0, count: 32)
-        // 128 bytes for each step and block, and some more.
+        // scrypt needs 128 bytes per unit of cost and block size; the limit leaves a margin.
         let result = EVP_PBE_scrypt(
             password, password.utf8.count, salt, salt.count, cost, 8, 1, 2048 * cost + (1 << 20), &key, key.count)
         return result == 1 ? key : nil
     }
 }
 
-/// The file of users, read again when it has changed.
+/// The file of users, which is read again when it changes.
 package final class UserFile: Sendable {
     private struct State {
         var users: Users
@@ -194,7 +194,7 @@ package final class UserFile: Sendable {
         state = Mutex(State(users: try Self.read(path), identity: identity, checkedAt: .now()))
     }
 
-    /// The users; the former ones while the file is malformed.
+    /// The users; the previous ones while the file is malformed.
     var current: Users {
         state.withLock { state in
             guard NIODeadline.now() - state.checkedAt > .seconds(1) else { return state.users }
@@ -226,7 +226,7 @@ package final class UserFile: Sendable {
     }
 }
 
-/// Hashes, random bytes and their texts.
+/// Hashes, random bytes and their hex representation.
 enum Digest {
     static func random(_ count: Int) -> [UInt8] {
         var generator = SystemRandomNumberGenerator()
@@ -247,7 +247,7 @@ enum Digest {
         return digest
     }
 
-    /// Compares in a time that does not depend on the content.
+    /// Compares in constant time.
     static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
         left.count == right.count && CRYPTO_memcmp(left, right, left.count) == 0
     }

@@ -6,10 +6,10 @@ import PushQueue
 import Redis
 import WebPages
 
-/// A request that cannot be answered as it was meant.
+/// A failure of a request, with its HTTP status.
 struct WebError: Error {
     let status: HTTPResponse.Status
-    /// The problem and what to do, a sentence without a full stop.
+    /// The problem and the remedy, as a sentence without a full stop.
     let problem: String
 
     init(_ status: HTTPResponse.Status, _ problem: String) {

@@ -1,16 +1,16 @@
-/// A chart as SVG, with a table of the same numbers for screen readers. It needs no script.
+/// An SVG chart, with a table of its numbers for screen readers. It needs no script.
 package struct Chart: Sendable {
     package enum Kind: Sendable {
-        /// Columns, the series on top of each other.
+        /// Stacked columns.
         case columns
         case lines
     }
 
     package struct Series: Sendable {
         let name: String
-        /// The class in the style sheet that has its color.
+        /// The class that has its color in the style sheet.
         let style: String
-        /// A value for each point; `nil` where nothing was measured.
+        /// A value per point; `nil` if nothing was measured.
         let values: [Double?]
 
         package init(_ name: String, style: String, _ values: [Double?]) {
@@ -23,7 +23,7 @@ package struct Chart: Sendable {
     /// The names of the points, such as times.
     let points: [String]
     let series: [Series]
-    /// A value in words.
+    /// Formats a value.
     let format: @Sendable (Double) -> String
 
     package init(
@@ -35,7 +35,7 @@ package struct Chart: Sendable {
 
     private static let (width, height, left, bottom, top) = (720.0, 200.0, 56.0, 20.0, 8.0)
 
-    /// The largest value of the scale: 1, 2 or 5 times a power of ten.
+    /// The top of the scale: 1, 2 or 5 times a power of ten.
     private var maximum: Double {
         let sums: [Double] =
             switch kind {
@@ -154,7 +154,7 @@ package struct Chart: Sendable {
             title, ["Time"] + shown.map { "\($0.name)" }, rows, numbers: Set(1...shown.count), empty: "No data yet.")
     }
 
-    /// A coordinate with one decimal.
+    /// Formats a coordinate with one decimal.
     private func number(_ value: Double) -> String {
         let tenths = Int((value * 10).rounded())
         return tenths % 10 == 0 ? "\(tenths / 10)" : "\(tenths / 10).\(abs(tenths % 10))"

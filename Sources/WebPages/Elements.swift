@@ -1,18 +1,18 @@
-/// Parts that pages are made of.
+/// The building blocks of pages.
 package enum Elements {
     /// The tone of a label.
     package enum Tone: String, Sendable { case plain, good, warning, bad, quiet }
 
-    /// A word in a frame, such as a state.
+    /// Returns a word in a frame, such as a state.
     package static func label(_ text: String, _ tone: Tone = .plain) -> HTML {
         "<span class=\"label \(tone.rawValue)\">\(text)</span>"
     }
 
-    /// A table in a frame that scrolls on a narrow screen.
+    /// Returns a table in a frame that scrolls on narrow screens.
     /// - Parameters:
     ///   - caption: the name of the table, for screen readers.
-    ///   - numbers: columns of numbers, which are aligned at their end.
-    ///   - empty: the sentence if there are no rows.
+    ///   - numbers: the columns of numbers, which are right-aligned.
+    ///   - empty: the sentence to show if there are no rows.
     package static func table(
         _ caption: String, _ titles: [HTML], _ rows: [[HTML]], numbers: Set<Int> = [], empty: HTML
     ) -> HTML {
@@ -35,7 +35,7 @@ package enum Elements {
             """
     }
 
-    /// Names and values, those without a value left out.
+    /// Returns a list of names and values, without those that have no value.
     package static func facts(_ facts: [(name: String, value: HTML?)]) -> HTML {
         let rows = facts.compactMap { name, value -> HTML? in
             value.map { "<div><dt>\(name)</dt><dd>\($0)</dd></div>" }
@@ -43,7 +43,7 @@ package enum Elements {
         return "<dl class=\"facts\">\(rows)</dl>"
     }
 
-    /// A large number with its name.
+    /// Returns a large number with its name.
     package static func figure(_ name: String, _ value: HTML, _ note: HTML = "") -> HTML {
         """
         <div class="figure"><span class="name">\(name)</span><span class="value">\(value)</span>\
@@ -51,7 +51,7 @@ package enum Elements {
         """
     }
 
-    /// A field of a form with its name.
+    /// Returns a form field with its name.
     package static func field(
         _ title: String, _ name: String, value: String = "", type: String = "text", placeholder: String = "",
         hint: HTML = "", isRequired: Bool = false
@@ -62,7 +62,7 @@ package enum Elements {
         """
     }
 
-    /// A choice of one value.
+    /// Returns a choice of one value.
     package static func choice(
         _ title: String, _ name: String, _ values: [(value: String, title: String)], chosen: String
     )
@@ -74,13 +74,13 @@ package enum Elements {
         return "<label>\(title)<select name=\"\(name)\">\(options)</select></label>"
     }
 
-    /// A part of a page that is kept up to date; see ``LiveUpdates``.
+    /// Returns a section of a page that is kept up to date; see ``LiveUpdates``.
     /// - Parameter id: unique within the page.
     package static func live(_ id: String, _ content: HTML) -> HTML {
         "<section id=\"\(id)\" data-live>\(content)</section>\n"
     }
 
-    /// A text in a frame, such as JSON, as it is.
+    /// Returns preformatted text in a frame, such as JSON.
     package static func source(_ text: String, title: String) -> HTML {
         "<pre class=\"source\" tabindex=\"0\" aria-label=\"\(title)\">\(text)</pre>"
     }

@@ -1,24 +1,24 @@
 import PrintableText
 
-/// Markup of a page. Only literals in the source are markup: every value in an interpolation becomes text.
+/// Markup of a page. Only literals in the source are markup: every interpolated value is escaped as text.
 ///
 ///     let name = "<b>"
 ///     let item: HTML = "<li>\(name)</li>"    // <li>&lt;b&gt;</li>
 ///
-/// Attributes must be in double quotes. A value can then end neither the attribute nor the element.
+/// Attributes must be in double quotes, so that a value can end neither the attribute nor the element.
 package struct HTML: Sendable, ExpressibleByStringInterpolation {
-    /// The bytes for the browser, as UTF-8.
+    /// The markup.
     package private(set) var text: String
 
-    /// For the compiler only: a text from elsewhere would become markup.
+    /// For the compiler only: a string from elsewhere would become markup.
     package init(stringLiteral literal: String) { text = literal }
 
     package init(stringInterpolation: StringInterpolation) { text = stringInterpolation.text }
 
-    /// Nothing.
+    /// Creates empty markup.
     package init() { text = "" }
 
-    /// Joins parts.
+    /// Concatenates parts.
     package init(_ parts: some Sequence<HTML>) {
         self.init()
         for part in parts { text += part.text }
@@ -37,36 +37,36 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 
         package mutating func appendLiteral(_ literal: String) { text += literal }
 
-        /// Text, escaped.
+        /// Appends escaped text.
         package mutating func appendInterpolation(_ value: some StringProtocol) {
             HTML.escape(String(value), into: &text)
         }
 
-        /// Text, escaped; nothing for `nil`.
+        /// Appends escaped text; nothing for `nil`.
         package mutating func appendInterpolation(_ value: String?) {
             if let value { HTML.escape(value, into: &text) }
         }
 
         package mutating func appendInterpolation(_ value: some BinaryInteger) { text += "\(value)" }
 
-        /// Markup; nothing for `nil`.
+        /// Appends markup; nothing for `nil`.
         package mutating func appendInterpolation(_ value: HTML?) {
             if let value { text += value.text }
         }
 
-        /// Several pieces of markup, one after the other.
+        /// Appends several pieces of markup.
         package mutating func appendInterpolation(_ values: some Sequence<HTML>) {
             for value in values { text += value.text }
         }
 
-        /// Markup on a condition, such as `\(if: isOn, " checked")`.
+        /// Appends markup on a condition, such as `\(if: isOn, " checked")`.
         package mutating func appendInterpolation(if condition: Bool, _ value: @autoclosure () -> HTML) {
             if condition { text += value().text }
         }
     }
 
-    /// Escapes what means something in markup. Control characters and those that turn a text's direction are shown by their
-    /// code point, because with them a text would look like another.
+    /// Escapes the special characters of markup. Control characters and those that change the text direction are shown
+    /// as their code point, because they could make a text look like another.
     private static func escape(_ value: String, into text: inout String) {
         for scalar in value.unicodeScalars {
             switch scalar {
@@ -86,7 +86,7 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 }
 
 extension Sequence where Element == HTML {
-    /// Joins parts with markup between them.
+    /// Joins parts with a separator.
     package func joined(separator: HTML) -> HTML {
         var joined = HTML()
         for (index, part) in enumerated() {

@@ -1,14 +1,15 @@
-/// The addresses of a site's pages. A proxy may put the site under a path of its own.
+/// The paths of a site's pages. A proxy can serve the site under a base path.
 package struct Links: Sendable {
-    /// The path before all others, without a slash at its end; empty for none.
+    /// The base path, without a trailing slash; empty for none.
     package let base: String
 
     package init(base: String = "") { self.base = base }
 
     /// Returns the path of a page.
     /// - Parameters:
-    ///   - segments: the parts between the slashes, which are encoded: a queue's name may have any character.
-    ///   - query: names and values; a `nil` value leaves the name out.
+    ///   - segments: the parts between the slashes, which are encoded here, because a queue's name can contain any
+    ///     character.
+    ///   - query: names and values; a `nil` value omits the name.
     package func path(_ segments: [String], _ query: [(name: String, value: String?)] = []) -> String {
         var path = base + "/" + segments.map(Self.encoded).joined(separator: "/")
         var separator = "?"
@@ -20,7 +21,7 @@ package struct Links: Sendable {
         return path
     }
 
-    /// Percent-encodes all but the unreserved characters of RFC 3986, section 2.3.
+    /// Percent-encodes everything except the unreserved characters of RFC 3986, section 2.3.
     static func encoded(_ text: String) -> String {
         var encoded = ""
         for byte in text.utf8 {

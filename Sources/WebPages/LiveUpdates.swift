@@ -3,26 +3,26 @@ import Hummingbird
 import NIOCore
 import Synchronization
 
-/// Keeps pages in browsers up to date by server-sent events.
+/// Keeps open pages up to date with server-sent events.
 ///
-/// The address of the events is that of the page; a browser asks for them by `Accept: text/event-stream`. Each event is the
-/// page's `main` element after a change. A script puts the parts that are marked `data-live` into the page.
+/// The events have the page's URL; a browser requests them with `Accept: text/event-stream`. Each event is the page's
+/// `main` element after a change. A script replaces the sections of the page that are marked `data-live`.
 package final class LiveUpdates: Sendable {
-    /// The maximum number of streams at once. Further browsers ask again after a while instead.
+    /// The maximum number of concurrent streams. Further browsers poll instead.
     package static let maximumStreams = 200
 
     private let interval: Duration
     private let streams = Atomic(0)
 
-    /// - Parameter interval: the time between two looks.
+    /// - Parameter interval: the time between two renderings.
     package init(every interval: Duration = .seconds(2)) { self.interval = interval }
 
-    /// True if a request asks for events.
+    /// Returns true if a request asks for events.
     package static func isRequested(by request: Request) -> Bool {
         request.headers[.accept]?.hasPrefix("text/event-stream") ?? false
     }
 
-    /// Returns a stream of events, which ends when the browser closes it or the port is stopped.
+    /// Returns a stream of events, which ends when the browser closes it or the port stops.
     /// - Parameter main: renders the page's `main` element.
     package func response(_ main: @escaping @Sendable () async throws -> HTML) -> Response {
         guard streams.add(1, ordering: .relaxed).newValue <= Self.maximumStreams else {
@@ -34,7 +34,7 @@ package final class LiveUpdates: Sendable {
             status: .ok,
             headers: [
                 .contentType: "text/event-stream", .cacheControl: "no-store", .vary: "Accept",
-                // nginx would hold the events back.
+                // Keeps nginx from buffering the events.
                 HTTPField.Name("X-Accel-Buffering")!: "no",
             ],
             body: ResponseBody { [interval] writer in
@@ -52,7 +52,7 @@ package final class LiveUpdates: Sendable {
                     } catch let error as CancellationError {
                         throw error
                     } catch {
-                        // The page itself would show the problem.
+                        // The page itself would show the same problem.
                         event = Self.event("problem", "\(error)")
                         last = nil
                     }
@@ -69,7 +69,7 @@ package final class LiveUpdates: Sendable {
         return event + "\n"
     }
 
-    /// A stream that is counted until its response is released.
+    /// A stream, counted until its response is released.
     private final class Slot: Sendable {
         private let updates: LiveUpdates
 

@@ -1,10 +1,10 @@
-/// A whole page: the navigation, and one `main` element.
+/// A complete page: the navigation, and one `main` element.
 package struct Page: Sendable {
-    /// A link of the navigation.
+    /// A link in the navigation.
     package struct Item: Sendable {
         let title, path: String
         let isCurrent: Bool
-        /// A number that needs attention, such as problems; not shown if it is 0.
+        /// The number of things that need attention, such as problems; hidden if 0.
         let count: Int
 
         package init(_ title: String, _ path: String, isCurrent: Bool, count: Int = 0) {
@@ -23,14 +23,14 @@ package struct Page: Sendable {
     package var main: HTML
     /// True if the page updates its live parts; see ``LiveUpdates``.
     package var isLive = false
-    /// The page's scripts besides that for live parts: files of `Assets`.
+    /// Further scripts of the page: files of `Assets`.
     package var scripts: [String] = []
 
     package init(_ title: String, of site: String, main: HTML) {
         (self.title, self.site, self.main) = (title, site, main)
     }
 
-    /// Returns the document.
+    /// Returns the HTML document.
     package func html(_ links: Links) -> HTML {
         let asset = { (name: String) in links.path(["assets", WebAssets.versioned(name)]) }
         let scripts: [HTML] = ((isLive ? ["live.js"] : []) + self.scripts).map {

@@ -1,9 +1,9 @@
 import HTTPTypes
 import Hummingbird
 
-/// Adds the headers that keep a browser from running or storing what it must not, to each answer.
+/// Adds the headers that restrict what a browser can run and store to each response.
 package struct PageSecurity<Context: RequestContext>: RouterMiddleware {
-    /// No inline code and no foreign source; forms and frames of this site only.
+    /// No inline code and no external sources; forms and frames of this site only.
     private static var policy: String {
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
             + "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -21,7 +21,7 @@ package struct PageSecurity<Context: RequestContext>: RouterMiddleware {
         response.headers[.referrerPolicy] = "same-origin"
         response.headers[.crossOriginOpenerPolicy] = "same-origin"
         response.headers[.crossOriginResourcePolicy] = "same-origin"
-        // Pages show jobs and tokens.
+        // Pages contain jobs and tokens.
         if response.headers[.cacheControl] == nil { response.headers[.cacheControl] = "no-store" }
         return response
     }
@@ -33,14 +33,14 @@ extension HTTPField.Name {
 }
 
 extension Response {
-    /// A page.
+    /// Returns a response with a page.
     package static func page(_ html: HTML, status: HTTPResponse.Status = .ok) -> Response {
         Response(
             status: status, headers: [.contentType: "text/html; charset=utf-8", .vary: "Accept"],
             body: ResponseBody(byteBuffer: ByteBuffer(string: html.text)))
     }
 
-    /// Sends the browser to another page with GET.
+    /// Redirects the browser to another page with GET.
     package static func seeOther(_ path: String) -> Response {
         Response(status: .seeOther, headers: [.location: path])
     }

@@ -2,12 +2,12 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 
-/// The style sheet, the scripts and the icon, which are part of the program.
+/// The style sheet, the scripts and the icon, embedded in the program.
 package enum WebAssets {
     private struct Asset {
         let type: String
         let bytes: ByteBuffer
-        /// Changes with the content, so that browsers can keep the file for good.
+        /// Changes with the content, so that browsers can cache the file forever.
         let version: String
 
         init(_ bytes: [UInt8], _ type: String) {
@@ -27,13 +27,13 @@ package enum WebAssets {
         "compose.js": Asset(PackageResources.compose_js, "text/javascript; charset=utf-8"),
     ]
 
-    /// The name of a file with its version, such as `1f2e.style.css`.
+    /// Returns the name of a file with its version, such as `1f2e.style.css`.
     static func versioned(_ name: String) -> String {
         guard let asset = assets[name] else { preconditionFailure("there is no asset \(name)") }
         return "\(asset.version).\(name)"
     }
 
-    /// Returns a file of any version; `nil` if there is none.
+    /// Returns a file by name, whatever its version; `nil` if there is none.
     package static func response(_ versioned: String) -> Response? {
         guard let dot = versioned.firstIndex(of: "."),
             let asset = assets[String(versioned[versioned.index(after: dot)...])]

@@ -2,7 +2,7 @@ import APNSSimulator
 import ArgumentParser
 import TLS
 
-/// Which certificates the simulator shows and takes: given ones, or ones that it makes for itself.
+/// The server's certificate and the accepted client certificates: from files, or generated.
 struct CertificateOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -42,8 +42,8 @@ struct CertificateOptions: ParsableArguments {
         }
     }
 
-    /// Returns the given certificates, or makes and writes them.
-    /// - Parameter topic: the bundle identifier that the client's certificate is for.
+    /// Reads the given certificates, or generates and writes them.
+    /// - Parameter topic: the bundle identifier of the generated client certificate.
     func configuration(topic: String) throws -> SimulatorConfiguration {
         if let certificate, let key {
             var configuration = SimulatorConfiguration(

@@ -1,7 +1,7 @@
 import APNSSimulator
 import ArgumentParser
 
-/// How an application's own tests steer the simulator, and learn what it received.
+/// The options of the control port and the recording.
 struct ControlOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -34,23 +34,23 @@ struct ControlOptions: ParsableArguments {
         guard recordLimit >= 1 else { throw ValidationError("--record-limit must be at least 1") }
     }
 
-    /// The file of `--record`, opened.
+    /// Opens the file of `--record`.
     func recordFile() throws -> RecordFile? {
         try record.map { path in
             try RecordFile(path: path) { StandardError.write("apns-simulator: \($0)") }
         }
     }
 
-    /// The address of the inbox.
-    /// - Parameter port: of the control port.
+    /// Returns the URL of the inbox.
+    /// - Parameter port: the control port.
     func inbox(port: Int) -> String {
         let host = controlHost ?? "127.0.0.1"
-        // An address to listen on, not one to connect to.
+        // Some addresses can be listened on but not connected to.
         let reachable = ["0.0.0.0": "127.0.0.1", "::": "[::1]"][host] ?? (host.contains(":") ? "[\(host)]" : host)
         return "http://\(reachable):\(port)/"
     }
 
-    /// Starts to print a line for each notification, if lines are wanted.
+    /// Starts printing a line for each notification, unless lines are disabled.
     func printLines(of recorder: Recorder?) -> Task<Void, Never>? {
         guard let recorder, controlPort != nil, !noLines else { return nil }
         let lines = NotificationLines(recorder) { StandardError.write($0) }

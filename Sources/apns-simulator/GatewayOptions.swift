@@ -77,7 +77,7 @@ struct GatewayOptions: ParsableArguments {
         }
     }
 
-    /// The help text of both.
+    /// The help text of the gateway and the feedback service.
     static let help = """
         GATEWAY
           With --gateway-port the simulator also speaks the binary protocol, commands 0, 1 and 2. Clients need a

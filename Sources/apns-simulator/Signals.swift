@@ -1,7 +1,7 @@
 import Dispatch
 import Glibc
 
-/// The signals the simulator lives by, as a stream.
+/// The signals that control the simulator, as a stream.
 struct Signals {
     enum Request {
         case stop, writeAccount
@@ -13,11 +13,11 @@ struct Signals {
     init() {
         let (stream, continuation) = AsyncStream.makeStream(of: Request.self)
         self.stream = stream
-        // Whoever reads the recording may go; the simulator stays.
+        // The simulator must survive when the reader of the recording closes the pipe.
         signal(SIGPIPE, SIG_IGN)
         let requests: [(Int32, Request)] = [(SIGTERM, .stop), (SIGINT, .stop), (SIGUSR1, .writeAccount)]
         sources = requests.map { number, request in
-            // The default would end the process before the source sees anything.
+            // The default action would end the process before the source is notified.
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number)
             source.setEventHandler { continuation.yield(request) }
@@ -27,12 +27,12 @@ struct Signals {
     }
 }
 
-/// A line to a file descriptor at once: standard output into a pipe is buffered, and the reader waits for the line.
+/// Writes lines to standard output without buffering, because the reader of a pipe waits for each line.
 enum StandardOutput {
     static func write(_ line: String) { writeLine(line, to: STDOUT_FILENO) }
 }
 
-/// Lines for people.
+/// Writes messages to standard error.
 enum StandardError {
     static func write(_ line: String) { writeLine(line, to: STDERR_FILENO) }
 }
@@ -42,7 +42,7 @@ private func writeLine(_ line: String, to descriptor: Int32) {
     var offset = 0
     while offset < bytes.count {
         let count = bytes[offset...].withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
-        // Nobody reads: there is nobody to tell.
+        // The reader has closed the pipe.
         guard count > 0 else { return }
         offset += count
     }

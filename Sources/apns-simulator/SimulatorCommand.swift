@@ -2,7 +2,7 @@ import APNSSimulator
 import ArgumentParser
 import FoundationEssentials
 
-/// `apns-simulator`: listens until it is told to stop.
+/// The `apns-simulator` command, which runs until a signal stops it.
 @main
 struct SimulatorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -256,7 +256,7 @@ struct SimulatorCommand: AsyncParsableCommand {
             guard signal == .writeAccount else { break }
             try write(server.account)
         }
-        // The sources end with the last use of this value.
+        // Signals are handled as long as this value exists.
         withExtendedLifetime(signals) {}
         try await server.stop()
         lines?.cancel()
@@ -270,7 +270,7 @@ struct SimulatorCommand: AsyncParsableCommand {
             let gateway = server.gatewayPort == nil ? "" : ", \(account.acceptedByGateway) of them by the gateway"
             StandardError.write("apns-simulator: \(account.requests) requests, \(account.accepted) accepted\(gateway)")
         }
-        // It was told when it happened; whoever looks at the status only must not take the recording for whole.
+        // The failure was reported when it happened; the exit status too must show that the recording is incomplete.
         if recordFile?.failure != nil { throw ExitCode.failure }
     }
 
@@ -318,7 +318,7 @@ struct SimulatorCommand: AsyncParsableCommand {
         guard parts.count == 3 else {
             throw ValidationError("--provider-key '\(text)' must be KEYID:TEAMID:FILE, perhaps with ,SCOPE")
         }
-        // A file's name may have commas of its own.
+        // File names can contain commas.
         let scopeStart = parts[2].ranges(of: ",").first { comma in
             ["topics=", "environment=", "related="].contains { parts[2][comma.upperBound...].hasPrefix($0) }
         }
@@ -353,7 +353,7 @@ struct SimulatorCommand: AsyncParsableCommand {
         if let port = server.controlPort { StandardError.write("apns-simulator: inbox  \(control.inbox(port: port))") }
     }
 
-    // Whoever reads the file while it is written finds the old one, not half of the new.
+    // Written atomically, so that a concurrent reader never sees half a file.
     private func write(_ record: Account) throws {
         guard let account else { return }
         try Data((try record.json(details: recordTokens) + "\n").utf8)

@@ -56,7 +56,7 @@ struct AccountTests {
         } _: { server in
             let answer = try await Push { $0.arguments = ["--max-time", "0.5"] }.send(to: server)
             #expect(answer.exit == 28)
-            // The server hears of it in its own time.
+            // The server notices the disconnection asynchronously.
             let deadline = ContinuousClock.now + .seconds(10)
             while server.account.acceptedAnswerLost == 0, ContinuousClock.now < deadline { await Task.yield() }
             #expect(server.account.accepted == 1)

@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The simulator's side of channels, as a client that is not ours sees it.
+/// Channels of the simulator, with curl as an independent client.
 @Suite("Channels of the simulator")
 struct ChannelTests {
     static let path = "/1/apps/com.example.app/channels"
@@ -69,7 +69,7 @@ struct ChannelTests {
             #expect(try await other.send(to: server).reason == "BadPath")
             #expect(try await Self.management("DELETE", channel: first).send(to: server).status == 204)
             #expect(try await Self.management("DELETE", channel: first).send(to: server).reason == "BadPath")
-            // It can be told from one that never was by a broadcast only.
+            // Only a broadcast distinguishes a deleted channel from one that never existed.
             let late = try await Self.broadcast(channel: first).send(to: server)
             #expect(late.status == 400 && late.reason == "ChannelNotRegistered")
             #expect(try await list(server) == [second])
@@ -154,7 +154,7 @@ struct ChannelTests {
             let answer = try await example.push().send(to: server)
             #expect(answer.status == example.status)
             #expect(answer.reason == example.reason)
-            // A path that is none may have been meant for a notification.
+            // A request with an unknown path may have been a notification.
             #expect(server.account.requests == (example.testDescription == "no app" ? 1 : 0))
         }
     }
@@ -285,7 +285,7 @@ struct ChannelTests {
             }
             let sent = try await Self.broadcast(channel: channel).send(to: server)
             #expect(sent.status == 200)
-            // Done, although no answer comes.
+            // Carried out, although there is no answer.
             server.setRules([try FaultRule("at=channels,answer=drop")])
             #expect(try await Self.management("DELETE", channel: channel).send(to: server).status == 0)
             server.setRules([])

@@ -7,7 +7,7 @@ import Testing
 let anyToken = String(repeating: "0123456789abcdef", count: 4)
 let anyID = "6F9619FF-8B86-D011-B42D-00C04FC964FF"
 
-/// Runs a simulator for one test and stops it whatever happens.
+/// Runs a simulator for one test, and stops it even if the test throws.
 func withSimulator(
     rules: [String] = [], _ change: (inout SimulatorConfiguration) throws -> Void = { _ in },
     _ body: (APNSSimulatorServer) async throws -> Void
@@ -28,7 +28,7 @@ func withSimulator(
     try await server.stop(grace: .milliseconds(100))
 }
 
-/// One request by curl.
+/// A request that curl sends.
 struct Push {
     var method = "POST"
     var path = "/3/device/" + anyToken
@@ -37,7 +37,7 @@ struct Push {
         "authorization: bearer " + TestTokens.unsigned(), "apns-topic: com.example.app", "apns-push-type: alert",
         "apns-priority: 10", "apns-expiration: 0", "apns-id: " + anyID,
     ]
-    /// More of curl's own arguments.
+    /// Further arguments of curl.
     var arguments: [String] = []
 
     /// The answer that curl received.
@@ -46,7 +46,7 @@ struct Push {
         var status: Int
         var headers: [String: String]
         var body: String
-        /// How many connections it took; only of `curl(_:_:)`.
+        /// The number of connections that it took; set by `curl(_:_:)` only.
         var connects = 0
         var reason: String? { member("reason") as? String }
 
@@ -60,7 +60,7 @@ struct Push {
         change(&self)
     }
 
-    /// Replaces a header, or takes it away with nil.
+    /// Sets a header, or removes it if the value is nil.
     mutating func set(_ name: String, _ value: String?) {
         headers.removeAll { $0.hasPrefix(name + ":") }
         // curl sends an empty header only when it is written with a semicolon.
@@ -88,7 +88,7 @@ struct Push {
     }
 }
 
-/// Requests by nghttp, all on one connection; its log of frames.
+/// Sends requests with nghttp on one connection, and returns its log of frames.
 func nghttp(
     _ server: APNSSimulatorServer, tokens: [String], body text: String = #"{"aps":{"alert":"x"}}"#,
     patience: Int = 20
@@ -104,7 +104,7 @@ func nghttp(
         ] + tokens.map { "https://127.0.0.1:\(server.port)/3/device/\($0)" }, timeout: Double(patience) + 20)
 }
 
-/// Many requests by h2load on one connection; its report.
+/// Sends many requests with h2load on one connection, and returns its report.
 func h2load(
     _ server: APNSSimulatorServer, requests: Int, streams: Int, token: String = anyToken
 ) async throws -> Command {

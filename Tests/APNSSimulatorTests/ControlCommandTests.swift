@@ -49,7 +49,7 @@ struct ControlCommandTests {
             #expect(try await push(announcement.port, host: host).output == "200")
         }
         #expect(try await push(announcement.port, token: FaultTests.dead).output.hasSuffix("410"))
-        // The line is written before the answer, for programs that follow the file.
+        // Lines are written before the answer is sent, for programs that follow the file.
         let lines = try String(contentsOfFile: record, encoding: .utf8).split(separator: "\n")
         #expect(lines.count == 4 && lines.last?.contains(#""outcome":{"status":410,"reason":"Unregistered"}"#) == true)
         let page = try await ControlRequest("GET", "/notifications", port: announcement.controlPort)

@@ -4,7 +4,7 @@ import HTTPPort
 import TestSupport
 import Testing
 
-/// One request to the control port, by curl.
+/// A request to the control port, sent by curl.
 struct ControlRequest {
     let status: Int
     let text: String
@@ -77,7 +77,7 @@ struct ControlPortTests {
         let recorder = Recorder()
         try await withControl(recorder: recorder) { server, ask in
             let port = server.controlPort
-            // More of them than there are threads: none may be held up by one that waits.
+            // More than there are threads, so none can block the others.
             let polls = (0..<12).map { _ in
                 Task { try await ControlRequest("GET", "/notifications?token=\(anyToken)&wait=250", port: port) }
             }
@@ -171,7 +171,7 @@ struct ControlPortTests {
                 _ = try await push.send(to: server)
                 #expect(ContinuousClock.now - start > .milliseconds(150))
             }
-            // Rules that are replaced leave it as it is.
+            // Replacing the rules keeps the delay.
             _ = try await ask("PUT", "/rules", #"{"rules":[]}"#)
             #expect(try await ask("GET", "/delay", nil).json["delay"] as? String == "200ms±1ms")
             #expect(try await ask("PUT", "/delay", #"{"delay":null}"#).json["delay"] is NSNull)
@@ -189,7 +189,7 @@ struct ControlPortTests {
             let answer = try await ask("POST", "/faults/\(fault)", nil)
             #expect(try answer.json["connections"] as? Int == 2)
             if fault == "drop" {
-                // Requests on it get no answer any more: curl reports a lost connection.
+                // Requests on these connections are never answered: curl reports a lost connection.
                 #expect(try await first.exit != 0)
                 #expect(try await second.exit != 0)
             }

@@ -277,13 +277,13 @@ struct StreamLimitTests {
                     "--verbose", "--null-out", "--cert", try TestCertificates.path("client.pem"), "--key",
                     try TestCertificates.path("client-key.pem"), "https://127.0.0.1:\(server.port)/",
                 ])
-            // It goes down again because the page that nghttp asks for is an error.
+            // The limit drops again, because the request for the page fails.
             #expect(limits(log.output) == [1000, 1])
         }
     }
 }
 
-/// The values of SETTINGS_MAX_CONCURRENT_STREAMS in what nghttp received, in order.
+/// Returns the values of SETTINGS_MAX_CONCURRENT_STREAMS that nghttp received, in order.
 func limits(_ log: String) -> [Int] {
     var values: [Int] = []
     var isReceived = false

@@ -20,7 +20,7 @@ struct GatewayControlTests {
         }
     }
 
-    /// Returns the bytes that a client receives for one notification before the connection ends.
+    /// Returns the bytes that a client receives for one notification until the connection ends.
     private func packet(_ server: APNSSimulatorServer, token: UInt8 = 0xDD) async throws -> [UInt8] {
         let client = try await BinaryClient.connect(server.gatewayPort)
         try await client.send(GatewayBytes.frame(1, token: GatewayBytes.token(token)))
@@ -56,7 +56,7 @@ struct GatewayControlTests {
             try await client.send(GatewayBytes.frame(1, token: GatewayBytes.token(0xDD)))
             try await eventually("it is accepted") { server.account.acceptedByGateway == 1 }
             try await client.close()
-            // Those of HTTP/2 are others.
+            // The rules of HTTP/2 are separate.
             #expect(try rules(try await ask("GET", "/rules", nil)) == [])
         }
     }
@@ -72,7 +72,7 @@ struct GatewayControlTests {
             let notification = try #require((try answer.json["notifications"] as? [[String: Any]])?.first)
             #expect(notification["transport"] as? String == "gateway" && notification["identifier"] as? Int == 7)
             #expect((notification["outcome"] as? [String: Any])?["status"] as? Int == 0)
-            // A long poll returns it with its count.
+            // The account counts a notification before a long poll returns it.
             #expect(try await ask("GET", "/account", nil).json["accepted_by_gateway"] as? Int == 1)
             try await client.close()
         }

@@ -12,7 +12,7 @@ struct InboxTests {
 
     private struct Page {
         let status: Int
-        /// The head, in lower case.
+        /// The status line and headers, in lower case.
         let head: String
         let body: String
     }
@@ -228,7 +228,7 @@ struct InboxTests {
             let own = ["Origin: http://127.0.0.1:\(port)", "Sec-Fetch-Site: same-origin"]
             #expect(try await ask("/inbox/next", server, form: form, headers: own).status == 303)
             #expect(server.rules.count == 1)
-            // A link of another site may lead to the page.
+            // Links on other sites can lead to the page.
             #expect(try await ask("/", server, headers: [Self.browser, "Sec-Fetch-Site: cross-site"]).status == 200)
             for wrong in [
                 [:], ["token": "x", "transport": "http2", "answer": "410"],
@@ -266,7 +266,7 @@ struct InboxTests {
             #expect(!curl.output.contains("<p>first</p>"))
             try await press("410", server)
             try await eventually("the rule comes") { curl.output.contains("times=1,answer=410</code>") }
-            // Nobody waits for a program's sake.
+            // Live updates do not count as waiting requests.
             #expect(recorder.waiting == 0)
         }
         try await #require(stream).wait(within: .seconds(10))
@@ -332,7 +332,7 @@ struct NotificationLinesTests {
         try await eventually("all are counted") { sum() == 1284 }
         #expect(lines.lines.count <= 53)
         if limit == 10_000 { #expect(lines.lines.last == "… and 1,234 more") }
-        // The rest comes at the end, without the wait for the next second.
+        // The rest is printed when the waits end, without waiting for the next second.
         for number in 1...60 { recorder.record(received(number, token: "bb")) }
         recorder.endWaits()
         task.cancel()

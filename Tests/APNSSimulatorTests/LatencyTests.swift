@@ -7,7 +7,7 @@ struct LatencyTests {
     @Test("quantiles of a histogram are within 1.6 % of those of the sorted times")
     func quantiles() {
         var histogram = LatencyHistogram()
-        // Of every order of magnitude as many, with the edges between classes among them.
+        // Values of every order of magnitude, and the boundaries between classes.
         var times: [Int64] = [0, 1, 63, 64, 127, 128, 129, 191, 192, 255, 256, 4095, 4096, .max / 2, .max]
         for _ in 0..<5000 { times.append(Int64.random(in: 0 ... .max) >> Int64.random(in: 0...62)) }
         for time in times { histogram.record(time) }
@@ -44,7 +44,7 @@ struct LatencyTests {
             let sent = Self.micros(ago: 100)
             for body in [
                 #"{"aps":{},"sent_us":\#(sent)}"#, #"{"sent_us":\#(sent),"aps":{}}"#,
-                // None of these has a time.
+                // These have no valid time.
                 #"{"aps":{}}"#, #"{"aps":{},"sent_us":"soon"}"#, #"{"aps":{},"sent_us2":\#(sent)}"#,
                 #"{"aps":{},"sent_us":null}"#,
             ] {

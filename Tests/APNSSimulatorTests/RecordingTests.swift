@@ -89,7 +89,7 @@ struct RecordingTests {
         try await withSimulator(rules: [rule]) {
             $0.recorder = recorder
         } _: { server in
-            // Some of them get no answer: then the record is what to wait for, and not curl's patience.
+            // Some of these requests are never answered, so wait for the record rather than for curl's timeout.
             async let answer = Push().send(to: server)
             let page = await recorder.notifications(NotificationFilter(), wait: .seconds(60))
             #expect(page.entries.first?.notification.outcome == outcome)

@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Requests by curl on one connection, one after another.
+/// Sends requests with curl on one connection, one after another.
 func curl(_ server: APNSSimulatorServer, _ pushes: [Push]) async throws -> [Push.Answer] {
     let end = "\n--end--\n"
     var arguments: [String] = []
@@ -34,7 +34,7 @@ func curl(_ server: APNSSimulatorServer, _ pushes: [Push]) async throws -> [Push
     }
 }
 
-/// A push with a provider token that was issued so many seconds ago.
+/// Returns a push with a provider token that was issued so many seconds ago.
 private func push(issuedAgo seconds: Int) -> Push {
     Push { $0.set("authorization", "bearer " + TestTokens.unsigned(issuedAt: TestTokens.now - seconds)) }
 }
@@ -57,7 +57,7 @@ struct StrictnessTests {
 
     @Test("announces all that APNs was seen to announce, and grants windows as they are used up")
     func settings() async throws {
-        // nghttp does not wait for the SETTINGS.
+        // nghttp does not wait for the server's SETTINGS.
         try await withSimulator {
             $0.initialStreams = 100
         } _: { server in
@@ -266,7 +266,7 @@ struct StrictnessTests {
 
 @Suite("Of credentials the simulator", .timeLimit(.minutes(5)))
 struct CredentialStrictnessTests {
-    /// Keys by their identifiers; their files are among the test certificates.
+    /// Keys by their identifiers; the files are among the test certificates.
     private static let files = [
         "TEAMKEY001": "AuthKey_ABC123DEFG.p8", "TEAMKEY002": "client-key.pem", "TOPICKEY01": "server-key.pem",
         "TOPICKEY02": "ca-key.pem", "OTHERTEAM1": "other-ca-key.pem",
@@ -315,7 +315,7 @@ struct CredentialStrictnessTests {
                 try Self.key("TOPICKEY02", "topics=com.example.c,related=TOPICKEY01"),
                 try Self.key("TEAMKEY002", "topics=com.example.d"),
             ]
-            // Each of these tokens is a new one.
+            // Every token in this test is new.
             $0.settings.tokenInterval = nil
         } _: { server in
             let (team, topic) = (try await Self.push("TEAMKEY001"), try await Self.push("TOPICKEY01"))

@@ -1,7 +1,7 @@
 import Foundation
 import TestSupport
 
-/// Provider tokens as clients make them.
+/// Provider tokens as clients generate them.
 enum TestTokens {
     static let keyID = "ABC123DEFG"
     static let teamID = "TEAM123456"
@@ -11,7 +11,7 @@ enum TestTokens {
         Data(bytes).base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
     }
 
-    /// Well-formed, with an invalid signature.
+    /// Returns a well-formed token with an invalid signature.
     static func unsigned(
         keyID: String = keyID, issuedAt: Int = now, algorithm: String = "ES256", team: String = "\"TEAM123456\""
     ) -> String {
@@ -20,7 +20,7 @@ enum TestTokens {
         return "\(header).\(claims).\(base64URL(repeatElement(7, count: 64)))"
     }
 
-    /// Signed by the openssl binary with the key of `scripts/make-certs`.
+    /// Returns a token signed by the openssl program with the key of `scripts/make-certs`.
     static func signed(
         keyID: String = keyID, teamID: String = teamID, issuedAt: Int = now, keyFile: String = "AuthKey_ABC123DEFG.p8"
     ) async throws -> String {
@@ -44,7 +44,7 @@ enum TestTokens {
 
     struct Failure: Error { let description: String }
 
-    // From SEQUENCE { INTEGER r, INTEGER s } to 32 bytes each.
+    // Converts SEQUENCE { INTEGER r, INTEGER s } to 32 bytes each.
     private static func raw(_ der: [UInt8]) -> [UInt8] {
         var position = 2
         var numbers: [UInt8] = []

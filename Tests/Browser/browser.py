@@ -1,4 +1,4 @@
-"""Chromium without a window, which records all that a page must not cause."""
+"""Headless Chromium, which records everything that a page must not cause."""
 
 import os
 
@@ -9,7 +9,7 @@ from selenium.webdriver.support.ui import Select
 
 from scene import eventually
 
-# Collects refusals of the Content-Security-Policy and errors, before any other script of the page.
+# Collects violations of the Content-Security-Policy and errors; runs before the scripts of the page.
 RECORDER = """
 window.__refused = [];
 document.addEventListener("securitypolicyviolation", (event) =>
@@ -56,7 +56,7 @@ class Browser:
         return self
 
     def problems(self):
-        """Console messages, refusals and dialogs since the last call."""
+        """Returns the console messages, violations and dialogs since the last call."""
         found = [f"{one['level']} {one['message']}" for one in self.driver.get_log("browser")
                  if one["level"] in ("SEVERE", "WARNING")]
         if self.has_scripts:
@@ -85,13 +85,13 @@ class Browser:
         eventually(f"{self.driver.current_url} shows {text}", lambda: text in self.text, seconds)
 
     def form(self, action, within=""):
-        """The form of an action that has an element, which a live part may replace at any time."""
+        """Returns the form of an action that contains an element. Live updates can replace it at any time."""
         return self.one(f'form[action$="/actions/{action}"]' + (f":has({within})" if within else ""))
 
     def submit(self, action, button=None, _within="", **values):
         """Fills in the form of an action and presses its button, as an operator does.
 
-        A live part may be replaced before it has the focus, so that this begins again."""
+        Starts again if a live update replaces the form before it has the focus."""
         old = self.one("html").id
 
         def press():
@@ -123,7 +123,7 @@ class Browser:
         self.arrive(old)
 
     def arrive(self, old):
-        """Waits until the document is another one, and whole."""
+        """Waits until the document has been replaced and is complete."""
         def is_new():
             try:
                 return self.one("html").id != old and self.driver.execute_script(
@@ -135,7 +135,7 @@ class Browser:
         eventually("the next page", is_new)
 
     def confirm(self, text):
-        """Confirms a bulk run, and waits for its end."""
+        """Confirms a bulk run and waits for its end."""
         self.sees("?")
         button = eventually("the question", lambda: self.all('form[action$="/actions/confirm-run"] button'))[0]
         assert text in button.text, f"the button is {button.text}, not {text}"

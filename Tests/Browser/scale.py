@@ -1,6 +1,6 @@
-"""Measures the dashboard with 2 million jobs and 200 workers: the first answers, and Redis's slowest commands.
+"""Measures the dashboard with 2 million jobs and 200 workers: the response times of its pages, and Redis's slowest commands.
 
-Prints a line per page, and fails if a page needs 300 ms (the median of five), or a command of the dashboard 10 ms."""
+Prints a line per page, and fails if a page takes 300 ms (the median of five), or one of its Redis commands 10 ms."""
 
 import argparse
 import json

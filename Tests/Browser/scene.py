@@ -1,4 +1,4 @@
-"""A Redis, a worker with its simulator, and a dashboard, for the tests in a browser and for the pictures in the docs."""
+"""A Redis server, a worker with its simulator, and a dashboard, for the browser tests and the screenshots in the docs."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def eventually(what, condition, seconds=30):
-    """Returns the condition's first true value. Raises AssertionError if there is none in time."""
+    """Waits for the condition's first true value and returns it. Raises AssertionError after a timeout."""
     end, last = time.monotonic() + seconds, None
     while time.monotonic() < end:
         try:
@@ -25,7 +25,7 @@ def eventually(what, condition, seconds=30):
                 return value
             last = value
         except Exception as error:
-            # A live part of a page is replaced while it is read.
+            # A live update can replace a part of the page while it is read.
             if not isinstance(error, (AssertionError, OSError, LookupError)) and "stale element" not in str(error):
                 raise
             last = error
@@ -40,12 +40,12 @@ def free_port():
 
 
 def token(prefix, number=0):
-    """A device token that begins with some hex digits, which select a rule of the simulator."""
+    """Returns a device token with a prefix of hex digits, which selects a rule of the simulator."""
     return prefix + f"{number:0{64 - len(prefix)}x}"
 
 
 class Scene:
-    """Processes that end with the scene, in a directory of their own."""
+    """Processes in a temporary directory, which end with the scene."""
 
     def __init__(self):
         built = os.environ.get("BUILT_PROGRAMS", str(ROOT / ".build/debug"))
@@ -80,7 +80,7 @@ class Scene:
         return (self.directory / f"{name}.log").read_text(errors="replace")
 
     def logged(self, name, pattern, process):
-        """Returns the first group of a pattern once it is in a log."""
+        """Waits until a pattern is in a log and returns its first group."""
         def find():
             found = re.search(pattern, self.log(name))
             if not found and process.poll() is not None:
@@ -102,7 +102,7 @@ class Scene:
         return f"redis://127.0.0.1:{self.redis_port}"
 
     def redis(self, *arguments):
-        """The reply of a command, as the client of Redis decodes it."""
+        """Returns the reply to a command, as decoded by redis-py."""
         import redis
         if not hasattr(self, "_client"):
             self._client = redis.Redis(port=self.redis_port, decode_responses=True)
@@ -115,7 +115,7 @@ class Scene:
     # The programs
 
     def start_worker(self, *options, name="worker", queue="default", environment=None):
-        """Starts a worker; returns its process and the address of the simulator's control port."""
+        """Starts a worker; returns its process and the URL of the simulator's control port."""
         process = self.start(name, [
             self.worker_program, "run", "--simulate", "--redis", self.redis_url, "--queue", queue, "--lanes", "1",
             "--max-bad-tokens", "100%", "--log-format", "text", *options], environment)
@@ -123,7 +123,7 @@ class Scene:
         return process, f"http://{control}"
 
     def start_web(self, *options, name="web", queue="default", environment=None):
-        """Starts a dashboard; returns its process and its address, without a slash at the end."""
+        """Starts a dashboard; returns its process and its URL, without a trailing slash."""
         process = self.start(
             name, [self.worker_program, "web", "--port", "0", "--queue", queue, *options],
             {"APNS_WORKER_REDIS_URL": self.redis_url, **(environment or {})})
@@ -136,7 +136,7 @@ class Scene:
             env=environment, cwd=self.directory)
 
     def user(self, name, role, password):
-        """A line for the file of users."""
+        """Returns a line for the file of users."""
         return self.run("web-user", name, "--role", role, text=password + "\n").stdout
 
 
@@ -146,7 +146,7 @@ def get_json(url):
 
 
 def notifications(control, device):
-    """The notifications for a token that the simulator has received."""
+    """Returns the notifications for a token that the simulator has received."""
     return get_json(f"{control}/notifications?token={device}")["notifications"]
 
 

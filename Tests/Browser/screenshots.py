@@ -1,6 +1,6 @@
-"""Writes the pictures of the docs from a demo load.
+"""Takes the screenshots of the docs under a demo load.
 
-The load takes seconds. So that the charts have an hour to show, its minute is repeated, larger and smaller, for the minutes before."""
+The load lasts seconds. To fill the charts, its minute is repeated, with varying size, for the hour before."""
 
 import calendar
 import io
@@ -14,7 +14,7 @@ from scene import Scene, eventually, get_json, token
 
 
 def jobs(now):
-    """A mix of jobs as a shop has them."""
+    """Yields the mix of jobs of a shop."""
     for number in range(1200):
         prefix = {10: "0410", 20: "0503", 30: "0429"}.get(number % 40, "00fc")
         yield {
@@ -41,7 +41,7 @@ PUSHES = [
 
 
 def fill_hour(scene):
-    """Repeats the minute of the load for the 59 before it."""
+    """Repeats the minute of the load for the 59 minutes before it."""
     newest = max(one.decode() if isinstance(one, bytes) else one for one in scene.redis("KEYS", "push:{default}:minute:*"))
     fields = scene.redis("HGETALL", newest)
     pairs = list(fields.items()) if isinstance(fields, dict) else list(zip(fields[::2], fields[1::2]))
@@ -107,7 +107,7 @@ def main():
 
 
 def small(png):
-    """Reduces a picture to 256 colours if Pillow is installed."""
+    """Reduces a screenshot to 256 colours if Pillow is installed."""
     try:
         from PIL import Image
     except ImportError:

@@ -1,4 +1,4 @@
-"""axe-core on each page of the dashboard and of the inbox, light and dark."""
+"""Runs axe-core on each page of the dashboard and of the inbox, in light and dark mode."""
 
 import time
 import unittest

@@ -1,4 +1,4 @@
-"""Does each action of the dashboard in a browser, and checks its effect in Redis or at the simulator."""
+"""Performs each action of the dashboard in a browser, and checks its effect in Redis or in the simulator."""
 
 import json
 import time
@@ -55,7 +55,7 @@ class Actions(unittest.TestCase):
         self.browser.press([one for one in form.find_elements("tag name", "button") if one.text == button][0])
 
     def later(self, prefix, count, **members):
-        """Enqueues jobs for tomorrow."""
+        """Enqueues jobs scheduled for tomorrow."""
         self.scene.push(*[job("cc", n, id=f"{prefix}-{n}", send_at=int(time.time()) + 86400, **members) for n in range(count)])
         eventually("the jobs are scheduled", lambda: len(
             [one for one in self.ids("jobs", "--state", "scheduled") if one.startswith(prefix + "-")]) == count)
@@ -98,7 +98,7 @@ class Actions(unittest.TestCase):
         self.assertEqual(notifications(self.control, token("a2")), [])
         self.browser.submit("resume-app")
         self.browser.sees("closed")
-        # The deferred job waits for its time, a later one does not.
+        # The deferred job waits for its time; later jobs do not.
         self.scene.push(job("a4"))
         eventually("another is sent", lambda: notifications(self.control, token("a4")))
         self.assertEqual(self.redis("EXISTS", "push:{shared}:app-paused:default"), 0)

@@ -1,4 +1,4 @@
-"""schemathesis against the API that /api/v1/openapi.json describes."""
+"""Runs schemathesis against the API that /api/v1/openapi.json describes."""
 
 import shutil
 import subprocess

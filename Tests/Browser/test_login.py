@@ -1,4 +1,4 @@
-"""Users, roles and what keeps other sites out: by HTTP, and behind nginx in a browser."""
+"""Users, roles and the protection against other sites: over HTTP, and in a browser behind nginx."""
 
 import http.client
 import re
@@ -14,7 +14,7 @@ PASSWORD = "correct horse battery"
 
 
 class Client:
-    """A client that keeps cookies, and follows nothing."""
+    """A client that keeps cookies and follows no redirects."""
 
     def __init__(self, address, context=None):
         self.address, self.cookies, self.context = urllib.parse.urlsplit(address), {}, context
@@ -110,7 +110,7 @@ class Login(unittest.TestCase):
             self.assertNotIn("secret words", text)
             self.assertNotIn(token("cd"), text)
             self.assertNotIn(token("ab"), text)
-        # A search would reveal masked texts.
+        # A text search would reveal masked content.
         for path in ("/jobs?match=secret", "/api/v1/jobs?match=secret"):
             status, text = client.ask("GET", path)
             self.assertEqual(status, 403, text)
@@ -192,7 +192,7 @@ class Login(unittest.TestCase):
 
 
 class Reached(unittest.TestCase):
-    """How the dashboard is reached: read-only, under a path, with TLS, and from where."""
+    """Deployments: read-only, under a base path, with TLS, and the allowed addresses and host names."""
 
     def setUp(self):
         self.scene = Scene()

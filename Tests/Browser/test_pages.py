@@ -1,4 +1,4 @@
-"""Clicks through each page and action of the dashboard on a live queue, and checks what it did."""
+"""Clicks through the pages of the dashboard on a live queue and checks them."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class Live(unittest.TestCase):
         scene.push(*[job("410", n) for n in range(3)])
         scene.push(*[job("503", n, id=f"retry-{n}") for n in range(4)])
         scene.push(*[job("cc", n, id=f"later-{n}", campaign="autumn", send_at=later) for n in range(70)])
-        # Jobs of an unknown app become dead letters; those without a worker wait.
+        # Jobs of an unknown app become dead letters; jobs on a queue without a worker wait.
         scene.push(*[hostile(n, text) for n, text in enumerate(HOSTILE)])
         scene.push(*[hostile(n + 100, text) for n, text in enumerate(HOSTILE)], "no JSON <script>alert(1)</script>",
                    queue="other")
@@ -65,12 +65,12 @@ class Live(unittest.TestCase):
         self.assertEqual(self.browser.problems(), [], "console messages and refusals")
 
     def keys(self, path, css):
-        """The addresses of links on a page."""
+        """Returns the targets of links on a page."""
         self.browser.open(path)
         return [one.get_attribute("href")[len(self.address):] for one in self.browser.all(css)]
 
     def pages(self):
-        """The address of each page, with its title."""
+        """Returns the path of each page with its title."""
         job_page = self.keys("/jobs?state=scheduled&queue=default", "tbody a[href*='/jobs/default/']")[0]
         hostile_job = self.keys("/jobs?queue=other", "tbody a[href*='/jobs/other/']")[0]
         dead = self.keys("/dead?queue=default&reason=PayloadTooLarge", "tbody a[href*='/dead/default/']")[0]

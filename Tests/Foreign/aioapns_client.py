@@ -1,8 +1,8 @@
-"""Notifications by aioapns, a client of APNs that many Python programs use, for tests.
+"""Sends notifications with aioapns, an APNs client that many Python programs use, for tests.
 
 usage: aioapns_client.py --port PORT --authority FILE --key FILE --count N
 
-Prints how often each answer came, and the answers to some mistakes, as JSON.
+Prints the number of each answer, and the answers to some invalid requests, as JSON.
 """
 
 import argparse
@@ -26,7 +26,7 @@ async def main():
     for name in ["--port", "--count"]:
         parser.add_argument(name, required=True, type=int)
     arguments = parser.parse_args()
-    # It has no option for another host than Apple's.
+    # aioapns has no option for a host other than Apple's.
     APNsDevelopmentClientProtocol.APNS_SERVER = "localhost"
     APNsDevelopmentClientProtocol.APNS_PORT = arguments.port
     context = ssl.create_default_context(cafile=arguments.authority)
@@ -45,8 +45,8 @@ async def main():
 
     client = connect()
     results = await asyncio.gather(*(send(client, f"{number:064x}") for number in range(arguments.count)))
-    # Each on a connection of its own: aioapns 4.0 loses count of its streams when the server lowers their limit, which APNs
-    # was seen to do after an error, and then waits without end.
+    # Each on its own connection: aioapns 4.0 loses count of its streams when the server lowers their limit, as APNs was
+    # seen to do after an error, and then waits forever.
     mistakes = {
         "token of letters": await send(connect(), "z" * 64),
         "large payload": await send(connect(), "0" * 64, {"aps": {"alert": "x" * 4096}}),

@@ -1,10 +1,10 @@
-"""A server in APNs' place by Python's h2, for tests: any answer at all, right or wrong, chosen by the device token.
+"""An APNs server with Python's h2, for tests: it sends any answer, valid or not, selected by the device token.
 
 usage: answer_server.py --answers JSON --certificate FILE --key FILE
 
-The JSON is an object from the first two digits of device tokens to answers. An answer has members, all optional:
+The JSON maps the first two digits of device tokens to answers. The members of an answer are all optional:
   headers  [[name, value], …], in their order; [[":status", "200"]] by default
-  interim  the same, sent before without ending the stream
+  interim  headers of an interim response, sent first
   body     the text of the body
   repeat   the number of times that the body is sent
   trailers [[name, value], …]
@@ -12,7 +12,7 @@ The JSON is an object from the first two digits of device tokens to answers. An 
   early    true to answer before the request's body has arrived
 Other tokens get 200.
 
-Prints {"port":N} when it listens and, at SIGTERM, its account as JSON. A notification is known by its device token.
+Prints {"port":N} when it listens and, at SIGTERM, its account as JSON. The device token identifies a notification.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
         if body or trailers is not None:
             self.bodies[stream] = (body, trailers)
 
-    # Sends of the bodies what the client's windows allow.
+    # Sends as much of the bodies as the client's windows allow.
     def go_on(self):
         for stream, (body, trailers) in list(self.bodies.items()):
             try:
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
                 if not body and trailers is not None:
                     self.h2.send_headers(stream, trailers, end_stream=True)
             except h2.exceptions.StreamClosedError:
-                # The client has given the stream up.
+                # The client has cancelled the stream.
                 body = b""
             if body:
                 self.bodies[stream] = (body, trailers)

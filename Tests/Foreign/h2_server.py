@@ -1,8 +1,8 @@
-"""A server in APNs' place by Python's h2, for tests: small windows, changing tables and limits, late and split answers.
+"""An APNs server with Python's h2, for tests: small windows, changing tables and limits, late and split answers.
 
 usage: h2_server.py --certificate FILE --key FILE
 
-Prints {"port":N} when it listens and, at SIGTERM, its account as JSON. A notification is known by its device token.
+Prints {"port":N} when it listens and, at SIGTERM, its account as JSON. The device token identifies a notification.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         if isinstance(event, h2.events.RequestReceived):
             self.requests[event.stream_id] = {name.decode(): value.decode() for name, value in event.headers}
         elif isinstance(event, h2.events.DataReceived):
-            # Bytes are granted a few at a time, and the connection's later than the stream's.
+            # Windows are granted in small pieces, that of the connection later than that of the stream.
             length = event.flow_controlled_length
             if event.stream_ended is None:
                 self.h2.increment_flow_control_window(max(length, 1), event.stream_id)
@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
             Codes.INITIAL_WINDOW_SIZE: [10, 65535, 30][number % 3],
         })
 
-    # In any order, and one in ten in pieces with padding.
+    # Answers in random order, one in ten in pieces with padding.
     def answer_all(self):
         if self.is_closing:
             return
@@ -148,14 +148,14 @@ class Connection(asyncio.Protocol):
                     self.h2.send_data(stream, bytes([byte]), pad_length=self.dice.randrange(9))
                 self.h2.send_data(stream, b"", end_stream=True)
             except h2.exceptions.StreamClosedError:
-                # The client has given the stream up.
+                # The client has cancelled the stream.
                 pass
         self.flush()
 
     def go_away(self, last):
         self.answer_all()
         self.account.counts["goAways"] += 1
-        # h2 ends with the GOAWAY, so all up to this stream is answered; requests behind it are ignored.
+        # h2 sends nothing after GOAWAY, so all streams up to this one were answered; later requests are ignored.
         self.h2.close_connection(last_stream_id=last)
         self.is_closing = True
 

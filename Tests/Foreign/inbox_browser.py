@@ -1,6 +1,6 @@
-"""Uses the inbox as a person would, in Chromium, while jobs come in. Exits with 0 if all is as it should be.
+"""Uses the inbox in Chromium while jobs arrive. Exits with 0 if everything is as expected.
 
-Each step prints a line. An error in the browser's console, reports of the content security policy among them, is a failure.
+Each step prints a line. Errors in the browser's console, including violations of the content security policy, are failures.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def eventually(what, condition, seconds=30):
             if condition():
                 print("ok", what, flush=True)
                 return
-        except Exception as error:  # the page may change between two looks
+        except Exception as error:  # the page can change between two reads
             last = error
         else:
             last = None
@@ -73,7 +73,7 @@ def count(digits, words):
 
 
 def click(find):
-    """Clicks an element, which is found again if the page was updated between the two."""
+    """Clicks an element, and finds it again if the page was updated in between."""
     end = time.monotonic() + 30
     while True:
         try:
@@ -85,7 +85,7 @@ def click(find):
 
 
 def press(digits, title):
-    """Opens the buttons of the newest push for a token, and presses one."""
+    """Opens the buttons of the newest push for a token and presses one."""
 
     def button():
         row = driver.find_element(
@@ -114,7 +114,7 @@ def run():
         "a Live Activity appears", lambda: "Anne" in driver.find_element(By.CSS_SELECTOR, ".banner.activity").text)
     eventually("a silent push appears", lambda: driver.find_element(By.CSS_SELECTOR, ".banner.silent"))
 
-    # The summary stays open while the list changes.
+    # The details stay open while the list changes.
     click(lambda: driver.find_element(By.CSS_SELECTOR, "#push-1 summary"))
     push(token("ad"))
     eventually("another push appears", lambda: count("ad", "200") == 1)

@@ -1,4 +1,4 @@
-"""The frame of the servers here: TLS with HTTP/2 by ALPN on a free port of 127.0.0.1, until SIGTERM.
+"""Shared by the Python servers: TLS with HTTP/2 by ALPN on a free port of 127.0.0.1, until SIGTERM.
 
 Prints {"port":N} when it listens and, at the end, the account as JSON.
 """
@@ -18,7 +18,7 @@ def parser():
 
 
 def serve(arguments, account, connection):
-    """Serves with the protocols that `connection` makes."""
+    """Serves connections with the protocols that `connection` returns."""
     asyncio.run(_serve(arguments, account, connection))
 
 

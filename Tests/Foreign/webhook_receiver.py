@@ -1,6 +1,6 @@
-"""A receiver of webhooks, on a free port of 127.0.0.1, which behaves as a file says and checks each signature.
+"""A webhook receiver on a free port of 127.0.0.1, which checks signatures and answers as a file says.
 
-The file holds one word, which is read at each request:
+The file contains one word, which is read at each request:
   200, 500, 422 ...  that status
   slow               200, after three seconds
   cut                the connection is closed within the answer

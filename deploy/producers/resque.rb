@@ -1,5 +1,5 @@
 #!/usr/bin/env ruby
-# Enqueues pushes with Resque. The worker reads the queue `push`; no Resque worker may read it, too:
+# Enqueues pushes with Resque. The worker reads the queue `push`; no Resque worker must read it too:
 #
 #   apns-worker run --queue push --format resque --job-class PushJob
 #   REDIS_URL=redis://127.0.0.1:6379 ./resque.rb [TOKEN [TEXT]]
@@ -17,6 +17,6 @@ Resque.push("push", class: "PushJob", args: [{
   id: "order-1742-shipped", token: token, alert: text, enqueued_at: Time.now.to_f
 }])
 
-# Tokens in this set get no pushes until the device registers again. A connection of its own, because Resque's adds `resque:`.
+# Tokens in this set get no pushes until the device registers again. A separate connection, because Resque's adds `resque:`.
 invalid = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379")).sismember("push:{shared}:invalid-tokens", token.downcase)
 puts invalid ? "enqueued 1 job; the token is invalid" : "enqueued 1 job; nothing is known against the token"

@@ -81,8 +81,8 @@ class Bench:
         self.certificates = os.path.join(directory, "certificates")
         self.key = os.path.join(self.certificates, f"AuthKey_{self.key_id}.p8")
         self.job = os.path.join(os.path.dirname(os.path.abspath(__file__)), "job.json")
-        # A worker's start and end take 20 ms of CPU: under 1 % of so many notifications, each about twice as dear when
-        # answers come late.
+        # A worker's start and end take 20 ms of CPU: less than 1 % of so many notifications. Each costs about twice as much
+        # when answers are late.
         self.notifications = {"at once": 500_000, "delayed": 250_000}
         if options.quick:
             self.notifications = {"at once": 20_000, "delayed": 20_000}
@@ -100,17 +100,17 @@ class Bench:
         self.server_cores = self.cores[:1]
 
     def client_cores(self, wanted):
-        """The cores of the workers: the last ones, and if possible not the core of the servers."""
+        """Returns the cores of the workers: the last ones, if possible without the core of the servers."""
         free = self.cores[1:] or self.cores
         return free[-min(wanted, len(free)):]
 
     def plan(self, only):
-        """The measurements of one round, as (name, setting, measurement)."""
+        """Returns the measurements of one round, as (name, setting, measurement)."""
         settings = ("at once", "delayed") if self.server == "simulator" else ("at once",)
         plan = []
         for setting in settings:
             for name in ("limit", "worker", "go", "python", "gateway", "lookup", "fanout"):
-                # The gateway sends no answers that could be late.
+                # The gateway sends no answers, so they cannot be late.
                 if name in only and (name != "gateway" or setting == "at once"):
                     plan.append((name, setting, getattr(figures, name)))
         if only & MICRO:
@@ -150,7 +150,7 @@ def with_mix(mix):
 
 
 def measure(bench, options):
-    """All rounds: {name: {setting: {metric: [value of each round]}}}, and {name: reason} of the figures left out."""
+    """Runs all rounds. Returns {name: {setting: {metric: [value of each round]}}}, and {name: reason} of omitted figures."""
     values, left_out = {}, {}
     plan = bench.plan(options.only)
     for number in range(options.rounds):

@@ -1,4 +1,4 @@
-"""The consumers of `peers`: programs that a user may have instead of a worker."""
+"""The consumers of `peers`: programs that a user could run instead of a worker."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def python_command(bench):
 
 
 def run(command, seconds):
-    """Its exit status and output. If this is interrupted, the processes that it started end too."""
+    """Runs a command; returns its exit status and output. If interrupted, the processes that it started end too."""
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True)
@@ -79,6 +79,6 @@ class Consumer:
             raise self.program.failed("did not start")
 
     def stop(self):
-        """Its account: the number of answers by status, and the seconds from the first job to the last answer."""
+        """Stops it; returns its account: the number of answers by status, and the seconds from the first job to the last answer."""
         self.program.stop()
         return json.loads(self.program.said().splitlines()[-1])

@@ -1,4 +1,4 @@
-"""The measurements. Each starts servers of its own, measures once, checks that nothing was lost, and stops them."""
+"""The measurements. Each starts its own servers, measures once, checks that nothing was lost, and stops them."""
 
 import json
 import os
@@ -88,7 +88,7 @@ class Worker:
             })
 
     def stop(self):
-        """Its account."""
+        """Stops it and returns its account."""
         self.program.stop()
         with open(self.account_file, encoding="utf-8") as file:
             return json.load(file)
@@ -156,7 +156,7 @@ def must_work(workers):
 
 
 def pause(done, jobs, began):
-    """The pause between two reads, because each costs Redis 20 µs."""
+    """Returns the pause before the next read, because each costs Redis 20 µs."""
     if not done:
         return 0.005
     expected = (time.monotonic() - began) * (jobs - done) / done
@@ -166,7 +166,7 @@ def pause(done, jobs, began):
 def backlogs(bench, setting):
     """One worker at several backlogs in turn, for a second each, repeatedly.
 
-    A shared machine's speed drifts from minute to minute by more than what is looked for; within seconds it does not.
+    A shared machine's speed drifts from minute to minute by more than the differences of interest; within seconds it does not.
     """
     rounds, jobs = bench.slices[setting]
     sizes = bench.backlogs
@@ -291,7 +291,7 @@ def fanout(bench, setting):
 
 
 def gateway(bench, setting):
-    """The same through the binary gateway, up to the end of the last notification's 200 ms to be confirmed."""
+    """The same through the binary gateway, until the last notification is confirmed after 200 ms."""
     return work(bench, setting, peer=lambda bench, _: Gateway(bench))
 
 
@@ -349,21 +349,21 @@ def latency(bench, setting):
 LARGE = {
     "14 kB": ((200, 1),), "70 kB": ((1000, 1),), "1 MB": ((15_000, 1),), "6.7 MB": ((100_000, 1),),
     "1 MB, half small": ((1, 1), (15_000, 1)), "6.7 MB, 1 in 10": ((1, 9), (100_000, 1)),
-    # A portion of small jobs ends where a large one follows.
+    # A claim of small jobs ends before a large one.
     "6.7 MB, 7 in 8": ((1, 1), (100_000, 7)),
 }
 
 
 def claim_limit_ms(size):
-    """The time for which a claim may block Redis, by the bytes that it returns."""
+    """Returns the limit of the time for which a claim blocks Redis, by the bytes that it returns."""
     return 5 + size / 100_000
 
 
 def large(bench, mix):
     """The time for which each claim blocks Redis while a backlog is claimed and settled.
 
-    By the clock that is in Redis' slow log. On a busy machine this includes the time of other programs on the same core, so
-    that the limit is for CPU time: all that Redis takes from the command to the last byte of the reply.
+    Times are wall-clock times from Redis' slow log. On a busy machine they include other programs on the same core, so the
+    limit applies to the CPU time that Redis uses from the command to the last byte of the reply.
     """
     redis = RedisServer(bench)
     backlog, number = 0, 0
@@ -405,7 +405,7 @@ def percentile_99(values):
 
 
 def is_claim(command):
-    """The claim script is the only one whose first two keys are these."""
+    """Returns True for the claim script, the only one whose first two keys are these."""
     return command[0] in (b"EVAL", b"EVALSHA") and command[3:5] == [b"%s%s" % (PREFIX.encode(), key)
                                                                   for key in (b"jobs", b"retry")]
 
@@ -431,7 +431,7 @@ class Pings:
             self.error = error
 
     def stop(self):
-        """The longest time that a PING has waited."""
+        """Stops it; returns the longest time that a PING waited."""
         self.has_ended.set()
         self.thread.join()
         self.client.close()
@@ -445,7 +445,7 @@ def idle(bench, _):
     redis = RedisServer(bench)
     peer = server(bench, "at once")
     running, _ = warm_worker(bench, redis, peer)
-    # Activity after the last job, such as the end of a waiting command, is over after the worker's longest pause.
+    # Activity after the last job, such as the end of a blocking command, has ended after the worker's longest pause.
     time.sleep(1)
     redis.client.send("MONITOR")
     redis.client.reply()
@@ -464,7 +464,7 @@ def idle(bench, _):
 
 
 def monitored(client, seconds):
-    """The number of commands that clients send in a time. Calls by scripts are marked `lua` and do not count."""
+    """Returns the number of commands that clients send in a time. Calls by scripts are marked `lua` and do not count."""
     count, rest, end = 0, b"", time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         client.socket.settimeout(left)

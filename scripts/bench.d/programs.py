@@ -11,7 +11,7 @@ class Failed(Exception):
 
 
 class Unavailable(Exception):
-    """The reason for which a figure is left out: a program or a permission that it needs is missing."""
+    """The reason for which a figure is omitted: a missing program or permission."""
 
 
 def await_true(condition, what, seconds=30.0, pause=0.01):
@@ -58,7 +58,7 @@ class Program:
         return time.clock_gettime_ns((~self.pid << 3) | 2) / 1000
 
     def memory_kib(self, field):
-        """A value of /proc/PID/status: VmHWM is the peak of its memory, VmRSS the present size."""
+        """A value of /proc/PID/status: VmHWM is the peak of its memory, VmRSS the current size."""
         # Not ru_maxrss, which includes the memory of this process at the time of the start.
         with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
             for line in status:
@@ -77,7 +77,7 @@ class Program:
         return self.usage is not None
 
     def used_us(self):
-        """CPU time of its whole life, once it has ended."""
+        """Returns its total CPU time, once it has ended."""
         return 1e6 * (self.usage.ru_utime + self.usage.ru_stime)
 
     def wait(self, seconds):
@@ -103,5 +103,5 @@ class Program:
 
 
 def clean_environment():
-    """Settings of the caller's own worker must not reach this one."""
+    """Returns the environment without the settings of the caller's own worker."""
     return {name: value for name, value in os.environ.items() if not name.startswith("APNS_WORKER_")}

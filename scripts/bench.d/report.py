@@ -28,14 +28,14 @@ def page(values, left_out, bench, options):
 
 
 def place(figures, name, setting, metric, only):
-    """The figure of a metric: each part is a figure, although they are measured together; those of `scale` are under it."""
+    """Returns the figure of a metric. Parts are measured together but each is a figure; those of `scale` are nested."""
     if name == "micro":
         part = metric.split(".")[0]
         return figures.setdefault(part, {}) if part in only or part == "answer" else {}
     if name == "scale.backlogs":
         size = metric.split(".")[0]
         name = f"scale.backlog {size}" if size != metric else "flatness"
-    # The name of a backlog of large jobs may have a point in it.
+    # The name of a backlog of large jobs can contain a dot.
     keys = name.split(".", 1) if name.startswith("large.") else name.split(".")
     target = figures
     for key in keys:
@@ -44,19 +44,19 @@ def place(figures, name, setting, metric, only):
 
 
 def ratio(values, setting, one, other, cost="cpu_us"):
-    """Of a cost of one figure and the CPU of another: the median of the rounds' ratios, because the machine's speed drifts."""
+    """Returns the median of the rounds' ratios of a figure's cost to another's CPU, because the machine's speed drifts."""
     pairs = zip(values[one][setting][cost], values[other][setting]["cpu_us"])
     return median(first / second for first, second in pairs)
 
 
 def gain(values, setting, one, other):
-    """The same of their notifications per second."""
+    """Returns the same ratio of their notifications per second."""
     pairs = zip(values[one][setting]["rate"], values[other][setting]["rate"])
     return median(first / second for first, second in pairs)
 
 
 def compared(values):
-    """The consumers compared with the worker in the same rounds: {name: {setting: {"cpu": multiple, "rate": multiple}}}."""
+    """Compares the consumers with the worker in the same rounds: {name: {setting: {"cpu": multiple, "rate": multiple}}}."""
     found = {}
     for name in ("go", "python"):
         for setting in values.get(name, {}):
@@ -67,7 +67,7 @@ def compared(values):
 
 
 def goals(figures, values):
-    """The goals whose figures were measured, each with its result."""
+    """Returns the goals whose figures were measured, each with its result."""
     found = []
 
     def goal(figure, setting, text, value, limit, unit, at_least=False):
@@ -187,7 +187,7 @@ def cost_row(name, setting, metrics):
 
 
 def profile_lines(profile):
-    """The shares in each kind of job, the greatest first, without those that round to 0."""
+    """Returns the shares for each kind of job, the largest first, without those that round to 0."""
     lines = [f"{'share of CPU samples, %':<33}" + "".join(f"{name:>14}" for name in profile)]
     names = sorted(next(iter(profile.values())), reverse=True, key=lambda row: sum(
         metrics[row]["median"] for metrics in profile.values()))
@@ -201,7 +201,7 @@ def profile_lines(profile):
 
 
 def large_row(name, metrics):
-    """Medians of the rounds; for times, the longest."""
+    """Returns medians of the rounds; for times, the longest."""
     return (f"{name:<24}{metrics['claims']['median']:>8.0f}{metrics['bytes']['median'] / 1000:>9,.0f}"
             f"{metrics['median_ms']['median']:>11.2f}{metrics['p99_ms']['median']:>8.2f}{metrics['worst_ms']['max']:>10.2f}"
             f"{metrics['worst_cpu_ms']['max']:>14.2f}{metrics['of_limit']['median']:>10.2f}{metrics['ping_ms']['max']:>15.1f}")

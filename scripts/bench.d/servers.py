@@ -65,7 +65,7 @@ class Simulator:
         self.port = json.loads(self.program.said())[self.listening]
 
     def stop(self):
-        """Its account."""
+        """Stops it and returns its account."""
         self.program.stop()
         with open(self.account_file, encoding="utf-8") as file:
             return json.load(file)

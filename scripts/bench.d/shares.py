@@ -33,7 +33,7 @@ NAMED = re.compile(r"(\d+)([A-Za-z_]\w*)")
 
 
 def row_of(library, symbol):
-    """The row of a sample."""
+    """Returns the row of a sample."""
     row = next((row for start, row in LIBRARIES if library.startswith(start)), None)
     if row and row != "C library":
         return row
@@ -53,7 +53,7 @@ def row_of(library, symbol):
 
 
 def module_row(mangled):
-    """The row of the first module in a mangled name without its prefix."""
+    """Returns the row of the first module in a mangled name, given without its prefix."""
     # S and s are the standard library and its types, except So, which is C.
     if mangled[0] in "sS" and not mangled.startswith("So"):
         return "Swift standard library"
@@ -107,7 +107,7 @@ class Perf:
         self.order("disable")
 
     def shares(self):
-        """The percentage of samples in each row, and their number, after the end of the process."""
+        """Returns the percentage of samples in each row, and their number, after the end of the process."""
         self.program.wait(60)
         for pipe in self.pipes:
             os.close(pipe)
@@ -123,7 +123,7 @@ class Perf:
 
 
 def shares(text):
-    """The same, by the output of perf report."""
+    """Returns the same from the output of perf report."""
     counts = dict.fromkeys(ROWS, 0)
     for line in text.splitlines():
         columns = [column.strip() for column in line.split("\t")]

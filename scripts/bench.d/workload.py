@@ -63,7 +63,7 @@ def template():
 
 
 def payload():
-    """The request body of a notification for such a job."""
+    """Returns the request body of a notification for such a job."""
     text = template()
     start = text.index('"payload":') + len('"payload":')
     return text[start:-1].replace("@sent@", "1790000000000000")
@@ -97,7 +97,7 @@ class Queue:
         self.fill(PREPARED, count)
 
     def top_up(self, backlog):
-        """Gives the workers prepared jobs until this number is waiting."""
+        """Moves prepared jobs to the list until this number is waiting."""
         self.pushed += self.redis("EVAL", TOP_UP, 2, PREPARED, PREFIX + "jobs", backlog)
 
     def take_back(self):
@@ -109,7 +109,7 @@ class Queue:
         """, 2, PREPARED, PREFIX + "jobs")
 
     def give_all(self):
-        """Makes all prepared jobs wait, at no cost."""
+        """Makes all prepared jobs the waiting ones, at no cost."""
         self.redis("RENAME", PREPARED, PREFIX + "jobs")
 
     def delivered(self):

@@ -1,14 +1,14 @@
 import FoundationEssentials
 
-/// A simulator's account of its traffic since it started.
+/// The counts of a simulator's traffic since it started.
 @dynamicMemberLookup
 package struct Account: Sendable {
-    /// Notifications accepted, every time anew, whether or not the client ever heard of it; broadcasts and what came
-    /// through the binary gateway included.
+    /// Notifications accepted, repetitions included, whether or not the answer reached the client. Includes broadcasts
+    /// and notifications from the binary gateway.
     package internal(set) var accepted = 0
-    /// Of those, broadcasts.
+    /// The broadcasts among ``accepted``.
     package internal(set) var broadcasts = 0
-    /// From sending to arrival, of the requests that passed every check and say when they were sent.
+    /// The time from sending to arrival of accepted requests that state when they were sent.
     package internal(set) var latency = LatencyHistogram()
 
     /// The traffic over HTTP/2.
@@ -21,7 +21,7 @@ package struct Account: Sendable {
     private var byToken: RecentCounts<SimulatedToken>
     private var byChannel: RecentCounts<[UInt8]>
 
-    /// - Parameter limit: how many ids, tokens and channels are counted apart, each, at least; nil for all.
+    /// - Parameter limit: the least number of ids, tokens and channels, each, whose counts are kept; nil for all.
     init(limit: Int?) {
         http2 = PushLedger(limit: limit)
         gateway = GatewayLedger(limit: limit)
@@ -32,28 +32,28 @@ package struct Account: Sendable {
     /// The counters of HTTP/2.
     package subscript<Value>(dynamicMember member: KeyPath<PushLedger, Value>) -> Value { http2[keyPath: member] }
 
-    /// Of what was accepted, what came through the binary gateway.
+    /// The notifications among ``accepted`` that came through the binary gateway.
     package var acceptedByGateway: Int { gateway.accepted }
-    /// To how many different device tokens notifications were accepted.
+    /// The number of different device tokens for which notifications were accepted.
     package var distinctTokens: Int { byToken.distinct }
-    /// The number of ids and device tokens that are counted apart at the moment.
+    /// The number of ids, device tokens and channels whose counts are kept.
     package var keptCounts: Int { http2.ids.count + gateway.ids.count + byToken.count + byChannel.count }
 
-    /// How often a notification was accepted under an `apns-id`.
+    /// Returns how often a notification was accepted under an `apns-id`.
     package func accepted(id: NotificationID) -> Int { http2.acceptances(of: id) }
 
-    /// How many notifications were accepted for a device token.
+    /// Returns how many notifications were accepted for a device token.
     package func accepted(token: SimulatedToken) -> Int { byToken[token] }
 
-    /// How many broadcasts were accepted on a channel.
+    /// Returns how many broadcasts were accepted on a channel.
     package func accepted(channel: String) -> Int { byChannel[Array(channel.utf8)] }
 
-    /// Every accepted `apns-id` with how often it was accepted.
+    /// Every accepted `apns-id` and how often it was accepted.
     package var acceptedIDs: some Sequence<(id: NotificationID, count: Int)> {
         http2.ids.all.lazy.map { (id: $0.key, count: $0.value) }
     }
 
-    /// Every device token with how many notifications were accepted for it.
+    /// Every device token and how many notifications were accepted for it.
     package var acceptedTokens: some Sequence<(token: SimulatedToken, count: Int)> {
         byToken.all.lazy.map { (token: $0.key, count: $0.value) }
     }
@@ -83,7 +83,8 @@ package struct Account: Sendable {
         for time in tally.latencies { latency.record(time) }
     }
 
-    /// How many notifications were accepted for each device token, a line each: the token's digits, a space, the number.
+    /// Returns the number of accepted notifications per device token, one per line: the token's hex digits, a space,
+    /// the number.
     package func tokenCounts() -> [UInt8] {
         var text: [UInt8] = []
         text.reserveCapacity(byToken.count * (SimulatedToken.minimumDigits + 4))
@@ -96,8 +97,8 @@ package struct Account: Sendable {
         return text
     }
 
-    /// The account as a JSON object, keys sorted.
-    /// - Parameter details: whether every accepted `apns-id` and device token is listed with its count.
+    /// Returns the account as a JSON object with sorted keys.
+    /// - Parameter details: true to list every accepted `apns-id` and device token with its count.
     package func json(details: Bool) throws -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
@@ -137,16 +138,17 @@ package struct Account: Sendable {
     }
 }
 
-/// The account of a simulator's feedback service since it started.
+/// The counts of a simulator's feedback service since it started.
 package struct FeedbackAccount: Encodable, Sendable {
-    /// Connections of clients whose certificate was taken.
+    /// Connections whose client certificate was accepted.
     package internal(set) var connections = 0
-    /// Connections that ended, or failed in the handshake, because the client's certificate was not taken.
+    /// Connections that ended, or failed in the handshake, because the client's certificate was missing or not
+    /// accepted.
     package internal(set) var refusedClients = 0
-    /// Records begun to be sent, and forgotten.
+    /// Records whose sending began; they are no longer kept.
     package internal(set) var served = 0
-    /// Records that wait to be served.
+    /// Records waiting to be served.
     package internal(set) var waiting = 0
-    /// Records that were forgotten before they were served, because a million newer ones came.
+    /// Records dropped before they were served, because a million newer ones arrived.
     package internal(set) var forgotten = 0
 }

@@ -1,33 +1,35 @@
 import APNS
 
-/// The account of a simulator's binary gateway. An id is the payload's member that identifies it.
+/// The account of a simulator's binary gateway. An id is the value of the payload's member that identifies a
+/// notification.
 package typealias GatewayLedger = Ledger<GatewayCounters, [UInt8]>
 
 /// The counters of the binary gateway.
 package struct GatewayCounters: LedgerCounters {
-    /// Notifications that arrived whole, by the command they came with.
+    /// Notifications that arrived whole, by the command that carried them.
     package internal(set) var frames: [GatewayCommand: Int] = [:]
-    /// Notifications accepted, every time anew.
+    /// Notifications accepted, repetitions included.
     package internal(set) var accepted = 0
-    /// Notifications that came whole after one that ended the connection, and were thrown away.
+    /// Notifications that arrived whole after one that ended the connection, and were discarded.
     package internal(set) var dropped = 0
-    /// Bytes thrown away in which there is nothing to count any more.
+    /// Discarded bytes in which notifications can no longer be counted.
     package internal(set) var droppedBytes = 0
-    /// Notifications refused, by status, such as `8 InvalidToken`, whether or not a packet told the client.
+    /// Notifications refused, by status, such as `8 InvalidToken`, whether or not an error packet was sent.
     package internal(set) var refused: [String: Int] = [:]
-    /// Error packets begun, by status.
+    /// Error packets whose sending began, by status.
     package internal(set) var packets: [String: Int] = [:]
-    /// Connections of clients whose certificate was taken.
+    /// Connections whose client certificate was accepted.
     package internal(set) var connections = 0
-    /// Connections that ended, or failed in the handshake, because the client's certificate was not taken.
+    /// Connections that ended, or failed in the handshake, because the client's certificate was missing or not
+    /// accepted.
     package internal(set) var refusedClients = 0
-    /// Connections that the gateway closed, with a packet or without.
+    /// Connections that the gateway closed, with or without an error packet.
     package internal(set) var closes = 0
     /// Connections that a rule reset.
     package internal(set) var resets = 0
-    /// Connections that a rule stopped reading.
+    /// Connections on which a rule stopped reading.
     package internal(set) var hangs = 0
-    /// The bytes that arrived, without TLS.
+    /// Bytes received, without TLS.
     package internal(set) var bytesReceived = 0
 
     package init() {}
@@ -46,7 +48,7 @@ package struct GatewayCounters: LedgerCounters {
     }
 }
 
-/// The number of a command of the binary protocol. In JSON it is an object's key.
+/// The number of a command of the binary protocol. Encoded as an object's key in JSON.
 package struct GatewayCommand: Hashable, Sendable, Encodable, CodingKeyRepresentable, ExpressibleByIntegerLiteral {
     package let number: UInt8
 
@@ -71,16 +73,16 @@ package struct GatewayCommand: Hashable, Sendable, Encodable, CodingKeyRepresent
 }
 
 extension GatewayLedger {
-    /// Every accepted id with how often it was accepted.
+    /// Every accepted id and how often it was accepted.
     package var acceptedIDs: [String: Int] {
         var counts: [String: Int] = [:]
-        // Ids that are not UTF-8 could become one.
+        // Different ids that are not UTF-8 can become the same string.
         for (id, count) in ids.all { counts[String(decoding: id, as: UTF8.self), default: 0] += count }
         return counts
     }
 }
 
-/// One connection's additions to the account, gathered so that all notifications of a read cost one visit to it.
+/// One connection's additions to the account, collected so that all notifications of one read take the lock once.
 package struct GatewayTally {
     private var commands: (Int, Int, Int) = (0, 0, 0)
     var accepted: [SimulatedToken] = []

@@ -1,11 +1,12 @@
 import Glibc
 
-/// How long notifications were under way, counted in classes that are 1/64 wide: any quantile is right within 1.6 %.
+/// The latencies of notifications, counted in classes whose width is 1/64 of their value, so any quantile is exact
+/// within 1.6 %.
 package struct LatencyHistogram: Equatable, Sendable {
     private static let bits = 6
 
     private var counts: [Int] = []
-    /// How many times were recorded.
+    /// The number of recorded times.
     package private(set) var count = 0
     /// The longest time, in microseconds.
     package private(set) var maximum: Int64 = 0
@@ -13,7 +14,7 @@ package struct LatencyHistogram: Equatable, Sendable {
     package init() {}
 
     /// Records a time.
-    /// - Parameter microseconds: a negative one, of clocks that disagree, counts as none.
+    /// - Parameter microseconds: a negative value, from clocks that disagree, counts as 0.
     package mutating func record(_ microseconds: Int64) {
         let value = max(0, microseconds)
         let index = Self.index(value)
@@ -23,7 +24,7 @@ package struct LatencyHistogram: Equatable, Sendable {
         maximum = max(maximum, value)
     }
 
-    /// The time, in microseconds, that this share of the notifications did not exceed; 0 when there are none.
+    /// Returns the time, in microseconds, that this share of the notifications did not exceed; 0 if none were recorded.
     /// - Parameter share: from 0 to 1.
     package func quantile(_ share: Double) -> Int64 {
         let rank = max(1, Int((share * Double(count)).rounded(.up)))
@@ -35,7 +36,7 @@ package struct LatencyHistogram: Equatable, Sendable {
         return maximum
     }
 
-    // The first 128 classes hold one value each; from there on 64 classes share each power of two.
+    // The first 128 classes hold one value each; above that, each power of two has 64 classes.
     private static func index(_ value: Int64) -> Int {
         let shift = max(0, Int64.bitWidth - value.leadingZeroBitCount - bits - 1)
         return shift << bits + Int(value >> Int64(shift))
@@ -43,7 +44,7 @@ package struct LatencyHistogram: Equatable, Sendable {
 
     private static func upperEnd(_ index: Int) -> Int64 {
         let shift = max(0, index >> bits - 1)
-        // Of the last class of all this is one more than an Int64 holds, for a moment.
+        // For the very last class the sum overflows an Int64 until 1 is subtracted.
         return (Int64(index - shift << bits) + 1) << Int64(shift) &- 1
     }
 }
@@ -53,7 +54,7 @@ extension LatencyHistogram: Encodable {
         case count, p50Microseconds, p99Microseconds, p999Microseconds, maximumMicroseconds
     }
 
-    /// Writes the number of times, and quantiles of them.
+    /// Encodes the number of times and their quantiles.
     package func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: Key.self)
         try container.encode(count, forKey: .count)
@@ -64,16 +65,16 @@ extension LatencyHistogram: Encodable {
     }
 }
 
-/// Finds the time at which a notification was sent in its payload: a member of a given name with microseconds since 1970.
+/// Finds the time at which a notification was sent: a payload member with a given name, in microseconds since 1970.
 struct SendTime: Sendable {
     private let pattern: [UInt8]
 
     /// - Parameter member: the member's name.
     init(member: String) { pattern = Array("\"\(member)\":".utf8) }
 
-    /// The time, or nil when the payload has none.
+    /// Returns the time, or nil if the payload has none.
     ///
-    /// The payload is searched as text: the name must stand in it once, followed by its colon without a space.
+    /// The payload is searched as text: the first occurrence of the name must be followed by its colon without a space.
     func find(in payload: UnsafeBufferPointer<UInt8>) -> Int64? {
         guard let base = payload.baseAddress else { return nil }
         var next = 0
@@ -87,7 +88,7 @@ struct SendTime: Sendable {
         return nil
     }
 
-    // Eighteen digits are what every 64-bit number can hold.
+    // Every number of 18 digits fits into 64 bits.
     private func number(_ text: Slice<UnsafeBufferPointer<UInt8>>) -> Int64? {
         let digits = text.prefix(18).prefix { $0 &- 0x30 < 10 }
         return digits.isEmpty ? nil : digits.reduce(0) { $0 * 10 + Int64($1 - 0x30) }

@@ -7,21 +7,21 @@ package protocol LedgerCounters: Encodable, Sendable {
     mutating func add(_ tally: Tally)
 }
 
-/// A simulator's account of one protocol since it started: its counters, and how often each id was accepted.
+/// The counts of one of a simulator's protocols since it started: its counters, and how often each id was accepted.
 @dynamicMemberLookup
 package struct Ledger<Counters: LedgerCounters, ID: Hashable & Sendable>: Encodable, Sendable {
     private(set) var counters = Counters()
-    /// The accepted ids with how often each was accepted.
+    /// The accepted ids and how often each was accepted.
     package private(set) var ids: RecentCounts<ID>
-    /// Accepted more than once under the same id, counting from the second time.
+    /// Acceptances under an id that had been accepted before.
     package private(set) var duplicates = 0
 
-    /// - Parameter limit: how many ids are known at least; nil for all.
+    /// - Parameter limit: the least number of ids that are remembered; nil for all.
     package init(limit: Int?) { ids = RecentCounts(limit: limit) }
 
     package subscript<Value>(dynamicMember member: KeyPath<Counters, Value>) -> Value { counters[keyPath: member] }
 
-    /// The number of different ids that were accepted.
+    /// The number of different accepted ids.
     package var distinctIDs: Int { ids.distinct }
 
     /// Returns how often something was accepted under an id.
@@ -41,7 +41,7 @@ package struct Ledger<Counters: LedgerCounters, ID: Hashable & Sendable>: Encoda
         case forgottenIDs = "forgotten_ids"
     }
 
-    /// Writes everything but the ids.
+    /// Encodes everything except the ids.
     package func encode(to encoder: any Encoder) throws {
         try counters.encode(to: encoder)
         var container = encoder.container(keyedBy: Key.self)
@@ -56,35 +56,36 @@ package typealias PushLedger = Ledger<PushCounters, NotificationID>
 
 /// The counters of the HTTP/2 interface.
 package struct PushCounters: LedgerCounters {
-    /// Requests to deliver a notification that arrived whole.
+    /// Requests to deliver a notification that arrived completely.
     package internal(set) var requests = 0
-    /// Accepted, but the stream or the connection ended before the 200 was on its way.
+    /// Accepted notifications whose stream or connection ended before the 200 was sent.
     package internal(set) var acceptedAnswerLost = 0
-    /// Of those, the ones that a GOAWAY then called unprocessed: the client sends them again and cannot know better.
+    /// Those of ``acceptedAnswerLost`` that a GOAWAY then reported as unprocessed, so that the client rightly sends
+    /// them again.
     package internal(set) var acceptedTakenBack = 0
     /// Answers sent, by status and reason, such as `200` and `410 Unregistered`.
     package internal(set) var answers: [String: Int] = [:]
-    /// Answers to requests that manage channels, by status and reason; these are in no other count.
+    /// Answers to requests that manage channels, by status and reason; no other counter includes them.
     package internal(set) var managementAnswers: [String: Int] = [:]
-    /// Requests that a rule never answers.
+    /// Requests left unanswered by a rule.
     package internal(set) var silenced = 0
     /// RST_STREAM sent by a rule.
     package internal(set) var resets = 0
-    /// Streams the client gave up.
+    /// RST_STREAM received: streams that the client cancelled.
     package internal(set) var resetsReceived = 0
     /// GOAWAY sent.
     package internal(set) var goAways = 0
-    /// Connections that a rule dropped.
+    /// Connections dropped by a rule.
     package internal(set) var drops = 0
     /// Connections that completed TLS.
     package internal(set) var connections = 0
-    /// Connections whose client spoke no HTTP/2, or wrongly.
+    /// Connections whose client did not speak HTTP/2, or violated the protocol.
     package internal(set) var protocolErrors = 0
-    /// The most streams that were open at once on one connection.
+    /// The maximum number of streams open at once on one connection.
     package internal(set) var highestConcurrentStreams = 0
-    /// Bytes of HTTP/2 that arrived.
+    /// Bytes of HTTP/2 received.
     package internal(set) var bytesReceived = 0
-    /// Bytes of HTTP/2 that were sent.
+    /// Bytes of HTTP/2 sent.
     package internal(set) var bytesSent = 0
 
     package init() {}
@@ -108,7 +109,7 @@ package struct PushCounters: LedgerCounters {
     }
 }
 
-/// One connection's additions to the account, gathered so that a batch of requests costs one visit to it.
+/// One connection's additions to the account, collected so that a batch of requests takes the lock once.
 package struct ConnectionTally {
     var requests = 0
     var successes = 0

@@ -1,6 +1,6 @@
 /// An `apns-id` as 16 bytes.
 package struct NotificationID: Hashable, Sendable {
-    /// How long its text is.
+    /// The length of the textual form.
     static let textLength = 36
 
     let high: UInt64
@@ -11,7 +11,7 @@ package struct NotificationID: Hashable, Sendable {
         self.low = low
     }
 
-    /// Makes one up, as a version 4 UUID.
+    /// Generates an id, a version 4 UUID.
     init(random generator: inout SeededGenerator) {
         high = generator.next() & ~0xF000 | 0x4000
         low = generator.next() & ~(3 << 62) | (2 << 62)
@@ -49,7 +49,7 @@ package struct NotificationID: Hashable, Sendable {
         self.init(high: words.0, low: words.1)
     }
 
-    /// The canonical form in upper-case digits, as APNs writes those it made up.
+    /// The canonical form in upper case, as APNs writes the ids that it generates.
     package var text: String {
         String(
             decoding: [UInt8](unsafeUninitializedCapacity: Self.textLength) { buffer, count in
@@ -73,7 +73,7 @@ package struct NotificationID: Hashable, Sendable {
         }
     }
 
-    /// Feeds a fold of both halves; ids are random or hashes already.
+    /// Hashes a fold of both halves; ids are random or hashes already.
     package func hash(into hasher: inout Hasher) {
         hasher.combine(high &* 0x9E37_79B9_7F4A_7C15 ^ low)
     }

@@ -1,19 +1,19 @@
-/// How often each key came, of the newest keys: the memory that it takes is bounded.
+/// Counts of how often each key occurred, for the newest keys only, so that memory is bounded.
 ///
-/// Keys are kept in two halves. When the newer one is full it becomes the older one, and what was there is forgotten, so that at
-/// least the newest keys up to the limit are known.
+/// Keys are kept in two generations. When the newer one is full, it replaces the older one, so at least the newest keys
+/// up to the limit are known.
 package struct RecentCounts<Key: Hashable & Sendable>: Sendable {
     private let limit: Int?
     private var newer: [Key: Int] = [:]
     private var older: [Key: Int] = [:]
-    /// How many keys were forgotten. One that comes again later counts as another.
+    /// The number of forgotten keys. A forgotten key that occurs again counts as a new one.
     package private(set) var forgotten = 0
 
-    /// - Parameter limit: how many keys are known at least; twice as many at most. nil for all.
+    /// - Parameter limit: the least number of keys that are known; at most twice as many are. nil for all.
     package init(limit: Int?) { self.limit = limit.map { max(1, $0) } }
 
     /// Counts a key.
-    /// - Returns: how often it came, this time included.
+    /// - Returns: how often it has occurred, this time included.
     package mutating func add(_ key: Key) -> Int {
         var count = 1
         if let known = newer[key] {
@@ -32,12 +32,12 @@ package struct RecentCounts<Key: Hashable & Sendable>: Sendable {
 
     package subscript(key: Key) -> Int { newer[key] ?? older[key] ?? 0 }
 
-    /// How many keys are known.
+    /// The number of known keys.
     package var count: Int { newer.count + older.count }
 
-    /// How many different keys came, as far as is known.
+    /// The number of different keys that occurred, as far as is known.
     package var distinct: Int { count + forgotten }
 
-    /// The keys that are known, with how often each came.
+    /// The known keys and how often each occurred.
     package var all: some Sequence<(key: Key, value: Int)> { [older, newer].joined() }
 }

@@ -1,14 +1,14 @@
-/// A device token as the simulator keeps it: the first 32 bytes in four words, which is all of it for the tokens Apple
-/// hands out today, and the rest in an array that is empty for those.
+/// A device token in the simulator's memory: the first 32 bytes in four words, and the rest in an array, which is empty
+/// for the tokens that Apple issues today.
 ///
-/// Kept so that a request's token costs no allocation and a rule's prefix costs four comparisons.
+/// This way a request's token needs no allocation, and a rule's prefix costs four comparisons.
 package struct SimulatedToken: Hashable, Sendable {
     var words: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
     var tail: [UInt8] = []
 
-    /// Fewer hex digits than this are no device token (32 bytes; what every known Apple device sends).
+    /// The fewest hex digits of a device token (32 bytes, the length of every token that Apple is known to issue).
     package static let minimumDigits = 64
-    /// More hex digits than this are no device token (1,024 bytes).
+    /// The most hex digits of a device token (1,024 bytes).
     ///
     /// Apple, "Registering your app with APNs", asks not to assume a length; the longest token seen has 160 bytes.
     package static let maximumDigits = 2048
@@ -16,7 +16,7 @@ package struct SimulatedToken: Hashable, Sendable {
     init() {}
 
     /// Reads hex digits of either case.
-    /// - Returns: nil when these are not 64 to 2,048 digits, an even number of them.
+    /// - Returns: nil unless there are 64 to 2,048 digits, an even number.
     package init?(hex: some StringProtocol) {
         var text = String(hex)
         let token = text.withUTF8 { SimulatedToken(digits: $0) }
@@ -44,8 +44,8 @@ package struct SimulatedToken: Hashable, Sendable {
         guard invalid & 0xF0 == 0 else { return nil }
     }
 
-    /// Takes a token as the binary protocol carries it.
-    /// - Parameter bytes: its bytes, 32 or more.
+    /// Reads a token of the binary protocol.
+    /// - Parameter bytes: at least 32.
     init(bytes: UnsafeBufferPointer<UInt8>) {
         tail = Array(bytes.dropFirst(32))
         words.0 = Self.word(bytes, at: 0)
@@ -79,7 +79,7 @@ package struct SimulatedToken: Hashable, Sendable {
         left.words == right.words && left.tail == right.tail
     }
 
-    /// Feeds a fold of the token: made-up tokens differ in a few digits only, real ones in all of them.
+    /// Hashes a fold of the token: generated tokens differ in a few digits only, real ones in all.
     package func hash(into hasher: inout Hasher) {
         let odd: UInt64 = 0x9E37_79B9_7F4A_7C15
         let fold = ((words.0 &* odd ^ words.1) &* odd ^ words.2) &* odd ^ words.3
@@ -88,13 +88,13 @@ package struct SimulatedToken: Hashable, Sendable {
     }
 }
 
-/// The beginning of a token, as a rule names it.
+/// The beginning of a token, as a rule gives it.
 struct TokenPrefix: Equatable, Sendable {
     private let words: [UInt64]
     private let masks: [UInt64]
 
     /// - Parameter digits: up to 64 hex digits of either case.
-    /// - Returns: nil for anything else.
+    /// - Returns: nil if they are not.
     init?(_ digits: some StringProtocol) {
         guard !digits.isEmpty, digits.utf8.count <= 64 else { return nil }
         var words: [UInt64] = [0, 0, 0, 0]

@@ -1,29 +1,29 @@
 import Glibc
 
-/// A directory with all that a client needs to connect to a simulator that made its own certificates.
+/// A directory with everything that a client needs to connect to a simulator with generated certificates.
 ///
-/// | file | what it is |
+/// | file | contents |
 /// |---|---|
 /// | `ca.pem` | the authority to trust |
-/// | `client.pem`, `client-key.pem` | a certificate to show, instead of provider tokens |
+/// | `client.pem`, `client-key.pem` | a certificate to present instead of provider tokens |
 /// | `AuthKey_ABC123DEFG.p8` | the key to sign provider tokens with |
 package struct CertificateDirectory: Sendable {
     /// The directory.
     package let path: String
 
-    /// The file by which it is known that the others may be replaced.
+    /// The file that marks the others as the simulator's own, which it can replace.
     private static let mark = ".apns-simulator"
 
-    /// - Parameter path: the directory; it is made if it is not there.
+    /// - Parameter path: the directory; created if it does not exist.
     package init(_ path: String) { self.path = path }
 
     /// The path of one of its files.
     package func file(_ name: String) -> String { path + "/" + name }
 
-    /// Writes the files. Those of an earlier time are replaced, each at once; keys are for the owner's eyes only.
-    /// - Parameter topic: the bundle identifier that the client's certificate is for.
-    /// - Throws: ``SimulatedAuthorityError`` when one cannot be written, or would take the place of one that no simulator
-    ///   wrote.
+    /// Writes the files. Files of an earlier run are replaced, each atomically; private keys are readable by the owner
+    /// only.
+    /// - Parameter topic: the bundle identifier of the client's certificate.
+    /// - Throws: ``SimulatedAuthorityError`` if a file cannot be written, or one exists that no simulator wrote.
     package func write(_ authority: SimulatedAuthority, topic: String) throws(SimulatedAuthorityError) {
         let client = try authority.client(topic: topic)
         let files: [(name: String, contents: [UInt8], mode: mode_t)] = [
@@ -43,12 +43,12 @@ package struct CertificateDirectory: Sendable {
         for (name, contents, mode) in files { try write(contents, name, mode) }
     }
 
-    // Beside it and then in its place: whoever reads it meanwhile finds the old one, not half of the new.
+    // Written to a temporary file and renamed, so that a concurrent reader never sees half a file.
     private func write(_ bytes: [UInt8], _ name: String, _ mode: mode_t) throws(SimulatedAuthorityError) {
         let target = file(name)
         let temporary = target + ".new"
         if unlink(temporary) != 0, errno != ENOENT { throw failure("replace", temporary) }
-        // It must not be there, so that nobody can have put a link in its place.
+        // Fails if the file exists: a link placed there by another user must not be followed.
         let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)
         guard descriptor >= 0 else { throw failure("write", temporary) }
         var offset = 0

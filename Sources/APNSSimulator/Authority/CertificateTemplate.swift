@@ -2,27 +2,27 @@ import COpenSSL
 
 /// The contents of a certificate before it is signed.
 struct CertificateTemplate {
-    /// The subject's parts, in order: OpenSSL's number of the attribute, and its value.
+    /// The parts of the subject, in order: OpenSSL's number of the attribute, and its value.
     var subject: [(attribute: Int32, value: String)]
-    /// Extensions that OpenSSL writes by itself: its number, and the value in the words of its configuration files.
+    /// Extensions known to OpenSSL: its number, and the value in the syntax of its configuration files.
     var extensions: [(identifier: Int32, value: String)]
-    /// Extensions that it does not know: the object identifier, and the value in DER.
+    /// Extensions unknown to OpenSSL: the object identifier, and the value in DER.
     var ownExtensions: [(oid: String, der: [UInt8])] = []
-    /// How many days it is valid.
+    /// The number of days for which it is valid.
     var days: Int
 }
 
-/// A certificate that an authority signed, or that signed itself.
+/// A certificate signed by an authority or by itself.
 ///
-/// Unchecked because of the pointer; safe because the certificate is never changed after `init`, and OpenSSL locks what
-/// it works out of it later.
+/// Unchecked because of the pointer; safe because the certificate never changes after `init`, and OpenSSL locks
+/// whatever it caches in it later.
 final class IssuedCertificate: @unchecked Sendable {
     private let pointer: OpaquePointer
 
     /// - Parameters:
     ///   - key: the subject's.
-    ///   - issuer: who signs, and with which key; nil for an authority that signs itself.
-    ///   - now: seconds since 1970. It is valid from a day before, for clients whose clock is behind.
+    ///   - issuer: the authority and its key; nil for an authority that signs itself.
+    ///   - now: seconds since 1970. Valid from one day earlier, for clients whose clock is behind.
     init(
         _ template: CertificateTemplate, key: P256Key, issuer: (certificate: IssuedCertificate, key: P256Key)?, now: Int
     ) throws(SimulatedAuthorityError) {
@@ -55,7 +55,7 @@ final class IssuedCertificate: @unchecked Sendable {
         try memoryText("write a certificate") { PEM_write_bio_X509($0, pointer) == 1 }
     }
 
-    // RFC 5280 §4.1.2.2: positive, and no more than 20 bytes. Two of one authority must not have the same.
+    // RFC 5280 §4.1.2.2: positive, at most 20 bytes, and unique within an authority.
     private func setSerialNumber() -> Bool {
         guard let number = BN_new() else { return false }
         defer { BN_free(number) }
@@ -67,8 +67,8 @@ final class IssuedCertificate: @unchecked Sendable {
         let name = X509_get_subject_name(pointer)
         return parts.allSatisfy { attribute, value in
             let bytes = Array(value.utf8)
-            // Not as one of OpenSSL's own kinds of text: those end common names at 64 characters, and a bundle identifier
-            // may be longer.
+            // Not one of OpenSSL's own string types: they limit common names to 64 characters, and a bundle identifier
+            // can be longer.
             return X509_NAME_add_entry_by_NID(name, attribute, V_ASN1_UTF8STRING, bytes, Int32(bytes.count), -1, 0) == 1
         }
     }
@@ -95,11 +95,11 @@ final class IssuedCertificate: @unchecked Sendable {
     }
 }
 
-/// The extensions by which Apple's push certificates say what they are for.
+/// The extensions that state the purpose of Apple's push certificates.
 ///
 /// Source: Apple Worldwide Developer Relations, Certification Practice Statement (…6.3.1 and …6.3.2); Apple,
-/// "Establishing a certificate-based connection to APNs". How the list of topics is built is not documented; it is made as
-/// Apple's certificates have it: a topic, and behind it a list of what it is for.
+/// "Establishing a certificate-based connection to APNs". The encoding of the list of topics is not documented; it
+/// follows Apple's certificates: each topic is followed by a list of its uses.
 enum PushCertificateExtensions {
     private static let development = "1.2.840.113635.100.6.3.1"
     private static let production = "1.2.840.113635.100.6.3.2"
@@ -109,7 +109,7 @@ enum PushCertificateExtensions {
     private static let utf8String: UInt8 = 0x0C
     private static let sequence: UInt8 = 0x30
 
-    /// The extensions of a certificate for an app in both environments, each with its value in DER.
+    /// Returns the extensions of a certificate for an app in both environments, each with its value in DER.
     static func make(bundleID: String, otherTopics: [String] = []) -> [(oid: String, der: [UInt8])] {
         let derived = [
             (bundleID, "app"), (bundleID + ".voip", "voip"), (bundleID + ".complication", "complication"),
@@ -120,7 +120,7 @@ enum PushCertificateExtensions {
         return [(development, null), (production, null), (topics, element(sequence, list))]
     }
 
-    /// Tag, length and contents (X.690 §8.1).
+    /// Encodes tag, length and contents (X.690 §8.1).
     private static func element(_ tag: UInt8, _ contents: [UInt8]) -> [UInt8] {
         guard contents.count > 127 else { return [tag, UInt8(contents.count)] + contents }
         var length: [UInt8] = []

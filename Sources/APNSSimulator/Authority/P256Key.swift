@@ -1,9 +1,9 @@
 import COpenSSL
 
-/// A private key on the curve P-256, made when it is needed.
+/// A generated private key on the curve P-256.
 ///
-/// Unchecked because of the pointer; safe because the key is never changed after `init`, and OpenSSL's keys may then be
-/// used by several threads at once (openssl-threads(7)).
+/// Unchecked because of the pointer; safe because the key never changes after `init`, and OpenSSL then allows its use
+/// by several threads at once (openssl-threads(7)).
 final class P256Key: @unchecked Sendable {
     let pointer: OpaquePointer
 
@@ -23,7 +23,7 @@ final class P256Key: @unchecked Sendable {
 
     deinit { EVP_PKEY_free(pointer) }
 
-    /// PKCS#8 in PEM, without a passphrase: the form of Apple's `.p8` files.
+    /// Returns the key as PKCS#8 in PEM, without a passphrase: the form of Apple's `.p8` files.
     func pem() throws(SimulatedAuthorityError) -> [UInt8] {
         try memoryText("write a key") { PEM_write_bio_PKCS8PrivateKey($0, pointer, nil, nil, 0, nil, nil) == 1 }
     }

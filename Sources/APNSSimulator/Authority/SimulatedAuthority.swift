@@ -2,9 +2,10 @@ import COpenSSL
 import Glibc
 import TLS
 
-/// A certificate authority of the simulator's own, in memory, with which a client trusts it and it trusts a client.
+/// The simulator's own certificate authority, in memory: clients trust it, and the simulator trusts the clients it
+/// certifies.
 ///
-/// Everything is P-256, new each time, and worthless outside a test.
+/// All keys are P-256, newly generated, and worthless outside tests.
 ///
 /// ```swift
 /// let authority = try SimulatedAuthority()
@@ -21,25 +22,25 @@ package final class SimulatedAuthority: Sendable {
         package let keyPEM: [UInt8]
     }
 
-    /// The names by which a simulator on this machine is connected to.
+    /// The names by which clients connect to a simulator on this machine.
     package static let localNames = ["localhost", "127.0.0.1", "::1"]
     /// The identifier of the key that signs provider tokens.
     package static let keyID = "ABC123DEFG"
-    /// The identifier of the team that it belongs to.
+    /// The identifier of the team that the key belongs to.
     package static let teamID = "TEAM123456"
 
-    /// How many days its certificates are valid.
+    /// The number of days for which its certificates are valid.
     private static let days = 3650
 
-    /// The authority's own certificate, which clients are to trust; PEM.
+    /// The authority's own certificate, which clients must trust; PEM.
     package let certificatePEM: [UInt8]
-    /// The key that signs provider tokens, as Apple hands it out in `AuthKey_….p8`; PEM.
+    /// The key that signs provider tokens, in the form of Apple's `AuthKey_….p8`; PEM.
     package let signingKeyPEM: [UInt8]
     private let certificate: IssuedCertificate
     private let key: P256Key
     private let now: Int
 
-    /// - Parameter now: seconds since 1970, from which certificates are valid.
+    /// - Parameter now: seconds since 1970, the time of issue of all certificates.
     package init(now: Int = time(nil)) throws(SimulatedAuthorityError) {
         self.now = now
         key = try P256Key()
@@ -54,8 +55,8 @@ package final class SimulatedAuthority: Sendable {
         signingKeyPEM = try P256Key().pem()
     }
 
-    /// Makes a server's certificate.
-    /// - Parameter names: host names and IP addresses by which it may be connected to; at least one.
+    /// Issues a server certificate.
+    /// - Parameter names: the host names and IP addresses by which clients connect; at least one.
     package func server(names: [String] = localNames) throws(SimulatedAuthorityError) -> Pair {
         guard let first = names.first else {
             throw SimulatedAuthorityError("a server's certificate needs a name; give it one")
@@ -67,17 +68,17 @@ package final class SimulatedAuthority: Sendable {
             extensions: [(NID_subject_alt_name, alternatives.joined(separator: ","))])
     }
 
-    /// The same, as the simulator takes it.
+    /// Issues a server certificate, for ``SimulatorConfiguration/identity``.
     package func serverIdentity(names: [String] = localNames) throws -> TLSIdentity {
         let pair = try server(names: names)
         return try TLSIdentity(certificatePEM: pair.certificatePEM, keyPEM: pair.keyPEM)
     }
 
-    /// Makes a client's certificate with all that Apple's push certificates say: the bundle identifier as the subject's
-    /// user ID, its topics, and both environments.
+    /// Issues a client certificate with all that Apple's push certificates contain: the bundle identifier as the
+    /// subject's user ID, its topics, and both environments.
     /// - Parameters:
     ///   - topic: the app's bundle identifier: letters, digits, dots, hyphens and underscores.
-    ///   - otherTopics: further topics that it names.
+    ///   - otherTopics: further topics to list.
     package func client(topic: String, otherTopics: [String] = []) throws(SimulatedAuthorityError) -> Pair {
         for topic in [topic] + otherTopics
         where !TopicFacts(topic: topic, listed: [], certificateTopic: nil).isWellFormed {
@@ -89,7 +90,7 @@ package final class SimulatedAuthority: Sendable {
             ownExtensions: PushCertificateExtensions.make(bundleID: topic, otherTopics: otherTopics))
     }
 
-    /// The key of ``signingKeyPEM`` as the simulator takes it to check provider tokens with.
+    /// The key of ``signingKeyPEM``, for verifying provider tokens.
     package func providerKey() throws(ProviderKey.Unreadable) -> ProviderKey {
         try ProviderKey(keyID: Self.keyID, teamID: Self.teamID, pem: signingKeyPEM)
     }
@@ -110,7 +111,7 @@ package final class SimulatedAuthority: Sendable {
         return Pair(certificatePEM: try issued.pem(), keyPEM: try key.pem())
     }
 
-    // What is neither would be read as something else in OpenSSL's list: it has commas and colons of its own.
+    // OpenSSL reads these names from a list with commas and colons, so any other text could mean something else there.
     private static func alternativeName(_ name: String) throws(SimulatedAuthorityError) -> String {
         var address = in6_addr()
         if inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1 { return "IP:\(name)" }
@@ -129,14 +130,14 @@ package final class SimulatedAuthority: Sendable {
     }
 }
 
-/// The simulator's own certificates cannot be made, or not be written.
+/// A failure to generate or write the simulator's own certificates.
 package struct SimulatedAuthorityError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The problem, its place, and what to do.
+    /// The problem, its place, and the remedy.
     package let description: String
 
     init(_ description: String) { self.description = description }
 
-    /// OpenSSL refused something that should work.
+    /// Describes an unexpected failure of OpenSSL.
     init(openSSL what: String) {
         var text = [CChar](repeating: 0, count: 256)
         ERR_error_string_n(ERR_get_error(), &text, text.count)

@@ -2,13 +2,13 @@ import APNS
 
 /// APNs' checks of broadcasts and of requests that manage channels, in its order.
 ///
-/// Source for what is checked and which reason answers: Apple, "Sending broadcast push notification requests to APNs",
-/// "Sending channel management requests to APNs" and "Handling error responses from Apple Push Notification service". The
-/// order is assumed, as are the points marked so.
+/// Source for the checks and their reasons: Apple, "Sending broadcast push notification requests to APNs", "Sending
+/// channel management requests to APNs" and "Handling error responses from Apple Push Notification service". The order
+/// is assumed, as is everything marked so.
 enum ChannelCheck {
-    /// Checks what is the same for all requests that name an app in their path.
+    /// Performs the checks that are common to all requests whose path names an app.
     /// - Parameters:
-    ///   - topic: what is known of the path's bundle identifier.
+    ///   - topic: the facts about the path's bundle identifier.
     ///   - credentials: the client's.
     ///   - hasFeature: true if the app has the broadcast capability.
     static func refusal(
@@ -46,8 +46,8 @@ enum ChannelCheck {
 
     /// Checks a broadcast's headers.
     ///
-    /// That a channel which never existed is a bad one, and a deleted one is not registered, is observed.
-    /// - Parameter standing: that of the channel that is named.
+    /// Observed: a channel that never existed answers `BadChannelId`, a deleted one `ChannelNotRegistered`.
+    /// - Parameter standing: returns the state of the named channel.
     static func broadcastRefusal(
         _ request: borrowing PushRequest, standing: (_ channelID: [UInt8]) -> ChannelRegistry.Standing,
         isObject: () -> Bool
@@ -77,7 +77,7 @@ enum ChannelCheck {
         return isObject() ? nil : .badRequestPayload
     }
 
-    /// The channel that a request is about.
+    /// Returns the channel that a request names.
     static func channelID(_ request: borrowing PushRequest) throws(Refusal) -> [UInt8] {
         switch request.channelID {
         case .absent: throw Refusal(.missingChannelID)

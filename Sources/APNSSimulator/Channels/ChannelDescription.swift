@@ -20,13 +20,13 @@ enum ChannelDescription {
         init(from decoder: any Decoder) throws {
             let members = try decoder.container(keyedBy: Name.self)
             names = Set(members.allKeys.map(\.stringValue))
-            // A value of another kind is none that APNs knows.
+            // A value of the wrong type is treated like an unknown one.
             policy = try? members.decode(Int.self, forKey: Name(stringValue: "message-storage-policy"))
             pushType = try? members.decode(String.self, forKey: Name(stringValue: "push-type"))
         }
     }
 
-    /// Reads the storage policy. That a policy which is missing or unknown answers `BadRequestParams` is assumed.
+    /// Reads the storage policy. Assumed: a missing or unknown policy answers `BadRequestParams`.
     static func policy(_ body: UnsafeBufferPointer<UInt8>) throws(Refusal) -> ChannelRegistry.Policy {
         guard JSONObjectCheck.accepts(body), let parsed = try? JSONDecoder().decode(Body.self, from: Data(body)) else {
             throw Refusal(.badRequestPayload)

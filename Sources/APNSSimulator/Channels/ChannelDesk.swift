@@ -1,20 +1,20 @@
 import APNS
 
-/// Broadcasts, and the management of the channels that they are sent on.
+/// Handles broadcasts and the management of their channels.
 struct ChannelDesk {
-    /// The decision about a request.
+    /// The decision on a request.
     enum Decision {
         case broadcast(PushEffect)
-        /// - Parameter answer: what answers the request if no rule does; nil if it was not carried out.
+        /// - Parameter answer: the answer unless a rule gives another; nil if the request was not carried out.
         case management(PushEffect, answer: PreparedAnswer?)
     }
 
     let service: SimulatedService
     let credentials: ClientCredentials
-    /// Which of the simulator's connections it is, from 1.
+    /// The number of the connection, from 1.
     let connection: Int
 
-    /// Decides about a request, and carries it out.
+    /// Decides on a request and carries it out.
     /// - Parameter ordinal: the number of the request on its connection, from 1.
     func decide(_ slot: RequestSlot, id: NotificationID, ordinal: Int) throws(Refusal) -> Decision {
         let bundleID = slot.request.bundleID
@@ -36,7 +36,7 @@ struct ChannelDesk {
     }
 
     // Source for the statuses and bodies: Apple, "Sending channel management requests to APNs".
-    // That an unknown channel is a bad path is observed.
+    // Observed: an unknown channel answers `BadPath`.
     private func manage(_ slot: RequestSlot) throws(Refusal) -> PreparedAnswer {
         let bundleID = slot.request.bundleID
         switch (slot.request.path, slot.request.method) {

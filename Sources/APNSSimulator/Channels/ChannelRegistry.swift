@@ -10,7 +10,7 @@ struct ChannelRegistry: Sendable {
         case mostRecent = 1
     }
 
-    /// The facts known about an id.
+    /// The state of a channel id.
     enum Standing: Equatable {
         case present(Policy)
         case deleted
@@ -19,21 +19,21 @@ struct ChannelRegistry: Sendable {
 
     private struct Channels {
         var policies: [[UInt8]: Policy] = [:]
-        /// The newest so many that were deleted.
+        /// The most recently deleted ids.
         var deleted: [[UInt8]] = []
-        /// In the order of their creation.
+        /// In order of creation.
         var order: [[UInt8]] = []
     }
 
-    /// More deleted ids of an app are forgotten.
+    /// The number of deleted ids that are remembered per app.
     private static let maximumDeleted = 1000
-    /// How many an app may have.
+    /// The maximum number of channels per app.
     private let maximum: Int
     private var apps: [[UInt8]: Channels] = [:]
 
     init(maximum: Int) { self.maximum = maximum }
 
-    /// Returns true if these bytes can be a channel's id. Apple has ids in base64 and gives no greatest length; 255 is
+    /// Returns true if the bytes can be a channel's id. Apple's ids are base64 without a stated maximum length; 255 is
     /// assumed.
     static func isID(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
         guard (1...255).contains(text.count), text.count % 4 == 0 else { return false }
@@ -53,7 +53,7 @@ struct ChannelRegistry: Sendable {
 
     func ids(app: [UInt8]) -> [[UInt8]] { apps[app]?.order ?? [] }
 
-    /// - Returns: the new channel's id; `nil` if the app has as many as it may have.
+    /// - Returns: the new channel's id; `nil` if the app has the maximum number of channels.
     mutating func create(_ policy: Policy, app: [UInt8], _ generator: inout SeededGenerator) -> [UInt8]? {
         guard apps[app]?.order.count ?? 0 < maximum else { return nil }
         let words = [generator.next(), generator.next()]
@@ -63,7 +63,7 @@ struct ChannelRegistry: Sendable {
         return id
     }
 
-    /// - Returns: whether there was such a channel.
+    /// - Returns: true if the channel existed.
     mutating func delete(_ id: [UInt8], app: [UInt8]) -> Bool {
         guard apps[app]?.policies.removeValue(forKey: id) != nil else { return false }
         apps[app]?.order.removeAll { $0 == id }

@@ -1,12 +1,12 @@
 import APNS
 import TLS
 
-/// A client's certificate, as far as it is one for pushing.
+/// A client's push certificate.
 struct ClientCertificate: Sendable {
     private static let sandbox = "1.2.840.113635.100.6.3.1"
     private static let production = "1.2.840.113635.100.6.3.2"
 
-    /// The bundle identifier that it is for.
+    /// The bundle identifier that the certificate is for.
     let topic: String
     private let extensions: Set<String>
 
@@ -19,16 +19,16 @@ struct ClientCertificate: Sendable {
 
     /// Returns true if the certificate names the environment, or none at all.
     ///
-    /// Source: Apple Worldwide Developer Relations, Certification Practice Statement: an extension for each environment.
+    /// Source: Apple Worldwide Developer Relations, Certification Practice Statement: one extension per environment.
     func isFor(_ environment: APNSEnvironment) -> Bool {
         let own = environment == .production ? Self.production : Self.sandbox
         return extensions.contains(own) || extensions.isDisjoint(with: [Self.sandbox, Self.production])
     }
 }
 
-/// The rights of a client on its connection, by its certificate or its provider tokens.
+/// What a client is allowed to do on its connection, by its certificate or its provider tokens.
 final class ClientCredentials {
-    /// The standing of a request's provider token.
+    /// The verdict on a request's provider token.
     enum Authorization {
         /// - Parameter topics: the bundle identifiers of a topic-specific key; nil for all of the team's.
         case granted(topics: Set<String>?)
@@ -44,7 +44,7 @@ final class ClientCredentials {
     private let settings: SimulatorSettings
     private var history: ProviderTokenHistory
     private var last: (token: [UInt8], grant: ProviderGrant)?
-    /// The topics that may be pushed to; nil before the first push.
+    /// The topics that can be pushed to; nil before the first push.
     private var listed: Set<String>?
     private var topics: [[UInt8]: TopicFacts] = [:]
     private var lastTopic: (bytes: [UInt8], facts: TopicFacts)?
@@ -57,9 +57,10 @@ final class ClientCredentials {
         history = ProviderTokenHistory(settings)
     }
 
-    /// Returns what the value of an `authorization` header is worth; nil where it is ignored.
+    /// Judges the value of an `authorization` header; nil if the header is ignored.
     ///
-    /// Source: Apple, "Sending notification requests to APNs": APNs ignores the header if the connection is by certificate.
+    /// Source: Apple, "Sending notification requests to APNs": APNs ignores the header on connections with a client
+    /// certificate.
     func authorization(_ value: UnsafeBufferPointer<UInt8>) -> Authorization? {
         if certificate != nil { return nil }
         if let refusal = history.refusal(now: now) { return .refused(refusal) }
@@ -78,14 +79,14 @@ final class ClientCredentials {
         }
     }
 
-    /// Notes the answer to a request.
+    /// Records the answer to a request.
     func refused(_ refusal: Refusal) {
         if refusal.reason == APNSReason.expiredProviderToken.rawValue { history.tokenExpired() }
     }
 
-    /// Returns what is known of a topic.
+    /// Returns the facts about a topic.
     ///
-    /// Source: Apple, "Establishing a token-based connection to APNs": a topic that is added is for new connections.
+    /// Source: Apple, "Establishing a token-based connection to APNs": an added topic works on new connections only.
     func topic(_ value: UnsafeBufferPointer<UInt8>) -> TopicFacts {
         if settings.bindsTopics, let lastTopic, value.isSame(as: lastTopic.bytes) { return lastTopic.facts }
         if listed == nil || !settings.bindsTopics {
@@ -99,7 +100,7 @@ final class ClientCredentials {
             ?? TopicFacts(
                 topic: String(decoding: bytes, as: UTF8.self), listed: listed ?? [],
                 certificateTopic: certificate?.topic)
-        // Bounded, because a client may send as many different ones as it likes.
+        // Bounded, because a client can send any number of different topics.
         if topics.count < 1000 { topics[bytes] = facts }
         lastTopic = (bytes, facts)
         return facts

@@ -1,14 +1,14 @@
-/// Checks that bytes are one JSON object (RFC 8259), without keeping anything of it.
+/// Checks that bytes are one JSON object (RFC 8259) without building it.
 ///
-/// Strings are not checked to be UTF-8; everything else of the grammar is.
+/// Checks the whole grammar, but not that strings are valid UTF-8.
 struct JSONObjectCheck {
     private var position: UnsafePointer<UInt8>
     private let end: UnsafePointer<UInt8>
     private var notes: Members?
     private var name: UnsafeBufferPointer<UInt8>?
-    /// The members of the object that is read, one level down.
+    /// The members of the object being read, one level down.
     private var inner = (count: 0, hasContentAvailable: false)
-    /// Deeper nesting is taken for an attack.
+    /// Deeper nesting is treated as an attack.
     private static let maximumDepth = 64
 
     static func accepts(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
@@ -20,18 +20,18 @@ struct JSONObjectCheck {
         return check.position == check.end
     }
 
-    /// The members of an object that the binary gateway checks: its own, not those within them.
+    /// The top-level members that the binary gateway checks.
     struct Members {
-        /// True if one is called `aps` and is an object.
+        /// True if there is an `aps` object.
         var hasAPS = false
         /// True if `aps` has `content-available` and nothing else.
         var hasContentAvailableOnly = false
-        /// The text of the one that was asked for, without the quotes of a string.
+        /// The text of the sought member, without the quotes of a string.
         var sought: UnsafeBufferPointer<UInt8>?
     }
 
-    /// - Parameter name: of a member that is sought; one that is written with escapes is not found.
-    /// - Returns: nil when the bytes are not one JSON object.
+    /// - Parameter name: the member to look for; a name written with escapes is not found.
+    /// - Returns: nil if the bytes are not one JSON object.
     static func members(
         of bytes: UnsafeBufferPointer<UInt8>, seeking name: UnsafeBufferPointer<UInt8>?
     ) -> Members? {
@@ -63,7 +63,7 @@ struct JSONObjectCheck {
         self.end = end
     }
 
-    // 0 stands for the end: a NUL is valid nowhere in JSON either.
+    // Returns 0 at the end; JSON does not allow NUL anywhere either.
     private var peek: UInt8 { position < end ? position.pointee : 0 }
 
     private mutating func skipSpace() {

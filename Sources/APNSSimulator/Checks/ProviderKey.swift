@@ -1,16 +1,16 @@
 import APNS
 import COpenSSL
 
-/// A key that provider tokens may be signed with, and to whom it belongs.
+/// A key that can sign provider tokens, and its owner.
 ///
-/// Unchecked because of the pointer; safe because it is set once and only used to verify, which OpenSSL allows from many
-/// threads at once.
+/// Unchecked because of the pointer; safe because it is set once and only used to verify, which OpenSSL allows from
+/// many threads at once.
 package final class ProviderKey: @unchecked Sendable {
     /// The key's ten-character identifier (`kid`).
     package let keyID: String
     /// The team's ten-character identifier (`iss`).
     package let teamID: String
-    /// The scope.
+    /// The topics and the environment that the key is valid for.
     let scope: Scope
     private let key: OpaquePointer
 
@@ -20,16 +20,17 @@ package final class ProviderKey: @unchecked Sendable {
     package struct Scope: Equatable, Sendable {
         /// The bundle identifiers of a topic-specific key; nil for a team-scoped one.
         package var topics: Set<String>?
-        /// The environment that it is for; nil for both, as with keys of before there were scopes.
+        /// The environment of the key; nil for both, as for keys older than scopes.
         package var environment: APNSEnvironment?
-        /// The identifier of the key whose tokens may come on the same connection as those of a topic-specific key.
+        /// The identifier of the key whose tokens can be used on the same connection as those of this topic-specific
+        /// key.
         package var relatedKeyID: String?
 
         /// A team-scoped key for both environments.
         package init() {}
 
-        /// Reads `topics=com.example.app+com.example.other,environment=sandbox,related=KEYID`, of which each is optional.
-        /// - Throws: ``RuleError`` naming the key.
+        /// Reads `topics=com.example.app+com.example.other,environment=sandbox,related=KEYID`; each part is optional.
+        /// - Throws: ``RuleError`` that names the invalid part.
         package init(_ text: String) throws(RuleError) {
             var reader = try RuleReader(text, kind: "scope of a provider key")
             topics = try reader.take("topics", "must be bundle identifiers with + between them") { text in
@@ -45,12 +46,12 @@ package final class ProviderKey: @unchecked Sendable {
 
     /// A key that could not be read.
     package struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
-        /// The problem, its key, and what to do.
+        /// The problem, its key, and the remedy.
         package let description: String
     }
 
-    /// Takes a public key, or a private one as Apple hands it out (`AuthKey_….p8`), in PEM.
-    /// - Throws: ``Unreadable`` when it is neither, or not on the curve P-256.
+    /// Reads a public key, or a private one as Apple issues it (`AuthKey_….p8`), in PEM.
+    /// - Throws: ``Unreadable`` if it is neither, or not on the curve P-256.
     package init(keyID: String, teamID: String, pem: [UInt8], scope: Scope = Scope()) throws(Unreadable) {
         guard let key = Self.read(pem) else {
             throw Unreadable(
@@ -74,7 +75,7 @@ package final class ProviderKey: @unchecked Sendable {
             BIO_free(bio)
             ERR_clear_error()
         }
-        // OpenSSL would ask for a passphrase on the terminal; so an encrypted key fails instead.
+        // Without a callback, OpenSSL would ask for a passphrase on the terminal; this one makes an encrypted key fail.
         if let key = PEM_read_bio_PUBKEY(bio, nil, { _, _, _, _ in -1 }, nil) { return key }
         BIO_ctrl(bio, BIO_CTRL_RESET, 0, nil)
         return PEM_read_bio_PrivateKey(bio, nil, { _, _, _, _ in -1 }, nil)
@@ -84,7 +85,7 @@ package final class ProviderKey: @unchecked Sendable {
     func verifies(_ token: ProviderToken) -> Bool {
         guard let pair = ECDSA_SIG_new() else { return false }
         defer { ECDSA_SIG_free(pair) }
-        // JWS has r and s side by side (RFC 7518, section 3.4); OpenSSL wants them in DER.
+        // JWS concatenates r and s (RFC 7518 §3.4); OpenSSL expects DER.
         let r = BN_bin2bn(Array(token.signature.prefix(32)), 32, nil)
         let s = BN_bin2bn(Array(token.signature.suffix(32)), 32, nil)
         guard ECDSA_SIG_set0(pair, r, s) == 1 else {

@@ -2,13 +2,13 @@ import FoundationEssentials
 
 /// The contents of a provider token (a JWT), before its signature is verified.
 ///
-/// Source: Apple, "Establishing a token-based connection to APNs": header `alg` ES256 and `kid`, claims `iss` (the team)
-/// and `iat` (seconds since 1970), signed with ECDSA over P-256 and SHA-256.
+/// Source: Apple, "Establishing a token-based connection to APNs": header `alg` ES256 and `kid`, claims `iss` (the
+/// team) and `iat` (seconds since 1970), signed with ECDSA over P-256 and SHA-256.
 struct ProviderToken: Equatable, Sendable {
     let keyID: String
     let teamID: String
     let issuedAt: Int64
-    /// The signed bytes: header and claims as they came, with the dot.
+    /// The signed bytes: the encoded header and claims with the dot between them.
     let signed: [UInt8]
     /// r and s, 32 bytes each.
     let signature: [UInt8]
@@ -23,15 +23,15 @@ struct ProviderToken: Equatable, Sendable {
         let iat: Double
     }
 
-    /// - Parameter compact: the token's three parts, as they stand behind `bearer `.
-    /// - Returns: nil when it is no token as Apple describes it.
+    /// - Parameter compact: the token's three parts, as they follow `bearer `.
+    /// - Returns: nil unless the token has the form that Apple describes.
     init?(compact: [UInt8]) {
         let parts = compact.split(separator: 0x2E, omittingEmptySubsequences: false)
         guard parts.count == 3, let header = Base64URL.decode(parts[0]), let claims = Base64URL.decode(parts[1]),
             let signature = Base64URL.decode(parts[2]), signature.count == 64
         else { return nil }
         let decoder = JSONDecoder()
-        // Which part of the JSON is wrong does not matter: APNs answers InvalidProviderToken to all of it.
+        // The error in the JSON does not matter: APNs answers InvalidProviderToken to all of them.
         guard let header = try? decoder.decode(Header.self, from: Data(header)), header.alg == "ES256",
             !header.kid.isEmpty, let claims = try? decoder.decode(Claims.self, from: Data(claims)),
             !claims.iss.isEmpty, claims.iat >= 0, claims.iat < 1e12

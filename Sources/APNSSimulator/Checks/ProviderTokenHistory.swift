@@ -1,33 +1,33 @@
 import APNS
 
-/// The provider tokens of one connection: which may come after which, and how soon.
+/// The provider tokens of one connection: which ones can follow each other, and how soon.
 ///
-/// Source: Apple, "Establishing a token-based connection to APNs": tokens of one team only; of team-scoped keys, or of a
-/// topic-specific key and the one related to it; a new one no more than once every 20 minutes. Which reasons answer the rest
-/// is assumed, except that a connection is unusable for the rest of the 20 minutes (Apple's engineers, developer forums,
-/// thread 675879) and for good after an expired token (observed: pushy, pull request 783).
+/// Source: Apple, "Establishing a token-based connection to APNs": tokens of one team only; of team-scoped keys, or of
+/// a topic-specific key and the one related to it; a new one at most once every 20 minutes. The reasons for other
+/// violations are assumed, but a connection is known to be unusable for the rest of the 20 minutes (Apple's engineers,
+/// developer forums, thread 675879) and permanently after an expired token (observed: pushy, pull request 783).
 struct ProviderTokenHistory {
     private struct Key {
-        /// The newest tokens; the last is the newest.
+        /// The most recent tokens, the newest last.
         var tokens: [[UInt8]] = []
-        /// When a token took the place of another, in seconds since 1970.
+        /// The time at which a token replaced another, in seconds since 1970.
         var changedAt: Int64?
     }
 
-    /// More tokens of a key are forgotten, the oldest first.
+    /// The number of tokens per key that are remembered.
     private static let maximumTokens = 4
-    /// More keys than a team can have.
+    /// More than a team can have.
     private static let maximumKeys = 400
 
     private let settings: SimulatorSettings
     private var first: ProviderGrant?
     private var keys: [String: Key] = [:]
-    /// The answer to every token until a time, in seconds since 1970.
+    /// The answer to all tokens until a time, in seconds since 1970.
     private var block: (refusal: Refusal, until: Int64)?
 
     init(_ settings: SimulatorSettings) { self.settings = settings }
 
-    /// Returns the reason to refuse whatever token comes, or nil if there is none.
+    /// Returns the reason to refuse any token at this time, or nil.
     mutating func refusal(now: Int64) -> Refusal? {
         guard let block else { return nil }
         if now < block.until { return block.refusal }
@@ -35,15 +35,15 @@ struct ProviderTokenHistory {
         return nil
     }
 
-    /// Returns the reason to refuse a token for its age, or nil if there is none.
+    /// Returns the reason to refuse a token for its age, or nil.
     func refusal(issuedAt: Int64, now: Int64) -> Refusal? {
         guard let age = settings.tokenAge else { return nil }
         if now - issuedAt > age { return Refusal(.expiredProviderToken) }
         return issuedAt - now > age ? Refusal(.invalidProviderToken) : nil
     }
 
-    /// Takes up a token that is not the one before.
-    /// - Returns: the reason to refuse it, or nil if there is none.
+    /// Records a token that differs from the previous one.
+    /// - Returns: the reason to refuse it, or nil.
     mutating func admit(_ grant: ProviderGrant, _ token: [UInt8], now: Int64) -> Refusal? {
         if let first {
             guard first.teamID == grant.teamID else { return Refusal(.invalidProviderToken) }
@@ -67,7 +67,7 @@ struct ProviderTokenHistory {
         return nil
     }
 
-    /// Notes that a request was refused because its token was too old.
+    /// Records that a request was refused because its token was too old.
     mutating func tokenExpired() {
         if settings.wedgesAfterExpiredToken { block = (Refusal(.expiredProviderToken), .max) }
     }

@@ -1,6 +1,6 @@
 import APNS
 
-/// A provider token that a known key has signed. Its age is not looked at.
+/// A provider token signed by a known key. Its age is not checked yet.
 struct ProviderGrant: Equatable, Sendable {
     /// Seconds since 1970.
     var issuedAt: Int64
@@ -11,7 +11,7 @@ struct ProviderGrant: Equatable, Sendable {
 
 /// Verifies provider tokens, each distinct one once.
 struct ProviderTokens: Sendable {
-    /// The standing of a token, apart from its age and its connection.
+    /// The verdict on a token, regardless of its age and its connection.
     enum Standing: Equatable, Sendable {
         case genuine(ProviderGrant)
         case refused(Refusal)
@@ -22,7 +22,7 @@ struct ProviderTokens: Sendable {
     private let keys: [String: ProviderKey]
     private var standings: [[UInt8]: Standing] = [:]
 
-    /// - Parameter keys: those that tokens may be signed with; with none, signatures are not looked at.
+    /// - Parameter keys: the keys that can sign tokens; if there are none, signatures are not verified.
     init(keys: [ProviderKey]) {
         self.keys = Dictionary(keys.map { ($0.keyID, $0) }) { _, last in last }
     }

@@ -1,11 +1,11 @@
 import APNS
 
-/// The status and the reason that answer a refused request.
+/// The status and reason of the answer to a refused request.
 struct Refusal: Error, Equatable, Sendable {
     var status: Int
     /// The `reason` of the body.
     var reason: String
-    /// The `timestamp` of a 410's body, in milliseconds since 1970; the time of the answer if nil.
+    /// The `timestamp` in the body of a 410, in milliseconds since 1970; nil for the time of the answer.
     var timestamp: Int64?
 
     init(status: Int, reason: String, timestamp: Int64? = nil) {
@@ -18,14 +18,14 @@ struct Refusal: Error, Equatable, Sendable {
         self.init(status: reason.status, reason: reason.rawValue, timestamp: timestamp)
     }
 
-    /// A provider token of a key for the other environment. Apple's page has "BadEnvironmentKeyIdInToken"; the service sends
-    /// this.
+    /// The answer to a provider token of a key for the other environment. Apple documents "BadEnvironmentKeyIdInToken";
+    /// the service sends this spelling.
     static let badEnvironmentKeyInToken = Refusal(status: 403, reason: "BadEnvironmentKeyInToken")
-    /// An app without broadcasts. Apple's page has "FeatureNotEnabled"; the service sends this.
+    /// The answer for an app without broadcasts. Apple documents "FeatureNotEnabled"; the service sends this spelling.
     static let broadcastFeatureNotEnabled = Refusal(status: 400, reason: "BroadcastFeatureNotEnabled")
 
-    /// The refusal with this reason: one that Apple documents, or one of the spellings above. Apple, "Handling error responses
-    /// from Apple Push Notification service", has "Service Unavailable" with a space.
+    /// Creates the refusal with a given reason: one that Apple documents, or one of the spellings above. Apple,
+    /// "Handling error responses from Apple Push Notification service", has "Service Unavailable" with a space.
     init?(named reason: String) {
         let observed = [
             Self.badEnvironmentKeyInToken, Self.broadcastFeatureNotEnabled,

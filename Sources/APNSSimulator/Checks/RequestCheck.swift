@@ -2,13 +2,13 @@ import APNS
 
 /// APNs' checks of a request, in its order.
 ///
-/// Source for what is checked and which reason answers: Apple, "Sending notification requests to APNs" and "Handling
-/// notification responses from APNs". Apple does not document the order; it is assumed, as are the points marked so.
+/// Source for the checks and their reasons: Apple, "Sending notification requests to APNs" and "Handling notification
+/// responses from APNs". Apple does not document the order; it is assumed, as is everything marked so.
 enum RequestCheck {
-    /// The reason to refuse the request, or nil when there is none.
+    /// Returns the reason to refuse the request, or nil.
     /// - Parameters:
     ///   - credentials: the client's.
-    ///   - isObject: whether the body is a JSON object; asked only when everything before was right.
+    ///   - isObject: returns true if the body is a JSON object; called only if everything else is correct.
     static func refusal(
         _ request: borrowing PushRequest, _ credentials: ClientCredentials, isObject: () -> Bool
     ) -> Refusal? {
@@ -26,7 +26,7 @@ enum RequestCheck {
         return reason.map { Refusal($0) }
     }
 
-    /// The reason to refuse a client, or nil when there is none.
+    /// Returns the reason to refuse a client, or nil.
     static func refusal(of credentials: ClientCredentials, _ request: borrowing PushRequest) -> Refusal? {
         guard credentials.certificate == nil else {
             return credentials.isOfOtherEnvironment ? Refusal(.badCertificateEnvironment) : nil
@@ -44,7 +44,7 @@ enum RequestCheck {
         return priorityAndType(request) ?? (request.hasBadCollapseID ? .badCollapseID : nil)
     }
 
-    // Without a type, `alert` is taken for it (assumed; Apple says the header is required for watchOS 6 and later).
+    // A missing type counts as `alert` (assumed; Apple requires the header for watchOS 6 and later).
     private static func priorityAndType(_ request: borrowing PushRequest) -> APNSReason? {
         if request.priority == .bad { return .badPriority }
         switch request.pushType {
@@ -57,21 +57,21 @@ enum RequestCheck {
 
     private static func topic(_ request: borrowing PushRequest, hasCertificate: Bool) -> APNSReason? {
         guard let topic = request.topic else {
-            // A certificate for one topic stands in for the header, but only for what goes to that very topic.
+            // A certificate replaces the header, but only for the certificate's own topic.
             guard hasCertificate else { return .missingTopic }
             if case .value(let type) = request.pushType, !type.topicSuffix.isEmpty { return .missingTopic }
             return nil
         }
         guard topic.isWellFormed else { return .badTopic }
-        // That the wrong ending is BadTopic, and not TopicDisallowed, is assumed.
+        // Assumed: a wrong suffix is BadTopic, not TopicDisallowed.
         if case .value(let type) = request.pushType, !topic.ends(for: type) { return .badTopic }
         guard topic.isListed, !hasCertificate || topic.isOfCertificate else { return .topicDisallowed }
-        // That a topic which is none of the key's is TopicDisallowed is assumed.
+        // Assumed: a topic that the key is not for is TopicDisallowed.
         if case .granted(let topics?) = request.authorization, !topic.isOne(of: topics) { return .topicDisallowed }
         return nil
     }
 
-    // That a payload which is no JSON object counts as none is assumed; Apple has no reason of its own for it.
+    // Assumed: a payload that is not a JSON object counts as empty; Apple has no separate reason.
     private static func payload(_ request: borrowing PushRequest, isObject: () -> Bool) -> APNSReason? {
         guard request.bodyLength > 0 else { return .payloadEmpty }
         var limit = PushType.alert.maximumPayloadSize

@@ -1,18 +1,18 @@
 import APNS
 
-/// The facts about one value of `apns-topic` on one connection, determined once.
+/// The facts about one value of `apns-topic` on one connection.
 struct TopicFacts: Sendable, Equatable {
     /// The topic itself.
     let name: String
-    /// Letters, digits, dots, hyphens and underscores, and not empty.
+    /// True if it is not empty and has letters, digits, dots, hyphens and underscores only.
     var isWellFormed: Bool
-    /// The simulator's list names it, or there is no list.
+    /// True if the simulator's list has it, or there is no list.
     var isListed: Bool
-    /// It belongs to the client's certificate; false without one.
+    /// True if it belongs to the client's certificate; false without one.
     var isOfCertificate: Bool
-    /// For which push types it ends as Apple's table asks; a bit for each.
+    /// The push types whose suffix in Apple's table it has; a bit each.
     private var suffixes: UInt32
-    /// The topic, and the bundle identifiers that it may be derived from.
+    /// The topic, and the bundle identifiers that it can be derived from.
     private var names: [String]
 
     init(topic: String, listed: Set<String>, certificateTopic: String?) {
@@ -31,7 +31,7 @@ struct TopicFacts: Sendable, Equatable {
         names = [topic]
         for (index, type) in PushType.allCases.enumerated() where topic.hasSuffix(type.topicSuffix) {
             suffixes |= 1 << UInt32(index)
-            // An app may push to its bundle identifier and to all that is derived from it.
+            // An app can push to its bundle identifier and to all topics derived from it.
             let bundle = String(topic.dropLast(type.topicSuffix.count))
             if listed.contains(bundle) || listed.contains(topic) { isListed = true }
             if bundle == certificateTopic || topic == certificateTopic { isOfCertificate = true }

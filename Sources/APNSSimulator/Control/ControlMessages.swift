@@ -4,10 +4,10 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 
-/// A request to the control port that cannot be done.
+/// A failure of a request to the control port.
 struct ControlError: Error {
     let status: HTTPResponse.Status
-    /// The problem, and what would be right.
+    /// The problem, and the remedy.
     let problem: String
 
     init(_ status: HTTPResponse.Status = .badRequest, _ problem: String) {
@@ -16,7 +16,7 @@ struct ControlError: Error {
     }
 }
 
-/// Turns errors into answers: the status, and what is wrong as JSON.
+/// Converts errors to responses: a status, and a JSON object with the problem.
 struct ControlErrors: RouterMiddleware {
     typealias Context = ControlContext
 
@@ -43,7 +43,7 @@ struct ControlErrors: RouterMiddleware {
     }
 }
 
-/// Refuses requests of web pages, which could otherwise read payloads and add rules.
+/// Refuses requests from web pages, which could otherwise read payloads and add rules.
 struct RefusedPages: RouterMiddleware {
     typealias Context = ControlContext
 
@@ -62,7 +62,7 @@ extension Request {
     static let maximumControlBody = 1 << 20
 
     /// Reads the body, a JSON object.
-    /// - Parameter example: what a right one looks like, for the error.
+    /// - Parameter example: a valid body, for the error.
     func control<Body: Decodable>(_ type: Body.Type, example: String) async throws -> Body {
         let buffer: ByteBuffer
         do {
@@ -89,7 +89,7 @@ enum ControlAnswer {
 
 }
 
-/// The parameters of a request's query, taken one by one so that what is left over is known to be wrong.
+/// The parameters of a request's query. Each read removes one, so that the remaining ones are known to be unknown.
 struct ControlQuery {
     private var values: [String: String] = [:]
 
@@ -118,14 +118,14 @@ struct ControlQuery {
 /// The context of requests to the control port.
 typealias ControlContext = BasicRequestContext
 
-/// The routes of one concern.
+/// A group of routes about one subject.
 protocol ControlConcern: Sendable {
-    /// A line for each route, for `GET /`.
+    /// One line per route, for `GET /`.
     var summary: [String] { get }
     func add(to router: Router<ControlContext>)
 }
 
-/// The simulator's parts that the control port's requests act on.
+/// The parts of the simulator that requests to the control port act on.
 struct ControlTarget: Sendable {
     let service: SimulatedService
     let connections: OpenConnections

@@ -1,13 +1,13 @@
 import HTTPPort
 import Hummingbird
 
-/// All that the control port answers, by concern.
+/// All routes of the control port.
 struct ControlRoutes: Sendable {
     private let concerns: [any ControlConcern]
     private let inbox: InboxRoutes?
     private let foreign: ForeignRequests
 
-    /// - Parameter names: further host names that requests may be sent to.
+    /// - Parameter names: further host names that requests can be sent to.
     init(_ target: ControlTarget, names: [String] = []) {
         foreign = ForeignRequests(names: names)
         var concerns: [any ControlConcern] = [

@@ -44,20 +44,20 @@ struct FaultRoutes: ControlConcern {
     }
 }
 
-/// How long every answer is held back, in the form of `--delay`.
+/// The delay of all answers, in the form of `--delay`.
 struct DelayRoutes: ControlConcern {
     let service: SimulatedService
 
     private struct Delay: Codable {
         let delay: String?
 
-        // As null, where an encoder left to itself would leave it out.
+        // Encodes nil as null, where the synthesized encoder would omit the member.
         func encode(to encoder: any Encoder) throws {
             var container = encoder.container(keyedBy: CodingKeys.self)
             try container.encode(delay, forKey: .delay)
         }
 
-        // That it is there, even if as null: a body without it is one that was meant for something else.
+        // The member must be present, even if it is null: a body without it was meant for another route.
         init(from decoder: any Decoder) throws {
             let container = try decoder.container(keyedBy: CodingKeys.self)
             delay = try container.decode(String?.self, forKey: .delay)
@@ -90,7 +90,7 @@ struct DelayRoutes: ControlConcern {
     private func answer() throws -> Response { try ControlAnswer.json(Delay(delay: service.delay?.description)) }
 }
 
-/// The rules for what goes wrong, of one kind.
+/// The fault rules of one kind.
 struct RuleRoutes<Action: RuleAction>: ControlConcern {
     let path: RouterPath
     /// A rule of this kind, for errors.
@@ -131,7 +131,7 @@ struct RuleRoutes<Action: RuleAction>: ControlConcern {
 }
 
 extension RuleRoutes<PushAction> {
-    /// Those of HTTP/2, as of `--rule`.
+    /// The rules of HTTP/2, in the form of `--rule`.
     init(service: SimulatedService) {
         self.init(
             path: "/rules", example: "prefix=dead,answer=410", read: { service.rules },
@@ -140,7 +140,7 @@ extension RuleRoutes<PushAction> {
 }
 
 extension RuleRoutes<GatewayAction> {
-    /// Those of the binary gateway, as of `--gateway-rule`.
+    /// The rules of the binary gateway, in the form of `--gateway-rule`.
     init(gateway service: SimulatedService) {
         self.init(
             path: "/gateway-rules", example: "prefix=dead,answer=8", read: { service.gatewayRules },

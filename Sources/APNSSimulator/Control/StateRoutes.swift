@@ -26,7 +26,7 @@ struct SettingRoutes: ControlConcern {
     }
 }
 
-/// The topics that may be pushed to.
+/// The topics that can be pushed to.
 struct TopicRoutes: ControlConcern {
     let service: SimulatedService
 
@@ -48,7 +48,7 @@ struct TopicRoutes: ControlConcern {
     private func answer() throws -> Response { try ControlAnswer.json(Topics(topics: service.topics.sorted())) }
 }
 
-/// The device tokens that the simulator knows, in the form of `--device`.
+/// The registered device tokens, in the form of `--device`.
 struct DeviceRoutes: ControlConcern {
     let service: SimulatedService
 

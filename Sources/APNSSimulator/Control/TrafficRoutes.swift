@@ -1,11 +1,11 @@
 import HTTPTypes
 import Hummingbird
 
-/// The notifications that the simulator has received, and the next ones.
+/// The received notifications, with long polling for the next ones.
 struct NotificationRoutes: ControlConcern {
     let recorder: Recorder
 
-    /// How long a request may wait, in seconds.
+    /// The longest time that a request can wait, in seconds.
     private static let maximumWait = 300.0
 
     let summary = [
@@ -54,7 +54,7 @@ struct NotificationRoutes: ControlConcern {
     }
 }
 
-/// The records that the feedback service has.
+/// The feedback service's records.
 struct FeedbackRoutes: ControlConcern {
     let service: SimulatedService
 
@@ -95,7 +95,7 @@ struct FeedbackRoutes: ControlConcern {
         router.delete("/feedback") { _, _ in try ControlAnswer.json(["deleted": service.forgetFeedback()]) }
     }
 
-    /// - Parameter now: seconds since 1970, for those that say no time.
+    /// - Parameter now: seconds since 1970, the time of records without one.
     private static func records(_ body: Additions, now: Int64) throws(ControlError) -> [FeedbackRecord] {
         var records: [FeedbackRecord] = []
         for (index, entry) in body.records.enumerated() {

@@ -1,6 +1,6 @@
 import APNS
 
-/// A device token that the simulator knows, as of `--device`: for which topic, in which environment, and what became of it.
+/// A registration of a device token, in the form of `--device`: its topic, environment and state.
 package struct RegisteredDevice: Equatable, Sendable {
     /// The state of a registration.
     package enum State: String, CaseIterable, Sendable {
@@ -13,18 +13,19 @@ package struct RegisteredDevice: Equatable, Sendable {
 
     /// The token.
     package var token: SimulatedToken
-    /// The value of `apns-topic` that it is for.
+    /// The value of `apns-topic` that the token is registered for.
     package var topic: String
-    /// The environment that it is for.
+    /// The environment that the token is registered in.
     package var environment = APNSEnvironment.production
     /// The state.
     package var state = State.active
-    /// When it became so, in milliseconds since 1970, which is the 410's `timestamp`; the time of the answer if nil.
+    /// The time of the change to this state, in milliseconds since 1970: the 410's `timestamp`. nil for the time of the
+    /// answer.
     package var since: Int64?
 
-    /// Reads `token=HEX,topic=com.example.app,environment=sandbox,state=unregistered,since=1700000000000`; the last three are
-    /// optional.
-    /// - Throws: ``RuleError`` naming the key.
+    /// Reads `token=HEX,topic=com.example.app,environment=sandbox,state=unregistered,since=1700000000000`; the last
+    /// three are optional.
+    /// - Throws: ``RuleError`` that names the key.
     package init(_ text: String) throws(RuleError) {
         var reader = try RuleReader(text, kind: "device")
         guard
@@ -48,14 +49,15 @@ package struct RegisteredDevice: Equatable, Sendable {
         try reader.finish()
     }
 
-    /// The device as it can be read again.
+    /// The device in the form that `init(_:)` reads.
     package var text: String {
         "token=\(token.hex),topic=\(topic),environment=\(environment.rawValue),state=\(state.rawValue)"
             + (since.map { ",since=\($0)" } ?? "")
     }
 }
 
-/// A file of registered devices: one a line, as `--device` has it. Empty lines and lines that begin with # are skipped.
+/// A file of registered devices, one per line in the form of `--device`. Empty lines and lines that begin with # are
+/// skipped.
 package enum DeviceFile {
     package static func devices(_ text: String) throws(RuleError) -> [RegisteredDevice] {
         var devices: [RegisteredDevice] = []
@@ -67,8 +69,8 @@ package enum DeviceFile {
     }
 }
 
-/// The device tokens that the simulator knows. One that it does not know is good for every topic, unless only known ones
-/// are accepted.
+/// The registered device tokens. Tokens that are not registered are valid for every topic, unless the settings accept
+/// registered ones only.
 struct DeviceRegistry: Sendable {
     private var registrations: [SimulatedToken: [RegisteredDevice]] = [:]
 
@@ -81,20 +83,20 @@ struct DeviceRegistry: Sendable {
         registrations.values.joined().sorted { ($0.token.hex, $0.topic) < ($1.token.hex, $1.topic) }
     }
 
-    /// Adds a registration, or replaces that of the same token, topic and environment.
+    /// Adds a registration, or replaces the one with the same token, topic and environment.
     mutating func add(_ device: RegisteredDevice) {
         var own = registrations[device.token] ?? []
         own.removeAll { $0.topic == device.topic && $0.environment == device.environment }
         registrations[device.token] = own + [device]
     }
 
-    /// True if a token can be refused.
+    /// Returns true if a token can be refused.
     func refusesAny(_ settings: SimulatorSettings) -> Bool { !registrations.isEmpty || settings.acceptsRegisteredOnly }
 
-    /// Returns the reason to refuse a notification for a token, or nil if there is none.
+    /// Returns the reason to refuse a notification for a token, or nil.
     ///
-    /// Source: Apple, "Handling notification responses from APNs". That a token of the other environment is a bad one is
-    /// observed everywhere.
+    /// Source: Apple, "Handling notification responses from APNs". Observed everywhere: a token of the other
+    /// environment is a bad token.
     func refusal(of token: SimulatedToken, topic: String, _ settings: SimulatorSettings) -> Refusal? {
         guard refusesAny(settings) else { return nil }
         guard let all = registrations[token] else {
@@ -110,11 +112,11 @@ struct DeviceRegistry: Sendable {
         }
     }
 
-    /// Returns the effect of the registry on a notification at the binary gateway, or nil if there is none.
+    /// Returns the effect of the registry on a notification at the binary gateway, or nil.
     ///
-    /// Source: Apple, "Binary Provider API": status 8 for an invalid token; the feedback service lists the devices to which a
-    /// notification could not be delivered because they do not have the app. So the gateway accepted it. That all others get
-    /// status 8 is assumed.
+    /// Source: Apple, "Binary Provider API": status 8 for an invalid token; the feedback service lists devices to which
+    /// a notification could not be delivered because they no longer have the app. The gateway therefore accepts
+    /// notifications to those. Assumed: all other refusals are status 8.
     func gatewayEffect(
         on token: SimulatedToken, topic: String, _ settings: SimulatorSettings
     ) -> GatewayEffect? {

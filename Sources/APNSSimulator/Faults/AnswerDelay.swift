@@ -1,18 +1,18 @@
-/// How long an answer is held back: a middle and how far it strays to either side.
+/// The delay of an answer: a mean and the largest deviation from it.
 package struct AnswerDelay: Equatable, Sendable {
-    /// The middle, in microseconds.
+    /// The mean, in microseconds.
     package var microseconds: Int64
-    /// The largest distance from the middle, in microseconds; every distance is equally likely.
+    /// The largest deviation from the mean, in microseconds; all deviations are equally likely.
     package var jitterMicroseconds: Int64
 
-    /// A delay of so many microseconds, give or take.
+    /// Creates a delay of so many microseconds, plus or minus the jitter.
     package init(microseconds: Int64, jitterMicroseconds: Int64 = 0) {
         self.microseconds = microseconds
         self.jitterMicroseconds = jitterMicroseconds
     }
 
     /// Reads `20ms`, `1.5s±500ms`, `800us` or `20ms+-5ms` (for keyboards without `±`).
-    /// - Returns: nil for anything else, for more than an hour, and for a jitter larger than the delay.
+    /// - Returns: nil for any other text, for more than an hour, and for a jitter that exceeds the delay.
     package init?(_ text: some StringProtocol) {
         let text = String(text)
         var parts = text.split(separator: "±", omittingEmptySubsequences: false).map(String.init)
@@ -28,12 +28,12 @@ package struct AnswerDelay: Equatable, Sendable {
         self.init(microseconds: middle, jitterMicroseconds: jitter)
     }
 
-    /// Reads a length of time with its unit, `us`, `ms`, `s` or `m`, up to an hour.
+    /// Reads a duration with its unit, `us`, `ms`, `s` or `m`, up to an hour.
     static func microseconds(_ text: some StringProtocol) -> Int64? {
         let units: [(String, Double)] = [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("m", 60_000_000)]
         for (suffix, factor) in units where text.hasSuffix(suffix) {
             let number = text.dropLast(suffix.count)
-            // Double's own reading also takes "nan", "inf" and hexadecimal.
+            // Double's own parser also accepts "nan", "inf" and hexadecimal.
             guard !number.isEmpty, number.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }),
                 let value = Double(number)
             else { continue }
@@ -48,7 +48,7 @@ package struct AnswerDelay: Equatable, Sendable {
         return microseconds % 1000 == 0 ? "\(microseconds / 1000)ms" : "\(microseconds)us"
     }
 
-    /// One delay out of the range, in microseconds.
+    /// Returns a random delay within the range, in microseconds.
     func draw(_ generator: inout SeededGenerator) -> Int64 {
         guard jitterMicroseconds > 0 else { return microseconds }
         let stray = (generator.fraction() * 2 - 1) * Double(jitterMicroseconds)
@@ -57,14 +57,14 @@ package struct AnswerDelay: Equatable, Sendable {
 }
 
 extension AnswerDelay: CustomStringConvertible {
-    /// The delay as it can be read again, such as `20ms±5ms`.
+    /// The delay in the form that `init(_:)` reads, such as `20ms±5ms`.
     package var description: String {
         let middle = Self.text(microseconds)
         return jitterMicroseconds == 0 ? middle : "\(middle)±\(Self.text(jitterMicroseconds))"
     }
 }
 
-/// Numbers that look random and repeat with the seed (SplitMix64), so that a run with faults can be run again.
+/// Pseudorandom numbers that repeat with the seed (SplitMix64), so that a run with faults can be reproduced.
 struct SeededGenerator: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
@@ -78,6 +78,6 @@ struct SeededGenerator: RandomNumberGenerator, Sendable {
         return value ^ (value >> 31)
     }
 
-    /// A number from 0 up to 1, without 1.
+    /// Returns a number from 0 up to but not including 1.
     mutating func fraction() -> Double { Double(next() >> 11) * 0x1p-53 }
 }

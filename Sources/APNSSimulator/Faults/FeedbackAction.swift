@@ -1,16 +1,16 @@
-/// A rule of the feedback service, as of `--feedback-fault`.
+/// A rule of the feedback service, in the form of `--feedback-fault`.
 package typealias FeedbackRule = Rule<FeedbackAction>
 
 /// How the feedback service serves a connection.
 package struct FeedbackAction: RuleAction {
     /// The wait between pieces.
     package var slow: AnswerDelay?
-    /// The bytes of a piece, anything in this range; one record if `nil`.
+    /// The size of a piece in bytes, drawn from this range; `nil` for one record.
     package var pieces: ClosedRange<Int>?
-    /// The number of bytes after which it ends, in the middle of a record perhaps. A record whose sending was begun is
-    /// forgotten.
+    /// The number of bytes after which the connection ends, possibly within a record. A record whose sending began is
+    /// dropped from the list.
     package var cut: Int?
-    /// True if the connection stays open when everything was sent.
+    /// True if the connection stays open when everything has been sent.
     package var hangs = false
 
     package static let points = [RulePoint.connect]

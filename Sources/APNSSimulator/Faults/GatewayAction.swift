@@ -1,56 +1,57 @@
 import APNS
 
-/// A rule of the binary gateway, as of `--gateway-rule`.
+/// A rule of the binary gateway, in the form of `--gateway-rule`.
 package typealias GatewayRule = Rule<GatewayAction>
 
-/// An action on a notification at the binary gateway, or on a connection.
+/// The effect of a rule on a notification at the binary gateway, or on a connection.
 ///
-/// Rules apply to notifications that pass every check of `GatewayCheck`, and with `at=connect` to connections of clients
-/// whose certificate is accepted. The first that applies decides.
+/// Rules apply to notifications that pass every check of `GatewayCheck`, and with `at=connect` to connections of
+/// clients whose certificate is accepted. The first rule that applies decides.
 package struct GatewayAction: RuleAction {
-    /// The action.
+    /// The answer to the notification or the connection.
     package enum Answer: Equatable, Sendable {
-        /// An error packet, and the end of the connection.
+        /// Sends an error packet and closes the connection.
         case packet(Packet)
-        /// The connection ends without a packet.
+        /// Closes the connection without a packet.
         case close
-        /// Nothing is read any more, and the connection stays.
+        /// Stops reading and keeps the connection open.
         case hang
-        /// The connection ends with a TCP reset.
+        /// Ends the connection with a TCP reset.
         case reset
-        /// The notification is accepted, and the feedback service tells that its app is gone.
+        /// Accepts the notification, and the feedback service reports that the device no longer has the app.
         case feedback
     }
 
     /// An error packet, and how it is sent.
     package struct Packet: Equatable, Sendable {
-        /// The status that it carries.
+        /// The status of the packet.
         package var status: GatewayStatus
-        /// Which notification it names.
+        /// The notification that the packet names.
         package var identifier = Identifier.own
-        /// True if its bytes come one by one.
+        /// True if its bytes are sent one by one.
         package var isSplit = false
-        /// True if only its first three bytes come.
+        /// True if only its first three bytes are sent.
         package var isHalf = false
-        /// True if the connection stays open after it, until the client closes: what comes is read and dropped.
+        /// True if the connection stays open afterwards until the client closes it; what the client sends is read and
+        /// discarded.
         package var lingers = false
     }
 
-    /// Which notification a packet names.
+    /// The notification that a packet names.
     package enum Identifier: String, CaseIterable, Sendable {
-        /// The one that met the rule; with status 10 the last that was accepted.
+        /// The one that met the rule; with status 10 the last one accepted.
         case own
         /// 0.
         case zero = "0"
-        /// One that the client has not sent, unless it numbers without any order: the complement of its own.
+        /// One that the client probably did not send: the bitwise complement of its own identifier.
         case wrong
     }
 
-    /// The action.
+    /// The answer.
     package var answer: Answer
     /// True if the notification counts as accepted (`packet` with status 10, `close`, `hang`, `reset`).
     package var accepts = false
-    /// The time by which the packet or the end of the connection is late. What arrives meanwhile is dropped.
+    /// The delay of the packet or of the end of the connection. Bytes that arrive before then are discarded.
     package var delay: AnswerDelay?
 
     package static let points = [RulePoint.notification, .connect]
@@ -59,7 +60,7 @@ package struct GatewayAction: RuleAction {
         point == .connect ? [.rate, .times, .after] : [.rate, .times, .after, .prefix]
     }
 
-    /// Reads `answer` (a status by number or name, `close`, `hang`, `reset`, `feedback`) and details of it: `accept`,
+    /// Reads `answer` (a status by number or name, `close`, `hang`, `reset`, `feedback`) and its details: `accept`,
     /// `delay`, `identifier`, `packet`, `split`, `linger`.
     package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
         answer = try Self.answer(&reader, at: point)
@@ -79,7 +80,7 @@ package struct GatewayAction: RuleAction {
     }
 }
 
-// What rules say of answers.
+// The parts of a rule that describe the answer.
 extension GatewayAction {
     private static func answer(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) -> Answer {
         switch reader.take("answer") {
@@ -105,7 +106,7 @@ extension GatewayAction {
         _ status: GatewayStatus, _ reader: inout RuleReader, at point: RulePoint
     ) throws(RuleError) -> Packet {
         var packet = GatewayAction.Packet(status: status)
-        // Before the first notification there is none that it could name.
+        // Before the first notification, there is none to name.
         if point == .connect {
             packet.identifier = .zero
         } else {
@@ -127,7 +128,7 @@ struct GatewayEffect: Equatable {
     var accepts: Bool
     /// In microseconds.
     var delay: Int64 = 0
-    /// The time that the feedback service reports, in milliseconds since 1970; the time of arrival if nil.
+    /// The time that the feedback service reports, in milliseconds since 1970; nil for the time of arrival.
     var since: Int64?
 }
 
@@ -137,13 +138,13 @@ extension GatewayEffect {
             answer: action.answer, accepts: action.accepts, delay: action.delay?.draw(&generator) ?? 0)
     }
 
-    /// The effect on the connection of an accepted client; `nil` for none.
+    /// The effect on the connection of an accepted client; `nil` if no rule applies.
     init?(ofNextConnection script: inout RuleScript<GatewayAction>, _ generator: inout SeededGenerator) {
         guard let action = script.nextConnection(&generator) else { return nil }
         self.init(action, &generator)
     }
 
-    /// The effect on a notification that would be accepted; `nil` for none.
+    /// The effect on a notification that would be accepted; `nil` if no rule applies.
     /// - Parameter ordinal: the number of the notification on its connection, from 1.
     init?(
         of script: inout RuleScript<GatewayAction>, on token: SimulatedToken, ordinal: Int,
@@ -154,11 +155,11 @@ extension GatewayEffect {
         self.init(action, &generator)
     }
 
-    /// The outcome as it is recorded.
-    /// - Parameter isSimple: true if the notification came with the command that knows no error packets.
+    /// Returns the outcome for the recording.
+    /// - Parameter isSimple: true if the notification came with command 0, which has no error packets.
     func outcome(isSimple: Bool) -> ReceivedNotification.Outcome {
         switch answer {
-        // The packet names the last that was accepted, which then is another one.
+        // The packet names the last accepted notification, which is then a different one.
         case .packet(let packet) where packet.status == .shutdown && !accepts: .dropped
         case .packet(let packet): .refused(packet.status, isSimple: isSimple && packet.status != .shutdown)
         case .close: .closed
@@ -170,7 +171,7 @@ extension GatewayEffect {
 }
 
 extension GatewayStatus {
-    /// Reads a number from 0 to 255, or a word such as `InvalidToken`.
+    /// Reads a number from 0 to 255, or a name such as `InvalidToken`.
     init?(_ text: String) {
         if let code = UInt8(text) {
             self.init(code: code)
@@ -181,11 +182,11 @@ extension GatewayStatus {
         }
     }
 
-    /// How the account calls it, such as `8 InvalidToken`.
+    /// The status as the account names it, such as `8 InvalidToken`.
     var label: String {
         if case .other(let code) = self { "\(code)" } else { "\(code) \(name)" }
     }
 
-    /// The error packet: command 8, the status, and the identifier of a notification.
+    /// Returns the error packet: command 8, the status, and the identifier of a notification.
     func packet(identifier: UInt32) -> [UInt8] { [8, code] + withUnsafeBytes(of: identifier.bigEndian) { Array($0) } }
 }

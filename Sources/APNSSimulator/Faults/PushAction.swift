@@ -1,37 +1,38 @@
 import APNS
 import CNghttp2
 
-/// A rule of the HTTP/2 interface, as of `--rule`.
+/// A rule of the HTTP/2 interface, in the form of `--rule`.
 package typealias FaultRule = Rule<PushAction>
 
-/// An action on a request over HTTP/2, or on its connection.
+/// The effect of a rule on a request over HTTP/2, or on its connection.
 ///
-/// Rules apply to requests that pass every check of `RequestCheck`; those with `at=channels` to requests that manage channels
-/// and pass every check of `ChannelCheck`. The first that has an answer decides; rules without one (`delay`, `streams`) do
-/// their part and let the next ones decide. With `at=connect`, the first that applies decides.
+/// Rules apply to requests that pass every check of `RequestCheck`; those with `at=channels` to requests that manage
+/// channels and pass every check of `ChannelCheck`. The first rule with an answer decides; rules without one (`delay`,
+/// `streams`) have their effect and leave the answer to the next rules. With `at=connect`, the first rule that applies
+/// decides.
 package struct PushAction: RuleAction {
-    /// The answer instead of, or after, accepting the notification.
+    /// The answer in place of the usual 200.
     package enum Answer: Equatable, Sendable {
         /// An HTTP response.
         case response(Response)
         /// RST_STREAM with this error code.
         case reset(code: UInt32)
-        /// GOAWAY, and the end of the connection once what is left has been answered.
+        /// GOAWAY, then the end of the connection once the remaining requests have been answered.
         case goAway(reason: String?, lastStream: LastStream)
-        /// The TCP connection closes, without a word in TLS or HTTP/2.
+        /// Closes the TCP connection without close_notify or GOAWAY.
         case drop
-        /// No answer, ever.
+        /// No answer at all.
         case silence
     }
 
     /// A failure of a connection, from its TLS handshake to its end.
     package enum ConnectionFault: String, CaseIterable, Sendable {
-        /// SETTINGS and PINGs are answered and windows granted, and no request is answered, as by a load balancer in front
-        /// of a dead backend.
+        /// SETTINGS and PINGs are answered and windows granted, but requests are never answered, as by a load balancer
+        /// in front of a dead backend.
         case wedge
-        /// No window is granted beyond the one that each connection begins with (65,535 bytes), and none for streams.
+        /// No window is granted beyond the initial one of the connection (65,535 bytes), and none for streams.
         case noWindow = "no-window"
-        /// Nothing is sent at all, not even SETTINGS.
+        /// Nothing is sent, not even SETTINGS.
         case noSettings = "no-settings"
     }
 
@@ -39,49 +40,49 @@ package struct PushAction: RuleAction {
     package struct Response: Equatable, Sendable {
         /// The value of `:status`.
         package var status: Int
-        /// The `reason` of the body; one that Apple does not document is sent as it is.
+        /// The `reason` in the body; one that Apple does not document is sent unchanged.
         package var reason: String?
         /// How the body is written.
         package var body: Body = .whole
         /// The value of `retry-after`, in seconds.
         package var retryAfter: Int?
-        /// The `timestamp` of a 410's body, in milliseconds since 1970; the time of the answer if nil.
+        /// The `timestamp` in the body of a 410, in milliseconds since 1970; nil for the time of the answer.
         package var timestamp: Int64?
     }
 
     /// How an error's body is written.
     package enum Body: String, CaseIterable, Sendable {
-        /// As APNs does, in one DATA frame.
+        /// In one DATA frame, as APNs sends it.
         case whole
-        /// Not at all.
+        /// No body.
         case empty
         /// In DATA frames of three bytes.
         case split
-        /// As text that is not JSON, as a proxy in between would.
+        /// As text that is not JSON, as an intermediate proxy would send it.
         case text
     }
 
-    /// Which last-stream-id a GOAWAY names, and with it what it says of the streams under way.
+    /// The last-stream-id of a GOAWAY, which determines the streams in flight that it reports as unprocessed.
     package enum LastStream: String, CaseIterable, Sendable {
-        /// The highest that arrived: all are answered, also the one that met the rule.
+        /// The highest that arrived: all requests are answered, including the one that met the rule.
         case exact
-        /// The highest that was processed before: the one that met the rule and those above it are not.
+        /// The highest that was processed before: the request that met the rule and those above it are not.
         case accepted
-        /// 0: nothing was processed, it says; notifications accepted already lose their answer.
+        /// 0: claims that nothing was processed; notifications already accepted lose their answer.
         case zero
     }
 
-    /// The failure of a connection; `nil` in rules about requests.
+    /// The fault of a connection; `nil` in rules about requests.
     package var connectionFault: ConnectionFault?
-    /// The answer to a request, if the action changes it.
+    /// The answer to a request; `nil` to leave it unchanged.
     package var answer: Answer?
-    /// True if the notification counts as accepted although its answer never comes (`reset`, `drop`, `silence`).
+    /// True if the notification counts as accepted although its answer is never sent (`reset`, `drop`, `silence`).
     package var accepts = false
-    /// Holds the answer back.
+    /// The delay of the answer.
     package var delay: AnswerDelay?
-    /// Lowers the stream limit to this.
+    /// The stream limit to lower to.
     package var streams: Int?
-    /// The time for which the stream limit stays lowered, in microseconds; as long as the connection lives if `nil`.
+    /// How long the stream limit stays lowered, in microseconds; `nil` for the rest of the connection.
     package var streamsDuration: Int64?
 
     package static let points = [RulePoint.request, .channels, .connect]
@@ -91,9 +92,9 @@ package struct PushAction: RuleAction {
         return point == .request ? common.union(.prefix) : common
     }
 
-    /// Reads `answer` (a status, a reason, `reset`, `goaway`, `drop`, `silence`), `delay`, `streams` with `for`, and details
-    /// of the answer: `reason`, `body`, `retry-after`, `timestamp`, `code`, `last-stream`, `accept`. With `at=connect`,
-    /// `answer` is `wedge`, `no-window` or `no-settings`.
+    /// Reads `answer` (a status, a reason, `reset`, `goaway`, `drop`, `silence`), `delay`, `streams` with `for`, and
+    /// details of the answer: `reason`, `body`, `retry-after`, `timestamp`, `code`, `last-stream`, `accept`. With
+    /// `at=connect`, `answer` is `wedge`, `no-window` or `no-settings`.
     package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
         guard point != .connect else {
             connectionFault = try Self.connectionFault(&reader)
@@ -116,7 +117,7 @@ package struct PushAction: RuleAction {
     }
 }
 
-// What rules say of answers.
+// The parts of a rule that describe the answer.
 extension PushAction {
     private static func connectionFault(_ reader: inout RuleReader) throws(RuleError) -> ConnectionFault {
         let names = PushAction.ConnectionFault.allCases.map(\.rawValue).joined(separator: ", ")
@@ -191,7 +192,7 @@ extension PushAction {
 }
 
 extension PushAction {
-    /// Returns the reason for a status when a rule names none.
+    /// Returns the reason for a status if a rule gives none.
     static func defaultReason(status: Int) -> APNSReason? {
         switch status {
         case 404: .badPath
@@ -216,15 +217,15 @@ extension PushAction.Response {
 struct PushEffect {
     var answer: PushAction.Answer?
     var accepts = true
-    /// The time for which the answer is held back, in microseconds.
+    /// The delay of the answer, in microseconds.
     var delay: Int64 = 0
     /// The stream limit to set, and for how many microseconds.
     var streams: (limit: Int, duration: Int64?)?
 }
 
 extension PushEffect {
-    /// Decides about a request that would be accepted.
-    /// - Parameter delay: the time for which the answer is held back, unless a rule sets another.
+    /// Decides on a request that would be accepted.
+    /// - Parameter delay: the delay of the answer, unless a rule sets another.
     init(
         of script: inout RuleScript<PushAction>, on event: RuleEvent, delay: AnswerDelay?,
         _ generator: inout SeededGenerator
@@ -248,13 +249,13 @@ extension PushEffect {
         self = effect
     }
 
-    /// The outcome as it is recorded.
+    /// The outcome for the recording.
     var outcome: ReceivedNotification.Outcome {
         switch answer {
         case nil: .answered(status: 200, reason: nil)
         case .response(let response): .answered(status: response.status, reason: response.reason)
         case .reset: .reset
-        // With the exact last stream the request is still answered.
+        // With last-stream=exact the request is still answered.
         case .goAway(_, .exact): .answered(status: 200, reason: nil)
         case .goAway: .goAway
         case .drop: .dropped

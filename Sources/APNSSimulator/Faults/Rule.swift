@@ -1,16 +1,16 @@
-/// One scripted fault: what it applies to, and what happens then.
+/// One scripted fault: what it applies to, and its effect.
 ///
-/// It is written as keys and values, such as `prefix=dead,answer=410` or `at=connect,answer=close,times=2`. ``RuleMatcher``
-/// reads the keys that choose what it applies to; the action reads the others.
+/// A rule is written as keys and values, such as `prefix=dead,answer=410` or `at=connect,answer=close,times=2`.
+/// ``RuleMatcher`` reads the keys that select what it applies to; the action reads the others.
 package struct Rule<Action: RuleAction>: Equatable, Sendable {
-    /// The rule as it was written, without the spaces around its parts.
+    /// The rule as written, without the spaces around its parts.
     package let text: String
-    /// The subject of the rule.
+    /// The conditions of the rule.
     package let matcher: RuleMatcher
     /// The action.
     package let action: Action
 
-    /// - Throws: ``RuleError`` naming the rule and the key.
+    /// - Throws: ``RuleError`` that names the rule and the key.
     package init(_ text: String) throws(RuleError) {
         var reader = try RuleReader(text)
         matcher = try RuleMatcher(&reader, Action.self)
@@ -20,18 +20,18 @@ package struct Rule<Action: RuleAction>: Equatable, Sendable {
     }
 }
 
-/// The action of a rule; each service of the simulator has its own.
+/// The effect of a rule; each service of the simulator has its own type.
 package protocol RuleAction: Equatable, Sendable {
-    /// The points that rules may apply to, as `at` names them. The default is the first; with only one there is no such
-    /// key.
+    /// The points that rules can apply to, as `at` names them. The first is the default; with only one, there is no
+    /// such key.
     static var points: [RulePoint] { get }
-    /// The conditions that rules may have at a point.
+    /// The conditions that rules can have at a point.
     static func conditions(at point: RulePoint) -> RuleConditions
-    /// Reads the keys that say what happens.
+    /// Reads the keys that describe the effect.
     init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError)
 }
 
-/// The points that rules apply to.
+/// The points that rules can apply to.
 package enum RulePoint: String, Sendable {
     /// A connection.
     case connect
@@ -43,7 +43,7 @@ package enum RulePoint: String, Sendable {
     case notification
 }
 
-/// The conditions that a rule may have.
+/// The conditions that a rule can have.
 package struct RuleConditions: OptionSet, Sendable {
     package let rawValue: UInt8
 
@@ -53,7 +53,7 @@ package struct RuleConditions: OptionSet, Sendable {
     static let prefix = RuleConditions(rawValue: 1)
     /// `rate`: a share, from 0 to 1.
     static let rate = RuleConditions(rawValue: 2)
-    /// `times`: the first N of each token, or the first N connections.
+    /// `times`: the first N of each target, or the first N connections.
     static let times = RuleConditions(rawValue: 4)
     /// `after`: every N-th of a connection, or every N-th connection.
     static let after = RuleConditions(rawValue: 8)
@@ -63,13 +63,13 @@ package struct RuleConditions: OptionSet, Sendable {
 
 /// The conditions of a rule; all must be met.
 package struct RuleMatcher: Equatable, Sendable {
-    /// The subject of the rule.
+    /// The point that the rule applies to.
     package let point: RulePoint
     /// The token's first digits; `nil` for all tokens.
     var prefix: TokenPrefix?
-    /// The share that the rule applies to, from 0 to 1.
+    /// The probability that the rule applies, from 0 to 1.
     package var rate: Double?
-    /// The number of times that the rule applies to each token, or to connections.
+    /// The number of times that the rule applies to each target, or to connections.
     package var times: Int?
     /// The interval: the rule applies to every N-th request of a connection, or to every N-th connection.
     package var after: Int?
@@ -100,7 +100,7 @@ package struct RuleMatcher: Equatable, Sendable {
         }
     }
 
-    /// Returns true if all conditions but `times` are met.
+    /// Returns true if all conditions except `times` are met.
     func meets(_ event: RuleEvent, _ generator: inout SeededGenerator) -> Bool {
         guard point == event.point, connection == nil || connection == event.connection else { return false }
         if let prefix {
@@ -112,9 +112,10 @@ package struct RuleMatcher: Equatable, Sendable {
     }
 }
 
-/// An event that rules are matched with: a request, a notification or a connection.
+/// An event that rules are matched against: a request, a notification or a connection.
 struct RuleEvent {
-    /// Where a notification goes; the app for a request that manages its channels; ``connection`` for a connection itself.
+    /// The recipient of a notification; the app of a request that manages channels; ``connection`` for a connection
+    /// itself.
     enum Target: Hashable {
         case device(SimulatedToken)
         case channel([UInt8])
@@ -134,41 +135,41 @@ struct RuleEvent {
     }
 }
 
-/// The rules in force, and how often each has met each of the newest targets.
+/// The rules in force, and how often each was met by each of the newest targets.
 struct RuleScript<Action: RuleAction>: Sendable {
-    /// A rule for the next notification to one device, which ends with that notification.
+    /// A rule for the next notification to one device, removed once it has applied.
     struct Pending: Sendable {
         let token: SimulatedToken
         let rule: Rule<Action>
     }
 
     private(set) var rules: [Rule<Action>]
-    /// They precede all other rules, and are applied in their order: each to one notification.
+    /// Precede all other rules, in their order; each applies to one notification.
     private(set) var pending: [Pending] = []
-    /// The number of times that a rule with `times` was met by a target, the times beyond included.
+    /// How often each rule with `times` was met by a target, including the times beyond its limit.
     private var met: [RecentCounts<RuleEvent.Target>]
     private let limit: Int?
-    /// The number of connections since these rules came into force, as far as ``nextConnection(_:)`` was asked.
+    /// The number of connections since these rules came into force, counted by ``nextConnection(_:)``.
     private var connections = 0
 
-    /// - Parameter limit: the number of targets that each rule with `times` knows at least; a forgotten one is counted again.
-    ///   nil for all.
+    /// - Parameter limit: the least number of targets that each rule with `times` remembers; a forgotten target is
+    ///   counted from 0 again. nil for all.
     init(_ rules: [Rule<Action>] = [], limit: Int? = nil) {
         self.rules = rules
         self.limit = limit
         met = Array(repeating: RecentCounts(limit: limit), count: rules.count)
     }
 
-    /// Adds a rule behind the others, whose counts go on.
+    /// Appends a rule; the counts of the others continue.
     mutating func add(_ rule: Rule<Action>) {
         rules.append(rule)
         met.append(RecentCounts(limit: limit))
     }
 
-    /// The maximum number of pending rules; the oldest is forgotten for one more.
+    /// The maximum number of pending rules; beyond it, the oldest is dropped.
     static var maximumPending: Int { 1000 }
 
-    /// Adds a rule for a notification to a device, after those that are already pending for it.
+    /// Adds a rule for one notification to a device, after those already pending for it.
     mutating func addPending(_ rule: Rule<Action>, for token: SimulatedToken) {
         if pending.count >= Self.maximumPending { pending.removeFirst() }
         pending.append(Pending(token: token, rule: rule))
@@ -177,7 +178,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
     /// Removes the pending rules of a device.
     mutating func removePending(for token: SimulatedToken) { pending.removeAll { $0.token == token } }
 
-    /// Removes the first rule with a text, be it pending or not. The counts of the others continue.
+    /// Removes the first rule with a text, pending ones first. The counts of the others continue.
     /// - Returns: true if there was one.
     mutating func remove(_ text: String) -> Bool {
         if let index = pending.firstIndex(where: { $0.rule.text == text }) {
@@ -191,10 +192,10 @@ struct RuleScript<Action: RuleAction>: Sendable {
         return true
     }
 
-    /// The number of targets that the rules know.
+    /// The number of remembered targets.
     var knownTargets: Int { met.reduce(0) { $0 + $1.count } }
 
-    /// Returns true if any rule applies to more than connections.
+    /// True if any rule applies to something other than connections.
     var judgesMoreThanConnections: Bool { !pending.isEmpty || rules.contains { $0.matcher.point != .connect } }
 
     /// Calls the body with the actions that apply, in the order of the rules, until it returns true.
@@ -229,15 +230,15 @@ struct RuleScript<Action: RuleAction>: Sendable {
     }
 }
 
-/// A mistake in the text of a rule, a setting or a device, with its place.
+/// An error in the text of a rule, a setting or a device, with its place.
 package struct RuleError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The kind of text: `rule`, `setting` or `device`.
     package let kind: String
     /// The text as it was given.
     package let rule: String
-    /// The key at fault; nil when it is the rule as a whole.
+    /// The key with the error; nil if it concerns the text as a whole.
     package let key: String?
-    /// The problem, and what would be right.
+    /// The problem, and the remedy.
     package let problem: String
 
     package var description: String {
@@ -245,7 +246,8 @@ package struct RuleError: Error, Equatable, Sendable, CustomStringConvertible {
     }
 }
 
-/// The keys of a rule, a setting or a device, taken one by one so that what is left over is known to be wrong.
+/// The keys of a rule, a setting or a device. Each read removes one, so that the remaining ones are known to be
+/// unknown.
 package struct RuleReader {
     private let kind: String
     let rule: String
@@ -253,7 +255,7 @@ package struct RuleReader {
     private(set) var written = ""
     private var values: [String: String] = [:]
 
-    /// - Parameter kind: what errors call the text.
+    /// - Parameter kind: the kind of text, for errors.
     init(_ text: String, kind: String = "rule") throws(RuleError) {
         self.kind = kind
         rule = text
@@ -274,7 +276,7 @@ package struct RuleReader {
         String(text.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
     }
 
-    /// The parts of a list such as `com.example.app+com.example.other`.
+    /// Splits a list such as `com.example.app+com.example.other`.
     static func list(_ text: String) -> [String] { text.split(separator: "+").map(String.init) }
 
     func error(_ key: String?, _ problem: String) -> RuleError {
@@ -297,7 +299,7 @@ package struct RuleReader {
     }
 }
 
-// Values that actions of several kinds have.
+// Values that several kinds of actions have.
 extension RuleReader {
     mutating func count(_ key: String) throws(RuleError) -> Int? {
         try take(key, "must be a whole number from 1") { Int($0).flatMap { $0 >= 1 ? $0 : nil } }

@@ -1,38 +1,38 @@
-/// How one connection to the feedback service is served, without its socket.
+/// The state machine of one connection to the feedback service, without its socket.
 ///
-/// Records are taken off the list when they are about to be sent: what has been sent is forgotten, whether or not it
-/// arrives, and what has not is there for the next connection.
+/// Records are removed from the list just before they are sent: a record whose sending began is dropped whether or not
+/// it arrives, and the others remain for the next connection.
 struct FeedbackDelivery {
     /// The next action on the socket.
     enum Step: Equatable {
-        /// Send these bytes, apart from those before and after.
+        /// Send these bytes in a separate write.
         case send([UInt8])
         case close
     }
 
     private static let recordLength = 38
-    /// How many records go out at once when nothing is wrong: one TLS record is full of them.
+    /// The number of records per write without a fault: they nearly fill one TLS record.
     private static let batch = 400
 
     private let fault: FeedbackAction?
     private var generator: SeededGenerator
-    /// The rest of records begun.
+    /// The unsent part of records that were removed from the list.
     private var pending: [UInt8] = []
     private var sent = 0
     private var due = Int64.min
     private var isOver = false
 
-    /// - Parameter seed: what sizes and waits are drawn from.
+    /// - Parameter seed: for the random sizes and waits.
     init(_ fault: FeedbackAction?, seed: UInt64) {
         self.fault = fault
         generator = SeededGenerator(seed: seed)
     }
 
-    /// When to call ``next(at:_:)``, in microseconds of uptime; nil when there is nothing to wait for.
+    /// When to call ``next(at:_:)``, in microseconds of uptime; nil if nothing is scheduled.
     var nextTime: Int64? { isOver || due == .min ? nil : due }
 
-    /// The next thing to do, if it is due by now.
-    /// - Parameter take: takes so many records off the list.
+    /// Returns the next action, if one is due.
+    /// - Parameter take: removes so many records from the list and returns them.
     mutating func next(at now: Int64, _ take: (Int) -> [FeedbackRecord]) -> Step? {
         guard !isOver, now >= due else { return nil }
         let size = nextSize()

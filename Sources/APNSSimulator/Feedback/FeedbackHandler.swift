@@ -1,7 +1,7 @@
 import NIOCore
 import TLS
 
-/// Puts a connection's socket and timer to a ``FeedbackDelivery``.
+/// Connects a channel and a timer to a ``FeedbackDelivery``.
 final class FeedbackHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -26,7 +26,7 @@ final class FeedbackHandler: ChannelInboundHandler {
                 proceed(context)
             }
         } else if event is SimulatorShutdown {
-            // What has not been sent is not forgotten.
+            // Records that were not sent stay on the list.
             end()
             context.close(promise: nil)
         } else if event is SimulatorDrop {
@@ -36,7 +36,7 @@ final class FeedbackHandler: ChannelInboundHandler {
         context.fireUserInboundEventTriggered(event)
     }
 
-    // A client has nothing to say here.
+    // Clients of the feedback service send nothing.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {}
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
@@ -64,10 +64,10 @@ final class FeedbackHandler: ChannelInboundHandler {
     }
 
     private func proceed(_ context: ChannelHandlerContext) {
-        // A client that does not read keeps the rest on the list.
+        // While the client does not read, the remaining records stay on the list.
         while context.channel.isWritable, var delivery {
             let step = delivery.next(at: SimulatedMoment.now().uptime) { service.takeFeedback($0) }
-            // A write can change writability, which leads here again: the state comes first.
+            // A write can change writability and re-enter this function, so the state is stored first.
             self.delivery = delivery
             guard let step else { break }
             switch step {

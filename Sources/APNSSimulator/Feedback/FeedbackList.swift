@@ -1,13 +1,14 @@
-/// The feedback service's record of one device: the time since which the app is gone.
+/// The feedback service's record of one device that no longer has the app.
 package struct FeedbackRecord: Equatable, Sendable {
-    /// Longer tokens are none of the binary protocol's, in bytes.
+    /// The longest token of the binary protocol, in bytes.
     ///
-    /// Source: Apple, "Binary Provider API" (Local and Remote Notification Programming Guide, archived): up to 100 bytes.
+    /// Source: Apple, "Binary Provider API" (Local and Remote Notification Programming Guide, archived): up to 100
+    /// bytes.
     static let maximumTokenLength = 100
 
     /// The device token.
     package var token: SimulatedToken
-    /// When APNs found that the app is gone, in seconds since 1970.
+    /// When APNs found that the app was removed, in seconds since 1970.
     package var seconds: UInt32
 
     package init(token: SimulatedToken, seconds: UInt32) {
@@ -15,7 +16,7 @@ package struct FeedbackRecord: Equatable, Sendable {
         self.seconds = seconds
     }
 
-    /// As it is served: the time, the token's length, the token; numbers big-endian.
+    /// The record on the wire: the time, the token's length, the token; numbers are big-endian.
     ///
     /// Source: Apple, "Binary Provider API" (Local and Remote Notification Programming Guide, archived), "The Feedback
     /// Service".
@@ -26,26 +27,27 @@ package struct FeedbackRecord: Equatable, Sendable {
     }
 }
 
-/// The devices that the feedback service has to tell of, each once, in the order they were added.
+/// The feedback service's records, one per device, in the order in which they were added.
 struct FeedbackList: Sendable {
     private var times: [SimulatedToken: UInt32] = [:]
     private var order: [SimulatedToken] = []
     private var first = 0
     private let limit: Int
 
-    /// - Parameter limit: how many may wait; the oldest are forgotten for newer ones, because nobody may ever ask for them.
+    /// - Parameter limit: the maximum number of waiting records. Beyond it, the oldest are dropped, because a client
+    ///   may never fetch them.
     init(limit: Int = 1_000_000) { self.limit = max(1, limit) }
 
-    /// How many wait to be served.
+    /// The number of waiting records.
     var count: Int { times.count }
 
-    /// Those that wait, in the order in which they are served.
+    /// The waiting records, in the order in which they are served.
     var waiting: [FeedbackRecord] {
         order[first...].compactMap { token in times[token].map { FeedbackRecord(token: token, seconds: $0) } }
     }
 
-    /// Adds a device, or sets its time if it waits already.
-    /// - Returns: true if the oldest one was forgotten instead.
+    /// Adds a device, or updates its time if it is waiting already.
+    /// - Returns: true if the oldest record was dropped for it.
     @discardableResult
     mutating func add(_ record: FeedbackRecord) -> Bool {
         guard times.updateValue(record.seconds, forKey: record.token) == nil else { return false }
@@ -54,14 +56,15 @@ struct FeedbackList: Sendable {
         return !take(1).isEmpty
     }
 
-    /// Takes the first so many off the list, or as many as there are.
+    /// Removes and returns the first records, at most `count`.
     mutating func take(_ count: Int) -> [FeedbackRecord] {
         let end = min(order.count, first + count)
         let records = order[first..<end].compactMap { token in
             times.removeValue(forKey: token).map { FeedbackRecord(token: token, seconds: $0) }
         }
         first = end
-        // What was taken goes away when it is the larger part, so that a list taken in small pieces is not copied for each.
+        // Compacts only when the removed part is the larger one, so that reading the list in small pieces does not copy
+        // it for each.
         if first > order.count / 2 {
             order.removeSubrange(..<first)
             first = 0
@@ -70,11 +73,12 @@ struct FeedbackList: Sendable {
     }
 }
 
-/// A text of feedback records: a line each, the device token's hex digits, a space, and the time in seconds since 1970.
+/// The text format of feedback records: per line, the device token's hex digits, a space, and the time in seconds since
+/// 1970.
 package enum FeedbackFile {
     /// An error in a line.
     package struct Failure: Error, Equatable, CustomStringConvertible {
-        /// Which line, from 1.
+        /// The number of the line, from 1.
         package let line: Int
         /// The problem.
         package let problem: String
@@ -82,7 +86,7 @@ package enum FeedbackFile {
         package var description: String { "line \(line): \(problem)" }
     }
 
-    /// Reads it; empty lines say nothing.
+    /// Reads the records; empty lines are skipped.
     /// - Throws: ``Failure`` with the number of the line, never with the token.
     package static func records(_ text: String) throws(Failure) -> [FeedbackRecord] {
         var records: [FeedbackRecord] = []

@@ -1,21 +1,21 @@
 import APNS
 import TLS
 
-/// The gateway's checks of a notification that it could read, in its order.
+/// The gateway's checks of a well-formed notification, in its order.
 ///
-/// Source for the statuses: Apple, "Binary Provider API". Apple does not document the order; it is assumed, as are the
-/// points marked so.
+/// Source for the statuses: Apple, "Binary Provider API". Apple does not document the order; it is assumed, as is
+/// everything marked so.
 struct GatewayCheck {
     /// The result of the checks.
     enum Verdict {
         case refused(GatewayStatus)
-        /// - Parameter id: the text of the payload's member that identifies it.
+        /// - Parameter id: the text of the payload's member that identifies the notification.
         case good(SimulatedToken, id: UnsafeBufferPointer<UInt8>?)
     }
 
-    /// In bytes: 2048, or 256 as it was before iOS 8.
+    /// In bytes: 2048, or 256 as before iOS 8.
     var maximumPayloadSize = 2048
-    /// The payloads' member that identifies a notification.
+    /// The payload's member that identifies a notification.
     var idMember: [UInt8]?
     /// True if the client's certificate names a topic.
     var hasTopic = true
@@ -26,14 +26,14 @@ struct GatewayCheck {
         guard hasTopic else { return .refused(.missingTopic) }
         guard let payload = notification.payload, !payload.isEmpty else { return .refused(.missingPayload) }
         guard payload.count <= maximumPayloadSize else { return .refused(.invalidPayloadSize) }
-        // That a payload which is no JSON, or has no aps, is a processing error is assumed: no other status is about it.
+        // Assumed: a payload that is not a JSON object, or has no aps, is a processing error; no other status fits.
         guard let members = members(of: payload), members.hasAPS else { return .refused(.processingError) }
-        // "It is an error to use this priority for a push that contains only the content-available key." Which status answers
-        // is assumed.
+        // "It is an error to use this priority for a push that contains only the content-available key." The status is
+        // assumed.
         guard notification.priority != 10 || !members.hasContentAvailableOnly else { return .refused(.processingError) }
         let known = SimulatedToken(bytes: token)
-        // No device has it, and clients send it to be refused (assumed). What else is invalid, the
-        // registered devices and the rules decide.
+        // No device has an all-zero token, and clients send it to be refused (assumed). Other invalid tokens are up to
+        // the registered devices and the rules.
         guard known.words != (0, 0, 0, 0) || !known.tail.allSatisfy({ $0 == 0 }) else { return .refused(.invalidToken) }
         return .good(known, id: members.sought)
     }
@@ -44,13 +44,13 @@ struct GatewayCheck {
     }
 }
 
-/// The judgement of a client of the gateway or the feedback service by its certificate.
+/// The verdict on a client of the gateway or the feedback service, by its certificate.
 enum GatewayClient: Equatable {
-    /// With the app that the certificate is for, unless it does not say.
+    /// Accepted, with the topic of the certificate; nil if the certificate has none.
     case taken(topic: String?)
     case refused
 
-    /// - Parameter configuration: without authorities, any certificate will do; without topics, any topic.
+    /// - Parameter configuration: without authorities, any certificate is accepted; without topics, any topic.
     init(_ certificate: TLSPeerCertificate?, _ configuration: SimulatorConfiguration) {
         guard let certificate, certificate.refusal == nil || configuration.clientTrust == nil else {
             self = .refused
@@ -60,16 +60,16 @@ enum GatewayClient: Equatable {
             userID: certificate.userID, commonName: certificate.commonName, topics: configuration.topics)
     }
 
-    // Apple's certificates carry the topic as the user ID, and in the common name after the kind of certificate, such
-    // as "Apple Development IOS Push Services: com.example.app".
+    // Apple's certificates have the topic as the user ID, and in the common name after the kind of certificate, such as
+    // "Apple Development IOS Push Services: com.example.app".
     init(userID: String?, commonName: String?, topics: [String]) {
         var topic = userID
         if topic == nil, let commonName, let colon = commonName.lastIndex(of: ":") {
             topic = String(commonName[colon...].dropFirst().drop { $0 == " " })
         }
         if topic?.isEmpty == true { topic = nil }
-        // One of an app that is not known here is as good as none (assumed). An app's VoIP certificate, for example, is
-        // for its bundle identifier with an ending.
+        // A certificate of an unknown app is treated like a missing one (assumed). An app's VoIP certificate, for
+        // example, names its bundle identifier with a suffix.
         let isKnown = topics.isEmpty || topics.contains { topic == $0 || topic?.hasPrefix($0 + ".") == true }
         if topic != nil, !isKnown {
             self = .refused

@@ -1,27 +1,27 @@
 import APNS
 
-/// One client's connection to the binary gateway, without its socket: takes bytes and the time, and says what to do and
-/// when to look again.
+/// The state machine of one connection to the binary gateway, without its socket: it is passed bytes and the time, and
+/// returns actions and the time of the next one.
 ///
-/// A good notification gets no answer. The first that is bad, or that a rule is about, ends the connection; what comes
-/// after it is read and dropped.
+/// A valid notification gets no answer. The first that is invalid, or that a rule applies to, ends the connection;
+/// everything after it is read and discarded.
 struct GatewayConnection {
     /// The next action on the socket.
     enum Step: Equatable {
-        /// Send these bytes, apart from those before and after.
+        /// Send these bytes in a separate write.
         case send([UInt8])
-        /// Say goodbye, and read on until the client has gone.
+        /// Close this side, and read on until the client has closed too.
         case close
-        /// End it with a TCP reset.
+        /// End the connection with a TCP reset.
         case reset
-        /// Leave it open, and read nothing more.
+        /// Keep the connection open, and stop reading.
         case stopReading
     }
 
     private enum Phase {
         case open
         case ending(GatewayFarewell)
-        /// - Parameter isTold: whether the socket's side knows.
+        /// - Parameter isTold: true once ``Step/stopReading`` was returned.
         case hung(isTold: Bool)
     }
 
@@ -31,10 +31,10 @@ struct GatewayConnection {
     private let topic: String
     private var phase = Phase.open
     private var reader = GatewayFrameReader()
-    /// True if a fault has made it impossible to tell where a notification begins.
+    /// True after an error that hides where the next notification begins.
     private var isUnreadable = false
     private var ordinal = 0
-    /// The identifier of the last that was accepted; 0 when there was none.
+    /// The identifier of the last accepted notification; 0 if there was none.
     private var lastAccepted: UInt32 = 0
     private var tally = GatewayTally()
     private var recording: GatewayRecording?
@@ -71,7 +71,7 @@ struct GatewayConnection {
             return
         }
         let isJudged = service.judgesGatewayNotifications
-        // Out of the way, because what it hands out changes the rest of this value.
+        // Moved out, because the body passed to it changes the rest of this value.
         var reader = GatewayFrameReader()
         swap(&reader, &self.reader)
         do throws(GatewayFault) {
@@ -85,9 +85,9 @@ struct GatewayConnection {
         }
     }
 
-    /// The next thing to do, if it is due by now.
+    /// Returns the next action, if one is due.
     ///
-    /// The account comes first, so that whoever has received a packet finds it counted.
+    /// The account is updated first, so that a client that has received a packet finds it counted.
     mutating func next(at moment: SimulatedMoment) -> Step? {
         switch phase {
         case .open, .hung(isTold: true): return nil
@@ -111,12 +111,12 @@ struct GatewayConnection {
         }
     }
 
-    /// When to call ``next(at:)``, in microseconds of uptime; nil for not before something arrives.
+    /// When to call ``next(at:)``, in microseconds of uptime; nil for not before bytes arrive.
     var nextTime: Int64? {
         if case .ending(let farewell) = phase { farewell.nextTime } else { nil }
     }
 
-    /// Names the last notification that was accepted, and ends.
+    /// Sends a shutdown packet that names the last accepted notification, and ends the connection.
     mutating func shutDown(at moment: SimulatedMoment) {
         switch phase {
         case .open: end(with: GatewayAction.Packet(status: .shutdown), identifier: lastAccepted, delay: 0, at: moment)
@@ -128,7 +128,7 @@ struct GatewayConnection {
         settle()
     }
 
-    /// The socket is being closed without a word.
+    /// Records that the socket is being dropped.
     mutating func drop(at moment: SimulatedMoment) {
         if !isOver { tally.closes += 1 }
         phase = .ending(GatewayFarewell([], at: moment.uptime))

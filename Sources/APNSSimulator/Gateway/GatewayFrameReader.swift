@@ -1,13 +1,13 @@
-/// Takes what a client sends, split anywhere, and finds the notifications in it.
+/// Finds the notifications in a client's bytes, which can be split anywhere.
 ///
-/// Notifications are handed out where they lie, without a copy, except the one that a read ends within.
+/// Notifications are passed on in place; only one that is split between two reads is copied.
 struct GatewayFrameReader {
-    /// The beginning of a frame whose rest has not come; never more than that one frame.
+    /// The beginning of an incomplete frame; never more than one frame.
     private(set) var rest: [UInt8] = []
 
-    /// Hands out the notifications that are whole.
-    /// - Throws: ``GatewayFault`` at the first byte that cannot be understood, after those before it were handed out.
-    ///   Nothing may be read afterwards.
+    /// Passes the complete notifications to the body.
+    /// - Throws: ``GatewayFault`` at the first invalid byte, after the notifications before it were passed on. Do not
+    ///   call this again afterwards.
     mutating func read(
         _ bytes: UnsafeRawBufferPointer, _ body: (GatewayNotification) -> Void
     ) throws(GatewayFault) {

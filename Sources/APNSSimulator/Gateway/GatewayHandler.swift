@@ -1,7 +1,7 @@
 import NIOCore
 import TLS
 
-/// Puts a connection's socket and timer to a ``GatewayConnection``.
+/// Connects a channel and a timer to a ``GatewayConnection``.
 final class GatewayHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -52,7 +52,7 @@ final class GatewayHandler: ChannelInboundHandler {
         if connection == nil, let error = error as? TLSError, error.isAboutClientCertificate {
             service.clientRefused()
         }
-        // A client that breaks off or fails its handshake is what this server is there to bear.
+        // A simulator must tolerate clients that break off or fail their handshake.
         context.close(promise: nil)
     }
 

@@ -1,14 +1,15 @@
-/// The frames of the binary protocol, as they come in.
+/// The frames of the binary protocol, as the server reads them.
 ///
 /// Source: Apple, "Binary Provider API" (Local and Remote Notification Programming Guide, archived), for command 2 and
 /// its items; "Legacy Information" of the same guide for commands 0 and 1. All numbers are big-endian.
 enum ReceivedFrame {
-    /// A longer token of commands 0 and 1 is refused before it has come (100 bytes; a device's has 32).
+    /// Longer tokens of commands 0 and 1 are refused before they have arrived (100 bytes; a device's token has 32).
     static let maximumTokenLength = 100
-    /// The maximum contents of a frame of command 2: five items, the payload as long as its length field can say.
+    /// The largest contents of a frame of command 2: all five items, with the longest payload that its length field can
+    /// express.
     static let maximumLength = 5 * 3 + maximumTokenLength + 65_535 + 4 + 4 + 1
 
-    /// How long the frame is or, when that cannot be told yet, how many bytes must be there to go on.
+    /// Returns the length of the frame or, while it is unknown, the number of bytes needed to continue.
     static func length(_ bytes: UnsafeBufferPointer<UInt8>) throws(GatewayFault) -> Int {
         switch bytes[0] {
         case 0: return try lengthWithoutItems(bytes, headerLength: 1)
@@ -38,8 +39,8 @@ enum ReceivedFrame {
         return payload + Int(bytes.number(at: payload - 2, as: UInt16.self))
     }
 
-    /// Takes a frame apart.
-    /// - Parameter bytes: the whole frame, and nothing else.
+    /// Parses a frame.
+    /// - Parameter bytes: exactly one whole frame.
     static func notification(_ bytes: UnsafeBufferPointer<UInt8>) throws(GatewayFault) -> GatewayNotification {
         var notification = GatewayNotification(command: bytes[0])
         switch bytes[0] {
@@ -68,7 +69,7 @@ enum ReceivedFrame {
         var offset = 0
         var seen: UInt8 = 0
         while offset < bytes.count {
-            // Whoever reads the packet finds the notification if its identifier came before the fault.
+            // The client can identify the notification if its identifier precedes the fault.
             func fault(_ kind: GatewayFault.Kind) -> GatewayFault {
                 GatewayFault(kind: kind, identifier: notification.identifier ?? 0)
             }
@@ -101,7 +102,7 @@ enum ReceivedFrame {
 }
 
 extension UnsafeBufferPointer<UInt8> {
-    /// A big-endian number.
+    /// Reads a big-endian number.
     fileprivate func number<Number: FixedWidthInteger>(at offset: Int, as type: Number.Type = Number.self) -> Number {
         Number(bigEndian: UnsafeRawBufferPointer(self).loadUnaligned(fromByteOffset: offset, as: type))
     }

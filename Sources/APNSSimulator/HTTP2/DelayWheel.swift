@@ -1,7 +1,8 @@
-/// Answers held back, by the millisecond they are due: a ring of buckets, so that holding one back costs an append and a
-/// tick hands out all that are due, however many streams wait.
+/// A timer wheel of delayed answers, with a bucket per millisecond: delaying an answer costs an append, and a tick
+/// visits only what is due, however many streams wait.
 ///
-/// Time is in milliseconds of any clock that only goes forward. What is due later than the ring is long stays in its
+/// Time is in milliseconds of any monotonic clock. Answers due later than one round of the wheel stay in their bucket
+/// for another.
 /// bucket for another round.
 struct DelayWheel {
     private struct Entry {
@@ -12,22 +13,22 @@ struct DelayWheel {
     private static let size: Int64 = 1024
     private var buckets = [[Entry]](repeating: [], count: Int(size))
     private var handedOutThrough: Int64
-    /// How many answers wait.
+    /// The number of waiting answers.
     private(set) var count = 0
 
     init(now: Int64) { handedOutThrough = now }
 
-    /// Holds back the answer of a stream. One due already is handed out at the next tick.
+    /// Delays the answer of a stream. An answer that is already due is passed on at the next tick.
     mutating func hold(stream: Int32, until due: Int64) {
         let due = max(due, handedOutThrough + 1)
         buckets[Int(due % Self.size)].append(Entry(due: due, stream: stream))
         count += 1
     }
 
-    /// Hands out every stream due by now, those due earlier first.
+    /// Passes on every stream due by now, the earliest first.
     mutating func advance(to now: Int64, _ body: (Int32) -> Void) {
         guard now > handedOutThrough else { return }
-        // After a round every bucket has been seen, however long the loop was away.
+        // One round visits every bucket, however long the event loop was blocked.
         let ticks = min(now - handedOutThrough, Self.size)
         if count > 0 {
             for tick in now - ticks + 1...now {
@@ -50,7 +51,8 @@ struct DelayWheel {
         handedOutThrough = now
     }
 
-    /// When to look again: the next millisecond with a bucket that holds something, or nil when nothing waits.
+    /// The next time to call ``advance(to:_:)``: the next millisecond whose bucket is not empty; nil if no answer
+    /// waits.
     var next: Int64? {
         guard count > 0 else { return nil }
         for tick in handedOutThrough + 1...handedOutThrough + Self.size

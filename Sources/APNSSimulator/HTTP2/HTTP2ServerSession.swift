@@ -1,21 +1,21 @@
 import CNghttp2
 import NIOCore
 
-/// The owner of a session: gets what arrives.
+/// The owner of a session, which is notified of what arrives.
 protocol ServerSessionOwner: AnyObject {
-    /// A request is whole.
+    /// Called when a request is complete.
     func requestArrived(_ slot: RequestSlot)
     func streamClosed(_ slot: RequestSlot, errorCode: UInt32)
     func resetReceived()
     func goAwayReceived()
 }
 
-/// The stream limits that were announced, and the one that the client is bound to.
+/// The stream limits that were announced, and the one that binds the client.
 ///
-/// nghttp2 would refuse streams from the moment at which it is given a lower limit. A client is bound to it only once it has
-/// acknowledged the SETTINGS (RFC 9113, section 6.5.3), so the limit is kept here and nghttp2 is not told about it.
+/// nghttp2 would refuse streams as soon as it is given a lower limit. It binds the client only once the client has
+/// acknowledged the SETTINGS (RFC 9113, section 6.5.3), so the limit is kept here and hidden from nghttp2.
 private struct AnnouncedLimits {
-    /// The identifier by which nghttp2 sends the limit as one that it does not know.
+    /// An unknown identifier under which nghttp2 sends the limit.
     static let placeholder: UInt16 = 0xF003
     private var unacknowledged: [Int] = []
     private var inForce: Int
@@ -30,7 +30,7 @@ private struct AnnouncedLimits {
 
     func allows(_ openStreams: Int) -> Bool { openStreams < inForce }
 
-    /// Puts the real identifier into a SETTINGS frame.
+    /// Replaces the placeholder in a SETTINGS frame with the real identifier.
     static func correct(_ frame: UnsafeMutableBufferPointer<UInt8>) {
         for entry in stride(from: 9, to: frame.count - 5, by: 6)
         where UInt16(frame[entry]) << 8 | UInt16(frame[entry + 1]) == placeholder {
@@ -40,35 +40,35 @@ private struct AnnouncedLimits {
     }
 }
 
-/// The server's side of one HTTP/2 connection: bytes in, bytes out, and nothing of sockets.
+/// The server's side of one HTTP/2 connection: bytes in and bytes out, no I/O.
 ///
-/// nghttp2 keeps a plain pointer to this object and calls back from ``receive(_:)`` and ``write(into:)`` only. The owner
-/// must not let go of it inside a callback, and neither method may be called from one.
+/// nghttp2 keeps an unretained pointer to this object and calls back only from ``receive(_:)`` and ``write(into:)``.
+/// The owner must not release it inside a callback, and must not call either method from one.
 final class HTTP2ServerSession {
-    /// nghttp2 gave up on the connection.
+    /// A fatal error of nghttp2 on this connection.
     struct Failure: Error, CustomStringConvertible {
         let description: String
     }
 
     private let session: OpaquePointer
-    // Unsafe saves the check on every frame; the owner keeps this session, so it exists for as long.
+    // Unsafe, to save a check on every frame; the owner retains this session and thus outlives it.
     private unowned(unsafe) let owner: any ServerSessionOwner
     private let credentials: ClientCredentials
     private var limits: AnnouncedLimits
-    // Keeps every slot alive as long as the session: nghttp2 only has a plain pointer to those in use.
+    // Keeps every slot alive as long as the session, because nghttp2 has unretained pointers to those in use.
     private var slots: [RequestSlot] = []
     private var freeSlots: [RequestSlot] = []
     private var openStreams = 0
     private let records: Bool
-    /// The slot whose headers are coming in; a header block is never interrupted by another stream's.
+    /// The slot whose headers are arriving; a header block is never interleaved with another stream's.
     private var headerSlot: RequestSlot?
 
     private(set) var highestStream: Int32 = 0
     private(set) var highestConcurrentStreams = 0
 
     /// - Parameters:
-    ///   - records: true if headers are kept as they come.
-    ///   - connectionWindow: how many bytes of bodies may be under way; nil grants no window beyond the first.
+    ///   - records: true to keep headers as received.
+    ///   - connectionWindow: the connection's window in bytes; nil to grant none beyond the initial one.
     init(
         owner: any ServerSessionOwner, credentials: ClientCredentials, records: Bool, streamLimit: Int,
         connectionWindow: Int32?
@@ -81,8 +81,8 @@ final class HTTP2ServerSession {
         nghttp2_option_new(&options)
         defer { nghttp2_option_del(options) }
         nghttp2_option_set_no_closed_streams(options, 1)
-        // A client may give up thousands of streams at once when a rule keeps silent; nghttp2's own limit, meant
-        // against rapid resets, would end the connection.
+        // A client can cancel thousands of streams at once if a rule keeps silent; nghttp2's default limit against
+        // rapid resets would end the connection.
         nghttp2_option_set_stream_reset_rate_limit(options, 1_000_000, 100_000)
         if connectionWindow == nil { nghttp2_option_set_no_auto_window_update(options, 1) }
         var created: OpaquePointer?
@@ -92,9 +92,9 @@ final class HTTP2ServerSession {
             throw Failure(description: "nghttp2 has no memory for another session")
         }
         session = created
-        // The object has all its parts only now, and nghttp2 asks for this at the first callback.
+        // Only now is the object initialized, and nghttp2 does not use the pointer before the first callback.
         nghttp2_session_set_user_data(session, Unmanaged.passUnretained(self).toOpaque())
-        // Source: the SETTINGS that others have received from APNs (pushy, issue 878).
+        // Source: the SETTINGS that APNs was seen to send (pushy, issue 878).
         submit([
             (Int32(NGHTTP2_SETTINGS_HEADER_TABLE_SIZE.rawValue), 4096),
             (Int32(AnnouncedLimits.placeholder), UInt32(clamping: streamLimit)),
@@ -111,7 +111,7 @@ final class HTTP2ServerSession {
 
     // MARK: Bytes
 
-    /// Takes what the client sent.
+    /// Processes bytes from the client.
     func receive(_ bytes: UnsafeRawBufferPointer) throws(Failure) {
         guard let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return }
         let result = nghttp2_session_mem_recv(session, start, bytes.count)
@@ -120,7 +120,7 @@ final class HTTP2ServerSession {
         }
     }
 
-    /// Writes all that is ready to be sent.
+    /// Writes everything that is ready to be sent.
     func write(into buffer: inout ByteBuffer) throws(Failure) {
         while true {
             var bytes: UnsafePointer<UInt8>?
@@ -141,20 +141,20 @@ final class HTTP2ServerSession {
     /// True if there is something to write.
     var hasOutput: Bool { nghttp2_session_want_write(session) != 0 }
 
-    /// True if both sides have said all they will ever say.
+    /// True if the session has ended: there is nothing left to read or to write.
     var isFinished: Bool { nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0 }
 
     // MARK: Answers
 
-    /// The slot of a stream that is still open.
+    /// Returns the slot of a stream that is still open.
     func slot(of stream: Int32) -> RequestSlot? {
         guard let pointer = nghttp2_session_get_stream_user_data(session, stream) else { return nil }
         return Unmanaged<RequestSlot>.fromOpaque(pointer).takeUnretainedValue()
     }
 
-    /// Answers 200 with the slot's ids and no body.
+    /// Answers 200 with the slot's ids and without a body.
     func succeed(_ slot: RequestSlot) {
-        // Nothing is copied: the names and the status are literals, and the ids stay in the slot until the stream closes.
+        // Nothing is copied: names and status are literals, and the ids stay in the slot until the stream closes.
         withUnsafeTemporaryAllocation(of: nghttp2_nv.self, capacity: 3) { fields in
             fields[0] = Self.field(":status", "200")
             fields[1] = Self.idField(slot)
@@ -163,7 +163,7 @@ final class HTTP2ServerSession {
         }
     }
 
-    /// Answers with anything else.
+    /// Sends an answer other than a plain 200.
     func answer(_ slot: RequestSlot, _ answer: PreparedAnswer) {
         slot.answerBody = answer.body
         slot.answerBodyOffset = 0
@@ -201,8 +201,8 @@ final class HTTP2ServerSession {
         nghttp2_submit_rst_stream(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, code)
     }
 
-    /// Ends the connection once the streams up to `lastStream` are over; those above are closed at once.
-    /// - Parameter reason: what the debug data says, as JSON; nothing if nil.
+    /// Ends the connection once the streams up to `lastStream` have ended; later ones are closed at once.
+    /// - Parameter reason: the reason in the debug data, as JSON; nil for no debug data.
     func goAway(lastStream: Int32, reason: String?) {
         let data = reason.map { Array("{\"reason\":\"\($0)\"}".utf8) } ?? []
         nghttp2_submit_goaway(
@@ -223,7 +223,7 @@ final class HTTP2ServerSession {
 
     func beginHeaders(_ frame: UnsafePointer<nghttp2_frame>) {
         guard frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else {
-            // Trailers: no header in them means anything to APNs.
+            // Trailers: APNs ignores all headers in them.
             headerSlot = nil
             return
         }
@@ -273,7 +273,7 @@ final class HTTP2ServerSession {
         freeSlots.append(slot)
     }
 
-    /// Every stream that is still open, for when the connection is gone.
+    /// Every open stream, for when the connection has closed.
     var openSlots: some Sequence<RequestSlot> { slots.lazy.filter { $0.stream != 0 } }
 
     private func takeSlot() -> RequestSlot {
@@ -302,7 +302,7 @@ final class HTTP2ServerSession {
             flags: UInt8(NGHTTP2_NV_FLAG_NO_COPY_NAME.rawValue))
     }
 
-    // An id comes once: putting it into the header table would only push out what comes again.
+    // Not indexed: each id occurs once, and would only evict repeated fields from the header table.
     private static func idField(_ slot: RequestSlot) -> nghttp2_nv {
         idField(slot.request.isAboutChannels ? "apns-request-id" : "apns-id", slot.idText)
     }

@@ -1,6 +1,6 @@
 import APNS
 
-/// The simulator's view of one request: every header already turned into what the checks ask about it.
+/// A request whose headers have already been reduced to what the checks need.
 struct PushRequest {
     enum Method {
         case post, get, delete, other
@@ -9,9 +9,9 @@ struct PushRequest {
     enum Path {
         case other
         case withoutToken
-        /// The token is nil when it is none.
+        /// The token is nil if it is malformed.
         case device
-        /// The others name an app, whose bundle identifier is kept.
+        /// These paths name an app, whose bundle identifier is kept.
         case broadcast
         case channels
         case allChannels
@@ -22,13 +22,13 @@ struct PushRequest {
         case value(Int)
     }
 
-    /// A header of which one value matters, or that there was none, or that it was bad.
+    /// The state of a header: absent, malformed, or a value.
     enum Field<Value> {
         case absent, bad
         case value(Value)
     }
 
-    /// The headers that may come once only.
+    /// The headers that can occur only once.
     struct Headers: OptionSet {
         let rawValue: UInt16
         static let authorization = Headers(rawValue: 1)
@@ -46,13 +46,13 @@ struct PushRequest {
 
     var method = Method.other
     var path = Path.other
-    /// Of paths that name an app; empty for others.
+    /// The app in the path; empty for other paths.
     var bundleID: [UInt8] = []
     var channelID = Field<[UInt8]>.absent
     var token: SimulatedToken?
     var seen: Headers = []
     var hasDuplicates = false
-    /// Nil without the header, and with a certificate.
+    /// nil without the header, and with a client certificate.
     var authorization: ClientCredentials.Authorization?
     var id = Field<NotificationID>.absent
     var expiration = Field<Int64>.absent
@@ -62,7 +62,7 @@ struct PushRequest {
     var topic: TopicFacts?
     var bodyLength = 0
 
-    /// True if it speaks of channels, and not of a device: its id is then `apns-request-id`.
+    /// True if the request is about a channel rather than a device; its id is then the `apns-request-id`.
     var isAboutChannels: Bool {
         switch path {
         case .broadcast, .channels, .allChannels: true
@@ -70,8 +70,8 @@ struct PushRequest {
         }
     }
 
-    /// Notes that a header came.
-    /// - Returns: false when it came before.
+    /// Records the occurrence of a header.
+    /// - Returns: false if it occurred before.
     private mutating func note(_ header: Headers) -> Bool {
         guard seen.insert(header).inserted else {
             hasDuplicates = true
@@ -80,20 +80,20 @@ struct PushRequest {
         return true
     }
 
-    /// Takes one header.
+    /// Processes one header.
     /// - Parameters:
     ///   - credentials: the client's.
-    ///   - idText: where the `apns-id` or `apns-request-id` goes, to be sent back as it was written.
+    ///   - idText: receives the `apns-id` or `apns-request-id`, which the answer repeats as it was written.
     mutating func take(
         name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>, of credentials: ClientCredentials,
         idText: UnsafeMutablePointer<UInt8>
     ) {
-        // The length tells nearly all of them apart, so that a header costs one comparison.
+        // Nearly all headers differ in length, so most cost only one comparison.
         switch name.count {
         case 5 where name.equals(":path"): take(path: value)
         case 7:
             if name.equals("apns-id") {
-                // Pseudo-header fields come first (RFC 9113 §8.3), so that the path is known.
+                // Pseudo-header fields come first (RFC 9113 §8.3), so the path is known here.
                 if !isAboutChannels { take(id: value, idText) }
             } else if name.equals(":method") {
                 method =
@@ -146,7 +146,8 @@ struct PushRequest {
         }
     }
 
-    // Source: Apple, "Sending broadcast push notification requests to APNs" and "Sending channel management requests to APNs".
+    // Source: Apple, "Sending broadcast push notification requests to APNs" and "Sending channel management requests to
+    // APNs".
     private mutating func take(appPath value: UnsafeBufferPointer<UInt8>) {
         let parts = value.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).map(Array.init)
         let words = parts.map { String(decoding: $0, as: UTF8.self) }
@@ -169,7 +170,7 @@ struct PushRequest {
         return .bad
     }
 
-    // Eighteen digits are what every 64-bit number of seconds can hold.
+    // Every number of 18 digits fits into 64 bits.
     private static func epoch(_ value: UnsafeBufferPointer<UInt8>) -> Int64? {
         guard (1...18).contains(value.count) else { return nil }
         var number: Int64 = 0
@@ -190,7 +191,7 @@ extension UnsafeBufferPointer<UInt8> {
     }
 }
 
-/// Push types by the bytes of their header.
+/// Finds a push type by the bytes of its header.
 enum PushTypeTable {
     private static let names: [(name: [UInt8], type: PushType)] = PushType.allCases.map {
         (Array($0.rawValue.utf8), $0)

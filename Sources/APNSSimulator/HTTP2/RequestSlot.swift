@@ -1,35 +1,35 @@
-/// The memory of one stream, used again by a later one once it has closed.
+/// The memory of one stream, reused by a later one after it has closed.
 ///
-/// The bytes of the answer live here until nghttp2 has sent them.
+/// It holds the bytes of the answer until nghttp2 has sent them.
 final class RequestSlot {
-    /// The fate of the notification.
+    /// The state of the notification.
     enum Fate {
         case undecided
-        /// Accepted, and the client does not know yet.
+        /// Accepted, but not answered yet.
         case accepted
-        /// An answer has been handed to nghttp2, which may yet fail to send it.
+        /// An answer was passed to nghttp2, which may still fail to send it.
         case answered(accepted: Bool)
         case refused
     }
 
-    /// The largest body that is kept: the largest payload APNs takes.
+    /// The largest body that is kept: the largest payload that APNs accepts.
     static let bodyCapacity = 5120
 
     /// 0 while no stream uses it.
     var stream: Int32 = 0
     var request = PushRequest()
     var fate = Fate.undecided
-    /// An answer that waits for its time; nil stands for 200.
+    /// A delayed answer; nil for a plain 200.
     var heldAnswer: PreparedAnswer?
     var answerBody: [UInt8] = []
     var answerBodyOffset = 0
     var answerBodyStep = Int.max
-    /// The headers as they came; only while notifications are recorded.
+    /// The headers as received; nil unless notifications are recorded.
     var recorded: RecordedHeaders?
 
     /// The `apns-id` or `apns-request-id` of the answer, 36 characters.
     let idText: UnsafeMutablePointer<UInt8>
-    /// The `apns-unique-id` of the answer, as long; nil where the answer has none.
+    /// The `apns-unique-id` of the answer, 36 characters; nil if the answer has none.
     private(set) var uniqueID: UnsafeMutablePointer<UInt8>?
     private let uniqueText: UnsafeMutablePointer<UInt8>
     private let body: UnsafeMutablePointer<UInt8>

@@ -1,8 +1,8 @@
 import CNghttp2
 
-/// The C functions nghttp2 calls, each of which finds its session and hands on.
+/// The C callbacks of nghttp2, which find their session and forward to it.
 enum ServerCallbacks {
-    // A header comes ten times a request. Its session outlives the call that we are in, so nobody needs to retain it.
+    // Called about ten times per request. The session outlives the call into nghttp2, so it need not be retained.
     @inline(__always)
     private static func session(_ pointer: UnsafeMutableRawPointer?, _ body: (HTTP2ServerSession) -> Void) {
         guard let pointer else { return }
@@ -40,7 +40,7 @@ enum ServerCallbacks {
         return callbacks
     }
 
-    /// Hands nghttp2 the next piece of a slot's answer.
+    /// Passes nghttp2 the next piece of a slot's answer.
     static let readBody: nghttp2_data_source_read_callback = { _, _, buffer, capacity, flags, source, _ in
         guard let buffer, let pointer = source?.pointee.ptr else { return 0 }
         let slot = Unmanaged<RequestSlot>.fromOpaque(pointer).takeUnretainedValue()

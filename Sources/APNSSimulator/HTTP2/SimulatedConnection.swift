@@ -1,13 +1,14 @@
 import APNS
 import NIOCore
 
-/// One client's connection, without its socket: takes bytes and the time, and says what to send and when to look again.
+/// The state machine of one HTTP/2 connection, without its socket: it is passed bytes and the time, and returns bytes
+/// to send and the time of the next action.
 final class SimulatedConnection {
-    /// The end of the socket.
+    /// How the socket must be closed.
     enum End {
-        /// All is said: close once it is sent.
+        /// Close once everything is sent.
         case finished
-        /// Close without a word.
+        /// Close at once, without close_notify or GOAWAY.
         case dropped
     }
 
@@ -15,11 +16,11 @@ final class SimulatedConnection {
     private let recording: PushRecording?
     private let channels: ChannelDesk
     private let credentials: ClientCredentials
-    /// Which of the simulator's connections it is, from 1.
+    /// The number of the connection, from 1.
     private let number: Int
-    /// The failure of the connection; `nil` if it works.
+    /// The fault of the connection; `nil` if it works.
     private var fault: PushAction.ConnectionFault?
-    /// nil on a connection on which no HTTP/2 is spoken.
+    /// nil on a connection that never speaks HTTP/2.
     private var session: HTTP2ServerSession?
     private var wheel: DelayWheel
     private var limit: StreamLimit
@@ -30,7 +31,7 @@ final class SimulatedConnection {
     private var farewell = Farewell()
     private var moment: SimulatedMoment
 
-    /// - Parameter certificate: the client's, if it showed one for pushing.
+    /// - Parameter certificate: the client's push certificate, if it presented one.
     init(_ service: SimulatedService, certificate: ClientCertificate?, at moment: SimulatedMoment) throws {
         self.service = service
         let settings = service.settings
@@ -70,39 +71,39 @@ final class SimulatedConnection {
         }
     }
 
-    /// Lets time pass: answers what is due and lifts limits that have lasted long enough.
+    /// Sends the answers that are due, and lifts stream limits whose time has passed.
     func advance(to moment: SimulatedMoment) {
         self.moment = moment
         wheel.advance(to: moment.uptime / 1000) { stream in
-            // The client may have given up the stream in the meantime.
+            // The client may have cancelled the stream in the meantime.
             if let slot = session?.slot(of: stream) { sendAnswer(slot) }
         }
         announce(limit.advance(to: moment.uptime))
     }
 
-    /// When to call ``advance(to:)`` next, in microseconds of uptime; nil for not before something arrives.
+    /// When to call ``advance(to:)`` next, in microseconds of uptime; nil for not before bytes arrive.
     var nextTime: Int64? {
         let due = wheel.next.map { $0 * 1000 }
         guard let lifted = limit.liftedAt else { return due }
         return due.map { min($0, lifted) } ?? lifted
     }
 
-    /// Appends what is to be sent, and enters into the account what has happened since last time.
+    /// Appends the bytes to send, and adds what happened since the last call to the account.
     ///
-    /// The account comes first, so that whoever has received an answer finds it counted.
+    /// The account is updated first, so that a client that has received an answer finds it counted.
     func write(into buffer: inout ByteBuffer) throws {
         let before = buffer.readableBytes
         try session?.write(into: &buffer)
         tally.bytesSent += buffer.readableBytes - before
         if end == nil, session?.isFinished == true {
             farewell.end = .finished
-            // Nobody said goodbye, so it was nghttp2 that did not like what the client sent.
+            // Neither side sent a GOAWAY, so nghttp2 ended the session because of a protocol error.
             if farewell.lastStream == nil, !farewell.isByClient { tally.protocolErrors += 1 }
         }
         settle()
     }
 
-    /// The socket is gone: what was accepted and not answered is now lost.
+    /// Records that the socket has closed: answers that were not sent are lost.
     func closed() {
         if let session {
             for slot in session.openSlots { lose(slot) }
@@ -111,13 +112,13 @@ final class SimulatedConnection {
         settle()
     }
 
-    /// Says GOAWAY and finishes what is under way.
+    /// Sends GOAWAY and finishes what is in flight.
     func shutDown(reason: String) { goAway(reason: reason, lastStream: session?.highestStream ?? 0) }
 
-    /// Answers no request any more, not even those whose answers are held back.
+    /// Stops answering requests, including those with delayed answers.
     func wedge() { fault = .wedge }
 
-    /// Closes without a word.
+    /// Closes at once, without close_notify or GOAWAY.
     func drop() {
         guard end == nil else { return }
         tally.drops += 1
@@ -144,7 +145,7 @@ final class SimulatedConnection {
             recording?.record(slot, accepted: false, .silenced, date: moment.date)
             return
         }
-        // Not before it is decided: a GOAWAY of now may leave this one out.
+        // Updated after the decision, because a GOAWAY sent by it may exclude this request.
         defer { farewell.processed = max(farewell.processed, slot.stream) }
         if slot.request.isAboutChannels {
             if slot.request.path == .broadcast { tally.requests += 1 }
@@ -182,7 +183,7 @@ final class SimulatedConnection {
         }
     }
 
-    /// Answers with the reason why a request is not accepted.
+    /// Answers with the reason for which a request is refused.
     private func refuse(_ slot: RequestSlot, _ refusal: Refusal) {
         credentials.refused(refusal)
         let outcome = ReceivedNotification.Outcome.answered(status: refusal.status, reason: refusal.reason)
@@ -193,11 +194,11 @@ final class SimulatedConnection {
         hold(slot, delay)
     }
 
-    /// A request has passed the checks: the client is who it says.
+    /// Records that a request has passed the checks, which authenticates the client.
     private func trust() { announce(limit.trust()) }
 
     func streamClosed(_ slot: RequestSlot, errorCode: UInt32) {
-        // With NO_ERROR the answer went out whole. It went unsent, or half sent, with any other code.
+        // With NO_ERROR the answer was sent whole; with any other code it was not sent, or only in part.
         if errorCode == 0, case .answered = slot.fate { return }
         lose(slot)
     }
@@ -206,7 +207,7 @@ final class SimulatedConnection {
 
     func resetReceived() { tally.resetsReceived += 1 }
 
-    // Every answer carries the id: the request's own, as it was written, or a new one.
+    // Every answer has an id: that of the request, as it was written, or a new one.
     private func identify(_ slot: RequestSlot) -> NotificationID {
         if case .value(let id) = slot.request.id { return id }
         let id = service.newID()
@@ -214,15 +215,15 @@ final class SimulatedConnection {
         return id
     }
 
-    /// Does what was decided about a notification.
+    /// Carries out the decision on a notification.
     private func carryOut(_ effect: PushEffect, on slot: RequestSlot) {
         slot.fate = effect.accepts ? .accepted : .refused
         recording?.record(slot, accepted: effect.accepts, effect.outcome, delay: effect.delay, date: moment.date)
         respond(effect, to: slot, ordinarily: nil)
     }
 
-    /// Answers as was decided.
-    /// - Parameter answer: what answers the request if no rule does; nil for a plain 200.
+    /// Answers according to the decision.
+    /// - Parameter answer: the answer unless a rule gives another; nil for a plain 200.
     private func respond(_ effect: PushEffect, to slot: RequestSlot, ordinarily answer: PreparedAnswer?) {
         slot.heldAnswer = answer
         if let streams = effect.streams {
@@ -231,7 +232,7 @@ final class SimulatedConnection {
         switch effect.answer {
         case nil: hold(slot, effect.delay)
         case .response(let response):
-            // A plain 200 goes the way of every success.
+            // A plain 200 uses the path of every success.
             if response.status != 200 || response.retryAfter != nil || response.reason != nil {
                 slot.heldAnswer = PreparedAnswer(response, milliseconds: moment.date)
             }
@@ -311,12 +312,12 @@ final class SimulatedConnection {
 
 extension SimulatedConnection: ServerSessionOwner {}
 
-/// How a connection comes to its end.
+/// The progress of a connection's end.
 private struct Farewell {
     var end: SimulatedConnection.End?
-    /// The stream that a GOAWAY named, which may not have been sent yet: those above it are none of ours.
+    /// The last stream of a GOAWAY, which may not have been sent yet; later streams are ignored.
     var lastStream: Int32?
-    /// The highest stream that was decided about.
+    /// The highest stream that was decided on.
     var processed: Int32 = 0
     /// True if the client has sent a GOAWAY.
     var isByClient = false
@@ -326,11 +327,11 @@ private struct Farewell {
 
 /// The values of `apns-unique-id`.
 private struct UniqueIDSource {
-    /// True if answers to notifications for devices have one, and not only those to broadcasts.
+    /// True if answers to notifications for devices have one too, not just those to broadcasts.
     let forDevices: Bool
     private var generator: SeededGenerator
 
-    /// - Parameter seed: any id that no other connection has.
+    /// - Parameter seed: an id that no other connection has.
     init(_ seed: NotificationID, forDevices: Bool) {
         self.forDevices = forDevices
         generator = SeededGenerator(seed: seed.high ^ seed.low)

@@ -1,13 +1,13 @@
 import NIOCore
 import TLS
 
-/// Puts a connection's socket and timers to a ``SimulatedConnection``.
+/// Connects a channel and timers to a ``SimulatedConnection``.
 final class SimulatorHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// How long a finished connection waits for the client to close. Closing with unread bytes of the client's in the
-    /// socket would make the kernel throw away the last answers.
+    /// How long a finished connection waits for the client to close. Closing with unread bytes in the socket would make
+    /// the kernel discard the last answers.
     private static let linger = TimeAmount.milliseconds(250)
 
     private let service: SimulatedService
@@ -15,7 +15,7 @@ final class SimulatorHandler: ChannelInboundHandler {
     private var connection: SimulatedConnection?
     private let wakeUp = WakeUp()
     private var isClosing = false
-    // The reason of a shutdown that came before the connection could say so.
+    // The reason of a shutdown that arrived before the TLS handshake ended.
     private var pendingShutdown: String?
 
     init(_ service: SimulatedService, tls: TLSHandler) {
@@ -26,7 +26,7 @@ final class SimulatorHandler: ChannelInboundHandler {
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if let handshake = event as? TLSHandshakeCompleted {
             do {
-                // Without ALPN nobody agreed on HTTP/2; APNs speaks nothing else.
+                // APNs speaks HTTP/2 only, which must be negotiated by ALPN.
                 guard handshake.applicationProtocol == "h2" else {
                     service.add(ConnectionTally(protocolErrors: 1))
                     context.close(promise: nil)
@@ -59,7 +59,7 @@ final class SimulatorHandler: ChannelInboundHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        // What a client still says on a connection that is over is read, and no more.
+        // Bytes that arrive after the end are discarded.
         guard !isClosing else { return }
         let buffer = unwrapInboundIn(data)
         do {
@@ -67,7 +67,7 @@ final class SimulatorHandler: ChannelInboundHandler {
                 try connection?.receive(bytes, at: .now())
             }
         } catch {
-            // Bytes that are no HTTP/2 are the client's mistake, and counted; nghttp2 may have a GOAWAY to say so.
+            // Bytes that are not HTTP/2 are the client's error, which is counted; nghttp2 may have queued a GOAWAY.
             flush(context)
             finish(context)
         }
@@ -86,7 +86,7 @@ final class SimulatorHandler: ChannelInboundHandler {
     func handlerRemoved(context: ChannelHandlerContext) { end() }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // A client that breaks off or fails its handshake is what this server is there to bear.
+        // A simulator must tolerate clients that break off or fail their handshake.
         context.close(promise: nil)
     }
 

@@ -1,18 +1,18 @@
-/// How many streams a connection may have open, as its credentials, its errors and the rules move it.
+/// The limit of concurrent streams on a connection, which depends on its credentials, its errors and the rules.
 ///
-/// Source: Apple, "Sending notification requests to APNs": one stream until a request with a valid token. That it drops
-/// to one after any rejection and rises with the next success is observed (openradar 27870881; pushy, issue 732).
+/// Source: Apple, "Sending notification requests to APNs": one stream until a request with a valid token. Observed: it
+/// drops to one after any rejection and rises with the next success (openradar 27870881; pushy, issue 732).
 struct StreamLimit {
     private let initial: Int
     private let maximum: Int
-    /// After an error; nil for no change.
+    /// The limit after an error; nil for no change.
     private let afterError: Int?
     private var isTrusted: Bool
     private var isPenalized = false
     private var lowered: Int?
-    /// When a limit that a rule has lowered goes back, in microseconds of uptime.
+    /// When a limit that a rule lowered is restored, in microseconds of uptime.
     private(set) var liftedAt: Int64?
-    /// The limit that was announced last.
+    /// The limit that was last announced.
     private(set) var current: Int
 
     init(initial: Int, maximum: Int, afterError: Int?, isTrusted: Bool) {
@@ -23,14 +23,15 @@ struct StreamLimit {
         current = isTrusted ? maximum : min(initial, maximum)
     }
 
-    /// A request was authenticated. Returns the limit to announce, as all of these do, or nil if it stays.
+    /// Records that a request was authenticated. Returns the limit to announce, or nil if it is unchanged, as do the
+    /// methods below.
     mutating func trust() -> Int? {
         if isTrusted { return nil }
         isTrusted = true
         return change()
     }
 
-    /// A request was answered.
+    /// Records the answer to a request.
     mutating func answered(_ status: Int) -> Int? {
         switch status {
         case 200..<300 where isPenalized: isPenalized = false
@@ -41,14 +42,14 @@ struct StreamLimit {
         return change()
     }
 
-    /// A rule lowers the limit until a time, or for good.
+    /// Lowers the limit for a rule, until a time or for the rest of the connection.
     mutating func lower(to limit: Int, until time: Int64?) -> Int? {
         lowered = limit
         liftedAt = time
         return change()
     }
 
-    /// Lets time pass.
+    /// Restores a lowered limit whose time has passed.
     mutating func advance(to now: Int64) -> Int? {
         guard let liftedAt, now >= liftedAt else { return nil }
         self.liftedAt = nil
@@ -66,10 +67,10 @@ struct StreamLimit {
     }
 }
 
-/// The errors in a row on a connection.
+/// The consecutive errors on a connection.
 ///
-/// Source: Apple, "Handling notification responses from APNs": APNs closes a connection with too many error conditions, sooner
-/// for BadDeviceToken, and does not count 410. How many are too many is not documented.
+/// Source: Apple, "Handling notification responses from APNs": APNs closes a connection after too many errors, sooner
+/// for BadDeviceToken, and does not count 410. Apple does not document the numbers.
 struct ErrorRun {
     private let limit: Int?
     private let badTokenLimit: Int?
@@ -81,8 +82,8 @@ struct ErrorRun {
         badTokenLimit = settings.badTokenLimit
     }
 
-    /// A request was answered.
-    /// - Returns: true if the connection is to end.
+    /// Records the answer to a request.
+    /// - Returns: true if the connection must end.
     mutating func answered(_ status: Int, reason: String?) -> Bool {
         switch status {
         case 200..<300:

@@ -6,10 +6,10 @@ struct Inbox: Sendable {
     let recorder: Recorder
 
     private static let site = "APNs simulator"
-    /// The number of notifications that are searched for earlier attempts of those on a page.
+    /// The number of notifications that are searched for earlier attempts of those on the page.
     private static let attemptDepth = 20_000
 
-    /// The state of all that pages show.
+    /// Everything that the pages depend on; equal versions give equal pages.
     struct Version: Equatable {
         let kept: Int
         let newest: UInt64
@@ -58,7 +58,7 @@ struct Inbox: Sendable {
         return (rows, hasOlder)
     }
 
-    /// The list of what was received.
+    /// Returns the list of received notifications.
     func list(_ filter: InboxFilter) -> (page: Page, isFound: Bool) {
         let (rows, hasOlder) = rows(filter)
         let list: HTML
@@ -146,7 +146,7 @@ struct Inbox: Sendable {
         return Elements.label(notification.answerText, tone)
     }
 
-    /// The device or the channel, with a link to all that was sent to it.
+    /// The device or the channel, with a link to everything that was sent to it.
     private func target(_ notification: ReceivedNotification) -> HTML {
         guard let name = notification.token ?? notification.channel else {
             return "<span class=\"muted\">no token</span>"
@@ -167,7 +167,7 @@ struct Inbox: Sendable {
 
     // MARK: Answers and rules
 
-    /// The buttons for the one device that a search has found.
+    /// The buttons for a search that found one device only.
     private func tools(_ filter: InboxFilter, _ rows: [Row]) -> HTML {
         guard !filter.token.isEmpty, let first = rows.first?.entry.notification, let token = first.token,
             rows.allSatisfy({ $0.entry.notification.token == token })
@@ -183,7 +183,7 @@ struct Inbox: Sendable {
         return "<details id=\"\(id)\"><summary>Next answer for this token</summary>\(buttons)</details>"
     }
 
-    /// The forms for the next answer to a device; nothing for what has no device token.
+    /// The forms for the next answer to a device; empty if there is no valid device token.
     private func buttons(_ notification: ReceivedNotification, query: [(name: String, value: String?)]) -> HTML {
         guard let token = notification.token, SimulatedToken(hex: token) != nil else { return "" }
         let short = String(token.prefix(8))
@@ -224,7 +224,7 @@ struct Inbox: Sendable {
 
     // MARK: One push
 
-    /// A notification with all that is known of it.
+    /// Returns the page of one notification.
     func push(_ sequence: UInt64) -> (page: Page, isFound: Bool) {
         guard let entry = recorder.entry(sequence) else {
             let main: HTML = "<p class=\"empty\">Push \(sequence) is not kept. <a href=\"/\">Show the inbox</a></p>"

@@ -9,7 +9,7 @@ struct InboxFilter: Sendable {
     var text = ""
     var answer = ""
     var pushType = ""
-    /// The number in the recording below which the page begins; `nil` for the newest.
+    /// Shows notifications below this number in the recording; `nil` for the newest.
     var before: UInt64?
 
     /// The number of notifications on a page.
@@ -26,7 +26,7 @@ struct InboxFilter: Sendable {
 
     init() {}
 
-    /// Reads a query. One that cannot be read is as good as none, because a person may have typed it.
+    /// Reads a query. Invalid values are ignored, because users can edit them.
     init(_ request: Request) {
         let query = (try? URLEncodedFormDecoder().decode([String: String].self, from: request.uri.query ?? "")) ?? [:]
         func value(_ name: String) -> String { String((query[name] ?? "").prefix(2048)) }
@@ -70,7 +70,7 @@ struct InboxFilter: Sendable {
     var path: String { Links().path([], query) }
 }
 
-// The notification in words.
+// Texts about a notification.
 extension ReceivedNotification {
     var preview: PushPreview {
         PushPreview(
@@ -78,10 +78,10 @@ extension ReceivedNotification {
             collapseID: collapseID)
     }
 
-    /// True if the sender gets an answer, or needs none because the gateway accepts.
+    /// True if the sender gets an answer, or needs none because the gateway accepted.
     var hasAnswer: Bool { if case .answered = outcome { true } else { false } }
 
-    /// True if it was accepted and the sender knows.
+    /// True if the notification was accepted and the sender knows.
     var isSuccess: Bool { accepted && hasAnswer }
 
     /// The answer, such as `410 Unregistered` or `no answer`.
@@ -99,14 +99,15 @@ extension ReceivedNotification {
         return accepted && !hasAnswer ? text + ", but accepted" : text
     }
 
-    /// The time for which the answer was held back, such as `41 ms`; `nil` if it was not.
+    /// The delay of the answer, such as `41 ms`; `nil` if there was none.
     var delayText: String? {
         guard answerDelay >= 1000, hasAnswer else { return nil }
         let milliseconds = answerDelay / 1000
         return milliseconds < 1000 ? "\(milliseconds) ms" : "\(milliseconds / 1000).\(milliseconds % 1000 / 100) s"
     }
 
-    /// True for another attempt to send the same notification: the same `apns-id`, or the same payload for the same device.
+    /// Returns true for another attempt to send the same notification: the same `apns-id`, or the same payload for the
+    /// same device.
     func isAttempt(of other: ReceivedNotification) -> Bool {
         if let apnsID, apnsID == other.apnsID { return true }
         return token != nil && token == other.token && topic == other.topic && payload == other.payload

@@ -4,7 +4,7 @@ import NIOCore
 import Synchronization
 import WebPages
 
-/// Pages that show what was received as devices would, and forms that make the next answers fail.
+/// Pages that show received notifications as devices would, and forms that make the next answers fail.
 struct InboxRoutes: Sendable {
     private let service: SimulatedService
     private let recorder: Recorder
@@ -15,7 +15,7 @@ struct InboxRoutes: Sendable {
 
     init(_ service: SimulatedService, _ recorder: Recorder) { (self.service, self.recorder) = (service, recorder) }
 
-    /// - Parameter json: the answer to a request for `/` by a program.
+    /// - Parameter json: the answer to a program that requests `/`.
     func add(to router: Router<ControlContext>, otherwise json: @escaping @Sendable () throws -> Response) {
         let pages = router.group().add(middleware: PageSecurity())
         pages.get("/") { request, _ in
@@ -92,13 +92,13 @@ struct InboxRoutes: Sendable {
         }
     }
 
-    /// Goes back to the page of the form, which is in the query.
+    /// Redirects to the form's page, which the query names.
     private func back(_ request: Request) -> Response {
         if let push = request.uri.queryParameters.get("push", as: UInt64.self) { return .seeOther("/inbox/\(push)") }
         return .seeOther(InboxFilter(request).path)
     }
 
-    /// Answers with a page, or with its changes.
+    /// Answers with a page, or with its live updates.
     private func answer(_ request: Request, _ page: @escaping @Sendable (Inbox) -> (page: Page, isFound: Bool))
         -> Response
     {
@@ -107,7 +107,7 @@ struct InboxRoutes: Sendable {
             let (page, isFound) = page(inbox)
             return .page(page.html(Links()), status: isFound ? .ok : .notFound)
         }
-        // Nothing is searched while nothing changes.
+        // Renders nothing while nothing has changed.
         let last = Mutex<(version: Inbox.Version, main: HTML)?>(nil)
         return updates.response {
             let version = inbox.version
@@ -120,7 +120,7 @@ struct InboxRoutes: Sendable {
 }
 
 extension Request {
-    /// True if a browser asks for a page. Programs that accept anything (`*/*`) do not.
+    /// True if a browser asks for a page. Programs that accept anything (`*/*`) are not browsers.
     fileprivate var acceptsPage: Bool {
         (headers[.accept] ?? "").split(separator: ",").contains { range in
             let parts = range.split(separator: ";").map { $0.filter { $0 != " " }.lowercased() }

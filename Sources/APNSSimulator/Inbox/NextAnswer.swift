@@ -3,7 +3,7 @@ struct NextAnswer: Sendable {
     let value: String
     /// The button's text.
     let title: String
-    /// The rule without the keys that choose the notification.
+    /// The rule, without the keys that select the notification.
     private let effect: String
 
     private init(_ value: String, _ title: String, _ effect: String) {
@@ -16,7 +16,7 @@ struct NextAnswer: Sendable {
         NextAnswer("silence", "no answer", "answer=silence"), NextAnswer("drop", "connection lost", "answer=drop"),
     ]
 
-    /// The gateway does not acknowledge what it accepts, so that an answer can be neither slow nor lost.
+    /// The gateway does not acknowledge what it accepts, so its answers can be neither slow nor lost.
     private static let gateway = [
         NextAnswer("8", "8 InvalidToken", "answer=8"), NextAnswer("1", "1 ProcessingError", "answer=1"),
         NextAnswer("10", "10 Shutdown", "answer=10"),
@@ -28,11 +28,11 @@ struct NextAnswer: Sendable {
         transport == .http2 ? http2 : gateway
     }
 
-    /// Makes it the answer to the next notification for a device.
+    /// Makes this the answer to the next notification for a device.
     /// - Throws: ``RuleError``.
     func give(to token: SimulatedToken, _ transport: ReceivedNotification.Transport, _ service: SimulatedService) throws
     {
-        // A rule's prefix has 64 digits at most; the token itself chooses the notification.
+        // A rule's prefix has at most 64 digits; the pending rule's token selects the notification.
         let rule = "prefix=\(token.hex.prefix(64)),times=1,\(effect)"
         switch transport {
         case .http2: service.addPending(try FaultRule(rule), for: token)

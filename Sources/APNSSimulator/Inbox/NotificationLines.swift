@@ -1,7 +1,7 @@
 import PrintableText
 import WebPages
 
-/// Prints a line for each notification as it arrives, and in a flood the number of those left out.
+/// Prints a line for each notification as it arrives, up to a rate; beyond it, prints the number of those omitted.
 package struct NotificationLines: Sendable {
     /// The maximum number of lines per second.
     package static let maximumPerSecond = 50
@@ -9,13 +9,13 @@ package struct NotificationLines: Sendable {
     private let recorder: Recorder
     private let write: @Sendable (String) -> Void
 
-    /// - Parameter write: writes a line, which has no line feed.
+    /// - Parameter write: writes a line, which is passed without a line feed.
     package init(_ recorder: Recorder, write: @escaping @Sendable (String) -> Void) {
         self.recorder = recorder
         self.write = write
     }
 
-    /// Prints until the simulator stops or the task is canceled, and then the rest.
+    /// Prints until the simulator stops or the task is cancelled, and then prints the rest.
     package func run() async {
         var last: UInt64 = 0
         var window = (start: ContinuousClock.now, left: Self.maximumPerSecond)
@@ -25,7 +25,7 @@ package struct NotificationLines: Sendable {
             if ContinuousClock.now - window.start >= .seconds(1) { window = (.now, Self.maximumPerSecond) }
             window.left -= print(page, atMost: window.left, &last)
             guard window.left == 0 else { continue }
-            // Throws when it is canceled, and then prints the rest at once.
+            // When cancelled, this throws, and the rest is printed at once.
             try? await Task.sleep(until: window.start + .seconds(1), clock: .continuous)
             summarize(&last)
         }
@@ -36,6 +36,7 @@ package struct NotificationLines: Sendable {
         summarize(&last)
     }
 
+    /// Prints a page's notifications.
     /// - Returns: the number of lines.
     private func print(_ page: NotificationPage, atMost limit: Int, _ last: inout UInt64) -> Int {
         if page.overwritten > 0, !page.entries.isEmpty { write(Self.more(page.overwritten)) }
@@ -77,7 +78,7 @@ extension ReceivedNotification {
 }
 
 extension String {
-    /// With escapes such as `\u{202E}` for what is unprintable, and a space for the end of a line.
+    /// The text with unprintable characters escaped as `\u{202E}`, and a space for each tab and line break.
     fileprivate var escaped: String {
         var text = String.UnicodeScalarView()
         for scalar in unicodeScalars {

@@ -2,7 +2,7 @@ import APNS
 
 /// The recording of one connection to the binary gateway.
 ///
-/// Notifications are gathered, so that the account has them before whoever reads the recording knows of them.
+/// Notifications are buffered, so that they are in the account before a reader of the recording can see them.
 struct GatewayRecording {
     private let recorder: Recorder
     private let connection: Int
@@ -10,16 +10,17 @@ struct GatewayRecording {
     private var gathered: [ReceivedNotification] = []
 
     /// - Parameters:
-    ///   - connection: which of the gateway's connections it is, from 1.
-    ///   - topic: that of the client's certificate, for the protocol itself has none.
+    ///   - connection: the number of the gateway's connection, from 1.
+    ///   - topic: that of the client's certificate, because the protocol has none.
     init(_ recorder: Recorder, connection: Int, topic: String?) {
         self.recorder = recorder
         self.connection = connection
         self.topic = topic
     }
 
+    /// Buffers a notification.
     /// - Parameters:
-    ///   - delay: microseconds for which the answer is held back.
+    ///   - delay: the delay of the answer, in microseconds.
     ///   - date: milliseconds since 1970.
     mutating func gather(
         _ notification: GatewayNotification, accepted: Bool, _ outcome: ReceivedNotification.Outcome,
@@ -38,7 +39,7 @@ struct GatewayRecording {
         gathered.append(received)
     }
 
-    /// Bytes that are no notification, of which only the identifier is known, or not even that.
+    /// Buffers bytes that are not a notification, of which at most the identifier is known.
     /// - Parameter date: milliseconds since 1970.
     mutating func gather(_ fault: GatewayFault, date: Int64) {
         var received = received(
@@ -47,7 +48,7 @@ struct GatewayRecording {
         gathered.append(received)
     }
 
-    /// Enters what was gathered.
+    /// Records the buffered notifications.
     mutating func write() {
         for notification in gathered { recorder.record(notification) }
         gathered.removeAll(keepingCapacity: true)

@@ -1,10 +1,10 @@
 /// Writes a JSON object, member by member.
 ///
-/// For objects that take JSON in as it came: an encoder would read it first, and write its numbers anew.
+/// Embeds given JSON unchanged: an encoder would parse it and reformat its numbers.
 struct JSONObjectWriter {
     private var bytes: [UInt8] = [UInt8(ascii: "{")]
 
-    /// The whole object.
+    /// The complete object.
     var finished: [UInt8] { bytes + [UInt8(ascii: "}")] }
 
     mutating func member(_ name: StaticString, _ text: String?) {
@@ -24,7 +24,7 @@ struct JSONObjectWriter {
         bytes += String(value).utf8
     }
 
-    /// - Parameter json: one value of JSON, which nobody checks again.
+    /// - Parameter json: one JSON value, which is not validated.
     mutating func member(_ name: StaticString, json: some Sequence<UInt8>) {
         begin(name)
         bytes += json

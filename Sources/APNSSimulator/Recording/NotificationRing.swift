@@ -1,15 +1,15 @@
-/// Which recorded notifications are asked for.
+/// Selects recorded notifications.
 package struct NotificationFilter: Equatable, Sendable {
-    /// Only those with a higher number in the recording.
+    /// Only notifications with a higher number in the recording.
     package var after: UInt64 = 0
-    /// Only those for this device token, in either case.
+    /// Only notifications for this device token, in either case.
     package var token: String? { didSet { token = token?.lowercased() } }
-    /// Only those that were accepted, or only those that were not.
+    /// True for accepted notifications only, false for refused ones only, nil for both.
     package var accepted: Bool?
-    /// No more than so many, the oldest first.
+    /// The maximum number of notifications; the oldest come first.
     package var limit = 1000
 
-    /// All of them, a thousand at a time.
+    /// Selects all notifications, a thousand at a time.
     package init() {}
 
     func matches(_ notification: ReceivedNotification) -> Bool {
@@ -23,31 +23,32 @@ package struct NotificationFilter: Equatable, Sendable {
 package struct NotificationPage: Sendable {
     /// A notification and its number in the recording, from 1.
     package struct Entry: Equatable, Sendable {
-        /// Its number.
+        /// The number.
         package let sequence: UInt64
         /// The notification.
         package let notification: ReceivedNotification
     }
 
-    /// Those that were asked for.
+    /// The selected notifications.
     package var entries: [Entry] = []
     /// The value of ``NotificationFilter/after`` for the next request.
     package var last: UInt64
-    /// How many that came after ``NotificationFilter/after`` are no longer kept, because newer ones took their place.
+    /// The number of notifications after ``NotificationFilter/after`` that are no longer kept, because newer ones
+    /// replaced them.
     package var overwritten: UInt64
 }
 
-/// The last so many notifications, numbered as they come.
+/// A ring buffer of the most recent notifications, numbered in the order of arrival.
 struct NotificationRing: Sendable {
     private let limit: Int
     private var entries: [NotificationPage.Entry] = []
-    /// Where the oldest lies, once there are as many as there may be.
+    /// The index of the oldest entry once the ring is full.
     private var start = 0
     private var clearedThrough: UInt64 = 0
-    /// The number of the newest; 0 when there was none yet.
+    /// The number of the newest notification; 0 if there was none yet.
     private(set) var newest: UInt64 = 0
 
-    /// - Parameter limit: how many are kept; at least 1.
+    /// - Parameter limit: the maximum number of notifications, at least 1.
     init(limit: Int) { self.limit = max(1, limit) }
 
     var count: Int { entries.count }
@@ -65,7 +66,7 @@ struct NotificationRing: Sendable {
         return newest
     }
 
-    /// Forgets all of them; their numbers do not come again.
+    /// Removes all notifications; their numbers are not reused.
     mutating func clear() {
         entries = []
         start = 0
@@ -74,7 +75,7 @@ struct NotificationRing: Sendable {
 
     /// Returns the newest entries before a number, newest first.
     func newest(before sequence: UInt64, atMost limit: Int) -> [NotificationPage.Entry] {
-        // Their numbers have no gaps.
+        // The numbers have no gaps.
         let excluded = sequence > newest ? 0 : newest - sequence + 1
         guard excluded < UInt64(entries.count) else { return [] }
         let end = entries.count - Int(excluded)
@@ -85,7 +86,7 @@ struct NotificationRing: Sendable {
         let oldest = newest - UInt64(entries.count) + 1
         let known = max(filter.after, clearedThrough)
         var page = NotificationPage(last: newest, overwritten: oldest > known ? oldest - 1 - known : 0)
-        // Their numbers have no gaps, so the first one asked for is found without a search.
+        // The numbers have no gaps, so the first entry is found without a search.
         let skipped = filter.after >= oldest ? Int(clamping: filter.after - oldest + 1) : 0
         guard skipped < entries.count else { return page }
         for offset in skipped..<entries.count {

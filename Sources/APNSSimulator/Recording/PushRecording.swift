@@ -5,7 +5,7 @@ struct PushRecording {
     private let topic: String?
 
     /// - Parameters:
-    ///   - connection: which of the simulator's connections it is, from 1.
+    ///   - connection: the number of the connection, from 1.
     ///   - topic: that of the client's certificate, if it has one.
     init(_ recorder: Recorder, connection: Int, topic: String?) {
         self.recorder = recorder
@@ -13,9 +13,9 @@ struct PushRecording {
         self.topic = topic
     }
 
-    /// Records a notification; nothing of the management of channels.
+    /// Records a notification; ignores requests that manage channels.
     /// - Parameters:
-    ///   - delay: microseconds for which the answer is held back.
+    ///   - delay: the delay of the answer, in microseconds.
     ///   - date: milliseconds since 1970.
     func record(
         _ slot: RequestSlot, accepted: Bool, _ outcome: ReceivedNotification.Outcome, delay: Int64 = 0, date: Int64

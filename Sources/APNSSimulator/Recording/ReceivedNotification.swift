@@ -1,8 +1,8 @@
 import APNS
 
-/// A notification that somebody asked the simulator to deliver, as it arrived, and what it was told.
+/// A notification as the simulator received it, and its answer.
 ///
-/// Refused notifications are included: a header that breaks the rules is here as it came.
+/// Refused notifications are included, with malformed headers as received.
 package struct ReceivedNotification: Equatable, Sendable {
     /// The transport.
     package enum Transport: String, Sendable {
@@ -12,68 +12,67 @@ package struct ReceivedNotification: Equatable, Sendable {
         case gateway
     }
 
-    /// The answer to the sender, or its absence.
+    /// The answer to the sender, or how it was lost.
     package enum Outcome: Equatable, Sendable {
-        /// An answer: an HTTP status with the reason of its body, or the status of the gateway's error packet with its
-        /// name. Of the gateway, 0 stands for what it says nothing about, because it is accepted.
+        /// An answer: an HTTP status with the reason in its body, or the status and name of the gateway's error packet.
+        /// 0 means that the gateway accepted the notification, for which it sends no answer.
         case answered(status: Int, reason: String?)
-        /// The stream was reset, or the gateway's connection.
+        /// The stream, or the gateway's connection, was reset.
         case reset
-        /// A GOAWAY said that it was not processed.
+        /// A GOAWAY reported it as unprocessed.
         case goAway
-        /// The connection was cut off without a word. Of the gateway: it came behind one that ended the connection, and was
-        /// thrown away.
+        /// The connection was dropped without an answer. At the gateway: the notification arrived after one that ended
+        /// the connection, and was discarded.
         case dropped
-        /// No answer comes, ever.
+        /// It is never answered.
         case silenced
-        /// The connection was closed in good order without an answer.
+        /// The connection was closed cleanly without an answer.
         case closed
     }
 
-    /// When it had arrived whole, in milliseconds since 1970.
+    /// The time at which it had arrived completely, in milliseconds since 1970.
     package var time: Int64
     /// The transport.
     package var transport: Transport
-    /// Which of the simulator's connections it came on, from 1; the gateway counts its own.
+    /// The number of its connection, from 1; the gateway counts its connections separately.
     package var connection: Int
-    /// The method and the path, of requests that are no POST for a device or a channel.
+    /// The method and path, unless it is a POST to a device or a channel.
     package var request: String?
-    /// The device token in lower-case hex digits; what stood in its place, if that was no token.
+    /// The device token in lower-case hex digits; if it is malformed, the text in its place.
     package var token: String?
     /// The channel of a broadcast.
     package var channel: String?
-    /// The topic; of a broadcast, the app's bundle identifier; of the gateway, that of the client's certificate.
+    /// The topic; for a broadcast, the app's bundle identifier; for the gateway, the topic of the client's certificate.
     package var topic: String?
     /// `apns-push-type`.
     package var pushType: String?
-    /// The priority, if it was a number.
+    /// The priority, if it is a number.
     package var priority: Int?
-    /// When it expires, in seconds since 1970, if it was a number.
+    /// The expiration, in seconds since 1970, if it is a number.
     package var expiration: Int64?
     /// `apns-collapse-id`.
     package var collapseID: String?
-    /// The `apns-id` that the answer carries, which is the request's own if that had one; of a broadcast, its
-    /// `apns-request-id`.
+    /// The `apns-id` of the answer: the request's own, or a generated one; for a broadcast, the `apns-request-id`.
     package var apnsID: String?
-    /// The number by which the gateway's sender knows it.
+    /// The number by which the gateway's client identifies it.
     package var identifier: UInt32?
-    /// Headers whose values could not be read, as they came.
+    /// Headers with malformed values, as received.
     package var malformedHeaders: [String: String] = [:]
-    /// The payload, byte for byte; no more of it than APNs takes of the largest.
+    /// The payload, byte for byte, up to the length of the largest that APNs accepts.
     package var payload: [UInt8] = []
-    /// How many bytes of payload there were.
+    /// The length of the whole payload, in bytes.
     package var payloadSize = 0
-    /// True if the simulator counts it as accepted, whether or not the sender came to know.
+    /// True if the simulator counts it as accepted, whether or not the sender got an answer.
     package var accepted: Bool
     /// The answer to the sender.
     package var outcome: Outcome
-    /// The time for which the answer is held back, in microseconds.
+    /// The delay of the answer, in microseconds.
     package var answerDelay: Int64 = 0
 
-    /// A notification of which only the circumstances are known so far.
+    /// Creates a notification without its contents.
     /// - Parameters:
     ///   - time: in milliseconds since 1970.
-    ///   - connection: which of the simulator's connections it came on, from 1.
+    ///   - connection: the number of its connection, from 1.
     package init(time: Int64, transport: Transport, connection: Int, accepted: Bool, outcome: Outcome) {
         self.time = time
         self.transport = transport
@@ -84,20 +83,20 @@ package struct ReceivedNotification: Equatable, Sendable {
 }
 
 extension ReceivedNotification.Outcome {
-    /// The outcome of a notification that the gateway accepts: it has no answer.
+    /// The outcome of a notification that the gateway accepted: there is no answer.
     static let acceptedByGateway = answered(status: 0, reason: nil)
 
-    /// - Parameter isSimple: true if it came with the command that knows no error packets.
+    /// - Parameter isSimple: true if it came with command 0, which has no error packets.
     static func refused(_ status: GatewayStatus, isSimple: Bool) -> Self {
         isSimple ? .closed : .answered(status: Int(status.code), reason: status.name)
     }
 }
 
 extension ReceivedNotification {
-    /// The notification as a JSON object on one line; what it does not have is left out.
+    /// Returns the notification as a JSON object on one line, without the members that it does not have.
     ///
-    /// The payload is in `payload` with its numbers and the order of its members as they came. One that is no JSON object
-    /// is in `payload_text`.
+    /// `payload` is the payload with its numbers and the order of its members unchanged. A payload that is not a JSON
+    /// object is in `payload_text`.
     /// - Parameter sequence: its number in the recording.
     func json(sequence: UInt64) -> [UInt8] {
         var object = JSONObjectWriter()
@@ -136,10 +135,10 @@ extension ReceivedNotification {
 
     private func write(payloadInto object: inout JSONObjectWriter) {
         guard !payload.isEmpty else { return }
-        // The check lets strings through that are no UTF-8, and those would spoil the whole line.
+        // The check accepts strings that are not UTF-8, which would make the whole line invalid.
         let isObject = payload.withUnsafeBufferPointer { JSONObjectCheck.accepts($0) }
         if isObject, payload.count == payloadSize, String(validating: payload, as: UTF8.self) != nil {
-            // Outside of strings a line's end is a space, and inside it is not allowed.
+            // Outside of strings a line break equals a space; inside it is invalid.
             object.member("payload", json: payload.lazy.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
         } else {
             object.member("payload_text", String(decoding: payload, as: UTF8.self))

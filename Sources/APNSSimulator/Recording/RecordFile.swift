@@ -1,13 +1,13 @@
 import Glibc
 import Synchronization
 
-/// A file that grows by a line for each notification.
+/// A file to which a line is appended for each notification.
 ///
-/// Each line is with the kernel before the notification is answered: whoever reads along sees it, and no signal loses it.
+/// Each line is written before the notification is answered, so a concurrent reader sees it, and no signal can lose it.
 package final class RecordFile: Sendable {
-    /// The file cannot be opened, or not be written to.
+    /// A file that cannot be opened or written to.
     package struct Failure: Error, Equatable, Sendable, CustomStringConvertible {
-        /// Which file, why, and what becomes of the recording.
+        /// The file, the reason, and the consequence for the recording.
         package let description: String
     }
 
@@ -21,11 +21,12 @@ package final class RecordFile: Sendable {
     private let state: Mutex<State>
     private let onFailure: @Sendable (Failure) -> Void
 
-    /// Opens a file to append to; it is made if there is none, for nobody else to read.
+    /// Opens a file for appending; creates it, readable by the owner only, if it does not exist.
     /// - Parameters:
     ///   - path: the file, or `-` for standard output.
-    ///   - onFailure: told once when a line could not be written. Nothing more is written then, so that no line is half.
-    /// - Throws: ``Failure``.
+    ///   - onFailure: called once when a line could not be written. Nothing is written afterwards, so that no line
+    ///     follows a truncated one.
+    /// - Throws: ``Failure`` if the file cannot be opened.
     package init(path: String, onFailure: @escaping @Sendable (Failure) -> Void) throws(Failure) {
         isOwn = path != "-"
         name = isOwn ? path : "standard output"
@@ -41,12 +42,12 @@ package final class RecordFile: Sendable {
 
     deinit { close() }
 
-    /// The error, if there was one.
+    /// The error that stopped the recording, if any.
     package var failure: Failure? { state.withLock { $0.failure } }
 
     /// Appends a line.
-    /// - Parameter make: makes it, without its end; called while nobody else appends, so that lines keep the order in which
-    ///   they were made.
+    /// - Parameter make: returns the line without its line feed; called under the lock, so that lines are in the order
+    ///   in which they were made.
     func append(_ make: () -> [UInt8]) {
         let failure = state.withLock { state -> Failure? in
             let line = make()
@@ -61,7 +62,7 @@ package final class RecordFile: Sendable {
         if let failure { onFailure(failure) }
     }
 
-    /// Closes the file; what comes later is not written.
+    /// Closes the file; later notifications are not written.
     func close() {
         state.withLock { state in
             if isOwn, let descriptor = state.descriptor { _ = Self.close(descriptor) }
@@ -73,7 +74,7 @@ package final class RecordFile: Sendable {
         Glibc.close(descriptor)
     }
 
-    /// - Returns: the system's number for what went wrong, if something did.
+    /// - Returns: the error number of the system, or nil.
     private static func write(_ bytes: [UInt8], to descriptor: Int32) -> Int32? {
         var rest = bytes[...]
         while !rest.isEmpty {
@@ -85,7 +86,7 @@ package final class RecordFile: Sendable {
             switch errno {
             case EINTR: continue
             case EAGAIN:
-                // A terminal may have been made non-blocking by whoever shares it.
+                // Another process that shares the terminal may have made it non-blocking.
                 var poll = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
                 _ = systemPoll(&poll)
             case let problem: return problem

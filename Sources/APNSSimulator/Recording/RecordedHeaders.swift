@@ -1,6 +1,6 @@
-/// The headers of a request as they came, of which the checks keep only what they ask about.
+/// The headers of a request as received; the checks keep only what they need.
 final class RecordedHeaders {
-    /// Of a longer value only the beginning is kept: nothing that APNs takes is nearly as long.
+    /// Longer values are truncated: nothing that APNs accepts is nearly as long.
     private static let maximumLength = 1000
 
     private(set) var method = ""
@@ -15,7 +15,7 @@ final class RecordedHeaders {
 
     func take(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
         let text = { String(decoding: value.prefix(Self.maximumLength), as: UTF8.self) }
-        // Of a header that comes twice the first counts, as it does for the checks.
+        // The first of duplicate headers counts, as it does for the checks.
         if name.equals(":method") {
             method = text()
         } else if name.equals(":path") {

@@ -1,16 +1,16 @@
 import Synchronization
 
-/// Keeps the last notifications that a simulator received, and lets others wait for the next.
+/// Keeps the last notifications that a simulator received, and lets callers wait for the next one.
 ///
-/// Several event loops may record at the same time.
+/// Several event loops can record at the same time.
 package final class Recorder: Sendable {
-    /// How many notifications are kept unless somebody says otherwise.
+    /// The default number of notifications that are kept.
     package static let defaultLimit = 10_000
 
     private struct State {
         var ring: NotificationRing
         var waiters: [UInt64: CheckedContinuation<Void, Never>] = [:]
-        /// Those of ``waiters`` that wait for ``Recorder/next(after:atMost:)``.
+        /// The ``waiters`` that wait in ``Recorder/next(after:atMost:)``.
         var followers: Set<UInt64> = []
         var nextWaiter: UInt64 = 0
         var waitsEnded = false
@@ -20,16 +20,17 @@ package final class Recorder: Sendable {
     private let file: RecordFile?
 
     /// - Parameters:
-    ///   - limit: how many notifications are kept in memory, at least 1; the oldest goes for the newest.
-    ///   - file: where each is written to as well.
+    ///   - limit: the number of notifications kept in memory, at least 1; the newest replaces the oldest.
+    ///   - file: a file to append each notification to as well.
     package init(limit: Int = Recorder.defaultLimit, file: RecordFile? = nil) {
         state = Mutex(State(ring: NotificationRing(limit: limit)))
         self.file = file
     }
 
-    /// Enters a notification.
+    /// Records a notification.
     ///
-    /// Before its answer is sent, so that whoever has received the answer finds it here.
+    /// Must be called before the answer is sent, so that a client that has received the answer finds the notification
+    /// here.
     package func record(_ notification: ReceivedNotification) {
         if let file {
             file.append { notification.json(sequence: keep(notification)) }
@@ -52,18 +53,18 @@ package final class Recorder: Sendable {
         return sequence
     }
 
-    /// How many there were, forgotten ones included.
+    /// The number of notifications ever recorded.
     package var count: UInt64 { state.withLock { $0.ring.newest } }
 
-    /// The number of requests that wait for the next.
+    /// The number of requests that wait for the next notification.
     var waiting: Int {
         state.withLock { state in state.waiters.keys.count { !state.followers.contains($0) } }
     }
 
-    /// The number of notifications that are kept, and the number of the newest of all.
+    /// The number of kept notifications, and the number of the newest.
     var extent: (kept: Int, newest: UInt64) { state.withLock { ($0.ring.count, $0.ring.newest) } }
 
-    /// The entry with a number, if it is kept.
+    /// Returns the entry with a number, if it is kept.
     func entry(_ sequence: UInt64) -> NotificationPage.Entry? {
         guard sequence < .max else { return nil }
         let found = state.withLock { $0.ring.newest(before: sequence + 1, atMost: 1) }.first
@@ -72,7 +73,7 @@ package final class Recorder: Sendable {
 
     /// Calls the body with the kept entries before a number, newest first, until it returns false.
     ///
-    /// The lock is held for short parts only, so that those who record do not wait.
+    /// The lock is held for short periods only, so that recording is not blocked.
     func forEach(before sequence: UInt64 = .max, _ body: (NotificationPage.Entry) -> Bool) {
         var sequence = sequence
         while true {
@@ -83,8 +84,8 @@ package final class Recorder: Sendable {
         }
     }
 
-    /// Returns the entries after a number, oldest first; waits for the first of them. None when the simulator stops or the
-    /// task is canceled.
+    /// Returns the entries after a number, oldest first, and waits for the first one. Returns none when the simulator
+    /// stops or the task is cancelled.
     func next(after sequence: UInt64, atMost limit: Int) async -> NotificationPage {
         var filter = NotificationFilter()
         filter.after = sequence
@@ -96,8 +97,8 @@ package final class Recorder: Sendable {
         }
     }
 
-    /// Forgets all that were recorded.
-    /// - Returns: how many that were.
+    /// Deletes all recorded notifications.
+    /// - Returns: their number.
     @discardableResult
     package func clear() -> Int {
         state.withLock { state in
@@ -106,26 +107,27 @@ package final class Recorder: Sendable {
         }
     }
 
-    /// Those that are asked for and kept.
+    /// Returns the selected notifications that are kept.
     package func notifications(_ filter: NotificationFilter = NotificationFilter()) -> NotificationPage {
         state.withLock { $0.ring.page(filter) }
     }
 
-    /// Those that are asked for; waits for the first if there is none yet.
-    /// - Parameter wait: how long at the most. It ends early, with none, when the simulator stops or the task is cancelled.
+    /// Returns the selected notifications, and waits for the first if there is none yet.
+    /// - Parameter wait: the maximum wait. It ends early, without notifications, when the simulator stops or the task
+    ///   is cancelled.
     package func notifications(_ filter: NotificationFilter, wait: Duration) async -> NotificationPage {
         let deadline = ContinuousClock.now + wait
         var filter = filter
         while true {
             let (page, isOver) = state.withLock { ($0.ring.page(filter), $0.waitsEnded) }
             if !page.entries.isEmpty || isOver || Task.isCancelled || ContinuousClock.now >= deadline { return page }
-            // None of those up to here will ever match; but what was overwritten must still be told at the end.
+            // Entries up to here cannot match any more, but an overwritten range must still be reported at the end.
             await change(after: page.last, until: deadline)
             if page.overwritten == 0 { filter.after = max(filter.after, page.last) }
         }
     }
 
-    /// Lets all who wait go, and whoever comes later wait no more.
+    /// Resumes all waiting callers, and makes later calls return at once.
     package func endWaits() {
         let waiters = state.withLock { state in
             state.waitsEnded = true
@@ -135,14 +137,14 @@ package final class Recorder: Sendable {
         for waiter in waiters { waiter.resume() }
     }
 
-    /// Closes the file. What is recorded later is kept in memory only.
+    /// Closes the file. Later notifications are kept in memory only.
     func closeFile() { file?.close() }
 
     private func change(after sequence: UInt64, until deadline: ContinuousClock.Instant) async {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.change(after: sequence) }
             group.addTask {
-                // It throws only when it is cancelled, which is what ends it when the other one is first.
+                // Throws only when cancelled, which happens when the other task ends first.
                 try? await Task.sleep(until: deadline, clock: .continuous)
             }
             await group.next()
@@ -158,7 +160,7 @@ package final class Recorder: Sendable {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let waits = state.withLock { state in
-                    // A cancellation that came before this found nobody to let go.
+                    // A cancellation before this point found no waiter to resume.
                     guard state.ring.newest <= sequence, !state.waitsEnded, !Task.isCancelled else { return false }
                     state.waiters[number] = continuation
                     if isFollower { state.followers.insert(number) }

@@ -1,8 +1,8 @@
 import APNS
 
-/// A simulator's behaviour without rules. Each property is a key of `--set`.
+/// A simulator's behaviour without rules. Each property has a key of `--set`.
 package struct SimulatorSettings: Equatable, Sendable {
-    /// When answers to notifications for devices carry `apns-unique-id`. Those to broadcasts always do.
+    /// Which answers to notifications for devices have an `apns-unique-id`; those to broadcasts always have one.
     package enum UniqueIDs: String, CaseIterable, Sendable {
         /// In the sandbox only, as Apple documents.
         case auto
@@ -10,15 +10,17 @@ package struct SimulatorSettings: Equatable, Sendable {
         case off
     }
 
-    /// The environment that the simulator is (`environment`).
+    /// The simulated environment (`environment`).
     package var environment = APNSEnvironment.production
-    /// The stream limit after a 4xx other than 410, until the next 200; nil leaves the limit alone (`error-streams`).
+    /// The stream limit after a 4xx other than 410, until the next 200; nil for no change (`error-streams`).
     package var errorStreams: Int? = 1
-    /// The number of 4xx in a row, 410 aside, after which the connection gets a GOAWAY; nil for no limit (`error-limit`).
+    /// The number of consecutive 4xx other than 410 after which the connection gets a GOAWAY; nil for no limit
+    /// (`error-limit`).
     package var errorLimit: Int? = 100
-    /// The number of `BadDeviceToken` among them that is enough; nil for no limit (`bad-token-limit`).
+    /// The number of `BadDeviceToken` among them that suffices; nil for no limit (`bad-token-limit`).
     package var badTokenLimit: Int? = 20
-    /// The time in seconds in which a connection may change its provider token once; nil for no limit (`token-interval`).
+    /// The minimum time in seconds between changes of a connection's provider token; nil for no limit
+    /// (`token-interval`).
     ///
     /// Source: Apple, "Establishing a token-based connection to APNs": once every 20 minutes on the same connection.
     package var tokenInterval: Int64? = 1200
@@ -26,13 +28,13 @@ package struct SimulatorSettings: Equatable, Sendable {
     ///
     /// Source: Apple, "Establishing a token-based connection to APNs": no more than one hour from the current time.
     package var tokenAge: Int64? = 3600
-    /// True if a connection on which a provider token was too old accepts no other any more (`expired-wedge`).
+    /// True if a connection accepts no provider token after one that was too old (`expired-wedge`).
     package var wedgesAfterExpiredToken = true
-    /// True if a connection keeps to the topics that there were at its first push (`bind-topics`).
+    /// True if a connection keeps the topics that were configured at its first push (`bind-topics`).
     package var bindsTopics = true
     /// True if device tokens that are not registered are refused (`registered-only`).
     package var acceptsRegisteredOnly = false
-    /// When answers carry `apns-unique-id` (`unique-id`).
+    /// Which answers have an `apns-unique-id` (`unique-id`).
     package var uniqueIDs = UniqueIDs.auto
     /// The bundle identifiers of apps without the broadcast capability (`no-broadcasts`).
     package var appsWithoutBroadcasts: Set<String> = []
@@ -40,8 +42,8 @@ package struct SimulatorSettings: Equatable, Sendable {
     /// The defaults.
     package init() {}
 
-    /// Changes those that a text names, such as `token-interval=off,error-limit=10`.
-    /// - Throws: ``RuleError`` naming the key; nothing is changed then.
+    /// Changes the settings in a text such as `token-interval=off,error-limit=10`.
+    /// - Throws: ``RuleError`` that names the key; nothing is changed then.
     package mutating func change(_ text: String) throws(RuleError) {
         var reader = try RuleReader(text, kind: "setting")
         var new = self
@@ -82,7 +84,7 @@ package struct SimulatorSettings: Equatable, Sendable {
         try reader.take(key, "must be on or off") { ["on": true, "off": false][$0] }
     }
 
-    /// True if answers to notifications for devices carry `apns-unique-id`.
+    /// True if answers to notifications for devices have an `apns-unique-id`.
     var givesUniqueIDs: Bool {
         switch uniqueIDs {
         case .auto: environment == .sandbox
@@ -93,7 +95,7 @@ package struct SimulatorSettings: Equatable, Sendable {
 }
 
 extension SimulatorSettings: CustomStringConvertible {
-    /// All of them as `--set` reads them.
+    /// All settings in the form of `--set`.
     package var description: String {
         func text(_ limit: Int?) -> String { limit.map(String.init) ?? "off" }
         func text(_ seconds: Int64?) -> String { seconds.map { "\($0)s" } ?? "off" }

@@ -1,7 +1,7 @@
 import NIOCore
 import Synchronization
 
-/// The connections of a server, so that it can end them.
+/// The open connections of a server, for ending them.
 final class OpenConnections: Sendable {
     private let channels = Mutex<[ObjectIdentifier: any Channel]>([:])
 
@@ -15,8 +15,8 @@ final class OpenConnections: Sendable {
         }
     }
 
-    /// Hands every connection's handlers an event.
-    /// - Returns: how many connections there were.
+    /// Fires an event in every connection's pipeline.
+    /// - Returns: the number of connections.
     @discardableResult
     func fire(_ event: any Sendable) -> Int {
         let open = channels.withLock { Array($0.values) }
@@ -31,19 +31,19 @@ final class OpenConnections: Sendable {
             channel.eventLoop.scheduleTask(in: grace) { channel.close(promise: nil) }
         }
         for channel in open {
-            // A close that failed has closed all the same.
+            // The connection is closed even if closing reported an error.
             try? await channel.closeFuture.get()
         }
     }
 }
 
-/// Asks a connection to say GOAWAY and end.
+/// Makes a connection send GOAWAY and end.
 struct SimulatorShutdown: Sendable {
     var reason = "Shutdown"
 }
 
-/// Asks a connection to end without a word.
+/// Makes a connection end without close_notify or GOAWAY.
 struct SimulatorDrop: Sendable {}
 
-/// Asks a connection to answer no request any more.
+/// Makes a connection stop answering requests.
 struct SimulatorWedge: Sendable {}

@@ -3,13 +3,13 @@ import NIOCore
 import NIOPosix
 import TLS
 
-/// The ways in which the gateway and the feedback service end a connection.
+/// The ways to end a connection.
 enum SocketEnding {
-    /// How long a client may take to close after this side has. Closing with unread bytes of the client's in the socket
-    /// would make the kernel throw away what was sent last.
+    /// How long a client has to close after this side has. Closing with unread bytes in the socket would make the
+    /// kernel discard the last bytes sent.
     private static let patience = TimeAmount.seconds(1)
 
-    /// Closes this side once all is sent, and the connection when the client has closed too, or takes too long.
+    /// Closes this side once everything is sent, and the connection when the client has closed too or its time is over.
     static func close(_ context: ChannelHandlerContext, _ tls: TLSHandler) {
         let closed = context.eventLoop.makePromise(of: Void.self)
         closed.futureResult.assumeIsolated().whenComplete { result in
@@ -19,17 +19,18 @@ enum SocketEnding {
         context.close(mode: .output, promise: closed)
     }
 
-    /// Ends the connection with a TCP reset, without a word in TLS.
+    /// Ends the connection with a TCP reset, without close_notify.
     static func reset(_ context: ChannelHandlerContext, _ tls: TLSHandler) {
         guard let socket = context.channel as? any SocketOptionProvider else { return drop(context, tls) }
-        // Without time to linger, the kernel resets instead of closing. A socket that refuses the option is gone already.
+        // With a linger time of 0, closing makes the kernel send a reset. If the option cannot be set, the socket is
+        // closed already.
         socket.setSoLinger(linger(l_onoff: 1, l_linger: 0)).assumeIsolated().whenComplete { _ in drop(context, tls) }
     }
 
-    /// Closes the connection, without a word in TLS.
+    /// Closes the connection without close_notify.
     static func drop(_ context: ChannelHandlerContext, _ tls: TLSHandler) {
         guard context.channel.isActive else { return }
-        // Through the TLS handler it would say close_notify first; from its place in the pipeline it says nothing.
+        // Closing through the TLS handler would send close_notify; closing from its place in the pipeline bypasses it.
         do {
             try context.pipeline.syncOperations.context(handler: tls).close(promise: nil)
         } catch {
@@ -39,7 +40,7 @@ enum SocketEnding {
 }
 
 extension TLSError {
-    /// True if the handshake failed because of the client's certificate, or for want of one.
+    /// True if the handshake failed because of the client's certificate, or the lack of one.
     var isAboutClientCertificate: Bool {
         switch kind {
         case .certificateExpired, .certificateNotYetValid, .untrustedCertificate, .certificateRejected,

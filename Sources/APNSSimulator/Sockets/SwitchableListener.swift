@@ -1,10 +1,10 @@
 import NIOCore
 
-/// A listening port that can be closed and opened again, as of a server that is down for a while.
+/// A listening port that can be closed and reopened, to simulate a server that is down for a while.
 actor SwitchableListener {
     private let bind: @Sendable (_ port: Int) async throws -> any Channel
     private var channel: (any Channel)?
-    // One change at a time: an actor lets the next one in while this one waits for the system.
+    // Serializes changes, because the actor is reentrant while one waits for the system.
     private var lastChange: Task<Void, any Error>?
     /// The port, which stays the same.
     nonisolated let port: Int
@@ -20,20 +20,20 @@ actor SwitchableListener {
         self.channel = channel
     }
 
-    /// True if it takes connections.
+    /// True if the port accepts connections.
     var isListening: Bool { channel?.isActive == true }
 
-    /// Closes the port; connections that are open stay. Nothing happens where it is closed already.
+    /// Closes the port, unless it is closed already; open connections stay open.
     func stop() async throws { try await change { try await $0.close() } }
 
-    /// Opens the port again. Nothing happens where it is open.
-    /// - Throws: the system's error, such as when somebody else has taken the port.
+    /// Reopens the port, unless it is open.
+    /// - Throws: the system's error, for example if another process uses the port.
     func start() async throws { try await change { try await $0.open() } }
 
     private func change(_ body: @escaping @Sendable (isolated SwitchableListener) async throws -> Void) async throws {
         let previous = lastChange
         let task = Task {
-            // Whoever asked for the one before has been told how it went.
+            // The caller of the previous change got its error.
             _ = await previous?.result
             try await body(self)
         }
@@ -60,13 +60,13 @@ struct Listeners: Sendable {
 
     private var all: [SwitchableListener] { [main, gateway, feedback].compactMap { $0 } }
 
-    /// Closes the ports; connections that are open stay.
+    /// Closes the ports; open connections stay open.
     func stop() async throws {
         for listener in all { try await listener.stop() }
     }
 
-    /// Opens them again.
-    /// - Throws: the system's error, such as when somebody else has taken a port.
+    /// Reopens the ports.
+    /// - Throws: the system's error, for example if another process uses a port.
     func start() async throws {
         for listener in all { try await listener.start() }
     }

@@ -7,7 +7,7 @@ import PushJob
 import PushQueue
 import WebPages
 
-/// The pages' content and actions for programs, as JSON with the members of the commands' `--json`.
+/// A JSON API over the pages' content and the actions, with the same members as the commands' `--json`.
 ///
 /// `/api/v1/openapi.json` describes it.
 struct DashboardAPI: Sendable {
@@ -83,7 +83,7 @@ struct DashboardAPI: Sendable {
         }
     }
 
-    /// The description in OpenAPI 3.0.
+    /// Returns the API description in OpenAPI 3.0.
     static func description(base: String) -> String {
         String(decoding: PackageResources.openapi_json, as: UTF8.self)
             .replacing("\"BASE\"", with: "\"\(base.isEmpty ? "/" : base)\"", maxReplacements: 1)
@@ -128,7 +128,7 @@ struct DashboardAPI: Sendable {
         }
     }
 
-    /// The fields of an action: a JSON object of texts, numbers, true, or lists of texts; or a form.
+    /// Reads the fields of an action: a JSON object of strings, numbers, true, or lists of strings; or a form.
     private static func form(_ context: WebContext) throws -> Form {
         guard context.form.isEmpty else { return context.form }
         guard context.body.readableBytes > 0 else { return Form() }
@@ -162,7 +162,7 @@ struct DashboardAPI: Sendable {
     private func list(_ name: String, _ objects: [String], looked: Int? = nil, _ cursor: String? = nil) -> Response {
         var text = "{\"\(name)\":[\(objects.joined(separator: ","))]"
         if let looked { text += ",\"searched\":\(looked)" }
-        // The cursor has the names of queues and lanes, so it is escaped as any text.
+        // The cursor contains names of queues and lanes, so it must be escaped.
         if let cursor, let quoted = try? JSONLine.text(cursor) { text += ",\"after\":\(quoted)" }
         return .json(bytes: (text + "}").utf8)
     }

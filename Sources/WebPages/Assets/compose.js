@@ -1,4 +1,4 @@
-// Checks the job in a form while it is typed, and shows what a device would show.
+// Checks the job in a form as it is edited, and shows a preview on a device.
 const form = document.querySelector("form[data-check]");
 const target = document.getElementById("verdicts");
 let timer;

@@ -1,4 +1,4 @@
-// Keeps the parts of a page that are marked data-live up to date. The address of the events is that of the page.
+// Keeps the sections of a page that are marked data-live up to date. The events have the page's URL.
 const state = document.getElementById("live-state");
 let source;
 let timer;
@@ -7,7 +7,7 @@ function show(text) {
   if (state && state.textContent !== text) state.textContent = text;
 }
 
-// A part in which someone is typing, or has selected something, keeps its content.
+// A section keeps its content while it has the focus in a field, a checked box or selected text.
 function isBusy(part) {
   const active = document.activeElement;
   if (active && part.contains(active) && active.matches("input, select, textarea")) return true;
@@ -61,7 +61,7 @@ function start() {
   source.addEventListener("problem", (event) => show(`Not up to date: ${event.data}`));
   source.addEventListener("error", () => {
     show("Not up to date: no connection.");
-    // The site has too many streams, or the login has ended: ask now and then.
+    // The server has too many streams, or the session has expired: poll instead.
     if (source && source.readyState === EventSource.CLOSED) {
       stop();
       timer = setTimeout(poll, 10000);

@@ -1,4 +1,4 @@
-// Selects rows of a table for an action: a box for all, and the number of those selected.
+// Selects rows of a table for an action: a box that selects all, and the number of selected rows.
 const form = document.querySelector("form[data-select]");
 
 function boxes() {

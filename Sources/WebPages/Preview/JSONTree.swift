@@ -1,6 +1,6 @@
 import PushJob
 
-/// A JSON value as it was written: members in their order, numbers as texts.
+/// A JSON value as written: members in their order, numbers as text.
 indirect enum JSONTree: Sendable {
     case object([(name: String, value: JSONTree)])
     case array([JSONTree])
@@ -9,8 +9,8 @@ indirect enum JSONTree: Sendable {
     case bool(Bool)
     case null
 
-    /// Reads a whole text.
-    /// - Throws: `JSONError` also for nesting beyond `JSONScanner.maximumDepth`, so that recursion is bounded.
+    /// Parses a complete text.
+    /// - Throws: `JSONError`, also for nesting beyond `JSONScanner.maximumDepth`, which bounds the recursion.
     init(_ bytes: [UInt8]) throws {
         self = try bytes.withUnsafeBytes { bytes in
             var scanner = JSONScanner(bytes)
@@ -75,7 +75,7 @@ indirect enum JSONTree: Sendable {
         return Int64(text) ?? Double(text).flatMap { Int64(exactly: $0) }
     }
 
-    /// The kind of value with its article, for sentences.
+    /// The type of the value with its article, for use in sentences.
     var kind: String {
         switch self {
         case .object: "an object"
@@ -87,7 +87,7 @@ indirect enum JSONTree: Sendable {
         }
     }
 
-    /// The value for people: a text without quotes, anything else on one line of JSON.
+    /// The value for display: a string without quotes, anything else as JSON on one line.
     var plain: String { string ?? line }
 
     private var line: String {
@@ -102,7 +102,7 @@ indirect enum JSONTree: Sendable {
         }
     }
 
-    /// Appends all texts and names, for a search.
+    /// Appends all strings and names, for a search.
     func appendTexts(to texts: inout String) {
         switch self {
         case .object(let members):
@@ -119,7 +119,7 @@ indirect enum JSONTree: Sendable {
 
 /// The text of a payload.
 package enum PayloadText {
-    /// Returns JSON with a line for each value; anything else as it is. Numbers and escapes stay as they were written.
+    /// Formats JSON with one value per line; returns anything else unchanged. Numbers and escapes stay as written.
     package static func pretty(_ payload: [UInt8]) -> String {
         do {
             try payload.withUnsafeBytes { try JSONScanner.validate($0) }
@@ -160,7 +160,8 @@ package enum PayloadText {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Returns true if a payload has a text, in its bytes or in its decoded strings. ASCII letters match in either case.
+    /// Returns true if a payload contains a text, in its bytes or in its decoded strings. ASCII letters match in either
+    /// case.
     package static func contains(_ wanted: String, in payload: [UInt8]) -> Bool {
         let wanted = Array(wanted.utf8.map(lowercased))
         guard !wanted.isEmpty else { return true }

@@ -1,7 +1,7 @@
 import FoundationEssentials
 import PushJob
 
-/// Reads what a device shows from a payload of any content.
+/// Determines what a device shows for a payload, however malformed it is.
 struct PayloadReader {
     private let root: JSONTree?
     /// The problem with the payload as a whole; `nil` if it is an object.
@@ -31,7 +31,7 @@ struct PayloadReader {
 
     private var isVisible: Bool { has("alert") || has("badge") || has("sound") }
 
-    /// True for `content-available` 1, and `true` as some libraries write it.
+    /// Returns true for 1, and for `true` as some libraries write it.
     private func isOn(_ name: String) -> Bool {
         switch aps?[name] {
         case .bool(let value)?: value
@@ -67,11 +67,11 @@ struct PayloadReader {
         return alert.isEmpty ? nil : alert
     }
 
-    /// A text, or the key of the app's own text with its arguments. The key wins, as on a device.
+    /// Returns a text, or the key of a localized string with its arguments. The key takes precedence, as on a device.
     private func text(_ name: String, key: String, arguments: String) -> String? {
         let alert = aps?["alert"]
         if let key = alert?[key]?.string, !key.isEmpty { return Self.localized(key, alert?[arguments]) }
-        // The form of a Live Activity's alert.
+        // Alerts of Live Activities have this form.
         if let key = alert?[name]?["loc-key"]?.string { return Self.localized(key, alert?[name]?["loc-args"]) }
         return alert?[name]?.plain
     }
@@ -89,7 +89,7 @@ struct PayloadReader {
 
     // MARK: Silence
 
-    /// The reason why a device shows no banner; `nil` if it shows one.
+    /// Returns the reason why a device shows no banner; `nil` if it shows one.
     func silence(_ kind: PushPreview.Kind, pushType: String?) -> String? {
         if let problem { return problem }
         switch kind {
@@ -125,7 +125,7 @@ struct PayloadReader {
 
     // MARK: Facts
 
-    /// The members of an object in `aps`, for a list.
+    /// Returns the members of an object in `aps`, for a list.
     func members(_ name: String) -> [PushPreview.Fact] {
         switch aps?[name] {
         case nil: []
@@ -134,7 +134,7 @@ struct PayloadReader {
         }
     }
 
-    /// The facts that a banner does not show.
+    /// Returns the facts that a banner does not show.
     func facts(_ kind: PushPreview.Kind) -> [PushPreview.Fact] {
         var facts: [PushPreview.Fact] = []
         func add(_ name: String, _ value: String?) {
@@ -173,7 +173,7 @@ struct PayloadReader {
         return facts
     }
 
-    /// The address of a picture that service extensions commonly read.
+    /// The URL of a picture, under names that service extensions commonly read.
     private var attachment: String {
         let names = [
             "media-url", "media_url", "image", "image-url", "image_url", "attachment-url", "mediaUrl", "imageUrl",
@@ -193,19 +193,19 @@ struct PayloadReader {
     }
 }
 
-/// Times as pages show them.
+/// Formats times for pages.
 package enum EpochTime {
     /// The range in which a year has four digits.
     private static let range: ClosedRange<Int64> = 0...253_402_300_799
 
-    /// Returns a time such as `2026-11-21 15:53:52 UTC`, or the number if it is not a time.
+    /// Returns a time such as `2026-11-21 15:53:52 UTC`, or the number if it is out of range.
     package static func text(seconds: Int64) -> String {
         guard range.contains(seconds) else { return "\(seconds)" }
         let text = Date(timeIntervalSince1970: Double(seconds)).formatted(.iso8601)
         return text.replacing("T", with: " ").replacing("Z", with: " UTC")
     }
 
-    /// Returns the time of day such as `15:53:52.123`, in UTC.
+    /// Returns the time of day in UTC, such as `15:53:52.123`.
     package static func clock(milliseconds: Int64) -> String {
         let time = ((milliseconds % 86_400_000) + 86_400_000) % 86_400_000
         let parts = [time / 3_600_000, time / 60_000 % 60, time / 1000 % 60].map { $0 < 10 ? "0\($0)" : "\($0)" }

@@ -1,13 +1,13 @@
 import PushJob
 
-/// A notification as a device shows it, made from what is sent to APNs.
+/// A notification as a device would show it, derived from what is sent to APNs.
 ///
-/// Any payload has a preview: one that is not JSON, or whose members have unexpected types, is shown as such.
+/// Every payload has a preview, which says so if the payload is not JSON or members have unexpected types.
 ///
-/// Source: Apple, "Generating a remote notification" and, for Live Activities, "Starting and updating Live Activities with
-/// ActivityKit push notifications".
+/// Source: Apple, "Generating a remote notification" and, for Live Activities, "Starting and updating Live Activities
+/// with ActivityKit push notifications".
 package struct PushPreview: Sendable {
-    /// The kind of notification, by its push type or, without one, by its topic and payload.
+    /// The kind of notification, by its push type or, if that is missing, by its topic and payload.
     package enum Kind: String, CaseIterable, Sendable {
         case accessory, alert, background, complication, controls, fileprovider, liveactivity, location, mdm, pushtotalk
         case voip, widgets
@@ -15,7 +15,7 @@ package struct PushPreview: Sendable {
         case unknown
     }
 
-    /// A fact beside what is shown, such as the badge.
+    /// A fact that the banner does not show, such as the badge.
     struct Fact: Sendable, Equatable {
         let name: String
         let value: String
@@ -31,7 +31,7 @@ package struct PushPreview: Sendable {
     }
 
     package let kind: Kind
-    /// The app's name as far as the topic has it, such as `Shop`.
+    /// The app's name as derived from the topic, such as `Shop`.
     package let appName: String
     /// The number on the app's icon; `nil` if the notification does not change it.
     package let badge: Int64?
@@ -39,7 +39,7 @@ package struct PushPreview: Sendable {
     package let event: String?
     /// The texts; `nil` if there are none.
     let alert: Alert?
-    /// The reason why no banner is shown; `nil` if one is.
+    /// The reason why no banner is shown; `nil` if one is shown.
     let silence: String?
     let facts: [Fact]
     /// The members of a Live Activity's state, and of its attributes.
@@ -68,7 +68,7 @@ package struct PushPreview: Sendable {
         facts = reader.facts(kind) + Self.delivery(priority, expiration, collapseID)
     }
 
-    /// The endings of topics, which are no part of the app's bundle identifier.
+    /// The suffixes of topics, which are not part of the app's bundle identifier.
     private static let topicEndings: [(ending: String, kind: Kind)] = [
         (".push-type.accessory", .accessory), (".complication", .complication), (".push-type.controls", .controls),
         (".pushkit.fileprovider", .fileprovider), (".push-type.liveactivity", .liveactivity),
@@ -79,7 +79,7 @@ package struct PushPreview: Sendable {
         topic.flatMap { topic in topicEndings.first { topic.hasSuffix($0.ending) }?.kind }
     }
 
-    /// The last part of the bundle identifier, in words.
+    /// Returns the last part of the bundle identifier, as words.
     private static func appName(_ topic: String?) -> String {
         var name = topic ?? ""
         if let ending = topicEndings.first(where: { name.hasSuffix($0.ending) })?.ending {
@@ -108,8 +108,9 @@ package struct PushPreview: Sendable {
 
     // MARK: Text
 
-    /// The notification on one line, such as `alert "Your order — On its way"`. It has unprintable characters as they came.
-    /// - Parameter limit: the maximum number of characters of the texts.
+    /// Returns the notification on one line, such as `alert "Your order — On its way"`. Unprintable characters are not
+    /// escaped.
+    /// - Parameter limit: the maximum number of characters of the alert's texts.
     package func summary(atMost limit: Int = 60) -> String {
         var words = [kind == .unknown ? pushType ?? "unknown" : kind.rawValue]
         if let event { words.append(String(event.prefix(20))) }
@@ -127,7 +128,7 @@ package struct PushPreview: Sendable {
 
 // The markup.
 extension PushPreview {
-    /// The lock screen of a device with the notification, and the facts that a device does not show.
+    /// Returns the lock screen of a device with the notification, and the facts that a device does not show.
     /// - Parameter clock: the time on the lock screen, such as `09:41`.
     package func html(clock: String? = nil) -> HTML {
         """
@@ -191,7 +192,7 @@ extension PushPreview {
         return "<ul class=\"extra\">\(facts.map { "<li><b>\($0.name)</b> \($0.value)</li>" as HTML })</ul>"
     }
 
-    /// The kind in words.
+    /// The display name of the kind.
     package var title: String {
         switch kind {
         case .accessory: "accessory"

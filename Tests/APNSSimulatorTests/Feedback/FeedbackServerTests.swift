@@ -97,14 +97,14 @@ struct FeedbackServerTests {
 
     @Test("forgets nothing that a client who does not read has left no room for")
     func backpressure() async throws {
-        // Twice what Linux lets a socket keep for sending.
+        // Twice what Linux buffers for sending on a socket.
         let count = 300_000
         try await withGateway {
             $0.feedback = many(count)
         } _: { server in
             let client = try await BinaryClient.connect(server.feedbackPort, reads: false)
             try await eventually("it is served") { server.account.feedback.served > 0 }
-            // The same event loop serves both: by now it has sent the first all it could.
+            // The same event loop serves both, so it has already sent the first client all it could.
             let other = try await BinaryClient.connect(server.gatewayPort)
             try await other.close()
             #expect(server.account.feedback.waiting > 0)

@@ -48,7 +48,7 @@ struct FeedbackTests {
         #expect(told.count >= 100)
     }
 
-    /// Serves until there is nothing to wait for; the pieces, the times and whether it closed.
+    /// Serves until nothing is scheduled; returns the pieces, their times and whether the connection was closed.
     private func serve(
         _ fault: FeedbackAction?, _ list: inout FeedbackList
     ) -> (pieces: [[UInt8]], times: [Int64], closes: Bool) {

@@ -11,18 +11,18 @@ final class BinaryClient: Sendable {
     struct Ending: Sendable {
         var bytes: [UInt8]
         var errors: [any Error]
-        /// True if the server said so in TLS first, as one does that ends in good order.
+        /// True if the server sent close_notify.
         var isClean: Bool { errors.isEmpty }
     }
 
     private let channel: any Channel
     private let record: Record
 
-    /// Connects and completes TLS.
+    /// Connects and completes the TLS handshake.
     /// - Parameters:
-    ///   - identity: which of the test certificates it shows; nil for none.
-    ///   - reads: whether it reads anything once TLS is established; if not, the server can send what the socket's small
-    ///     buffer takes.
+    ///   - identity: the test certificate to present; nil for none.
+    ///   - reads: false to read nothing after the handshake; the server can then send no more than the small receive
+    ///     buffer holds.
     static func connect(
         _ port: Int?, identity: String? = "client", reads: Bool = true
     ) async throws -> BinaryClient {
@@ -56,7 +56,7 @@ final class BinaryClient: Sendable {
             try await handshake.futureResult.get()
             return BinaryClient(channel, record)
         } catch {
-            // Nobody else does where there is no connection.
+            // Without a connection, no handler fails the promise.
             handshake.fail(error)
             throw error
         }
@@ -70,7 +70,7 @@ final class BinaryClient: Sendable {
     var received: [UInt8] { record.ending.withLock { $0.bytes } }
     var isOpen: Bool { channel.isActive }
 
-    /// Sends, and waits until the kernel has taken it.
+    /// Sends bytes, and waits until the kernel has accepted them.
     func send(_ bytes: [UInt8]) async throws { try await channel.writeAndFlush(ByteBuffer(bytes: bytes)).get() }
 
     /// Waits until the connection has ended.
@@ -80,7 +80,7 @@ final class BinaryClient: Sendable {
         return record.ending.withLock { $0 }
     }
 
-    /// Goes away without a word, and without reading what is there.
+    /// Closes without close_notify and without reading the received bytes.
     func drop() async throws {
         try await channel.pipeline.context(handlerType: TLSHandler.self).flatMap { $0.close() }.get()
     }
@@ -92,7 +92,7 @@ final class BinaryClient: Sendable {
     }
 }
 
-/// A client's observations, which its event loop writes and the test reads.
+/// A client's observations, written by its event loop and read by the test.
 private final class Record: Sendable {
     let ending = Mutex(BinaryClient.Ending(bytes: [], errors: []))
 }

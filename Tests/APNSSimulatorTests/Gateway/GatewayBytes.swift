@@ -1,6 +1,6 @@
 @testable import APNSSimulator
 
-/// Frames of the binary protocol, written by hand and not by the code under test.
+/// Frames of the binary protocol, encoded independently of the code under test.
 enum GatewayBytes {
     static let token: [UInt8] = (0..<32).map { $0 &* 7 &+ 1 }
     static let payload = Array(#"{"aps":{"alert":"x"}}"#.utf8)
@@ -40,11 +40,11 @@ enum GatewayBytes {
     /// An error packet.
     static func packet(_ status: UInt8, _ identifier: UInt32) -> [UInt8] { [8, status] + big(identifier) }
 
-    /// A token of one byte, repeated.
+    /// A token whose bytes are all the same.
     static func token(_ byte: UInt8) -> [UInt8] { Array(repeating: byte, count: 32) }
 }
 
-/// A notification, kept.
+/// A copy of a notification that outlives its bytes.
 struct KeptNotification: Equatable {
     var command: UInt8
     var identifier: UInt32?

@@ -106,7 +106,7 @@ struct GatewayConnectionTests {
             scene.receive(GatewayBytes.frame(1) + GatewayBytes.frame(2, token: GatewayBytes.token(0xA1)))
             #expect(scene.steps.isEmpty && scene.account.accepted == 2)
             scene.receive(GatewayBytes.frame(3, token: GatewayBytes.token(byte)) + GatewayBytes.frame(4))
-            // The registry comes before the rules.
+            // The registry takes precedence over the rules.
             #expect(scene.steps == packet(8, 3), "\(byte)")
             #expect(scene.account.refused == ["8 InvalidToken": 1] && scene.account.dropped == 1)
         }

@@ -7,7 +7,7 @@ import Testing
 struct GatewayRecordingTests {
     typealias Outcome = ReceivedNotification.Outcome
 
-    /// Returns the recording once so many notifications have come.
+    /// Returns the recording once it has so many notifications.
     private func recorded(
         _ count: Int, _ rules: [String] = [], _ change: @escaping (inout SimulatorConfiguration) -> Void = { _ in },
         sending bytes: [UInt8]
@@ -44,7 +44,7 @@ struct GatewayRecordingTests {
         #expect(all.map(\.priority) == [nil, nil, 5])
         #expect(all.map(\.payload) == [GatewayBytes.payload, GatewayBytes.payload, payload])
         #expect(all.map(\.payloadSize) == [GatewayBytes.payload.count, GatewayBytes.payload.count, payload.count])
-        // The protocol has no topic: it is that of the certificate.
+        // The topic is the certificate's, because the protocol has none.
         #expect(all.map(\.topic) == ["com.example.app", "com.example.app", "com.example.app"])
         #expect(all.allSatisfy { $0.accepted && $0.outcome == .answered(status: 0, reason: nil) })
         #expect(all.allSatisfy { abs(Double($0.time) / 1000 - Date().timeIntervalSince1970) < 600 })
@@ -58,7 +58,7 @@ struct GatewayRecordingTests {
             (GatewayBytes.frame(2, payload: []), .answered(status: 4, reason: "MissingPayload")),
             (GatewayBytes.frame(2, token: [1, 2]), .answered(status: 5, reason: "InvalidTokenSize")),
             (GatewayBytes.enhanced(2, payload: [0x7B]), .answered(status: 1, reason: "ProcessingError")),
-            // There is no packet for the oldest command, whatever the mistake.
+            // Command 0 has no error packets.
             (GatewayBytes.simple(payload: []), .closed),
         ] as [([UInt8], Outcome)])
     func refused(_ bytes: [UInt8], _ outcome: Outcome) async throws {
@@ -97,7 +97,7 @@ struct GatewayRecordingTests {
             ("answer=8,split=true,delay=1ms", .answered(status: 8, reason: "InvalidToken"), false),
             ("answer=77", .answered(status: 77, reason: "GatewayStatus77"), false),
             ("answer=10", .answered(status: 10, reason: "Shutdown"), true),
-            // The packet names the one before, which says of this one that it was not processed.
+            // The packet names the previous notification, so this one was not processed.
             ("answer=10,accept=false", .dropped, false), ("answer=close", .closed, true),
             ("answer=close,accept=false", .closed, false), ("answer=reset", .reset, false),
             ("answer=reset,accept=true", .reset, true), ("answer=hang", .silenced, false),
@@ -122,7 +122,7 @@ struct GatewayRecordingTests {
                 let client = try await BinaryClient.connect(server.gatewayPort)
                 if number != 2 {
                     try await client.send(GatewayBytes.frame(UInt32(number)))
-                    // When a client has received the packet, the notification is recorded.
+                    // A notification is recorded before its packet is sent.
                     let ending = try await client.ending()
                     #expect(ending.bytes == GatewayBytes.packet(8, UInt32(number)))
                     #expect(recorder.notifications().entries.last?.notification.connection == number)

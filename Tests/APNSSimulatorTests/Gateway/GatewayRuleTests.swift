@@ -95,7 +95,7 @@ struct GatewayRuleTests {
         #expect(try [meets(0), meets(0), meets(0)] == [true, true, false])
         for number in 1...10_000 {
             #expect(try meets(number))
-            // One that keeps coming is not forgotten.
+            // A token that keeps occurring is not forgotten.
             if number % 40 == 0 { #expect(try !meets(0)) }
             #expect(script.knownTargets <= 100)
         }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import APNSSimulator
 
-/// Runs a simulator with a gateway and a feedback service for clients of the test authority.
+/// Runs a simulator with a gateway and a feedback service, for clients with certificates of the test authority.
 func withGateway(
     _ rules: [String] = [], _ change: (inout SimulatorConfiguration) throws -> Void = { _ in },
     _ body: (APNSSimulatorServer) async throws -> Void
@@ -103,7 +103,7 @@ struct GatewayServerTests {
             $0.refusesHandshake = true
         } _: { server in
             for port in [server.gatewayPort, server.feedbackPort] {
-                // A client of TLS 1.3 is done with the handshake before it hears of that.
+                // With TLS 1.3, the client's handshake ends before the server's alert arrives.
                 let client = try await BinaryClient.connect(port, identity: nil)
                 let errors = try await client.ending().errors
                 // Certificate required (RFC 8446, section 6.2).
@@ -164,7 +164,7 @@ struct GatewayServerTests {
             let client = try await BinaryClient.connect(server.gatewayPort)
             try await client.send(GatewayBytes.frame(1, token: GatewayBytes.token(0xDD)))
             try await eventually("it hangs") { server.account.gateway.hangs == 1 }
-            // Far more than two sockets' buffers hold: it would all be read if anybody read.
+            // Far more than the buffers of both sockets hold, so the write ends only if the server reads.
             let flood = Array(repeating: UInt8(0), count: 32 << 20)
             let write = Task { try await client.send(flood) }
             for round in 1...20 {

@@ -13,13 +13,14 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// frameServer sends and reads frames by hand, to do what a careful server may do at any time: it changes the stream limit,
-// resets streams, says GOAWAY, and answers late and in any order. With -cuts it also closes connections without a word.
+// frameServer works with frames directly, to do everything that a conforming server may do at any time: it changes the
+// stream limit, resets streams, sends GOAWAY, and answers late and in any order. With -cuts it also closes connections
+// abruptly.
 type frameServer struct {
 	*options
 	account *record
 	random  *dice
-	// After so many requests of all connections.
+	// In requests, over all connections.
 	goAwayEvery, limitEvery, cutEvery int
 }
 
@@ -53,14 +54,14 @@ func serveFrames(arguments []string) error {
 	}
 }
 
-// frameConnection is one connection. All but the reading happens under its mutex.
+// frameConnection is one connection. Everything except reading happens under its mutex.
 type frameConnection struct {
 	server *frameServer
 	mutex  sync.Mutex
 	socket *tls.Conn
 	framer *http2.Framer
 	writer *bufio.Writer
-	// Paths of the streams that are open, and the highest stream that has been answered or reset.
+	// Paths of the open streams, and the highest stream that was answered or reset.
 	open           map[uint32]string
 	ids            map[uint32]string
 	latest, ended  uint32
@@ -91,7 +92,7 @@ func (c *frameConnection) run(socket *tls.Conn) {
 			case http2.ConnectionError, http2.StreamError:
 				c.server.account.violation("frames: %v", err)
 			}
-			// What is left was answered to nobody, or never taken.
+			// The open streams can no longer be answered.
 			c.locked(func() { c.isClosing, c.open = true, map[uint32]string{} })
 			return
 		}
@@ -99,7 +100,7 @@ func (c *frameConnection) run(socket *tls.Conn) {
 	}
 }
 
-// locked does something and writes what it has made.
+// locked calls body under the mutex and writes the frames that it produced.
 func (c *frameConnection) locked(body func()) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -151,7 +152,7 @@ func (c *frameConnection) opened(frame *http2.MetaHeadersFrame) {
 			allowed = limit
 		}
 	}
-	// What comes after a GOAWAY crossed it on the way; it is ignored.
+	// Requests that crossed a GOAWAY are ignored.
 	if c.isClosing {
 		return
 	}
@@ -168,7 +169,7 @@ func (c *frameConnection) opened(frame *http2.MetaHeadersFrame) {
 	}
 }
 
-// ask decides what becomes of a request that has arrived.
+// ask decides how to answer a request.
 func (c *frameConnection) ask(stream uint32) {
 	path, isOpen := c.open[stream]
 	if !isOpen {
@@ -220,8 +221,8 @@ func (c *frameConnection) end(stream uint32) {
 	c.closeIfDone()
 }
 
-// closeIfDone says that nothing follows. The client closes: if this side did with bytes unread, TCP would discard what the
-// client has not read yet.
+// closeIfDone closes the sending side. The client closes the connection: if this side did so with unread bytes, TCP would
+// discard what the client has not read yet.
 func (c *frameConnection) closeIfDone() {
 	if c.isClosing && len(c.open) == 0 {
 		_ = c.writer.Flush()
@@ -253,7 +254,7 @@ func (c *frameConnection) reset(stream uint32, code http2.ErrCode, isTaken bool)
 	c.end(stream)
 }
 
-// goAway ends the connection. Streams above the last one that is named are forgotten, and were not accepted.
+// goAway ends the connection. Streams above the named one are dropped; they were not accepted.
 func (c *frameConnection) goAway(isExact bool) {
 	if c.isClosing {
 		return
@@ -273,7 +274,7 @@ func (c *frameConnection) goAway(isExact bool) {
 	c.closeIfDone()
 }
 
-// cut closes the connection after half of what is open was taken.
+// cut closes the connection abruptly after accepting half of the open streams.
 func (c *frameConnection) cut() {
 	c.server.account.count(&c.server.account.Cuts)
 	for stream, path := range c.open {
@@ -282,6 +283,6 @@ func (c *frameConnection) cut() {
 		}
 	}
 	c.isClosing, c.open = true, map[uint32]string{}
-	// Under TLS, Close would say goodbye.
+	// tls.Conn.Close would send close_notify.
 	c.socket.NetConn().Close()
 }

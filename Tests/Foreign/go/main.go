@@ -1,5 +1,5 @@
-// Clients and servers by Go's own HTTP/2 (golang.org/x/net/http2), for tests: `serve` and `frames` stand for APNs and
-// `push` for a producer that talks to APNs itself.
+// Clients and servers with Go's own HTTP/2 (golang.org/x/net/http2), for tests: `serve` and `frames` act as APNs, and
+// `push` as a provider that talks to APNs itself.
 package main
 
 import (

@@ -22,7 +22,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// push sends notifications by Go's own client and prints how often each answer came, and the answers to some mistakes.
+// push sends notifications with Go's own client and prints the number of each answer, and the answers to some invalid
+// requests.
 func push(arguments []string) error {
 	flags := flag.NewFlagSet("push", flag.ContinueOnError)
 	port := flags.Int("port", 0, "the port of APNs on localhost")

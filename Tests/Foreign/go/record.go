@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// record is a server's account. A notification is known by its device token, of which each job of a test has its own.
+// record is a server's account. The device token identifies a notification, because each job of a test has its own.
 type record struct {
 	mutex sync.Mutex
 
@@ -39,7 +39,7 @@ func newRecord() *record {
 	return &record{Violations: []string{}, ids: map[string]string{}, accepted: map[string]int{}}
 }
 
-// arrived notes a whole request, whatever becomes of it, and returns how many there have been.
+// arrived records a complete request, whatever its answer, and returns the number of requests so far.
 func (r *record) arrived(path, id string) int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -54,7 +54,7 @@ func (r *record) arrived(path, id string) int {
 	return r.Requests
 }
 
-// accept notes that a notification was taken.
+// accept records that a notification was accepted.
 func (r *record) accept(path string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -75,7 +75,7 @@ func (r *record) violation(format string, arguments ...any) {
 	r.mutex.Unlock()
 }
 
-// options that all servers have.
+// options are common to all servers.
 type options struct {
 	certificate, key string
 	port             int
@@ -110,7 +110,7 @@ func (o *options) listen() (net.Listener, error) {
 
 func announce(port int) { fmt.Printf("{\"port\":%d}\n", port) }
 
-// untilStopped waits for SIGTERM and prints the account.
+// untilStopped waits for SIGTERM, then prints the account.
 func untilStopped(r *record) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
@@ -126,7 +126,7 @@ func untilStopped(r *record) {
 	os.Exit(0)
 }
 
-// dice is randomness for several goroutines.
+// dice is a source of random numbers for several goroutines.
 type dice struct {
 	mutex  sync.Mutex
 	random *rand.Rand

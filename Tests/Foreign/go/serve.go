@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// serve is Go's own server. After so many notifications it shuts down gracefully, with GOAWAY, and starts again with
-// another stream limit.
+// serve runs Go's own server. After a number of notifications it shuts down gracefully, with GOAWAY, and starts again
+// with another stream limit.
 func serve(arguments []string) error {
 	every := 0
 	o, err := parse("serve", arguments, func(flags *flag.FlagSet) {
@@ -42,7 +42,7 @@ func serve(arguments []string) error {
 		case count == int64(every):
 			restart <- struct{}{}
 		case count > 2*int64(every):
-			// Shutdown sends no GOAWAY on a connection that is made in the moment of its call; this does.
+			// Shutdown sends no GOAWAY on a connection that is opened during its call; this header does.
 			w.Header().Set("Connection", "close")
 		}
 		w.Header().Set("apns-id", id)

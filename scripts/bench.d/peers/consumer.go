@@ -1,7 +1,7 @@
-// A consumer of the bench's jobs in Go, by golang.org/x/net/http2 and redigo, as a backend team would write it.
+// A consumer of the bench's jobs in Go, with golang.org/x/net/http2 and redigo, as a backend team would write it.
 //
 // It does less than a worker, in its favor: it pops many jobs at once without a lease, so that a crash loses them, keeps
-// nothing in Redis, tries nothing again, and makes one provider token. It has one connection to the server.
+// nothing in Redis, retries nothing, and makes one provider token. It has one connection to the server.
 //
 // On SIGTERM it ends after the last answer, and prints the number of answers by status, and the seconds from the first job
 // to the last answer, as a line of JSON.

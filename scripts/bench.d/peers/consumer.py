@@ -1,7 +1,7 @@
-"""A consumer of the bench's jobs in Python, by aioapns and redis-py, as a backend team would write it.
+"""A consumer of the bench's jobs in Python, with aioapns and redis-py, as a backend team would write it.
 
 It does less than a worker, in its favor: it pops many jobs at once without a lease, so that a crash loses them, keeps nothing in
-Redis, and tries nothing again. It has one connection to the server.
+Redis, and retries nothing. It has one connection to the server.
 
 On SIGTERM it ends after the last answer, and prints the number of answers by status, and the seconds from the first job to the
 last answer, as a line of JSON.
@@ -36,7 +36,7 @@ def arguments():
 
 class Consumer:
     def __init__(self, options):
-        # It has no option for another host than Apple's.
+        # aioapns has no option for a host other than Apple's.
         APNsDevelopmentClientProtocol.APNS_SERVER = "localhost"
         APNsDevelopmentClientProtocol.APNS_PORT = options.port
         context = ssl.create_default_context(cafile=options.authority)
