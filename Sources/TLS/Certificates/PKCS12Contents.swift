@@ -2,16 +2,16 @@ import COpenSSL
 
 /// The keys and certificates of a PKCS#12 file, in forms that belong to no OpenSSL library context.
 ///
-/// `PKCS12_parse` would do most of this, but in OpenSSL 3.0 not for files without a checksum.
+/// `PKCS12_parse` would do most of this, but OpenSSL 3.0's fails for files without a checksum.
 struct PKCS12Contents {
     private(set) var keys: [ExportedKey] = []
     /// In DER.
     private(set) var certificates: [[UInt8]] = []
 
-    /// Bags may contain bags, but files use only a few levels.
+    /// Bags can be nested, but files use only a few levels.
     private static let maximumDepth = 8
 
-    /// Opens all contents of the file; nil if something cannot be opened, with the reason in OpenSSL's queue.
+    /// Decrypts all contents of the file; nil if that fails, with the reason in OpenSSL's queue.
     init?(_ file: OpaquePointer, passphrase: String?) {
         guard let safes = PKCS12_unpack_authsafes(file) else { return nil }
         defer {
