@@ -1,4 +1,4 @@
-/// The reason for which APNs refused a notification: the `reason` member of an error response's body.
+/// The reason why APNs refused a notification: the `reason` member of an error response's body.
 ///
 /// Source: Apple, "Handling notification responses from APNs"; for broadcasts and channel management, "Handling error
 /// responses from Apple Push Notification service".

@@ -22,7 +22,7 @@ public struct DeviceToken: Hashable, Sendable {
     /// - Parameter hex: an even number of lower-case hex digits, 2 to 2,048.
     init(canonical hex: ByteBuffer) { self.hex = hex }
 
-    /// The reasons for which a token is not valid.
+    /// The reasons why a token is not valid.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case empty
         case notHexadecimal(offset: Int)

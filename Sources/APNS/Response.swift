@@ -66,7 +66,7 @@ public enum RequestResult: Sendable, Equatable {
     case refused(GatewayStatus)
 }
 
-/// The reason for which a request got no answer.
+/// The reason why a request got no answer.
 public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible {
     /// The server refused the stream before looking at it (REFUSED_STREAM).
     case refusedStream

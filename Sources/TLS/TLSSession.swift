@@ -12,7 +12,7 @@ final class TLSSession {
         var end: End?
     }
 
-    /// The reason for which nothing more will be received.
+    /// The reason why nothing more will be received.
     enum End: Equatable {
         case closeNotify
         case failure(TLSError)

@@ -13,7 +13,7 @@ public final class BroadcastTarget: Sendable {
     /// `:path`. Never changed, so that its bytes keep their address.
     let path: ByteBuffer
 
-    /// The reason for which a target is not valid.
+    /// The reason why a target is not valid.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case channelID
         case topic(BundleID.Invalid)
@@ -68,7 +68,7 @@ public struct BundleID: Hashable, Sendable, CustomStringConvertible {
     /// Such as `com.example.app`.
     public let description: String
 
-    /// The reason for which a bundle identifier is not valid.
+    /// The reason why a bundle identifier is not valid.
     public struct Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         /// The problem, and what to do.
         public let description: String

@@ -1,4 +1,4 @@
-/// The reason for which a channel management request failed.
+/// The reason why a channel management request failed.
 public enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The given ID can't be a channel's; nothing was sent.
     case malformedID

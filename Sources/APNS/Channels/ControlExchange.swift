@@ -24,7 +24,7 @@ final class ControlExchange {
         var body = ByteBuffer()
     }
 
-    /// The reason for which there is no answer.
+    /// The reason why there is no answer.
     struct Failure: Error, Equatable, CustomStringConvertible {
         var description: String
     }

@@ -1,6 +1,6 @@
 import TLS
 
-/// The reason for which a connection to APNs could not be made, or ended.
+/// The reason why a connection to APNs could not be made, or ended.
 public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     /// The progress of a connection when the server closed it without an answer.
     public enum HangUp: Sendable, Equatable {

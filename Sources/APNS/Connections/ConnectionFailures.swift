@@ -1,7 +1,7 @@
 import Logging
 import NIOCore
 
-/// The reason for which a pool has no connection, for the log, metrics and callers.
+/// The reason why a pool has no connection, for the log, metrics and callers.
 struct ConnectionFailures {
     /// The error of the last connection that could not be made or was retired unanswered; `nil` once a connection has
     /// worked.

@@ -39,7 +39,7 @@ public struct ProviderToken: Sendable, Equatable {
     /// The maximum size in bytes of a token that is read; tokens made here have about 200.
     public static let maximumSize = 2048
 
-    /// The reason for which a token from elsewhere is rejected.
+    /// The reason why a token from elsewhere is rejected.
     public enum Untrusted: Error, Equatable, Sendable, CustomStringConvertible {
         /// Empty, too long, or not three parts of base64url with a signature of 64 bytes at the end.
         case notToken

@@ -15,7 +15,7 @@ public enum SecretSource: Sendable, Equatable {
     /// The maximum size of a secret in bytes, far beyond any certificate chain.
     public static let maximumSize = 1 << 20
 
-    /// The reason for which a secret cannot be read.
+    /// The reason why a secret cannot be read.
     public struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
         /// The problem, its place, and what to do; no part of the contents.
         public let description: String

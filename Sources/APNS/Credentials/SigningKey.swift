@@ -6,7 +6,7 @@ import TLS
 /// Not modified after `init`. OpenSSL's keys can then be used by several threads at once (openssl-threads(7)), so
 /// sharing it is safe.
 public final class SigningKey: @unchecked Sendable {
-    /// The reasons for which a key can't be used.
+    /// The reasons why a key can't be used.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         /// The input is empty.
         case empty

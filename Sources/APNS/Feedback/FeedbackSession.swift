@@ -108,7 +108,7 @@ public struct FeedbackSession: Sendable {
     }
 }
 
-/// The reason for which a feedback service was not read to its end. Tuples read before are valid.
+/// The reason why a feedback service was not read to its end. Tuples read before are valid.
 public enum FeedbackError: Error, Sendable, CustomStringConvertible {
     /// No connection could be made, or it was lost.
     case connection(APNSConnectionError)

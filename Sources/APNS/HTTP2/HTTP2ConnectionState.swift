@@ -200,7 +200,7 @@ struct HTTP2ConnectionState {
     /// - Parameters:
     ///   - code: the HTTP/2 error code that the stream was closed with.
     ///   - isWritten: true if the whole request had been written.
-    ///   - cancelled: the reason for which this side cancelled the request, if it did.
+    ///   - cancelled: the reason why this side cancelled the request, if it did.
     ///   - response: the answer, if a status was received.
     mutating func ended(
         stream: Int32, code: UInt32, isWritten: Bool, cancelled: RequestFailure?, response: @autoclosure () -> Response?

@@ -33,7 +33,7 @@ enum HTTP2Setting {
     static let noPriorities: UInt16 = 0x9
 }
 
-/// The reason for which a stream or a connection ends (RFC 9113 §7).
+/// The reason why a stream or a connection ends (RFC 9113 §7).
 struct HTTP2ErrorCode: RawRepresentable, Equatable {
     var rawValue: UInt32
 

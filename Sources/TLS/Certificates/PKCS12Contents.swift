@@ -2,7 +2,7 @@ import COpenSSL
 
 /// The keys and certificates of a PKCS#12 file, in forms that belong to no OpenSSL library context.
 ///
-/// `PKCS12_parse` would do most of this, but OpenSSL 3.0's fails for files without a checksum.
+/// `PKCS12_parse` would do most of this, but in OpenSSL 3.0 not for files without a checksum.
 struct PKCS12Contents {
     private(set) var keys: [ExportedKey] = []
     /// In DER.
