@@ -175,8 +175,8 @@ struct Route<Link: AnyObject> {
 
 /// A command until it is answered, perhaps by another server than the first.
 struct RedisRequest {
-    /// How often a command follows its slot before its caller gets the redirection: two nodes that name each other must
-    /// not keep it forever.
+    /// The maximum number of redirections that a command follows; its caller then gets the redirection. Two nodes that
+    /// name each other must not keep the command forever.
     static let maximumRedirections = 5
 
     /// Kept only if the command may have to be sent again, which is the case in a Cluster.
