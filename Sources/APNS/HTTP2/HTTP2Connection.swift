@@ -280,8 +280,8 @@ struct ReadPacing {
     static let minimumInFlight = 64
     /// The shortest pause other than zero, and the longest.
     static let pauses = TimeAmount.microseconds(125)...TimeAmount.milliseconds(4)
-    /// The number of requests in flight for which a read should return one answer. The pause is then about one part in
-    /// this many of the time that answers take.
+    /// A read should return at least one answer per this many requests in flight. The pause is then about a quarter of
+    /// the time that an answer takes.
     private static let share = 4
 
     private(set) var pause = TimeAmount.zero
