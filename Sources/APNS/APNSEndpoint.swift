@@ -1,6 +1,6 @@
 /// A host and port that speak APNs' HTTP/2 protocol.
 public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
-    /// A host name or an IP address, without brackets.
+    /// A host name, or an IP address without brackets.
     public var host: String
     /// A TCP port.
     public var port: Int
@@ -10,18 +10,18 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// Apple's service for apps that Xcode installed.
     public static let sandbox = APNSEndpoint(host: "api.sandbox.push.apple.com", port: 443)
 
-    /// Apple's binary gateway, as it was, for production.
+    /// Apple's binary gateway for production, which Apple has shut down.
     public static let productionGateway = APNSEndpoint(host: "gateway.push.apple.com", port: 2195)
-    /// Apple's binary gateway, as it was, for the sandbox.
+    /// Apple's binary gateway for the sandbox, which Apple has shut down.
     public static let sandboxGateway = APNSEndpoint(host: "gateway.sandbox.push.apple.com", port: 2195)
 
-    /// Takes a host and a port as they are.
+    /// Creates an endpoint without checking the host or the port.
     public init(host: String, port: Int) {
         self.host = host
         self.port = port
     }
 
-    /// Reads `production` or `sandbox` in any case, `host`, `host:port` or `https://host:port`; `nil` for anything else.
+    /// Reads `production` or `sandbox` in any case, `host`, `host:port` or `https://host:port`; `nil` for other text.
     public init?(_ text: String) {
         self.init(text, production: .production, sandbox: .sandbox, scheme: "https://")
     }
@@ -31,10 +31,11 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         self.init(text, production: .productionGateway, sandbox: .sandboxGateway)
     }
 
+    /// Parses an address of one service.
     /// - Parameters:
-    ///   - production: what `production` is, and whose port is that of hosts without one.
-    ///   - sandbox: what `sandbox` is.
-    ///   - scheme: what may stand before the host, with a slash behind the port; nothing where the service has no URLs.
+    ///   - production: the endpoint that `production` names; its port is the default for hosts without one.
+    ///   - sandbox: the endpoint that `sandbox` names.
+    ///   - scheme: an optional prefix, after which a trailing slash is allowed; `nil` if the service has no URLs.
     init?(_ text: String, production: APNSEndpoint, sandbox: APNSEndpoint, scheme: String? = nil) {
         switch text.lowercased() {
         case "production":
@@ -70,7 +71,7 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         }
         var port: Int?
         if let portText {
-            // Int would take a sign.
+            // `Int` would accept a sign.
             guard portText.utf8.allSatisfy({ $0 &- 0x30 < 10 }), let number = Int(portText),
                 (1...65535).contains(number)
             else { return nil }
@@ -81,7 +82,7 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
             case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
                 UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"):
                 true
-            // Only brackets tell an IPv6 address's colons from the port's.
+            // Without brackets, a colon would be ambiguous: it also separates the port.
             case UInt8(ascii: ":"): isBracketed
             default: false
             }
@@ -90,7 +91,7 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         return (String(host), port)
     }
 
-    /// Apple's name for it, `production` or `sandbox`, on whichever port; for another server, host and port.
+    /// `production` or `sandbox` for Apple's hosts, on any port; host and port for other servers.
     public var environment: String {
         APNSEnvironment(host: host)?.rawValue ?? description
     }
@@ -105,7 +106,7 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     public var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }
 
-/// The two services Apple runs: they know different device tokens, and old certificates are for one of them only.
+/// Apple's two services. Each knows different device tokens, and old certificates are valid for only one of them.
 public enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
     /// For apps that Xcode installed.
     case sandbox
@@ -125,10 +126,10 @@ public enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
     }
 }
 
-/// Where the feedback service is.
+/// Addresses of the feedback service.
 ///
-/// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service". Apple has shut it down;
-/// private gateways and appliances still have one.
+/// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service". Apple has shut
+/// it down; private gateways and appliances still offer one.
 extension APNSEndpoint {
     /// The port that feedback services listen on.
     public static let feedbackPort = 2196
@@ -137,7 +138,7 @@ extension APNSEndpoint {
     /// For apps that Xcode installed.
     public static let sandboxFeedback = APNSEndpoint(host: "feedback.sandbox.push.apple.com", port: feedbackPort)
 
-    /// The feedback service of those who send here; for a server that is not Apple's, the same host.
+    /// The feedback service that belongs to this endpoint. For servers that are not Apple's: the same host.
     public var feedback: APNSEndpoint {
         switch APNSEnvironment(host: host) {
         case .production: .productionFeedback
@@ -152,16 +153,16 @@ extension APNSEndpoint {
     }
 }
 
-/// Where channels are managed. Broadcasts themselves go where all notifications go.
+/// Addresses of channel management. Broadcasts themselves are sent to the same endpoint as other notifications.
 ///
 /// Source: Apple, "Sending channel management requests to APNs", "Establish a connection to APNs".
 extension APNSEndpoint {
-    /// For the channels of ``production``.
+    /// Manages the channels of ``production``.
     public static let productionChannels = APNSEndpoint(host: "api-manage-broadcast.push.apple.com", port: 2196)
-    /// For the channels of ``sandbox``.
+    /// Manages the channels of ``sandbox``.
     public static let sandboxChannels = APNSEndpoint(host: "api-manage-broadcast.sandbox.push.apple.com", port: 2195)
 
-    /// Where the channels are managed on which is broadcast here; for a server that is not Apple's, the same place.
+    /// The endpoint that manages the channels of broadcasts sent here. For servers that are not Apple's: this endpoint.
     public var channelManagement: APNSEndpoint {
         switch APNSEnvironment(host: host) {
         case .production: .productionChannels

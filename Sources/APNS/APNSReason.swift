@@ -1,7 +1,7 @@
-/// Why APNs refused a notification: the `reason` member of an error response's body.
+/// The reason why APNs refused a notification: the `reason` member of an error response's body.
 ///
-/// Source: Apple, "Handling notification responses from APNs", and for broadcasts and the management of channels "Handling
-/// error responses from Apple Push Notification service".
+/// Source: Apple, "Handling notification responses from APNs"; for broadcasts and channel management, "Handling error
+/// responses from Apple Push Notification service".
 public enum APNSReason: String, CaseIterable, Sendable {
     case badCertificate = "BadCertificate"
     case badCertificateEnvironment = "BadCertificateEnvironment"

@@ -1,12 +1,12 @@
 import NIOCore
 
-/// A device token as APNs wants it in a path: lower-case hex digits, an even number of them, at most 2,048.
+/// A device token as APNs expects it in a path: an even number of lower-case hex digits, at most 2,048.
 ///
-/// The digits are a slice of the buffer that the token came in wherever that was already in this form, so that a job's
-/// token is neither copied nor turned into a `String` on its way.
+/// If the input is already in this form, the digits are a slice of its buffer, so that a job's token is neither copied
+/// nor converted to a `String`.
 ///
-/// Source for the size: Apple, "Registering your app with APNs": "APNs device tokens are of variable length. Do not hard-code
-/// their size." Those of devices have 32 bytes, those of Live Activities 80 and more.
+/// Source for the size: Apple, "Registering your app with APNs": "APNs device tokens are of variable length. Do not
+/// hard-code their size." Tokens of devices have 32 bytes, those of Live Activities 80 or more.
 public struct DeviceToken: Hashable, Sendable {
     /// The lower-case hex digits.
     public let hex: ByteBuffer
@@ -14,26 +14,26 @@ public struct DeviceToken: Hashable, Sendable {
     /// The maximum number of hex digits: 1,024 bytes.
     public static let maximumDigits = 2048
 
-    /// No device: a placeholder in what notifications share. APNs answers `MissingDeviceToken` to it.
+    /// No device: a placeholder, to which APNs would answer `MissingDeviceToken`.
     public static let none = DeviceToken()
 
     private init() { hex = ByteBuffer() }
 
-    /// - Parameter hex: lower-case hex digits, an even number of them, 2 to 2,048.
+    /// - Parameter hex: an even number of lower-case hex digits, 2 to 2,048.
     init(canonical hex: ByteBuffer) { self.hex = hex }
 
-    /// The reasons for which a token is not valid.
+    /// The reasons why a token is not valid.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case empty
         case notHexadecimal(offset: Int)
-        /// Hex digits with something added to them.
+        /// The hex digits have something added to them.
         case decorated(Decoration, offset: Int)
         case oddNumberOfDigits(Int)
         case tooLong(digits: Int)
         /// The binary protocol carries tokens of 64 to 200 digits.
         case notForGateway(digits: Int)
 
-        /// The problem and its place; never the token itself.
+        /// The problem and its position; never the token itself.
         public var description: String {
             switch self {
             case .empty: "the device token is empty"
@@ -50,8 +50,8 @@ public struct DeviceToken: Hashable, Sendable {
         }
     }
 
-    /// Characters that a program may add to the hex digits when it prints them. They are not ignored, because digits
-    /// may be missing as well.
+    /// Characters that programs add to the hex digits when they print them. They are rejected instead of ignored,
+    /// because digits may be missing as well.
     public enum Decoration: String, Sendable {
         case separator = "a separator"
         case quote = "a quotation mark"
@@ -60,11 +60,11 @@ public struct DeviceToken: Hashable, Sendable {
         case dataDescription = "the description of a Data object, which does not contain the whole token,"
     }
 
-    /// Reads a token as people store it: spaces, `<` and `>` are stripped and digits are lower-cased. Base64 of 32 to 1,024
-    /// bytes is a token too, in either alphabet and with or without padding, if at least eight of its characters are not hex
-    /// digits: with fewer it is a hex token with typing errors.
+    /// Reads a token as people store it: spaces, `<` and `>` are removed, and digits are lower-cased. Base64 of 32 to
+    /// 1,024 bytes is accepted too, in either alphabet and with or without padding, if at least eight of its characters
+    /// are not hex digits; with fewer, it counts as a hex token with typing errors.
     /// - Parameter text: the token's characters.
-    /// - Throws: ``Invalid`` when what is left is not a device token.
+    /// - Throws: ``Invalid`` if the result is not a device token.
     public init(_ text: ByteBuffer) throws(Invalid) {
         switch Self.scan(text) {
         case .canonical: hex = text
@@ -72,9 +72,9 @@ public struct DeviceToken: Hashable, Sendable {
         }
     }
 
-    /// The same for a `String`.
+    /// Reads a token from a `String`, by the same rules.
     /// - Parameter text: the token's characters.
-    /// - Throws: ``Invalid`` when what is left is not a device token.
+    /// - Throws: ``Invalid`` if the result is not a device token.
     public init(_ text: String) throws(Invalid) {
         try self.init(ByteBuffer(string: text))
     }
@@ -93,11 +93,12 @@ public struct DeviceToken: Hashable, Sendable {
         }
     }
 
-    /// True if all bytes are hex digits.
-    /// - Parameter capitals: true if capital letters are, too.
+    /// Returns true if all bytes are hex digits.
+    /// - Parameter capitals: true to accept capital letters.
     @inlinable
     package static func areHexDigits(_ bytes: UnsafeRawBufferPointer, capitals: Bool = false) -> Bool {
-        // Eight at a time, and one decision at the end: adding to a byte below 0x80 sets its top bit from a character on.
+        // Eight bytes at a time, and one decision at the end: adding 0x80 - c to a byte below 0x80 sets its top bit
+        // from c on.
         let ones: UInt64 = 0x0101_0101_0101_0101
         let (tops, small) = (ones &* 0x80, capitals ? ones &* 0x20 : 0)
         var foreign: UInt64 = 0
@@ -157,11 +158,11 @@ public struct DeviceToken: Hashable, Sendable {
         }
     }
 
-    /// The number of characters that distinguishes base64 from hex digits with typing errors. Of 43 random characters 28 are
-    /// no hex digits.
+    /// The number of non-hex characters that distinguishes base64 from hex digits with typing errors. Of 43 random
+    /// base64 characters, 28 are not hex digits.
     private static let foreignDigits = 8
 
-    /// The hex digits of a token in base64, in either alphabet.
+    /// Returns the hex digits of a token in base64, in either alphabet.
     private static func base64(_ text: ByteBuffer) -> ByteBuffer? {
         // 32 to 1,024 bytes.
         guard (43...1368).contains(text.readableBytes) else { return nil }
@@ -181,7 +182,7 @@ public struct DeviceToken: Hashable, Sendable {
         return DeviceToken(bytes: ByteBuffer(bytes: bytes)).hex
     }
 
-    /// True for a character of either alphabet.
+    /// Returns true for a character of either alphabet.
     private static func isBase64(_ byte: UInt8) -> Bool {
         byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26 || byte == UInt8(ascii: "+") || byte == UInt8(ascii: "/")
             || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_")
@@ -193,8 +194,8 @@ public struct DeviceToken: Hashable, Sendable {
 extension DeviceToken {
     private static let digits = Array("0123456789abcdef".utf8)
 
-    /// A token from its bytes.
-    /// - Parameter bytes: 1 to 1,024 of them.
+    /// Creates a token from its bytes.
+    /// - Parameter bytes: 1 to 1,024 bytes.
     init(bytes: ByteBuffer) {
         precondition((1...Self.maximumDigits / 2).contains(bytes.readableBytes))
         var hex = ByteBufferAllocator().buffer(capacity: bytes.readableBytes * 2)

@@ -1,36 +1,37 @@
 import NIOCore
 
-/// One notification for one device, or for all that listen to a channel: what becomes one HTTP/2 request.
+/// One notification for one device, or for all subscribers of a channel: it becomes one HTTP/2 request.
 ///
-/// Texts are slices of the buffers they came in. Whoever makes a notification has checked that `topic` and `collapseID`
-/// are printable ASCII: they become header values as they are.
+/// Texts are slices of the buffers they arrived in. The caller must have checked that `topic` and `collapseID` are
+/// printable ASCII, because they become header values unchanged.
 public struct Notification: Sendable {
     /// The device; ``DeviceToken/none`` for a ``broadcast``.
     public var deviceToken: DeviceToken
     /// The JSON object to deliver, sent byte for byte.
     public var payload: ByteBuffer
-    /// `apns-topic`: the app's bundle identifier, with the push type's suffix. Empty sends no such header, and neither does
-    /// a broadcast.
+    /// `apns-topic`: the app's bundle identifier, with the push type's suffix. The header is not sent if this is empty,
+    /// nor for a broadcast.
     public var topic: ByteBuffer
     /// `apns-push-type`.
     public var pushType: PushType
-    /// The name of the push type if that is ``PushType/other``.
+    /// The name of the push type if it is ``PushType/other``.
     public var unknownPushType: UnknownPushType?
     /// `apns-priority`: 10, 5 or 1; `nil` leaves it to APNs (10).
     public var priority: UInt8?
     /// `apns-expiration`: seconds since 1970, 0 for "now or never"; `nil` leaves it to APNs.
     public var expiration: Int64?
-    /// `apns-collapse-id`: at most 64 bytes; `nil` sends no such header. Broadcasts have none: each replaces the one before.
+    /// `apns-collapse-id`: at most 64 bytes; `nil` sends no header. Broadcasts have none: each replaces the previous
+    /// one.
     public var collapseID: ByteBuffer?
     /// `apns-id`, or `apns-request-id` of a broadcast; `nil` lets APNs choose one.
     public var apnsID: APNSID?
-    /// The channel to send it on, instead of to a device.
+    /// The channel to send to, instead of a device.
     public var broadcast: BroadcastTarget?
 
-    /// `apns-channel-id`; `nil` where it goes to a device.
+    /// `apns-channel-id`; `nil` for a device.
     public var channelID: ByteBuffer? { broadcast?.channelID }
 
-    /// Makes a notification; see the members for shapes and units.
+    /// Creates a notification; see the properties for formats and units.
     @inlinable  // Otherwise each is copied once.
     public init(
         deviceToken: DeviceToken, payload: ByteBuffer, topic: ByteBuffer, pushType: PushType = .alert,

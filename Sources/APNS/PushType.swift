@@ -17,7 +17,7 @@ public enum PushType: String, CaseIterable, Sendable {
     case pushtotalk
     case voip
     case widgets
-    /// A type that this version does not know: ``Notification/unknownPushType`` has its name.
+    /// A type that this version does not know; ``Notification/unknownPushType`` has its name.
     case other
 
     /// The types that this version knows.
@@ -45,12 +45,12 @@ public enum PushType: String, CaseIterable, Sendable {
         }
     }
 
-    /// The suffix that APNs expects after the app's bundle identifier in `apns-topic`; empty where the bare identifier
-    /// is right. For `mdm` the topic is the one in the MDM certificate's subject.
+    /// The suffix that APNs expects after the app's bundle identifier in `apns-topic`; empty for the bare identifier.
+    /// For `mdm` the topic is the one in the MDM certificate's subject.
     ///
-    /// Source: Apple, "Sending notification requests to APNs", "Know when to use push types". Two of them that page spells
-    /// without or with a wrong start (`push-type.liveactivity`, `h.complication`); these are those of "Starting and updating
-    /// Live Activities with ActivityKit push notifications" and of the certificates' list of topics.
+    /// Source: Apple, "Sending notification requests to APNs", "Know when to use push types". That page misspells two
+    /// of them (`push-type.liveactivity`, `h.complication`); the correct ones are from "Starting and updating Live
+    /// Activities with ActivityKit push notifications" and from the certificates' list of topics.
     public var topicSuffix: String {
         switch self {
         case .alert, .background, .mdm, .other: ""
@@ -66,8 +66,8 @@ public enum PushType: String, CaseIterable, Sendable {
         }
     }
 
-    /// The topic of this type, made from a bundle identifier or from a topic that has the ending already. Nothing is
-    /// allocated where nothing is added.
+    /// Returns the topic of this type for a bundle identifier, or for a topic that already has the suffix. Allocates
+    /// nothing if nothing is added.
     public func topic(_ base: ByteBuffer) -> ByteBuffer {
         let suffix = topicSuffix.utf8
         guard !suffix.isEmpty, !base.readableBytesView.suffix(suffix.count).elementsEqual(suffix) else { return base }
@@ -78,14 +78,14 @@ public enum PushType: String, CaseIterable, Sendable {
         return topic
     }
 
-    /// The largest payload in bytes that APNs takes for this type over HTTP/2, for one device.
+    /// The maximum payload size in bytes that APNs accepts for this type over HTTP/2, for one device.
     public var maximumPayloadSize: Int { self == .voip ? 5120 : 4096 }
 
-    /// The largest payload in bytes that APNs takes for a broadcast on a channel (Apple: "Sending broadcast push
+    /// The maximum payload size in bytes that APNs accepts for a broadcast on a channel (Apple: "Sending broadcast push
     /// notification requests to APNs").
     public static let maximumBroadcastSize = 5120
 
-    /// The type of this name; `nil` for any other bytes.
+    /// Finds the type with a name; `nil` for any other bytes.
     public init?(bytes: UnsafeRawBufferPointer) {
         for type in Self.allCases where bytes.elementsEqual(type.rawValue.utf8) {
             self = type
@@ -97,12 +97,12 @@ public enum PushType: String, CaseIterable, Sendable {
 
 /// The name of a push type that this version does not know: 1 to 32 lower-case letters.
 ///
-/// An object, so that other notifications carry no more than an empty reference.
+/// A class, so that other notifications carry only a null reference.
 public final class UnknownPushType: Sendable {
-    /// The value of the header. Never written to, so that its bytes stay where they are.
+    /// The value of the header. Never changed, so that its bytes keep their address.
     public let name: ByteBuffer
 
-    /// Reads a name; `nil` for one that no push type of APNs could have.
+    /// Reads a name; `nil` if no push type of APNs could have it.
     public init?(_ name: ByteBuffer) {
         let bytes = name.readableBytesView
         guard (1...32).contains(bytes.count), bytes.allSatisfy({ $0 &- 0x61 < 26 }) else { return nil }

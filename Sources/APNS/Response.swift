@@ -4,20 +4,21 @@ import NIOCore
 public struct Response: Sendable, Equatable {
     /// The HTTP status.
     public var status: Int
-    /// Why it was refused, where APNs gave a reason that we know.
+    /// The reason for a refusal, if this version knows it.
     public var reason: APNSReason?
-    /// The `reason` as it came, for reasons that Apple adds after this was written; `nil` where there was none.
+    /// The `reason` as received, because Apple may add reasons after this version; `nil` if there was none.
     public var reasonText: String?
-    /// With 410: since when the token has not been valid, in milliseconds since 1970.
+    /// With 410: the time since which the token has not been valid, in milliseconds since 1970.
     public var timestamp: Int64?
     /// `Retry-After` in seconds.
     public var retryAfter: Int?
-    /// `apns-unique-id`, by which Apple's console finds the notification's delivery log; `nil` unless the transport keeps it.
+    /// `apns-unique-id`, by which Apple's console finds the notification's delivery log; `nil` unless the transport
+    /// keeps it.
     public var uniqueID: APNSID?
-    /// The connection, for an answer after which APNs accepts nothing on it any more; see ``turnsAgainstConnection``.
+    /// The connection, if APNs accepts nothing more on it after this answer; see ``turnsAgainstConnection``.
     public var connection: Int?
 
-    /// Makes a response; see the members for units.
+    /// Creates a response; see the properties for units.
     public init(
         status: Int, reason: APNSReason? = nil, reasonText: String? = nil, timestamp: Int64? = nil,
         retryAfter: Int? = nil
@@ -29,9 +30,9 @@ public struct Response: Sendable, Equatable {
         self.retryAfter = retryAfter
     }
 
-    /// True for the answers after which APNs goes on refusing what is sent on that connection: `ExpiredProviderToken` (observed,
-    /// although the token was renewed), `TooManyProviderTokenUpdates` (counted per connection) and `UnrelatedKeyIdInToken`
-    /// ("To use this token, open a new connection").
+    /// True for answers after which APNs continues to refuse what is sent on that connection: `ExpiredProviderToken`
+    /// (observed, even after the token was renewed), `TooManyProviderTokenUpdates` (counted per connection) and
+    /// `UnrelatedKeyIdInToken` ("To use this token, open a new connection").
     public var turnsAgainstConnection: Bool {
         switch reason {
         case .expiredProviderToken, .unrelatedKeyIDInToken: status == 403
@@ -41,8 +42,8 @@ public struct Response: Sendable, Equatable {
     }
 
     /// Reads an error response's body. A body that is empty or not the JSON object that APNs documents gives a response
-    /// without a reason, never an error: proxies in between answer in HTML. A reason that is no word is none, for reasons
-    /// become the names of counters.
+    /// without a reason, never an error: proxies in between answer in HTML. Other text than a single word is not
+    /// accepted as a reason, because reasons become the names of counters.
     public init(status: Int, body: ByteBuffer?, retryAfter: Int?) {
         let parsed = body.flatMap(ResponseBody.init).flatMap { $0.isWord ? $0 : nil }
         self.init(
@@ -51,39 +52,39 @@ public struct Response: Sendable, Equatable {
     }
 }
 
-/// How a request ended.
+/// The result of a request.
 public enum RequestResult: Sendable, Equatable {
     /// APNs answered.
     case response(Response)
-    /// APNs has certainly not processed it: it may be sent again at once, as if for the first time.
+    /// APNs has certainly not processed it: it can be resent at once, as if for the first time.
     case notProcessed(RequestFailure)
     /// It was written and never answered: APNs may have accepted it.
     case uncertain(RequestFailure)
-    /// The binary gateway has taken it, as far as that can be known: it says nothing of what it takes.
+    /// The binary gateway has accepted it, as far as that can be known: it does not acknowledge what it accepts.
     case confirmed
     /// The binary gateway named it in an error packet.
     case refused(GatewayStatus)
 }
 
-/// Why a request got no answer.
+/// The reason why a request got no answer.
 public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible {
     /// The server refused the stream before looking at it (REFUSED_STREAM).
     case refusedStream
-    /// The connection was going away and the stream lay above the last one that the server processed.
+    /// The server was closing the connection, and the stream was above the last one that it processed.
     case goingAway(reason: String?)
     /// The server ended the stream with this HTTP/2 error code before answering.
     case reset(code: UInt32)
-    /// No answer within the time a request is given.
+    /// No answer arrived before the request's deadline.
     case timedOut
-    /// The connection went away.
+    /// The connection was lost.
     case connectionLost(String)
     /// The connection was retired as unresponsive before the request could be written.
     case unresponsive
-    /// It was not sent, because it already ran into its deadline on all connections that have free streams.
+    /// It was not sent, because it has exceeded its deadline on every connection with a free stream.
     case noOtherConnection
-    /// The binary gateway dropped it, because of another that was sent before it on the same connection.
+    /// The binary gateway dropped it, because of an earlier one on the same connection.
     case discarded
-    /// The binary gateway accepts connections, and drops each with the first notification, without a word.
+    /// The binary gateway accepts connections, and closes each at the first notification, without an error packet.
     case hungUp
 
     /// One line for a log or an `error` member.
@@ -101,7 +102,7 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         }
     }
 
-    /// The failure without its circumstances. The raw value is the code in counters and records.
+    /// The failure without its details. The raw value is the code in counters and records.
     public enum Kind: String, CaseIterable, Sendable {
         case refusedStream = "RefusedStream"
         case goingAway = "GoAway"
@@ -114,7 +115,7 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         case hungUp = "HungUp"
     }
 
-    /// The failure without its circumstances.
+    /// The failure without its details.
     public var kind: Kind {
         switch self {
         case .refusedStream: .refusedStream

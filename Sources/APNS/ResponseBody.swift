@@ -7,10 +7,10 @@ struct ResponseBody: Decodable, Equatable {
     /// Milliseconds since 1970.
     var timestamp: Int64?
 
-    /// Bodies beyond this are not APNs'; nothing looks at them.
+    /// In bytes; larger bodies are not from APNs and are not parsed.
     static let maximumSize = 4096
 
-    /// True if the reason is a word of letters and digits, as all of APNs' are.
+    /// True if the reason is one word of letters and digits, as all of APNs' reasons are.
     var isWord: Bool {
         (1...64).contains(reason.utf8.count)
             && reason.utf8.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26 }
@@ -38,12 +38,12 @@ struct ResponseBody: Decodable, Equatable {
     init(from decoder: any Decoder) throws {
         let members = try decoder.container(keyedBy: CodingKeys.self)
         reason = try members.decode(String.self, forKey: .reason)
-        // A timestamp of some other shape must not cost the reason.
+        // A timestamp of another type must not discard the reason.
         timestamp = try? members.decodeIfPresent(Int64.self, forKey: .timestamp)
     }
 
-    /// Reads precisely the spelling that APNs uses. A list of dead tokens is a body for each of them, and a decoder costs
-    /// several times what sending the notification did.
+    /// Reads exactly the format that APNs uses. A list of invalid tokens causes one body per token, and a JSON decoder
+    /// costs several times as much as sending the notification.
     private static func exact(_ bytes: UnsafeRawBufferPointer) -> ResponseBody? {
         var rest = bytes[...]
         guard take("{\"reason\":\"", from: &rest) else { return nil }

@@ -34,8 +34,8 @@ final class ConnectionGuard: ChannelDuplexHandler {
     func answerEnded() { state.answerEnded(now: channel.eventLoop.now) }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        // Closing with unread bytes resets the connection, and the client may lose the answer. So what comes after the last
-        // answer is read and discarded for a while.
+        // Closing with unread bytes would reset the connection, and the client could lose the answer. So input after
+        // the last answer is read and discarded for a while.
         guard !state.isClosing else { return }
         state.bytesCame(now: context.eventLoop.now)
         context.fireChannelRead(data)
@@ -77,7 +77,7 @@ final class RequestWatch: ChannelDuplexHandler, RemovableChannelHandler {
     private var connection: ConnectionGuard?
 
     func handlerAdded(context: ChannelHandlerContext) {
-        // The port adds it to each connection first; without one there is nothing to report to.
+        // The port adds the guard to each connection first; without one, there is nothing to report to.
         connection = try? context.pipeline.syncOperations.handler(type: ConnectionGuard.self)
     }
 

@@ -2,10 +2,10 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 
-/// Recognizes requests that a web page makes from a browser on this machine or network.
+/// Detects requests made by a foreign web page in a browser on this machine or network.
 ///
-/// A page may send requests to any address. With a name of its own that resolves to a local address (DNS rebinding), it
-/// may also read the answers. Such requests carry the page's own name: in `Host`, or in `Origin`.
+/// A page can send requests to any address. With its own host name that resolves to a local address (DNS rebinding), it
+/// can also read the answers. Such requests carry the page's host name, in `Host` or in `Origin`.
 package struct ForeignRequests: Sendable {
     private let names: Set<String>
 
@@ -14,7 +14,8 @@ package struct ForeignRequests: Sendable {
         self.names = Set(names.map { $0.lowercased() } + ["localhost"])
     }
 
-    /// Returns the reason to refuse a request, a sentence without a full stop; `nil` for one that is not foreign.
+    /// Returns the reason to refuse a request, as a sentence without a final period; `nil` if the request is not
+    /// foreign.
     package func refusal(host: String?, origin: String?) -> String? {
         if let host, !isKnown(host) {
             return "the Host header names \(host.prefix(100)); use localhost or an IP address"
@@ -50,17 +51,18 @@ package struct ForeignRequests: Sendable {
 }
 
 extension Request {
-    /// Judges the request's headers; see ``ForeignRequests/refusal(host:origin:)``.
+    /// Checks the request's headers; see ``ForeignRequests/refusal(host:origin:)``.
     package func refusal(by rule: ForeignRequests) -> String? {
         if let refusal = rule.refusal(host: head.authority, origin: headers[.origin]) { return refusal }
-        // A link of another site may lead here; its forms and scripts must change nothing.
+        // Another site's links may lead here; its forms and scripts must not change anything.
         guard method != .get, method != .head, let site = headers[.secFetchSite] else { return nil }
         return ["same-origin", "none"].contains(site) ? nil : "the request comes from another site"
     }
 }
 
 extension HTTPField.Name {
-    /// The relation of the page that makes a request to the site that gets it: `same-origin`, `cross-site` and others.
+    /// The relation between the page that makes a request and the site that gets it: `same-origin`, `cross-site` and
+    /// others.
     ///
     /// Source: W3C, "Fetch Metadata Request Headers".
     package static let secFetchSite = Self("Sec-Fetch-Site")!

@@ -10,37 +10,38 @@ import TLS
 
 /// A port that cannot be listened on.
 package struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConvertible {
-    /// Which port, why, and what to do.
+    /// The port, the reason, and what to do.
     package let description: String
 }
 
-/// A port for people and their tools: HTTP/1.1, in the clear or over TLS.
+/// A port for people and their tools: HTTP/1.1, unencrypted or over TLS.
 ///
-/// Whatever its clients do, it holds a limited number of file descriptors and stays reachable. Each request must arrive within
-/// a time limit. When the port is full, a new connection replaces the one that has waited longest for its client.
+/// Whatever its clients do, it uses a limited number of file descriptors and stays reachable. Each request must arrive
+/// within a time limit. When the port is full, a new connection replaces the one that has waited longest for its
+/// client.
 package struct HTTPPort: Sendable {
-    /// The port that it listens on.
+    /// The port's number.
     package let port: Int
     private let services: ServiceGroup
     private let running: Task<Void, any Error>
 
-    /// The time limit of requests in flight when the port stops.
+    /// The timeout of requests in flight when the port is stopped.
     private static let grace = Duration.seconds(2)
 
-    /// Begins to listen.
+    /// Starts to listen.
     /// - Parameters:
-    ///   - name: its name in messages.
-    ///   - port: 0 for a free one.
-    ///   - eventLoop: the loop that all its connections are on.
-    ///   - tls: the server's side of TLS; `nil` for a port in the clear.
-    ///   - logger: gets a warning when the port is full, at most once per minute.
+    ///   - name: the port's name in messages.
+    ///   - port: 0 to choose a free one.
+    ///   - eventLoop: the event loop of all connections.
+    ///   - tls: the server's side of TLS; `nil` for an unencrypted port.
+    ///   - logger: logs a warning when the port is full, at most once per minute.
     /// - Throws: ``HTTPPortFailure``.
     package static func listen<Routes: HTTPResponderBuilder>(
         _ name: String, host: String, port: Int, limits: PortLimits = PortLimits(), on eventLoop: any EventLoop,
         router: Routes, tls: TLSContext? = nil, logger: Logger? = nil
     ) async throws -> HTTPPort
     where Routes.Responder.Context: InitializableFromSource<ApplicationRequestContextSource> {
-        // Errors go to the client, in the answer.
+        // Errors are reported to the client, in the answer.
         var silent = Logger(label: "http-port") { StreamLogHandler.standardError(label: $0) }
         silent.logLevel = .critical
         let maximum = limits.connections(descriptors: DescriptorLimit.current)
@@ -76,14 +77,14 @@ package struct HTTPPort: Sendable {
         throw HTTPPortFailure(description: "the \(name) \(host):\(port) ended before it began")
     }
 
-    /// Answers the requests in flight and closes the port.
+    /// Answers the requests in flight, then closes the port.
     package func stop() async throws {
         await services.triggerGracefulShutdown()
         try await running.value
     }
 }
 
-/// The connections of a port: HTTP/1.1, guarded by the port's limits.
+/// The HTTP/1.1 connections of a port, subject to its limits.
 private struct GuardedChannel: ServerChildChannel {
     private let http: HTTP1Channel
     private let table: NIOLoopBound<PortTable>
@@ -118,9 +119,9 @@ private struct GuardedChannel: ServerChildChannel {
 }
 
 extension Response {
-    /// Answers in JSON.
-    /// - Parameter bytes: JSON, without the end of its line. The answer ends with a line feed, so that a terminal's next prompt
-    ///   begins on a line of its own.
+    /// Returns an answer in JSON.
+    /// - Parameter bytes: JSON, without a final line feed. The answer adds one, so that a terminal's next prompt begins
+    ///   on a new line.
     package static func json(bytes: some Sequence<UInt8>, status: HTTPResponse.Status = .ok) -> Response {
         Response(
             status: status, headers: [.contentType: "application/json"],

@@ -2,7 +2,7 @@ import NIOCore
 
 /// Limits on the clients of a port.
 package struct PortLimits: Sendable {
-    /// Concurrent connections; never more than an eighth of the file descriptors that the process may have.
+    /// Maximum concurrent connections; never more than an eighth of the process' limit of file descriptors.
     package var connections = 64
     /// The time from the first byte of a request, or from the start of the connection, to the request's last byte.
     package var request = TimeAmount.seconds(10)
@@ -10,34 +10,34 @@ package struct PortLimits: Sendable {
     package var idle = TimeAmount.minutes(2)
     /// The time within which a client must receive some part of an answer.
     package var stall = TimeAmount.seconds(10)
-    /// The time from the last answer on a connection to its end, if the client does not close it before.
+    /// The time from the last answer on a connection until it is closed, if the client does not close it before.
     package var linger = TimeAmount.seconds(2)
-    /// The bytes of a request's head.
+    /// The maximum size of a request's head in bytes.
     package var headBytes = 16 * 1024
 
     package init() {}
 
     /// Returns the maximum number of connections.
-    /// - Parameter descriptors: file descriptors that the process may have; `nil` if that is unknown.
+    /// - Parameter descriptors: the process' limit of file descriptors; `nil` if that is unknown.
     func connections(descriptors: Int?) -> Int {
         max(2, min(connections, (descriptors ?? .max) / 8))
     }
 }
 
-/// The state of one connection of a port, without any I/O: which side it waits for, since when, and for how long it may.
+/// The state of one connection of a port, without any I/O: which side it waits for, since when, and the deadline.
 ///
-/// A connection waits either for its client or for the port's answer. Only the first kind has a deadline, and only that kind
-/// is closed in favor of a new connection.
+/// A connection waits either for its client or for the port's answer. In the first case only, it has a deadline and can
+/// be closed in favor of a new connection.
 struct PortConnection {
     private let limits: PortLimits
     /// The time at which it was accepted, or at which the last answer ended.
     private var idleSince: NIODeadline
     private var hasAnswered = false
-    /// The time at which the first byte of an incomplete request came.
+    /// The time at which the first byte of an incomplete request arrived.
     private var arrivingSince: NIODeadline?
-    /// Requests whose head has come and whose answer has not ended.
+    /// The number of requests whose head has arrived and whose answer has not ended.
     private var unanswered = 0
-    /// Bytes of answers that the client has not received, and the time at which it last received some.
+    /// The bytes of answers that the client has not received, and the time at which it last received some.
     private var unsent = 0
     private var stalledSince: NIODeadline?
     private var closingSince: NIODeadline?
@@ -52,27 +52,27 @@ struct PortConnection {
 
     // MARK: Events
 
-    /// Bytes came.
+    /// Records that bytes have arrived.
     mutating func bytesCame(now: NIODeadline) { arrivingSince = arrivingSince ?? now }
 
-    /// The head of a request has come.
+    /// Records that the head of a request has arrived.
     mutating func requestBegan() { unanswered += 1 }
 
-    /// A request has come to its end.
+    /// Records that a request has arrived completely.
     mutating func requestEnded() { arrivingSince = nil }
 
-    /// An answer was written to its end.
+    /// Records that an answer has been written completely.
     mutating func answerEnded(now: NIODeadline) {
-        // An answer to what is not a request has none to subtract.
+        // The answer to malformed input has no request to subtract.
         unanswered = max(0, unanswered - 1)
         idleSince = now
         hasAnswered = true
     }
 
-    /// Nothing more will be written.
+    /// Records that nothing more will be written.
     mutating func outputClosed(now: NIODeadline) { closingSince = closingSince ?? now }
 
-    /// Notes how many bytes of answers the client has not received yet.
+    /// Records the number of bytes of answers that the client has not received yet.
     mutating func holds(_ bytes: Int, now: NIODeadline) {
         if bytes == 0 {
             stalledSince = nil
@@ -84,7 +84,7 @@ struct PortConnection {
 
     // MARK: Decisions
 
-    /// The wait for the client; `nil` while the port works on an answer.
+    /// The current wait for the client; `nil` while the port works on an answer.
     private var wait: (since: NIODeadline, limit: TimeAmount)? {
         if let closingSince { return (closingSince, limits.linger) }
         if let stalledSince { return (stalledSince, limits.stall) }
@@ -96,6 +96,6 @@ struct PortConnection {
     /// The time at which the connection began to wait for its client; `nil` while the port works on an answer.
     var waitingSince: NIODeadline? { wait?.since }
 
-    /// True if the client has exceeded its time.
+    /// Returns true if the client has exceeded its time limit.
     func isOverdue(now: NIODeadline) -> Bool { wait.map { now - $0.since >= $0.limit } ?? false }
 }

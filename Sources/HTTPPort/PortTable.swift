@@ -1,7 +1,7 @@
 import Logging
 import NIOCore
 
-/// All connections of a port. On its event loop only.
+/// All connections of a port. Only on its event loop.
 final class PortTable {
     private let limits: PortLimits
     private let maximum: Int
@@ -12,14 +12,14 @@ final class PortTable {
     private var sweep: Scheduled<Void>?
     private var reportedAt: NIODeadline?
 
-    /// How often deadlines are checked.
+    /// The interval at which deadlines are checked.
     private static let interval = TimeAmount.milliseconds(500)
-    /// How often a full port is logged.
+    /// The minimum interval between two log lines about a full port.
     private static let reportInterval = TimeAmount.minutes(1)
 
     /// - Parameters:
-    ///   - maximum: connections at once.
-    ///   - logger: gets a warning when the port is full, at most once per minute.
+    ///   - maximum: the maximum number of concurrent connections.
+    ///   - logger: logs a warning when the port is full, at most once per minute.
     init(_ name: String, _ limits: PortLimits, maximum: Int, on eventLoop: any EventLoop, logger: Logger?) {
         self.name = name
         self.limits = limits
@@ -28,8 +28,8 @@ final class PortTable {
         self.logger = logger
     }
 
-    /// Guards a new connection. If there are too many, closes the one that has waited longest for its client; the new one
-    /// itself if all others are being answered.
+    /// Guards a new connection. If there are too many, closes the one that has waited longest for its client, or the
+    /// new one if all others are being answered.
     func add(_ channel: any Channel) throws {
         let now = eventLoop.now
         let connection = ConnectionGuard(PortConnection(limits, now: now), channel)

@@ -1,6 +1,6 @@
 extension Unicode.Scalar {
-    /// True if it could end a line, move a terminal's cursor, or turn a text's direction, so that a line with it would
-    /// mislead its reader. Characters that join the parts of emoji or letters are not meant.
+    /// True if the character could end a line, move a terminal's cursor, or change the direction of text, and so
+    /// mislead the reader of a line. Characters that join the parts of emoji or letters are not included.
     package var isUnprintable: Bool {
         switch value {
         case 0..<0x20, 0x7F..<0xA0, 0x061C, 0x200E, 0x200F, 0x2028...0x202E, 0x2066...0x2069, 0xFEFF: true
@@ -15,15 +15,16 @@ extension StringProtocol {
         String(String.UnicodeScalarView(unicodeScalars.filter { !$0.isUnprintable }))
     }
 
-    /// The same with another character in its place, and not longer than that: for names which others choose, where what
-    /// is missing must show.
+    /// Returns the text with unprintable characters replaced, cut off after a number of characters: for untrusted
+    /// names, in which removed characters must be visible.
     package func printable(replacing character: Unicode.Scalar, atMost count: Int) -> String {
         String(String.UnicodeScalarView(unicodeScalars.prefix(count).map { $0.isUnprintable ? character : $0 }))
     }
 }
 
 extension StringProtocol {
-    /// The number of characters to insert, remove, replace or swap with their neighbour until one text is the other.
+    /// Returns the number of bytes to insert, remove, replace or swap with their neighbour to change one text into the
+    /// other.
     package func editDistance(to other: some StringProtocol) -> Int {
         let (one, two) = (Array(utf8), Array(other.utf8))
         var beforeLast: [Int] = []
@@ -42,7 +43,7 @@ extension StringProtocol {
         return last[two.count]
     }
 
-    /// The name that a mistyped one was probably meant to be; `nil` if none is near enough.
+    /// Returns the name that a mistyped one probably means; `nil` if none is similar enough.
     package func nearest(of names: some Sequence<String>) -> String? {
         let limit = Swift.max(1, utf8.count / 3)
         let own = lowercased()

@@ -2,7 +2,8 @@ import NIOCore
 
 /// Redirection of commands that were sent to the wrong server.
 extension RedisClient {
-    /// How long a server that is left may take to answer what it was sent. Commands that block there are not waited for.
+    /// The time that a server has to answer what it was sent after the client has left it. Blocking commands there are
+    /// not waited for.
     private static let retirementTime: TimeAmount = .seconds(1)
 
     func transmit(_ command: RedisCommand, _ request: RedisRequest, over link: ServerLink) {
@@ -39,18 +40,18 @@ extension RedisClient {
 
     // MARK: Asking another node
 
-    /// Sends a command to the node that its key has moved to ahead of its slot.
+    /// Sends a command to the node to which its key has already moved, ahead of its slot.
     private func ask(_ node: RedisEndpoint.Location, for request: RedisRequest, because error: RedisServerError) {
         guard let command = request.command else { return request.completion(.failure(.server(error))) }
         route.asks()
         nodes.use(node) { result in
             guard case .success(let link) = result else { return self.asked(.failure(.server(error)), for: request) }
-            // It fails only together with the command behind it.
+            // ASKING fails only together with the command after it.
             link.connection.send(RedisCommand("ASKING", expecting: 0), timeout: request.timeout) { _ in }
             link.connection.send(command, timeout: request.timeout) { result in
                 link.release()
                 switch result {
-                // Not executed: the caller can repeat it as after any refusal.
+                // Not executed: the caller can repeat it, as after any refusal.
                 case .failure(.notConnected), .failure(.connectionLost(_, sent: false, _)):
                     self.asked(.failure(.server(error)), for: request)
                 case .success, .failure:
@@ -66,7 +67,7 @@ extension RedisClient {
         case .success, .failure(.server), .failure(.commandTooLarge):
             request.completion(result)
         case .failure(let error):
-            // Callers repeat what has no answer when the client is ready again: so it has to become so again.
+            // Callers repeat unanswered commands when the client becomes ready, so it must become ready again.
             if let link = route.server { retire(link, because: error) }
             request.completion(result)
         }
@@ -75,8 +76,8 @@ extension RedisClient {
 
     // MARK: Retiring a server
 
-    /// Sends nothing more to a server and looks for another one. It may still answer the commands in flight.
-    /// - Parameter keepsCommands: true if new commands wait for the other server; else they fail.
+    /// Sends nothing more to a server, and looks for another one. It can still answer the commands in flight.
+    /// - Parameter keepsCommands: true if new commands wait for the other server; otherwise they fail.
     func retire(_ link: ServerLink, because error: RedisError, keepsCommands: Bool = false) {
         guard route.retire(link, keepsCommands: keepsCommands) else { return }
         link.retire(
@@ -86,7 +87,7 @@ extension RedisClient {
         endRetirement(link)
     }
 
-    /// Lets go of a server that was left and has answered everything.
+    /// Releases a retired server that has answered everything.
     private func endRetirement(_ link: ServerLink) {
         guard link.pendingCount == 0, route.retired === link else { return }
         link.release()

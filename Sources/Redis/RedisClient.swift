@@ -1,16 +1,16 @@
 import Logging
 import NIOCore
 
-/// Sends commands to Redis from one event loop. ``RedisClient`` does; a test can answer them itself.
+/// Sends commands to Redis from one event loop. ``RedisClient`` does this; a test can answer the commands itself.
 public protocol RedisSender: AnyObject {
-    /// The event loop on which everything is called, and calls back.
+    /// The event loop for all calls and callbacks.
     var eventLoop: any EventLoop { get }
     /// True while commands can be sent.
     var isReady: Bool { get }
     /// Sends a command.
     /// - Parameters:
-    ///   - deadline: the maximum time to the answer; `nil` for the default of the sender.
-    ///   - completion: called on the event loop; before `send` returns when the command cannot be sent at all.
+    ///   - deadline: the timeout of the answer; `nil` for the sender's default.
+    ///   - completion: called on the event loop; before `send` returns if the command cannot be sent at all.
     func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisClient.Completion)
 }
 
@@ -21,47 +21,47 @@ extension RedisSender {
     }
 }
 
-/// Keeps one connection to Redis alive on one event loop: finds the server, connects, logs in, and does so again when the
-/// connection goes or another server takes the place of this one.
+/// Keeps one connection to Redis open on one event loop: finds the server, connects, logs in, and does so again when
+/// the connection is lost or another server replaces this one.
 ///
-/// Use one client for pipelined commands and a second one for blocking commands, which hold up whatever comes after them.
+/// Use one client for pipelined commands and a second one for blocking commands, which delay all later commands.
 ///
 /// In a Cluster a client serves one slot, that of the key it was made with, and follows it. After `MOVED` it uses the
-/// new owner and sends it the refused commands, in the old order and before anything newer, so that callers notice only
-/// the states. After `ASK` it sends the command to the named node: answers may come in another order then. The
-/// clients of a ``RedisClients`` share one connection to each node. A command that is refused otherwise (`TRYAGAIN`, `CLUSTERDOWN`, `LOADING`, `READONLY`, …) fails
-/// with that answer, for its caller to repeat.
+/// new owner and sends it the refused commands, in the old order and before any newer ones, so that callers notice only
+/// the states. After `ASK` it sends the command to the named node, so answers may arrive in another order. The clients
+/// of a ``RedisClients`` share one connection to each node. A command that is refused otherwise (`TRYAGAIN`,
+/// `CLUSTERDOWN`, `LOADING`, `READONLY`, …) fails with that answer; its caller can repeat it.
 ///
 /// Whenever a command fails without an answer, a `.ready` state follows once there is a server again.
 ///
-/// `@unchecked Sendable`: all state is touched on `eventLoop` only, which every method that touches it checks.
+/// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method that accesses it checks.
 public final class RedisClient: RedisSender, @unchecked Sendable {
-    /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an
-    /// array is not.
+    /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an array is
+    /// not.
     public typealias Completion = RedisConnection.Completion
 
     /// The state of the client.
     public enum State: Sendable, Equatable {
         /// Commands can be sent.
         case ready
-        /// There is no connection because of `error`; the next attempt comes after `retryIn`.
+        /// There is no connection because of `error`; the next attempt is made after `retryIn`.
         case disconnected(RedisError, retryIn: TimeAmount)
         /// `close` was called.
         case closed
     }
 
-    /// Where the server is, or who knows.
+    /// The servers, or the Sentinels or nodes that know them.
     public let topology: RedisTopology
-    /// The event loop that the client lives on.
+    /// The event loop of the client.
     public let eventLoop: any EventLoop
-    /// Called on the event loop at each change, before commands that are lost to it fail. Set it before `start`.
+    /// Called on the event loop at each change, before the commands lost by it fail. Set it before `start`.
     public var onStateChange: ((State) -> Void)?
 
     let configuration: RedisClientConfiguration
     let discovery: ServerDiscovery
     let nodes: NodeConnections
     private let ownsNodes: Bool
-    /// The server that commands go to, or where they wait.
+    /// The server for new commands, or the commands that wait for one.
     var route = Route<ServerLink>()
     var log: RedisClientLog
     private var masterWatch: (any MasterSource)?
@@ -71,9 +71,9 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     private var retry: Scheduled<Void>?
     private var waiters: [ReadinessWaiter] = []
 
-    /// A client of one server, which does nothing before `start`.
+    /// Creates a client of one server. It does nothing before `start`.
     ///
-    /// - Parameter random: the jitter's source, from 0 to 1.
+    /// - Parameter random: the source of jitter, from 0 to 1.
     public convenience init(
         endpoint: RedisEndpoint, eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger,
@@ -84,12 +84,12 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
             random: random)
     }
 
-    /// A client, which does nothing before `start`.
+    /// Creates a client. It does nothing before `start`.
     ///
     /// - Parameters:
-    ///   - key: any key of the slot that the client is to serve, when the topology is a Cluster. Commands with keys of
-    ///     other slots fail with `MOVED`.
-    ///   - random: the jitter's source, from 0 to 1.
+    ///   - key: any key of the slot to serve, if the topology is a Cluster. Commands with keys of other slots fail with
+    ///     `MOVED`.
+    ///   - random: the source of jitter, from 0 to 1.
     public convenience init(
         topology: RedisTopology, key: String, eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger,
@@ -100,7 +100,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
             logger: logger, random: random)
     }
 
-    /// - Parameter nodes: connections that other clients share; `nil` for connections of its own.
+    /// - Parameter nodes: connections shared with other clients; `nil` for separate ones.
     init(
         topology: RedisTopology, key: String, eventLoop: any EventLoop, configuration: RedisClientConfiguration,
         sharing nodes: NodeConnections?, logger: Logger,
@@ -118,41 +118,41 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         discovery = ServerDiscovery(self.nodes, slot: RedisHashSlot.of(key))
     }
 
-    /// Begins to connect, and continues until `close`. From anywhere.
+    /// Starts to connect, and keeps connecting until `close`. Can be called from anywhere.
     public func start() {
         onLoop {
             if self.reconnect.start() { self.connect() }
         }
     }
 
-    /// True if commands can be sent. On the event loop only.
+    /// True if commands can be sent. Only on the event loop.
     public var isReady: Bool {
         eventLoop.preconditionInEventLoop()
         return route.server != nil
     }
 
-    /// The server that commands go to, if there is one. On the event loop only.
+    /// The server for new commands, if there is one. Only on the event loop.
     public var server: RedisEndpoint.Location? {
         eventLoop.preconditionInEventLoop()
         return route.server?.location
     }
 
-    /// The number of commands without an answer. On the event loop only.
+    /// The number of unanswered commands. Only on the event loop.
     public var pendingCount: Int {
         eventLoop.preconditionInEventLoop()
         return (route.server?.pendingCount ?? 0) + (route.retired?.pendingCount ?? 0) + route.keptCount
             + route.askedCount
     }
 
-    /// Sends a command. All commands of one tick of the event loop leave in one write. On the event loop only.
+    /// Sends a command. All commands of one tick of the event loop are sent in one write. Only on the event loop.
     ///
-    /// Nothing is kept for later: without a connection the command fails at once with `.notConnected`. Only while the client
-    /// goes from one owner of its slot to the next, the command waits for the new one.
+    /// Commands are not queued: without a connection they fail at once with `.notConnected`. They wait only while the
+    /// client switches from one owner of its slot to the next.
     ///
     /// - Parameters:
-    ///   - deadline: how long this answer may take before the connection is given up, instead of the configured
-    ///     `commandTimeout`. A blocking command should have its own timeout and some slack.
-    ///   - completion: called on the event loop; before `send` returns when the command cannot be sent at all.
+    ///   - deadline: the timeout of this answer, after which the connection is closed; overrides the configured
+    ///     `commandTimeout`. For a blocking command, use its own timeout plus some slack.
+    ///   - completion: called on the event loop; before `send` returns if the command cannot be sent at all.
     public func send(_ command: RedisCommand, deadline: TimeAmount? = nil, completion: @escaping Completion) {
         eventLoop.preconditionInEventLoop()
         let timeout = deadline ?? configuration.commandTimeout
@@ -164,7 +164,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         }
     }
 
-    /// Sends a command and waits for the answer. From anywhere.
+    /// Sends a command and waits for the answer. Can be called from anywhere.
     ///
     /// - Throws: `RedisError`.
     public func call(_ command: RedisCommand, deadline: TimeAmount? = nil) async throws -> RESPReply {
@@ -176,10 +176,10 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         return try result.get()
     }
 
-    /// Waits until commands can be sent. From anywhere, after `start`.
+    /// Waits until commands can be sent. Can be called from anywhere, after `start`.
     ///
-    /// - Throws: `RedisError`: why there is no connection after `timeout`; at once when the login is refused, which waiting rarely
-    ///   cures, or when the client is closed.
+    /// - Throws: `RedisError`, the reason why there is no connection after `timeout`. Thrown at once if the login
+    ///   is refused, because waiting rarely helps, or if the client is closed.
     public func waitUntilReady(timeout: TimeAmount) async throws {
         let error: RedisError? = await withCheckedContinuation { continuation in
             onLoop { self.addWaiter(timeout: timeout) { continuation.resume(returning: $0) } }
@@ -187,9 +187,9 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         if let error { throw error }
     }
 
-    /// Closes the connection for good; unanswered commands fail. From anywhere.
+    /// Closes the connection for good; unanswered commands fail. Can be called from anywhere.
     ///
-    /// - Returns: a future of the end of the connection.
+    /// - Returns: a future that succeeds when the connection has closed.
     @discardableResult
     public func close() -> EventLoopFuture<Void> {
         eventLoop.flatSubmit {
@@ -240,7 +240,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         takeOver()
     }
 
-    /// Makes the found server current, once the others have answered all commands in flight.
+    /// Makes the found server current, once all other servers have answered their commands in flight.
     func takeOver() {
         guard let (link, kept) = route.takeOver() else { return }
         log.connected(to: link.location, after: reconnect.connected(at: eventLoop.now).recovery)
@@ -253,9 +253,10 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         followMaster()
     }
 
-    /// A connection has ended; the commands that are lost with it have not failed yet.
+    /// Handles the end of a connection; the commands lost with it have not failed yet.
     private func lost(_ link: ServerLink, _ error: RedisError) {
-        // A server that is no longer current gets no more commands. Lost commands fail before the next one is current.
+        // A server that is no longer current gets no more commands. Its lost commands must fail before the next server
+        // is current.
         if route.retired === link { return eventLoop.execute { self.forgetRetired(link) } }
         switch route.lost(link) {
         case .ofServer:
@@ -270,7 +271,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
 
     private func attemptFailed(_ error: RedisError) {
         tryAgain(because: error)
-        // They were refused and not executed; further waiting is for their callers to decide.
+        // These commands were refused and not executed; their callers decide about waiting further.
         for request in route.giveUpKept() {
             request.completion(.failure(request.redirectedBy.map(RedisError.server) ?? notConnected))
         }
@@ -288,7 +289,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
 
     // MARK: The master
 
-    /// Sentinels know of a failover that the old master does not know of, and would not report.
+    /// Follows the Sentinels: after a failover they know of it, but the old master does not, and would not report it.
     private func watchMaster() {
         guard masterWatch == nil, case .sentinel = topology else { return }
         masterWatch =
@@ -302,7 +303,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
 
     private func followMaster() {
         guard let link = route.server, let location = discovery.announced, location != link.location else { return }
-        // The Sentinel that this client asks first may have older news.
+        // The Sentinel that this client asks first may have older information.
         discovery.moved(to: location)
         let reason = "the Sentinels name \(location.address) the master now"
         retire(link, because: .connectionLost(address: link.location.address, sent: false, reason: reason))
@@ -336,12 +337,12 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
 }
 
 extension RedisClient {
-    /// Sends two commands, one directly behind the other on the same connection.
+    /// Sends two commands, one directly after the other on the same connection.
     ///
-    /// For `WAIT`, which counts the replicas that have what its own connection has written; on another connection it may
-    /// count too many. So neither command is redirected: in a Cluster, one whose slot has moved fails with `MOVED` or
-    /// `ASK`, and the caller repeats both when the client is ready again.
-    /// - Parameter deadline: how long each of the answers may take.
+    /// For `WAIT`, which counts the replicas that have received the writes of its own connection; on another connection
+    /// the number may be too high. So neither command is redirected: in a Cluster, a command whose slot has moved fails
+    /// with `MOVED` or `ASK`, and the caller repeats both when the client is ready again.
+    /// - Parameter deadline: the timeout of each answer.
     /// - Returns: the answer to the first command, and the result of the second.
     /// - Throws: `RedisError` of the first.
     public func call(

@@ -12,7 +12,7 @@ struct RedisClientLog {
     }
 
     /// Logs a new connection.
-    /// - Parameter recovery: the reported outage that this ends, if any.
+    /// - Parameter recovery: the reported outage that this connection ends, if any.
     func connected(to server: RedisEndpoint.Location, after recovery: ReconnectState.Recovery?) {
         var metadata: Logger.Metadata = ["redis": "\(topology)", "server": "\(server.address)"]
         if let recovery {
@@ -26,7 +26,7 @@ struct RedisClientLog {
         }
     }
 
-    /// Logs a lost connection or a failed attempt to connect: as a warning if it is the first for some time.
+    /// Logs a lost connection or a failed attempt: as a warning if it is the first for some time.
     func failed(_ error: RedisError, _ retry: ReconnectState.Retry) {
         logger.log(
             level: retry.isReported ? .warning : .debug, "\(error.headline)",
@@ -36,7 +36,7 @@ struct RedisClientLog {
             ])
     }
 
-    /// Logs, once, that the only server of the URL is a node of a Cluster.
+    /// Logs, once, that the URL's only server is a node of a Cluster.
     mutating func serverIsClusterNode() {
         guard !hasReportedCluster else { return }
         hasReportedCluster = true

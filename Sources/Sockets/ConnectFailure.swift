@@ -4,7 +4,7 @@ import NIOPosix
 
 /// Readable reasons for errors of sockets. NIO's own descriptions name its functions and types.
 package enum ConnectFailure {
-    /// The reason for a failure to connect or to listen, or for a lost connection, without a full stop.
+    /// Returns the reason for a failure to connect or to listen, or for a lost connection, without a final period.
     package static func reason(_ error: any Error) -> String {
         if let shortage = shortage(error) { return shortage }
         guard let error = error as? NIOConnectionError else { return reason(ofOne: error) }
@@ -15,15 +15,15 @@ package enum ConnectFailure {
         }.joined(separator: "; ")
     }
 
-    /// The reason for the failure of the first address that was tried, without the address, for messages that name it.
+    /// Returns the reason for the failure at the first address tried, without the address, for messages that name it.
     package static func firstReason(_ error: any Error) -> String {
         reason((error as? NIOConnectionError)?.connectionErrors.first?.error ?? error)
     }
 
-    /// The shortage of file descriptors that an error comes from, with what to do; `nil` for any other error.
+    /// Returns the shortage of file descriptors that caused an error, with what to do; `nil` for other errors.
     ///
-    /// The resolver's errors do not name their cause: without a descriptor it reads neither `/etc/hosts` nor the network, and
-    /// reports that there is no such name.
+    /// The resolver's errors do not name this cause: without a descriptor it reads neither `/etc/hosts` nor the
+    /// network, and reports that there is no such name.
     package static func shortage(_ error: any Error) -> String? {
         guard let error = error as? NIOConnectionError else { return shortage(ofOne: error) }
         guard !error.connectionErrors.isEmpty else { return DescriptorLimit.shortage }
@@ -44,7 +44,7 @@ package enum ConnectFailure {
 }
 
 extension TimeAmount {
-    /// The time in seconds or else in milliseconds, for messages: `5 s`, `1500 ms`.
+    /// The time in seconds or, if not a whole number of them, in milliseconds, for messages: `5 s`, `1500 ms`.
     package var formatted: String {
         let milliseconds = nanoseconds / 1_000_000
         return milliseconds % 1000 == 0 ? "\(milliseconds / 1000) s" : "\(milliseconds) ms"

@@ -2,7 +2,7 @@ import Glibc
 
 /// The number of file descriptors that this process may have open (`RLIMIT_NOFILE`).
 package enum DescriptorLimit {
-    /// The highest soft limit that ``raise(to:)`` sets: ample for a worker, also where the hard limit is a billion.
+    /// The highest soft limit that ``raise(to:)`` sets: ample for a worker, even if the hard limit is a billion.
     package static let highest = 65_536
 
     private static let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
@@ -14,10 +14,10 @@ package enum DescriptorLimit {
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// Raises the soft limit to the hard one, which needs no privilege. A limit that is higher already stays.
+    /// Raises the soft limit to the hard one, which needs no privilege. A higher limit is kept.
     ///
-    /// A process that uses `select(2)` must not do this; nothing in this one does.
-    /// - Returns: the soft limit from now on; `nil` if the kernel does not report it.
+    /// A process that uses `select(2)` must not do this; this one does not use it.
+    /// - Returns: the new soft limit; `nil` if the kernel does not report it.
     @discardableResult
     package static func raise(to highest: Int = highest) -> Int? {
         var limit = rlimit()
@@ -25,13 +25,13 @@ package enum DescriptorLimit {
         let wanted = min(limit.rlim_max, rlim_t(highest))
         if wanted > limit.rlim_cur {
             limit.rlim_cur = wanted
-            // A sandbox may forbid it; the limit is then what it was.
+            // A sandbox may forbid it; the limit then stays as it was.
             setrlimit(resource, &limit)
         }
         return current
     }
 
-    /// The current shortage of file descriptors and what to do about it; `nil` if one can be opened.
+    /// The current shortage of file descriptors, with what to do; `nil` if one can be opened.
     package static var shortage: String? {
         let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)
         guard descriptor < 0 else {
@@ -41,7 +41,7 @@ package enum DescriptorLimit {
         return shortage(errno)
     }
 
-    /// The shortage that an error number means; `nil` for any other error.
+    /// Returns the shortage for an error number; `nil` for other errors.
     package static func shortage(_ code: CInt) -> String? {
         switch code {
         case EMFILE:

@@ -1,6 +1,6 @@
 extension Substring {
-    /// The text without its percent-encoding (RFC 3986 §2.1); `nil` if a `%` is not followed by two hex digits, or if the
-    /// result is not UTF-8.
+    /// The text with its percent-encoding decoded (RFC 3986 §2.1); `nil` if a `%` is not followed by two hex digits, or
+    /// if the result is not UTF-8.
     package var percentDecoded: String? {
         var bytes: [UInt8] = []
         var rest = utf8[...]

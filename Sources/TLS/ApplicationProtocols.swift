@@ -1,12 +1,12 @@
 import COpenSSL
 
-/// A list of ALPN protocols in its wire form: each name after a byte with its length.
+/// A list of ALPN protocols in its wire form: each name is preceded by a byte with its length.
 ///
 /// Unchecked because of the pointer; safe because the bytes are written once, before the list is shared.
 final class ApplicationProtocols: @unchecked Sendable {
     let wireForm: UnsafeBufferPointer<UInt8>
 
-    /// - Throws: `invalidConfiguration` for a name that is empty or longer than 255 bytes.
+    /// - Throws: `invalidConfiguration` if a name is empty or longer than 255 bytes.
     init(_ names: [String]) throws(TLSError) {
         var bytes: [UInt8] = []
         for name in names {
@@ -26,7 +26,7 @@ final class ApplicationProtocols: @unchecked Sendable {
 
     func offer(in context: OpaquePointer) throws(TLSError) {
         guard !wireForm.isEmpty else { return }
-        // Unlike nearly all of OpenSSL, zero is success here.
+        // Unlike most of OpenSSL's functions, this one returns zero for success.
         guard SSL_CTX_set_alpn_protos(context, wireForm.baseAddress, UInt32(wireForm.count)) == 0 else {
             throw TLSError(.invalidConfiguration(reason: "OpenSSL refuses the application protocols"))
         }
@@ -43,7 +43,7 @@ final class ApplicationProtocols: @unchecked Sendable {
                 var choice: UnsafeMutablePointer<UInt8>?
                 let result = SSL_select_next_proto(
                     &choice, selectedLength, own.baseAddress, UInt32(own.count), offered, offeredLength)
-                // Without an overlap it points at the client's first protocol, which must not be confirmed.
+                // Without an overlap, `choice` points at the client's first protocol, which must not be confirmed.
                 guard result == OPENSSL_NPN_NEGOTIATED else { return SSL_TLSEXT_ERR_ALERT_FATAL }
                 selected?.pointee = UnsafePointer(choice)
                 return SSL_TLSEXT_ERR_OK

@@ -1,14 +1,14 @@
 import COpenSSL
 import NIOCore
 
-/// The two ends libssl reads ciphertext from and writes it to: an OpenSSL BIO straight onto ByteBuffers, which saves
-/// the copy into and out of OpenSSL's own memory BIO.
+/// Connects libssl's ciphertext to ByteBuffers: an OpenSSL BIO that works on them directly, which saves the copies into
+/// and out of OpenSSL's memory BIO.
 final class CiphertextPipe {
-    /// The bytes that libssl wants to send. It accepts all of them: writing never blocks.
+    /// The bytes that libssl wants to send. The pipe accepts all of them: writing never blocks.
     private(set) var output = ByteBuffer()
     private var input = UnsafeRawBufferPointer(start: nil, count: 0)
 
-    /// Ciphertext lent and not read yet, in bytes.
+    /// The number of lent bytes that have not been read.
     var unread: Int { input.count }
 
     /// Lends bytes to libssl while the body runs. Bytes that the body does not read are lost.
@@ -28,7 +28,7 @@ final class CiphertextPipe {
         return taken
     }
 
-    /// A BIO on this pipe, or nil if memory is short. The pipe must outlive it.
+    /// Returns a BIO on this pipe, or nil if memory is short. The pipe must outlive it.
     func makeBIO() -> OpaquePointer? {
         guard let method = Self.method, let bio = BIO_new(method) else { return nil }
         BIO_set_data(bio, Unmanaged.passUnretained(self).toOpaque())
@@ -36,7 +36,7 @@ final class CiphertextPipe {
         return bio
     }
 
-    // Safe although unchecked: a method table is set up once and only read from then on.
+    // Unchecked, but safe: a method table is set up once, and only read afterwards.
     private nonisolated(unsafe) static let method: OpaquePointer? = {
         guard let method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "ciphertext pipe") else {
             return nil

@@ -1,15 +1,15 @@
-/// The life of a TLS connection, apart from sockets and libssl: which halves are open, and who still waits for whom.
+/// The state of a TLS connection, without sockets and libssl: the open halves, and what is still waited for.
 struct ConnectionState {
     private enum Phase {
         /// The channel is not active yet.
         case idle
         case handshaking
         case open
-        /// The peer's close_notify came; this side may still write.
+        /// The peer's close_notify has arrived; this side may still write.
         case inputClosed
-        /// This side's close_notify went out; the peer may still write.
+        /// This side's close_notify has been sent; the peer may still write.
         case outputClosed
-        /// This side has sent its last record and waits for the peer to close the connection, for a limited time.
+        /// This side has sent its last record, and waits for a limited time for the peer to close the connection.
         case parting(readsOn: Bool)
         case closed
     }
@@ -24,9 +24,9 @@ struct ConnectionState {
     enum PeerClosed: Equatable { case signalInputClosed, sayGoodbyeAndClose, close, ignore }
     /// The action for the end of the transport's input.
     enum TransportEnded: Equatable { case ignore, failHandshake, failTruncated, close }
-    /// The action for a close of this side.
+    /// The action for closing this side.
     enum Close: Equatable { case immediately, sayGoodbyeAndAwaitPeer, sayGoodbyeAndClose, awaitPeer }
-    /// The action for a close of this side's output.
+    /// The action for closing this side's output.
     enum CloseOutput: Equatable { case sayGoodbye, sayGoodbyeAndClose, refuse }
 
     var isIdle: Bool {
@@ -53,7 +53,7 @@ struct ConnectionState {
         }
     }
 
-    /// False if it was started before.
+    /// Starts the handshake. Returns false if it had already been started.
     mutating func start() -> Bool {
         guard case .idle = phase else { return false }
         phase = .handshaking
@@ -81,7 +81,7 @@ struct ConnectionState {
         }
     }
 
-    /// The peer's FIN, or the channel's end.
+    /// Records the peer's FIN, or the end of the channel.
     mutating func transportEnded() -> TransportEnded {
         switch phase {
         case .idle, .inputClosed, .closed:
@@ -128,7 +128,7 @@ struct ConnectionState {
         }
     }
 
-    /// False if the connection can no longer fail, so that each error is reported once.
+    /// Records a failure. Returns false if the connection can no longer fail, so that an error is reported only once.
     mutating func fail() -> Bool {
         switch phase {
         case .parting, .closed:

@@ -1,15 +1,15 @@
 import COpenSSL
 
-/// The first entry of this thread's OpenSSL error queue: the cause. Later entries name the functions that passed it on.
+/// The first entry of this thread's OpenSSL error queue: the cause. Later entries are the functions that returned it.
 struct OpenSSLFailure {
     private let code: UInt
     /// True if an algorithm was missing that another provider may have.
     private(set) var isUnsupportedAlgorithm = false
-    /// True if something decrypted to nonsense, or its checksum was wrong: in most cases because of the passphrase.
+    /// True if the decrypted data was invalid, or its checksum wrong: usually because of the passphrase.
     private(set) var isWrongPassphrase = false
 
-    /// Removes the cause from the queue and empties it: the rest would be attributed to the thread's next call,
-    /// which may be another connection's.
+    /// Returns the cause and empties the queue. Remaining entries would be attributed to the thread's next call,
+    /// perhaps on another connection.
     static func take() -> OpenSSLFailure {
         var failure = OpenSSLFailure(code: ERR_get_error())
         var entry = failure.code
@@ -29,31 +29,31 @@ struct OpenSSLFailure {
     private mutating func note(_ entry: UInt) {
         let reason = ERR_GET_REASON(entry)
         switch ERR_GET_LIB(entry) {
-        // Only this library's: the decoders call everything unsupported that is not in their own format.
+        // Only of this library: decoders call everything unsupported that is not in their own format.
         case ERR_LIB_EVP where reason == COpenSSL_ERR_R_UNSUPPORTED || reason == COpenSSL_ERR_R_FETCH_FAILED:
             isUnsupportedAlgorithm = true
         case ERR_LIB_EVP where reason == EVP_R_BAD_DECRYPT, ERR_LIB_PROV where reason == PROV_R_BAD_DECRYPT,
             ERR_LIB_PKCS12 where reason == PKCS12_R_MAC_VERIFY_FAILURE,
             ERR_LIB_PKCS12 where reason == PKCS12_R_PKCS12_CIPHERFINAL_ERROR,
-            // One wrong passphrase in 256 decrypts to something whose padding looks right.
+            // One in 256 wrong passphrases decrypts to data with valid padding.
             ERR_LIB_PKCS12 where reason == PKCS12_R_DECODE_ERROR:
             isWrongPassphrase = true
         default: break
         }
     }
 
-    /// The reason's number if libssl itself raised it.
+    /// The number of the reason, if libssl itself reported it.
     var sslReason: Int32? {
         ERR_GET_LIB(code) == ERR_LIB_SSL ? ERR_GET_REASON(code) : nil
     }
 
-    /// The alert the peer sent, which libssl reports as a reason above 1000 (`SSL_AD_REASON_OFFSET`).
+    /// The alert sent by the peer, which libssl reports as a reason above 1000 (`SSL_AD_REASON_OFFSET`).
     var alert: TLSAlert? {
         guard let reason = sslReason else { return nil }
         return UInt8(exactly: reason - Int32(SSL_AD_REASON_OFFSET)).map(TLSAlert.init(code:))
     }
 
-    /// OpenSSL's words for it.
+    /// OpenSSL's description.
     var text: String {
         guard code != 0 else { return "OpenSSL gave no reason" }
         return ERR_reason_error_string(code).map { String(cString: $0) } ?? "OpenSSL error \(code)"

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// Plaintext that waits to be encrypted: for a flush, or for the end of the handshake.
+/// Plaintext that waits to be encrypted: until a flush, or the end of the handshake.
 struct OutboundQueue {
     private struct Write {
         let plaintext: ByteBuffer
@@ -26,7 +26,7 @@ struct OutboundQueue {
         for write in failed { write.promise?.fail(error) }
     }
 
-    /// Encrypts everything that was flushed, and joins the promises of it into one.
+    /// Encrypts everything that was flushed, and joins its promises into one.
     mutating func encrypt(with session: TLSSession) -> (promise: EventLoopPromise<Void>?, error: TLSError?) {
         guard writes.hasMark, let first = writes.popFirst() else { return (nil, nil) }
         guard writes.hasMark else {
@@ -49,7 +49,7 @@ struct OutboundQueue {
         return (promise, Self.encryptJoined(flushed, byteCount: byteCount, with: session))
     }
 
-    /// Fills each record: small writes are copied together; writes that fill records are not copied.
+    /// Fills each record: small writes are copied together; writes that fill a record are not copied.
     private static func encryptJoined(_ writes: [Write], byteCount: Int, with session: TLSSession) -> TLSError? {
         let capacity = min(byteCount, TLSSession.largestRecord)
         return withUnsafeTemporaryAllocation(byteCount: capacity, alignment: 16) { joined -> TLSError? in

@@ -1,30 +1,30 @@
 /// The trusted certificate authorities.
 public enum TLSTrust: Sendable, Equatable {
-    /// The system's, where OpenSSL looks for them (`SSL_CERT_FILE` and `SSL_CERT_DIR` included).
+    /// The system's, from OpenSSL's default locations (including `SSL_CERT_FILE` and `SSL_CERT_DIR`).
     case system
-    /// Those of a PEM file, or that of a DER file, and no others. An intermediate or the peer's own certificate may be there too.
+    /// Only those of a PEM or DER file. It can contain an intermediate certificate, or the peer's own.
     case file(String)
-    /// Those of a PEM text, or that of a DER certificate, and no others.
+    /// Only those of a PEM text or a DER certificate.
     case pem([UInt8])
 }
 
-/// How to connect as a client.
+/// The settings of a client.
 public struct TLSClientConfiguration: Sendable {
     /// The authorities that can vouch for the server's identity.
     public var trust: TLSTrust = .system
-    /// True if the server's certificate and host name are verified. Without that, anyone on the path can read
-    /// and change everything.
+    /// True if the server's certificate and host name are verified. If false, anyone on the path can read and change
+    /// all data.
     public var verifiesServer = true
     /// The client's certificate, for servers that request one.
     public var identity: TLSIdentity?
-    /// The protocols to offer through ALPN, the preferred first; nothing is offered if empty.
+    /// The protocols to offer through ALPN, most preferred first; empty to offer none.
     public var applicationProtocols: [String] = []
 
-    /// A client that verifies servers by the system's authorities.
+    /// Creates a configuration that verifies servers with the system's authorities.
     public init() {}
 }
 
-/// How to serve.
+/// The settings of a server.
 public struct TLSServerConfiguration: Sendable {
     /// The policy for client certificates.
     public enum ClientCertificates: Sendable {
@@ -34,20 +34,20 @@ public struct TLSServerConfiguration: Sendable {
         case requested(TLSTrust)
         /// Requests a certificate and verifies it; refuses clients without one.
         case required(TLSTrust)
-        /// Requests a certificate, accepts any or none, and reports in ``TLSPeerCertificate/refusal`` why not. Without
-        /// authorities there is a reason for every certificate.
+        /// Requests a certificate, accepts any or none, and reports the error of verification in
+        /// ``TLSPeerCertificate/refusal``. Without authorities, every certificate has an error.
         case reported(TLSTrust?)
     }
 
     /// The server's certificate.
     public var identity: TLSIdentity
-    /// The protocols to accept through ALPN, the preferred first. A client that offers only others is refused; one that
-    /// offers none is not.
+    /// The protocols to accept through ALPN, most preferred first. A client that offers only others is refused; a
+    /// client that offers none is not.
     public var applicationProtocols: [String] = []
     /// The policy for client certificates.
     public var clientCertificates: ClientCertificates = .ignored
 
-    /// A server that takes any client.
+    /// Creates a configuration that accepts any client.
     public init(identity: TLSIdentity) {
         self.identity = identity
     }

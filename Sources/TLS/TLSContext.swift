@@ -3,13 +3,13 @@ import COpenSSL
 /// Settings, certificates and trusted authorities, loaded once and shared by all connections made with them.
 ///
 /// Unchecked because of the `SSL_CTX`; safe because it is only configured before the initialiser returns, and OpenSSL
-/// lets any number of threads make connections from a context that no longer changes.
+/// allows several threads to make connections from a context that no longer changes.
 public final class TLSContext: @unchecked Sendable {
     let pointer: OpaquePointer
     let verifiesHost: Bool
     private let protocols: ApplicationProtocols
 
-    /// A context for ``TLSHandler/init(client:host:closeTimeout:)``.
+    /// Creates a context for ``TLSHandler/init(client:host:closeTimeout:)``.
     ///
     /// - Throws: `fileUnreadable` or `notPEM` for the trusted authorities, `invalidConfiguration`.
     public static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
@@ -27,14 +27,14 @@ public final class TLSContext: @unchecked Sendable {
         return context
     }
 
-    /// A context for ``TLSHandler/init(server:closeTimeout:)``.
+    /// Creates a context for ``TLSHandler/init(server:closeTimeout:)``.
     ///
     /// - Throws: `fileUnreadable` or `notPEM` for the trusted authorities, `invalidConfiguration`.
     public static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
             TLS_server_method(), protocols: configuration.applicationProtocols, verifiesHost: false)
         context.protocols.select(in: context.pointer)
-        // Clients do not resume sessions, and a ticket costs an encryption and a packet for each handshake.
+        // Clients do not resume sessions, and a ticket costs an encryption and a packet per handshake.
         SSL_CTX_set_num_tickets(context.pointer, 0)
         SSL_CTX_set_options(context.pointer, COpenSSL_SSL_OP_NO_TICKET)
         try configuration.identity.keyPair.install(in: context.pointer)
@@ -68,8 +68,8 @@ public final class TLSContext: @unchecked Sendable {
         }
         SSL_CTX_set_options(pointer, COpenSSL_SSL_OP_NO_RENEGOTIATION | COpenSSL_SSL_OP_NO_COMPRESSION)
         COpenSSL_SSL_CTX_set_session_cache_mode(pointer, Int(SSL_SESS_CACHE_OFF))
-        // An idle connection has no record buffers. The chain that is sent is the identity's, unchanged, and not one
-        // that OpenSSL builds from the trusted authorities.
+        // Idle connections have no record buffers. The chain is sent as it is in the identity; OpenSSL must not build
+        // one from the trusted authorities.
         COpenSSL_SSL_CTX_set_mode(
             pointer, Int(SSL_MODE_RELEASE_BUFFERS) | Int(SSL_MODE_AUTO_RETRY) | Int(SSL_MODE_NO_AUTO_CHAIN))
     }

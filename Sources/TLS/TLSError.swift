@@ -1,7 +1,7 @@
-/// Why a certificate, a key, a handshake or a connection was not good enough.
+/// A problem with a certificate, a key, a handshake or a connection.
 ///
-/// The description says what went wrong, for which peer or file, and what to do about it. It never holds a key, a
-/// passphrase or any application data.
+/// The description says what is wrong, with which peer or file, and what to do. It never contains a key, a passphrase
+/// or application data.
 public struct TLSError: Error, Equatable, Sendable {
     /// The error.
     public enum Kind: Equatable, Sendable {
@@ -9,49 +9,49 @@ public struct TLSError: Error, Equatable, Sendable {
         case certificateExpired(certificate: String, since: Int64?)
         /// A certificate of the peer's chain is not valid yet; `until` in seconds since 1970.
         case certificateNotYetValid(certificate: String, until: Int64?)
-        /// The peer's chain does not end at a certificate authority that is trusted here.
+        /// The peer's chain does not end at a trusted certificate authority.
         case untrustedCertificate(certificate: String, reason: String)
         /// The server's certificate is for other hosts than the one connected to.
         case hostNameMismatch(certificateNames: [String])
         /// A certificate of the peer's chain failed another check: its purpose, its signature, its key's strength.
         case certificateRejected(certificate: String, reason: String)
-        /// The client sent no certificate although the server requires one.
+        /// The client sent no certificate, but the server requires one.
         case peerCertificateMissing
         /// The peer sent an alert and ended the connection.
         case alert(TLSAlert)
         /// The handshake failed on this side.
         case handshakeFailed(reason: String)
-        /// The peer broke the protocol after the handshake.
+        /// The peer violated the protocol after the handshake.
         case protocolViolation(reason: String)
         /// The connection ended before the handshake did.
         case closedDuringHandshake
-        /// The connection ended without the peer's close_notify: the last received data may be incomplete.
+        /// The connection ended without the peer's close_notify: the last data received may be incomplete.
         case truncated
         /// A certificate or key file could not be read.
         case fileUnreadable(path: String, reason: String)
-        /// A file or text does not hold the PEM block that was expected, or holds a damaged one.
+        /// A file or text does not contain the expected PEM block, or the block is damaged.
         case notPEM(source: String, expected: String)
-        /// A file that begins like PKCS#12 but that OpenSSL cannot read.
+        /// A file begins like PKCS#12, but OpenSSL cannot read it.
         case notPKCS12(source: String, reason: String)
-        /// Neither PEM nor PKCS#12.
+        /// A file is neither PEM nor PKCS#12.
         case notRecognised(source: String)
-        /// A PKCS#12 file or a certificate comes without its certificate or its key.
+        /// The certificate or the key is missing from a PKCS#12 file, or the key of a certificate.
         case identityIncomplete(source: String, missing: String)
-        /// Something is encrypted as OpenSSL's legacy provider only knows it, and that is not installed.
+        /// The encryption needs OpenSSL's legacy provider, which is not installed.
         case legacyProviderMissing(source: String)
         /// A private key is encrypted and the passphrase is wrong or was not given.
         case wrongPassphrase(source: String, given: Bool)
-        /// The private key is not the certificate's.
+        /// The private key does not belong to the certificate.
         case keyMismatch(key: String, certificate: String)
-        /// The host to connect to can be neither a host name nor an IP address.
+        /// The host is neither a valid host name nor an IP address.
         case invalidHost
-        /// A setting that OpenSSL refuses.
+        /// OpenSSL refuses a setting.
         case invalidConfiguration(reason: String)
     }
 
-    /// Whom the connection was with.
+    /// The other side of a connection.
     public enum Peer: Equatable, Sendable {
-        /// A server, under the name or address it was connected to by.
+        /// A server, with the name or address used to connect.
         case server(host: String)
         /// A client of this server.
         case client
@@ -59,7 +59,7 @@ public struct TLSError: Error, Equatable, Sendable {
 
     /// The error.
     public let kind: Kind
-    /// Whom the connection was with; nil for errors of local files and settings.
+    /// The other side of the connection; nil for errors of local files and settings.
     public let peer: Peer?
 
     init(_ kind: Kind, peer: Peer? = nil) {
@@ -67,7 +67,7 @@ public struct TLSError: Error, Equatable, Sendable {
         self.peer = peer
     }
 
-    /// The host that was connected to, for errors of a client's connection.
+    /// The host to which a client connected.
     public var host: String? {
         guard case .server(let host) = peer else { return nil }
         return host
@@ -75,7 +75,7 @@ public struct TLSError: Error, Equatable, Sendable {
 }
 
 extension TLSError: CustomStringConvertible {
-    /// The error, its place, and what to do.
+    /// The error, where it occurred, and what to do.
     public var description: String {
         switch peer {
         case .server(let host): "TLS with \(printable(host)): \(explanation)"
@@ -160,12 +160,12 @@ extension TLSError: CustomStringConvertible {
     }
 }
 
-/// An alert by which the peer ended a connection (RFC 8446, section 6).
+/// An alert with which the peer ended a connection (RFC 8446, section 6).
 public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
     /// The alert's number on the wire.
     public let code: UInt8
 
-    /// The alert with that number.
+    /// Creates an alert from its number.
     public init(code: UInt8) {
         self.code = code
     }
@@ -173,7 +173,7 @@ public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
     /// The alert's name in the RFC, or its number if it has none.
     public var description: String { Self.names[code] ?? "number \(code)" }
 
-    /// The advice.
+    /// Advice for the operator.
     var advice: String {
         switch code {
         case 42...46, 48, 49, 116:

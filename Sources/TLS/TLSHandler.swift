@@ -2,12 +2,12 @@ import NIOCore
 
 /// TLS for one channel: ciphertext on the network's side, plaintext on the application's.
 ///
-/// It buffers what is written before the handshake completes, then fires ``TLSHandshakeCompleted``. The writes of one
-/// flush become as few records as their length needs, and one write of the channel. A failure fires `errorCaught`
-/// with a ``TLSError`` once, fails the pending writes and closes the channel.
+/// Writes before the end of the handshake are buffered; then the handler fires ``TLSHandshakeCompleted``. The writes of
+/// one flush become as few records as possible, and one write of the channel. A failure fires `errorCaught` with a
+/// ``TLSError`` once, fails the pending writes and closes the channel.
 ///
-/// A peer that closes its side with close_notify closes the channel, unless the channel allows remote half-closure:
-/// then `ChannelEvent.inputClosed` is fired and writing continues.
+/// If the peer closes its side with close_notify, the channel is closed, unless it allows remote half-closure: then
+/// `ChannelEvent.inputClosed` is fired and writing can continue.
 public final class TLSHandler: ChannelDuplexHandler {
     /// Ciphertext.
     public typealias InboundIn = ByteBuffer
@@ -27,24 +27,24 @@ public final class TLSHandler: ChannelDuplexHandler {
     private var queue = OutboundQueue()
     private var closePromise: EventLoopPromise<Void>?
     private var closeTimer: Scheduled<Void>?
-    /// True if downstream has requested data and not received any yet.
+    /// True if downstream has requested data and has not received any.
     private var readIsWanted = false
     private var transportFailed = false
 
-    /// The client's side.
+    /// Creates the client's side.
     ///
     /// - Parameters:
     ///   - host: The server's name or IP address. The certificate must be for it, unless the context does not verify
-    ///     servers; a name is also sent as SNI. A host that is neither fails when the channel becomes active.
-    ///   - closeTimeout: How long a close waits for the peer to hang up as well. Closing at once could make the
-    ///     kernel discard what was sent last.
+    ///     servers; a name is also sent as SNI. An invalid host fails when the channel becomes active.
+    ///   - closeTimeout: The time to wait after close_notify for the peer to close as well. Closing at once could make
+    ///     the kernel discard the last data sent.
     public convenience init(client context: TLSContext, host: String, closeTimeout: TimeAmount = .seconds(1)) {
         self.init(context, host: host, closeTimeout: closeTimeout)
     }
 
-    /// The server's side.
+    /// Creates the server's side.
     ///
-    /// - Parameter closeTimeout: How long a close waits for the peer to hang up as well.
+    /// - Parameter closeTimeout: The time to wait after close_notify for the peer to close as well.
     public convenience init(server context: TLSContext, closeTimeout: TimeAmount = .seconds(1)) {
         self.init(context, host: nil, closeTimeout: closeTimeout)
     }
@@ -62,7 +62,7 @@ public final class TLSHandler: ChannelDuplexHandler {
 
     // MARK: The channel's life
 
-    /// Starts the handshake if the channel is active already.
+    /// Starts the handshake if the channel is already active.
     public func handlerAdded(context: ChannelHandlerContext) {
         if context.channel.isActive { start(context) }
     }
@@ -91,19 +91,19 @@ public final class TLSHandler: ChannelDuplexHandler {
         context.fireChannelInactive()
     }
 
-    /// Remembers that the end of the connection is explained.
+    /// Records that the end of the connection has been explained.
     public func errorCaught(context: ChannelHandlerContext, error: any Error) {
         transportFailed = true
         queue.fail(error)
         context.fireErrorCaught(error)
     }
 
-    /// Treats the transport's half-closure as a truncation if no close_notify came first.
+    /// Treats the transport's half-closure as a truncation if there was no close_notify.
     public func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         guard case ChannelEvent.inputClosed? = event as? ChannelEvent else {
             return context.fireUserInboundEventTriggered(event)
         }
-        // After a close_notify downstream knows already.
+        // If there was a close_notify, downstream knows already.
         transportEnded(context)
     }
 
@@ -117,7 +117,7 @@ public final class TLSHandler: ChannelDuplexHandler {
             if case .failure(let error)? = end { return fail(context, error) }
             sendOutput(context, promise: nil)
         }
-        // Without automatic reading, only this handler requests the messages of the handshake.
+        // Without automatic reading, nothing else requests the handshake's messages.
         context.read()
     }
 
@@ -134,7 +134,7 @@ public final class TLSHandler: ChannelDuplexHandler {
 
         if received.handshakeCompleted { completeHandshake(context, session) }
         if case .failure? = received.end {
-            // The alert goes out with the failure.
+            // `fail` sends the alert.
         } else if session.hasOutput {
             sendOutput(context, promise: nil)
         }
@@ -149,13 +149,13 @@ public final class TLSHandler: ChannelDuplexHandler {
         }
     }
 
-    /// Reads on while there was ciphertext but nothing that downstream could have seen of it.
+    /// Reads again if the ciphertext contained nothing for downstream.
     public func channelReadComplete(context: ChannelHandlerContext) {
         context.fireChannelReadComplete()
         if readIsWanted || state.isHandshaking { context.read() }
     }
 
-    /// Remembers that downstream waits.
+    /// Records that downstream waits for data.
     public func read(context: ChannelHandlerContext) {
         readIsWanted = true
         context.read()
@@ -164,7 +164,7 @@ public final class TLSHandler: ChannelDuplexHandler {
     private func completeHandshake(_ context: ChannelHandlerContext, _ session: TLSSession) {
         state.handshakeCompleted()
         context.fireUserInboundEventTriggered(session.summary())
-        // Earlier writes and the client's last handshake message, in one write.
+        // Earlier writes share a write with the client's last handshake message.
         if queue.hasFlushed { encryptFlushed(context, session) }
     }
 
@@ -192,7 +192,7 @@ public final class TLSHandler: ChannelDuplexHandler {
 
     // MARK: Outbound
 
-    /// Keeps the plaintext until the next flush.
+    /// Buffers the plaintext until the next flush.
     public func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         switch state.output {
         case .keep, .encrypt: queue.append(unwrapOutboundIn(data), promise: promise)
@@ -223,8 +223,8 @@ public final class TLSHandler: ChannelDuplexHandler {
 
     // MARK: Closing
 
-    /// Sends close_notify and waits briefly for the peer's before the transport closes. Data that was written but not
-    /// flushed is not sent. `.input` alone is not supported.
+    /// Sends close_notify, and waits briefly for the peer's before the transport is closed. Data that was written but
+    /// not flushed is not sent. `.input` alone is not supported.
     public func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
         switch mode {
         case .all: close(context, promise: promise)
@@ -268,7 +268,7 @@ public final class TLSHandler: ChannelDuplexHandler {
         session?.sayGoodbye()
         let sent = context.eventLoop.makePromise(of: Void.self)
         sent.futureResult.assumeIsolated().whenComplete { _ in self.closeTransport(context) }
-        // A peer that does not read could keep it from ever being sent.
+        // If the peer does not read, the close_notify may never be sent.
         awaitPeer(context)
         sendOutput(context, promise: sent)
     }
@@ -276,7 +276,7 @@ public final class TLSHandler: ChannelDuplexHandler {
     private func awaitPeer(_ context: ChannelHandlerContext) {
         guard closeTimer == nil else { return }
         closeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: closeTimeout) { self.closeTransport(context) }
-        // Without automatic reading the peer's answer would not be seen.
+        // Without automatic reading, the peer's answer would not be seen.
         context.read()
     }
 
@@ -303,22 +303,22 @@ public final class TLSHandler: ChannelDuplexHandler {
 
     private func fail(_ context: ChannelHandlerContext, _ error: TLSError) {
         guard state.fail() else {
-            // While parting, all that is left to do is to hang up.
+            // The connection is already closing, so only the transport is left.
             return closeTransport(context)
         }
         queue.fail(error)
         let hasAlert = session?.hasOutput ?? false
         if hasAlert { sendOutput(context, promise: nil) }
         context.fireErrorCaught(error)
-        // The peer must be able to read the alert: closing with unread data would reset the connection, and
-        // the alert would be lost.
+        // The peer must be able to read the alert: closing with unread data would reset the connection, and the alert
+        // would be lost.
         if hasAlert { awaitPeer(context) } else { closeTransport(context) }
     }
 
     private func failTransport(_ context: ChannelHandlerContext, _ kind: TLSError.Kind) {
         guard let error = session?.error(kind), state.fail() else { return }
         queue.fail(error)
-        // The transport has already reported why it ended.
+        // The transport has already reported the reason.
         if !transportFailed { context.fireErrorCaught(error) }
         closeTransport(context)
     }

@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// The inbound user event a ``TLSHandler`` fires once, when the handshake is done and the peer is verified.
+/// The inbound user event that a ``TLSHandler`` fires once, when the handshake is complete and the peer is verified.
 public struct TLSHandshakeCompleted: Equatable, Sendable {
     /// The protocol both sides agreed on through ALPN, such as `h2`; nil if they agreed on none.
     public let applicationProtocol: String?
@@ -14,17 +14,17 @@ public struct TLSHandshakeCompleted: Equatable, Sendable {
     public let peerCertificate: TLSPeerCertificate?
 }
 
-/// The contents of a peer's certificate. It is verified unless verification was turned off, or is only reported.
+/// The contents of a peer's certificate. It is verified, unless verification is turned off or its result only reported.
 public struct TLSPeerCertificate: Equatable, Sendable {
     /// The subject's common name.
     public let commonName: String?
-    /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), where APNs certificates carry the topic.
+    /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), which holds the topic in APNs certificates.
     public let userID: String?
-    /// When it expires, in seconds since 1970.
+    /// The end of its validity, in seconds since 1970.
     public let notAfter: Int64?
-    /// SHA-256 over its DER form, in lower-case hex.
+    /// The SHA-256 of its DER form, in lower-case hex.
     public let sha256: String
-    /// The error of verification, if that does not end the handshake; nil if there is none.
+    /// The verification error, if it did not end the handshake; nil if there was none.
     public let refusal: String?
     /// The object identifiers of its extensions, in numbers.
     package let extensions: [String]

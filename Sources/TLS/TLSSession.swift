@@ -1,10 +1,10 @@
 import COpenSSL
 import NIOCore
 
-/// One connection's libssl state: ciphertext in and out, plaintext out and in. It does no I/O of its own.
+/// The libssl state of one connection: ciphertext in and out, plaintext out and in. It does no I/O itself.
 ///
-/// Every call clears OpenSSL's error queue first. The queue belongs to the thread, and what another connection left
-/// in it would be taken for a failure of this one.
+/// Every call first clears OpenSSL's error queue, which belongs to the thread: entries of another connection would
+/// count as errors of this one.
 final class TLSSession {
     /// The result of receiving ciphertext.
     struct Received {
@@ -12,15 +12,15 @@ final class TLSSession {
         var end: End?
     }
 
-    /// Why nothing more will come.
+    /// The reason why nothing more will be received.
     enum End: Equatable {
         case closeNotify
         case failure(TLSError)
     }
 
-    /// The largest plaintext of one record (RFC 8446, section 5.1).
+    /// The maximum plaintext of one record (RFC 8446, section 5.1).
     static let largestRecord = 16_384
-    /// Where an `SSL` keeps its session: index 0, OpenSSL's `SSL_get_app_data`.
+    /// The index under which an `SSL` stores its session: 0, as for OpenSSL's `SSL_get_app_data`.
     static let dataIndex: Int32 = 0
 
     /// Set by the verification callback.
@@ -33,10 +33,10 @@ final class TLSSession {
     private var isEstablished = false
     /// A failed session fails every later call, but only the first failure is the cause.
     private var firstFailure: TLSError?
-    /// Ciphertext of a record not complete yet, which libssl holds.
+    /// The number of bytes of an incomplete record that libssl holds.
     private var carriedOver = 0
 
-    /// - Parameter host: the server to connect to; nil to be one.
+    /// - Parameter host: the server to connect to; nil to be the server.
     /// - Throws: `invalidHost`, `invalidConfiguration`.
     init(_ context: TLSContext, host: String?) throws(TLSError) {
         self.context = context
@@ -52,7 +52,7 @@ final class TLSSession {
         }
         self.ssl = ssl
         SSL_set_ex_data(ssl, Self.dataIndex, Unmanaged.passUnretained(self).toOpaque())
-        // Reading and writing through one BIO takes one reference only.
+        // One BIO for both directions needs only one reference.
         guard let bio = pipe.makeBIO() else {
             throw TLSError(.invalidConfiguration(reason: "out of memory"), peer: peer)
         }
@@ -72,18 +72,18 @@ final class TLSSession {
     /// True if there is ciphertext to send.
     var hasOutput: Bool { pipe.output.readableBytes > 0 }
 
-    /// The ciphertext to send.
+    /// Returns the ciphertext to send.
     func takeOutput() -> ByteBuffer { pipe.takeOutput() }
 
-    /// Makes the first message of a client.
+    /// Creates a client's first message.
     func startHandshake() -> End? {
         var received = Received()
         advanceHandshake(&received)
         return received.end
     }
 
-    /// Takes what came from the peer, and appends to `plaintext` what that makes. Answers libssl has to give to it
-    /// (handshake messages, key updates, alerts) are output afterwards.
+    /// Processes data from the peer, and appends the plaintext to `plaintext`. libssl's own answers (handshake
+    /// messages, key updates, alerts) are then available as output.
     func receive(_ ciphertext: ByteBuffer, into plaintext: inout ByteBuffer) -> Received {
         var received = Received()
         ciphertext.withUnsafeReadableBytes { bytes in
@@ -95,33 +95,33 @@ final class TLSSession {
         return received
     }
 
-    /// How large a buffer the plaintext of a received ciphertext needs at most.
+    /// Returns the maximum size of the plaintext of a received ciphertext.
     func plaintextBound(_ ciphertext: ByteBuffer) -> Int { ciphertext.readableBytes + carriedOver }
 
-    /// Encrypts into as few records as the length needs.
+    /// Encrypts into as few records as possible.
     func encrypt(_ plaintext: UnsafeRawBufferPointer) -> TLSError? {
         guard !plaintext.isEmpty else { return nil }
         ERR_clear_error()
         var count = 0
-        // All or nothing: partial writes are not enabled, and the pipe takes everything.
+        // All or nothing: partial writes are not enabled, and the pipe accepts everything.
         guard SSL_write_ex(ssl, plaintext.baseAddress, plaintext.count, &count) != 1 else { return nil }
         return failure()
     }
 
-    /// Makes room for the ciphertext of so much plaintext at once, instead of record by record.
+    /// Reserves memory for the ciphertext of this much plaintext at once, instead of record by record.
     func reserveOutput(forPlaintext byteCount: Int) {
         let records = byteCount / Self.largestRecord + 1
         pipe.reserveOutput(byteCount + records * 64)
     }
 
-    /// Makes the close_notify, after which nothing can be encrypted.
+    /// Creates the close_notify, after which nothing can be encrypted.
     func sayGoodbye() {
         ERR_clear_error()
         SSL_shutdown(ssl)
         ERR_clear_error()
     }
 
-    /// The negotiated parameters. Meaningful once the handshake is complete.
+    /// Returns the negotiated parameters. Meaningful once the handshake is complete.
     func summary() -> TLSHandshakeCompleted {
         var chosen: UnsafePointer<UInt8>?
         var length: UInt32 = 0
@@ -139,7 +139,7 @@ final class TLSSession {
             })
     }
 
-    /// An error of this connection that libssl has no part in.
+    /// Returns an error of this connection that did not occur in libssl.
     func error(_ kind: TLSError.Kind) -> TLSError { TLSError(kind, peer: peer) }
 
     private func advanceHandshake(_ received: inout Received) {
@@ -173,7 +173,7 @@ final class TLSSession {
                     }
                     filled += count
                     atLastRecord = pipe.unread
-                    // No lent and no decrypted bytes are left; another call of libssl would have the same result.
+                    // No lent and no decrypted bytes are left; another call of libssl would return the same result.
                     isDrained = pipe.unread == 0 && SSL_pending(ssl) == 0
                 }
                 return filled
@@ -183,7 +183,7 @@ final class TLSSession {
         return end
     }
 
-    /// Nil if libssl only waits for more data.
+    /// Returns nil if libssl only waits for more data.
     private func end(of result: Int32) -> End? {
         switch SSL_get_error(ssl, result) {
         case SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE: nil
@@ -213,8 +213,8 @@ struct ServerName {
     private let text: String
     private let isAddress: Bool
 
-    /// Nil if the host can be neither a name nor an address. An IPv6 address may be in brackets, a name may end in
-    /// a dot; neither is allowed in certificates or SNI.
+    /// Returns nil if the host can be neither a name nor an address. An IPv6 address may be in brackets, and a name may
+    /// end in a dot, but certificates and SNI allow neither.
     init?(_ host: String) {
         var text = Substring(host)
         if text.hasPrefix("["), text.hasSuffix("]") {
@@ -222,7 +222,7 @@ struct ServerName {
         } else if text.hasSuffix(".") {
             text = text.dropLast()
         }
-        // OpenSSL takes an empty name for "check no name at all", and a name ends for it at the first zero byte.
+        // For OpenSSL, an empty name disables the check, and a name ends at the first zero byte.
         guard !text.isEmpty, text.utf8.count <= 253, text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
             return nil
         }
@@ -233,7 +233,8 @@ struct ServerName {
         ERR_clear_error()
     }
 
-    /// Sends the name as SNI (names only: RFC 6066, section 3) and, if required, has the certificate checked for it.
+    /// Sends the name as SNI (only names: RFC 6066, section 3) and, if required, makes OpenSSL check the certificate
+    /// for it.
     func apply(to ssl: OpaquePointer, verifying: Bool) -> Bool {
         ERR_clear_error()
         if !isAddress, COpenSSL_SSL_set_tlsext_host_name(ssl, text) != 1 { return false }
@@ -245,8 +246,8 @@ struct ServerName {
     }
 }
 
-/// Called by OpenSSL for each verdict on a certificate of the peer's chain. Only here is the certificate at hand that
-/// failed; afterwards there is but a number.
+/// Records a failed check of the peer's chain. OpenSSL calls this for each verdict on a certificate; afterwards, the
+/// certificate is no longer available, only an error number.
 let rememberVerificationFailure: @convention(c) (Int32, OpaquePointer?) -> Int32 = { verdict, store in
     guard verdict != 1, let store else { return verdict }
     guard let ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()),
@@ -256,7 +257,7 @@ let rememberVerificationFailure: @convention(c) (Int32, OpaquePointer?) -> Int32
     return verdict
 }
 
-/// The same if the handshake continues: OpenSSL keeps the verdict for `SSL_get_verify_result`.
+/// Ignores failed checks, so that the handshake continues: OpenSSL keeps the verdict for `SSL_get_verify_result`.
 let overlookVerificationFailure: @convention(c) (Int32, OpaquePointer?) -> Int32 = { _, _ in 1 }
 
 private func verificationFailure(_ store: OpaquePointer) -> TLSError.Kind {

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("A push certificate")
 struct APNSCertificateTests {
-    /// The extensions of a certificate for an app with all its topics and both environments.
+    /// The extensions of a certificate for an app with all topics and both environments.
     static let universal = [
         "1.2.840.113635.100.6.3.1=ASN1:NULL", "1.2.840.113635.100.6.3.2=ASN1:NULL",
         "1.2.840.113635.100.6.3.6=ASN1:SEQUENCE:topics", "[topics]", "a=UTF8String:com.example.app",
@@ -72,14 +72,14 @@ struct APNSCertificateTests {
         #expect(try Self.certificate(["1.2.840.113635.100.6.3.4=ASN1:NULL"]).topics.count == 1)
     }
 
-    /// The list of one topic, `a` for `b`.
+    /// A list with one topic, `a`, of type `b`.
     private static let list: [UInt8] = [0x30, 0x08, 0x0C, 0x01, 0x61, 0x30, 0x03, 0x0C, 0x01, 0x62]
 
     @Test("lists topics in DER, of any length")
     func lengths() {
         #expect(APNSCertificate.topics(der: Self.list) == [.init(name: "a", types: ["b"])])
         #expect(APNSCertificate.topics(der: [0x30, 0x00]) == [])
-        // The types stand behind the topic they belong to; elements of other kinds mean nothing.
+        // Types follow the topic they belong to; elements of other kinds are ignored.
         #expect(APNSCertificate.topics(der: [0x30, 0x05, 0x30, 0x03, 0x0C, 0x01, 0x62]) == [])
         #expect(
             APNSCertificate.topics(der: [0x30, 0x05, 0x05, 0x00, 0x0C, 0x01, 0x61]) == [.init(name: "a", types: [])])

@@ -30,7 +30,7 @@ struct ChannelClientTests {
         return ChannelClient(bundleID: try BundleID(topic: "com.example.app"), configuration: configuration)
     }
 
-    /// HEADERS with literal fields, as `HTTP2Frame.answer` makes them, and others by name.
+    /// HEADERS with literal fields as in `HTTP2Frame.answer`, and others by name.
     static func answer(_ status: Int, _ fields: [(String, String)] = [], ends: Bool = true) -> HTTP2Frame {
         var frame = HTTP2Frame.answer(1, status: status, ends: ends)
         for (name, value) in fields {
@@ -40,7 +40,7 @@ struct ChannelClientTests {
         return frame
     }
 
-    /// Answers each request, when it is whole, with these frames.
+    /// Answers each complete request with these frames.
     static func script(_ frames: [HTTP2Frame]) -> ScriptedPeer.Script {
         { connection, event in
             switch event {

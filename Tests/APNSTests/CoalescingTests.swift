@@ -5,7 +5,7 @@ import Testing
 @testable import APNS
 @testable import TLS
 
-/// A connection alone on a channel without a socket, where every write can be counted.
+/// A connection on a channel without a socket, so that every write can be counted.
 @Suite("A connection's writes")
 struct CoalescingTests {
     private final class Owner: HTTP2ConnectionOwner {
@@ -187,7 +187,7 @@ struct CoalescingTests {
         }
     }
 
-    /// Submits requests, and has them written.
+    /// Submits requests and flushes them.
     private func submit(_ count: Int, to connection: HTTP2Connection, on channel: EmbeddedChannel) {
         for number in 0..<count {
             _ = connection.submit(
@@ -219,7 +219,7 @@ struct ReadPacingTests {
         var pacing = ReadPacing()
         var (answers, longest) = (0.0, 0.0)
         for _ in 0..<1000 {
-            // A read takes a moment, too.
+            // The read itself takes time too.
             let pause = max(0.01, Double(pacing.pause.nanoseconds) / 1e6)
             longest = max(longest, pause)
             answers += pause * Double(inFlight) / milliseconds

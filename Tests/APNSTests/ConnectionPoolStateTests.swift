@@ -141,7 +141,7 @@ struct ConnectionPoolStateTests {
             #expect(state.usable == usable)
             #expect(connecting + usable <= maximum)
         }
-        // Whatever happened: when the pauses are over, the minimum is reached again.
+        // Whatever happened before: after the pauses, the minimum is reached again.
         for _ in 0..<maximum {
             now = now + .seconds(31)
             for _ in 0..<state.connectionsToOpen(isWanted: false, now: now) {

@@ -81,7 +81,7 @@ struct ConnectionWearTests {
         #expect(state.serverErrorsInARow == 0)
         answer(&state, status: 500)
         #expect(state.serverErrorsInARow == 1)
-        // Requests without an answer do not count.
+        // Unanswered requests do not count.
         state.submitted()
         _ = state.ended(stream: 1, code: 2, isWritten: true, cancelled: nil, response: nil)
         #expect(state.serverErrorsInARow == 1)

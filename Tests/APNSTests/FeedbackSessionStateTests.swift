@@ -69,7 +69,7 @@ struct FeedbackSessionStateTests {
         #expect(state.deadline == nil)
         #expect(Self.next(&state, at: 100) == .wait)
         #expect(state.deadline == Self.at(160))
-        // Half a tuple is not an answer, but not silence either.
+        // Half a tuple is no answer, but it ends the silence.
         state.received(ByteBuffer(bytes: [0, 0, 0]), now: Self.at(159))
         #expect(Self.next(&state, at: 159) == .wait)
         #expect(state.deadline == Self.at(219))
@@ -164,7 +164,7 @@ struct FeedbackScheduleTests {
         #expect(schedule.next == Self.at(105))
         schedule.finished(now: Self.at(204))
         #expect(schedule.next == Self.at(205))
-        // A round that took longer than the interval skips rounds, which are not repeated.
+        // A poll that took longer than the interval skips polls, which are not made up for.
         schedule.finished(now: Self.at(600))
         #expect(schedule.next == Self.at(605))
         schedule.finished(now: Self.at(705))

@@ -34,7 +34,7 @@ struct FeedbackSessionTests {
         numbers.flatMap { FeedbackServer.tuple(UInt32($0), token($0)) }
     }
 
-    /// Runs a body with a service, and stops that afterwards.
+    /// Runs a body with a service, and stops the service afterwards.
     private func withServer(
         authority: String? = "ca", setsUpTLS: Bool = true, sendBuffer: Int = 1 << 20,
         script: @escaping FeedbackServer.Script, _ body: (FeedbackServer) async throws -> Void
@@ -50,7 +50,7 @@ struct FeedbackSessionTests {
         try await server.stop()
     }
 
-    /// All records of a service, and how it ended.
+    /// Returns all tuples of a service, and the error with which it ended.
     private func drain(
         _ configuration: FeedbackSession.Configuration, atMost count: Int = 1000
     ) async throws -> (tuples: [FeedbackTuple], error: FeedbackError?, incomplete: Int) {
@@ -68,7 +68,7 @@ struct FeedbackSessionTests {
         return (tuples, nil, try await session.incompleteBytes())
     }
 
-    /// Not compared within the macro: it would print all of them.
+    /// Compares outside the macro, which would print all tuples.
     private func expect(
         _ tuples: [FeedbackTuple], _ numbers: Range<Int>, sourceLocation: SourceLocation = #_sourceLocation
     ) {
@@ -159,7 +159,7 @@ struct FeedbackSessionTests {
     @Test("a certificate that the service refuses is reported", arguments: [nil, "client"])
     func certificate(name: String?) async throws {
         try await withServer(authority: name == nil ? "ca" : "other-ca", script: { $0.close() }) { server in
-            // In TLS 1.3 the refusal comes after the client's handshake is done.
+            // In TLS 1.3 the refusal arrives after the client's handshake is complete.
             let error = await #expect(throws: FeedbackError.self) {
                 if let error = try await drain(Self.configuration(server.port, certificate: name)).error { throw error }
             }
@@ -205,7 +205,7 @@ struct FeedbackSessionTests {
     @Test("reads no faster than it is asked")
     func backPressure() async throws {
         let total = 60_000
-        // Not made on the event loop, where the other tests' servers are.
+        // Not created on the event loop, which also runs other tests' servers.
         let pieces = stride(from: 0, to: total, by: 1000).map { Self.bytes($0..<($0 + 1000)) }
         try await withServer(
             sendBuffer: 64 * 1024,
@@ -217,7 +217,7 @@ struct FeedbackSessionTests {
             let session = try await FeedbackSession.connect(Self.configuration(server.port))
             var tuples = try await session.next(atMost: 100)
             let peer = try #require(server.peers.first)
-            // Until the service cannot send any more: the same count for a while.
+            // Until the service cannot send any more: its count stays the same for a while.
             var (last, same) = (-1, 0)
             try await eventually("the service is stuck") {
                 let sent = peer.sentBytes

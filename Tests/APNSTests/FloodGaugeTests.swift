@@ -37,7 +37,7 @@ struct FloodGaugeTests {
             gauge.requestEnded()
         }
         #expect(gauge.level == 0)
-        // A thousand answers of 20 KiB, none of which ends before all have come.
+        // A thousand answers of 20 KiB, none of which ends before all have arrived.
         for left in (1...1000).reversed() {
             gauge.received(20 * 1024)
             #expect(!gauge.isOverflowing(inFlight: 1000), "\(left)")

@@ -23,12 +23,12 @@ struct FloodMemoryTests {
     func kept(index: Int) async throws {
         let flood = Self.floods[index].frames
         let first = flood.flatMap(\.bytes)
-        // Repeated from its last frame on.
+        // Repeats its last frame.
         let more = Array(
             repeating: flood[flood.count - 1].bytes, count: 65_536 / flood[flood.count - 1].bytes.count + 1
         )
         .flatMap { $0 }
-        // Each takes that much before it is given up: more than 50 MB in all.
+        // Each connection receives that much before it is closed: more than 50 MB in total.
         let connections = 52_000_000 / FloodGauge.burst
         let script: ScriptedPeer.Script = { connection, event in
             guard connection.number <= connections else { return answersAll(connection, event) }
@@ -36,7 +36,7 @@ struct FloodMemoryTests {
             case .connected: connection.send(.settings(maximumStreams: 10))
             case .frame(let frame):
                 guard frame.kind == .data, frame.stream == 1 else { return }
-                // Its answers are not read.
+                // The peer does not read the client's answers.
                 connection.stopReading()
                 connection.send(bytes: first)
                 connection.flood(more)
@@ -51,10 +51,10 @@ struct FloodMemoryTests {
             try #require(numbers.count == 3)
             let (failures, before, peak) = (numbers[0], numbers[1], numbers[2])
             #expect(peer.seen.withLockedValue(\.flooded) > 50_000_000)
-            // Those that end by a header block that is too large take less.
+            // Connections that end because of a header block that is too large receive less.
             #expect(failures == connections)
             #expect(before > 1000)
-            // In KiB. The flood was more than three times as much.
+            // In KiB. The flood was more than three times as large.
             #expect(peak - before < 16 * 1024, "\(before) KiB grew to \(peak) KiB in \(failures) connections")
         }
     }

@@ -8,9 +8,9 @@ import Testing
 struct FloodTests {
     struct Flood: Sendable, CustomTestStringConvertible {
         let testDescription: String
-        /// Sent once, when the first request has come.
+        /// Sent once, when the first request has arrived.
         let first: [UInt8]
-        /// Sent over and over after that.
+        /// Sent repeatedly after that.
         let more: [UInt8]
         let says: String
 
@@ -59,7 +59,7 @@ struct FloodTests {
             says: "header fields are larger than 16384"),
         Flood(
             "header fields that are small on the wire",
-            // A field of 4,000 bytes goes into the dynamic table, where one byte stands for it from then on.
+            // A field of 4,000 bytes enters the dynamic table, so that one byte represents it from then on.
             HTTP2Frame(
                 kind: .headers, flags: 5, stream: 1,
                 payload: [0x88, 0x40, 1, 0x78, 0x7F, 0xA1, 0x1E] + Array(repeating: 0x79, count: 4000)
@@ -85,12 +85,12 @@ struct FloodTests {
                 let results = try await client.results(5)
                 for (number, result) in results.enumerated() {
                     switch result {
-                    // Only the first was ever spoken of.
+                    // Only the first request got any answer.
                     case .response(Response(status: 200)) where number == 0: break
                     case .uncertain(.reset) where number == 0: break
                     // Its body was cut off.
                     case .response(Response(status: 400)) where number == 0 && !flood.first.isEmpty: break
-                    // It was refused, and the reason did not come to its end.
+                    // It was refused, but the reason was incomplete.
                     case .notProcessed(.connectionLost) where number == 0 && !flood.first.isEmpty: break
                     case .uncertain(.connectionLost(let why)): #expect(why.contains(flood.says), "\(why)")
                     default: Issue.record("\(number): \(result)")

@@ -2,13 +2,13 @@ import Foundation
 import NIOConcurrencyHelpers
 import TestSupport
 
-/// `nghttpd`, `nginx` or `haproxy` on a free port, ended with the body that uses it.
+/// Runs `nghttpd`, `nginx` or `haproxy` on a free port while a body uses it.
 enum ForeignServer {
     struct Failure: Error, CustomStringConvertible {
         let description: String
     }
 
-    /// Runs nghttpd, which answers 200 to every POST of a file that it has.
+    /// Runs nghttpd, which answers 200 to a POST of any file that it has.
     static func withNghttpd(_ body: (_ port: Int) async throws -> Void) async throws {
         try await withDirectory { directory in
             let devices = directory.appending(path: "3/device")
@@ -26,8 +26,8 @@ enum ForeignServer {
         }
     }
 
-    /// Runs nginx, which answers before it has read a request's body, and ends a connection after 1,000 requests.
-    /// - Parameter wantsCertificate: without a client certificate of our authority it answers 400.
+    /// Runs nginx, which answers before it has read a request's body, and closes a connection after 1,000 requests.
+    /// - Parameter wantsCertificate: true to answer 400 to clients without a certificate of our authority.
     static func withNginx(wantsCertificate: Bool = false, _ body: (_ port: Int) async throws -> Void) async throws {
         try await withDirectory { directory in
             let port = try freePort()
@@ -57,13 +57,13 @@ enum ForeignServer {
         }
     }
 
-    /// A running haproxy, which can be reloaded as its operators do.
+    /// A running haproxy, which can be reloaded as operators do it.
     struct Haproxy: Sendable {
         fileprivate let command: [String]
         fileprivate let processes: NIOLockedValueBox<[ChildProcess]>
         let port: Int
 
-        /// Starts another on the same port, and has those that run finish what they have and end.
+        /// Starts another process on the same port, and makes the running ones finish their work and end.
         func reload() throws {
             let successor = try ChildProcess(command[0], Array(command.dropFirst()))
             let predecessors = processes.withLockedValue { processes in
@@ -73,12 +73,12 @@ enum ForeignServer {
             for process in predecessors { process.send(SIGUSR1) }
         }
 
-        /// How many of those that were started have ended.
+        /// The number of processes that have ended.
         var ended: Int { processes.withLockedValue { $0.count { $0.ending != nil } } }
     }
 
-    /// Runs haproxy, which has an HTTP/2 of its own and answers 200 to everything.
-    /// - Parameter wantsCertificate: without a client certificate of our authority it ends the handshake.
+    /// Runs haproxy, which has its own HTTP/2 implementation and answers 200 to everything.
+    /// - Parameter wantsCertificate: true to end the handshake of clients without a certificate of our authority.
     static func withHaproxy(wantsCertificate: Bool = false, _ body: (Haproxy) async throws -> Void) async throws {
         try await withDirectory { directory in
             let port = try freePort()
@@ -154,7 +154,7 @@ enum ForeignServer {
         }
     }
 
-    /// Runs a body with a TCP socket and the address of a port on 127.0.0.1; gives the address's port afterwards.
+    /// Runs a body with a TCP socket and the address of a port on 127.0.0.1; returns the address's port afterwards.
     private static func withSocket(
         port: Int = 0, _ body: (Int32, UnsafeMutablePointer<sockaddr>, socklen_t) throws -> Void
     ) throws -> Int {

@@ -7,8 +7,8 @@ import Testing
 
 @Suite("Third-party servers", .timeLimit(.minutes(3)), .serialized)
 struct ForeignServerTests {
-    /// Sends until each of the notifications is answered, as a worker does: again what was certainly not processed.
-    /// - Parameter inBetween: called with how many were sent, after each batch.
+    /// Sends until each notification is answered. Like a worker, resends what was certainly not processed.
+    /// - Parameter inBetween: called after each batch with the number sent so far.
     private func sendAll(
         _ count: Int, port: Int, connections: Int, batch: Int = .max, tls: TLSContext? = nil,
         inBetween: (_ sent: Int) throws -> Void = { _ in }

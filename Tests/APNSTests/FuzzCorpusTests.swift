@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// The inputs that `scripts/fuzz` found, without libFuzzer.
+/// The inputs found by `scripts/fuzz`, without libFuzzer.
 @Suite("HTTP/2, with the fuzzer's corpus")
 struct FuzzCorpusTests {
     @Test("a session keeps its rules with each input of the corpus")

@@ -9,10 +9,11 @@ import Testing
 
 typealias GatewayClient = TransportClient<GatewayPool>
 
-/// Against a scripted gateway over real TLS. In it, an item without a token is bad, as it is to a real one.
+/// Uses a scripted gateway over real TLS. For it, an item without a token is bad, as for a real one.
 @Suite("A pool of connections to the gateway")
 struct GatewayPoolTests {
-    /// Runs a body with a gateway, and a pool that goes there. Nothing is confirmed for its age unless a test changes that.
+    /// Runs a body with a gateway and a pool that connects to it. Nothing is confirmed by age unless a test changes
+    /// that.
     private func withGateway(
         receiveBuffer: Int? = nil, _ change: @Sendable (inout GatewayPool.Configuration) -> Void = { _ in },
         script: @escaping ScriptedGateway.Script,
@@ -52,14 +53,14 @@ struct GatewayPoolTests {
         #expect(others == [], sourceLocation: sourceLocation)
     }
 
-    /// Sends again what the gateway dropped, as a lane does, until all has another end.
+    /// Resends what the gateway dropped, as a lane does, until everything has another result.
     private func deliver(_ count: Int, _ client: GatewayClient) async throws -> [Int: RequestResult] {
         var ends: [Int: RequestResult] = [:]
         var left = Array(0..<count)
         while !left.isEmpty {
             let sent = client.send(left.map { .example($0) })
-            // Nobody confirms the last ones but a bad item; and nothing is gained by one before there is a connection. The
-            // sleep is the interval of a lane's ticks.
+            // Only a bad item confirms the last ones, and it is useless before there is a connection. The sleep is the
+            // interval of a lane's ticks.
             let watch = Task {
                 while !Task.isCancelled {
                     try await client.ask { if $0.usableConnections > 0 { $0.flushConfirmations() } }
@@ -134,12 +135,12 @@ struct GatewayPoolTests {
         try await withGateway({ $0.windowBytes = 20_000 }, script: Self.takesAll) { client, gateway in
             let notifications = (0..<200).map { Notification.example($0, payload: payload) }
             let futures = client.send(notifications)
-            // The last are too few to fill a window.
+            // The last ones are too few to fill a window.
             try await eventually("the items") { gateway.items.filter { !$0.token.isEmpty }.count == 200 }
             try await client.ask { $0.flushConfirmations() }
             try await expectConfirmed(futures)
             let connections = Dictionary(grouping: gateway.items.filter { !$0.token.isEmpty }, by: \.connection)
-            // One more than fits is taken: how large a notification is, is known when it is written.
+            // One more than fits is accepted, because the size of a notification is known only when it is written.
             #expect(connections.values.allSatisfy { $0.count <= 20 })
         }
     }
@@ -149,7 +150,7 @@ struct GatewayPoolTests {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item(let item) = event else { return }
             if item.token.isEmpty { return peer.answer(2, item.identifier) }
-            // Each seventh is bad; the packet comes in two pieces, and late, while more is being written.
+            // Each seventh is bad. The packet arrives in two pieces, and late, while more is being written.
             if item.number % 7 == 3 { peer.answer(8, item.identifier, after: .milliseconds(5)) }
         }
         try await withGateway(script: script) { client, gateway in
@@ -264,7 +265,7 @@ struct GatewayPoolTests {
             }, script: script
         ) { client, _ in
             let ends = try await results(client.send((0..<5000).map { .example($0, payload: payload) }))
-            // Bytes in the buffers of the two kernels may count as read.
+            // Bytes in the two kernels' buffers may count as read.
             let uncertain = ends.filter { if case .uncertain = $0 { true } else { false } }.count
             #expect(uncertain > 0)
             #expect(ends.filter { $0 == .confirmed }.count < 3000)
@@ -285,7 +286,7 @@ struct GatewayPoolTests {
                 client.log.lines(of: "gateway_packet_late").map { $0["count"] } == ["3"]
             }
             #expect(try await client.ask { $0.droppedAfterConfirmation } == 3)
-            // Twice as long, and a second at least: this packet comes in time.
+            // Twice as long, and at least a second: this packet arrives in time.
             let results = try await client.results(5)
             #expect(results.count { $0 == .refused(.invalidToken) } == 1)
             #expect(try await client.ask { $0.droppedAfterConfirmation } == 3)
@@ -310,7 +311,7 @@ struct GatewayPoolTests {
         }
         try await withGateway({ $0.reconnectPause = .minutes(60) }, script: script) { client, gateway in
             try await eventually("a failure") { try await client.ask { $0.statistics.failures } == 1 }
-            // Each would be an attempt, if it were time for one.
+            // Each call would make an attempt if one were due.
             for _ in 0..<100 { try await client.ask { $0.check(now: .now()) } }
             #expect(try await client.ask { $0.statistics.connecting } == 0)
             #expect(gateway.seen.withLockedValue { $0.connections } == 1)
@@ -350,12 +351,12 @@ struct GatewayPoolTests {
             #expect(records.allSatisfy { $0 <= 16_384 })
             #expect(records.reduce(0, +) == sizes.reduce(0, +))
             #expect(ends(of: records).isSubset(of: ends(of: sizes)))
-            // Each is as full as the next notification allows.
+            // Each record is as full as the next notification allows.
             #expect(records.dropLast().allSatisfy { $0 > 16_384 - 2000 })
         }
     }
 
-    /// Where pieces of these lengths end, one behind the other.
+    /// Returns the end positions of consecutive pieces with these lengths.
     private func ends(of lengths: [Int]) -> Set<Int> {
         var end = 0
         return Set(

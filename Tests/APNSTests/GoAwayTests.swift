@@ -6,7 +6,7 @@ import Testing
 
 @Suite("A connection that goes away", .timeLimit(.minutes(2)))
 struct GoAwayTests {
-    /// Waits for ten requests on the first connection, then goes away; later connections answer all.
+    /// Waits for ten requests on the first connection, then sends GOAWAY; later connections answer all requests.
     private func goingAway(
         lastStream: Int32, debugData: String = "", closes: Bool = false
     ) -> ScriptedPeer.Script {
@@ -33,7 +33,7 @@ struct GoAwayTests {
             try await withPool(port: peer.port) { client in
                 try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
                 results = try await client.results(10)
-                // The first has gone, another takes over.
+                // The first connection has closed, another takes over.
                 let answers = try await client.results(5)
                 #expect(answers == .delivered(5))
                 try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
@@ -86,7 +86,7 @@ struct GoAwayTests {
                 guard frame.endsStream, frame.kind == .data else { return }
                 connection.streams.append(frame.stream)
                 guard connection.streams.count == 3 else { return }
-                // The second has its status, and would have had a body.
+                // The second request has its status, but its body is missing.
                 connection.send(.answer(1, status: 200), .answer(3, status: 200, ends: false))
                 connection.close()
             }
@@ -132,7 +132,7 @@ struct GoAwayTests {
             case .frame(let frame):
                 guard frame.endsStream, frame.kind == .data else { return }
                 connection.streams.append(frame.stream)
-                // The answers wait for the sign that the client is closing: the third request, sent just before.
+                // The answers wait for a sign that the client is closing: the third request, sent just before.
                 guard connection.streams.count == 3 else { return }
                 for stream in connection.streams { connection.send(.answer(stream, status: 200)) }
             }

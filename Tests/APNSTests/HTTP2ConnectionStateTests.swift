@@ -89,7 +89,7 @@ struct HTTP2ConnectionStateTests {
         #expect(unwritten == .notProcessed(.reset(code: internalError)))
         #expect(end(&state, stream: 7, code: 8, cancelled: .timedOut) == .uncertain(.timedOut))
         #expect(end(&state, stream: 9, code: 8, isWritten: false, cancelled: .timedOut) == .notProcessed(.timedOut))
-        // A stream that ends in good order without any answer.
+        // A stream that ends without an error and without an answer.
         #expect(end(&state, stream: 11) == .uncertain(.reset(code: 0)))
         state.goAway(lastStream: 11, reason: "Shutdown")
         #expect(end(&state, stream: 13, code: 8) == .notProcessed(.goingAway(reason: "Shutdown")))

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// A frame of HTTP/2 as it stands on the wire (RFC 9113 §4.1), for a peer that speaks it by hand.
+/// An HTTP/2 frame on the wire (RFC 9113 §4.1), for a peer that speaks it by hand.
 struct HTTP2Frame: Sendable {
     enum Kind: UInt8, Sendable {
         case data, headers, priority, resetStream, settings, pushPromise, ping, goAway, windowUpdate, continuation
@@ -69,7 +69,7 @@ struct HTTP2Frame: Sendable {
         withUnsafeBytes(of: number.bigEndian) { Array($0) }
     }
 
-    /// Takes a frame off the front; `nil` where there is not a whole one. Frames of unknown kinds are an error of ours.
+    /// Removes a frame from the buffer; `nil` if it is incomplete. Unknown types of frames are a bug of ours.
     static func read(from buffer: inout ByteBuffer) -> HTTP2Frame? {
         guard let head: [UInt8] = buffer.getBytes(at: buffer.readerIndex, length: 9) else { return nil }
         let length = Int(head[0]) << 16 | Int(head[1]) << 8 | Int(head[2])
@@ -84,7 +84,7 @@ struct HTTP2Frame: Sendable {
 struct HeaderField: Equatable, Sendable, CustomStringConvertible {
     var name: String
     var value: String
-    /// True if the sender wants it kept out of the header tables.
+    /// True if the sender excludes the field from header tables.
     var isNeverIndexed = false
 
     var description: String { "\(name): \(value)" }

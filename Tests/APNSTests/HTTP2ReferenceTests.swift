@@ -5,30 +5,30 @@ import Testing
 
 @testable import APNS
 
-/// The same bytes through nghttp2's client and ours, answer for answer.
+/// Feeds the same bytes to nghttp2's client and to ours, and compares all answers.
 @Suite("HTTP/2, compared with nghttp2", .timeLimit(.minutes(5)))
 struct HTTP2ReferenceTests {
     private static let requests = 6
 
     private enum Comparison: Equatable {
         case equal
-        /// Up to a point at which HTTP/2 allows both.
+        /// Equal up to a point at which HTTP/2 allows both.
         case equalUntil(Difference)
         case different([String], piece: Int)
     }
 
     private enum Difference: Hashable {
-        /// nghttp2 ends the connection where an error of the stream is enough (RFC 9113 §5.4).
+        /// nghttp2 ends the connection although an error of the stream is enough (RFC 9113 §5.4).
         case severity
         /// nghttp2 ignores a malformed field, which makes an answer malformed (RFC 9113 §8.2.1).
         case malformedField
-        /// nghttp2 judges some frames and header blocks before their end.
+        /// nghttp2 rejects some frames and header blocks before their end.
         case incomplete
         /// nghttp2 reads nothing more, because all streams have ended after a GOAWAY.
         case end
     }
 
-    /// Gives the pieces to both clients, and compares them after each, or at the end.
+    /// Feeds the pieces to both clients, and compares them after each piece, or at the end.
     private func compare(_ pieces: [some Sequence<UInt8>], afterEach: Bool = true) -> Comparison {
         let (own, reference) = (OwnClient(), ReferenceClient())
         let settings = HTTP2Frame.settings(maximumStreams: 100).bytes + HTTP2Frame.settingsAcknowledgement.bytes
@@ -101,7 +101,7 @@ struct HTTP2ReferenceTests {
         #expect(view(bytes.indices.map { bytes[$0...$0] }) == whole)
     }
 
-    /// Frames that are mostly valid, and of which some break one rule or another.
+    /// Returns frames that are mostly valid; some violate a rule.
     private func frames(_ generator: inout SeededGenerator) -> [[UInt8]] {
         func any(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) } }
         var frames: [[UInt8]] = []
@@ -180,7 +180,7 @@ struct HTTP2ReferenceTests {
                         open, status: 400, fields: [("content-length", "10")], ends: Bool.random(using: &generator)
                     ).bytes)
             case 23:
-                // An unknown kind of frame.
+                // An unknown type of frame.
                 frames.append([0, 0, 2, 0x2A, 0xFF] + [0, 0, 0, UInt8(truncatingIfNeeded: stream)] + any(2))
             case 24: frames.append(HTTP2Frame.data(stream, "x").bytes)
             default:
@@ -188,7 +188,7 @@ struct HTTP2ReferenceTests {
                     HTTP2Frame(kind: .headers, flags: 5, stream: open, payload: [0xBE, 0x40, 1, 0x78, 1, 0x79]).bytes)
             }
         }
-        // Now and then a byte is another.
+        // Sometimes changes a byte.
         if Int.random(in: 0..<6, using: &generator) == 0, let frame = frames.indices.randomElement(using: &generator),
             let place = frames[frame].indices.randomElement(using: &generator)
         {
@@ -232,7 +232,7 @@ struct HTTP2ReferenceTests {
                 return
             }
         }
-        // Most of them to their end.
+        // Most of them are equal to the end.
         #expect(equal > seeds / 2 && seen.count >= 3, "\(equal) \(seen)")
     }
 }

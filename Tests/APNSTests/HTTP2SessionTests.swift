@@ -4,10 +4,10 @@ import Testing
 
 @testable import APNS
 
-/// Each rule of RFC 9113 and RFC 7541 that a client can check, by its section; without sockets.
+/// Each rule of RFC 9113 and RFC 7541 that a client can check, by section, without sockets.
 @Suite("HTTP/2, section by section")
 struct HTTP2SessionTests {
-    /// A client with three requests that are sent.
+    /// Returns a client that has sent three requests.
     private static func client(_ settings: [(UInt16, UInt32)] = [], requests: Int = 3) -> OwnClient {
         let client = OwnClient()
         client.receive(HTTP2Frame.settings(settings).bytes + HTTP2Frame.settingsAcknowledgement.bytes)
@@ -142,7 +142,7 @@ struct HTTP2SessionTests {
         client.receive(breach.bytes)
         #expect(client.view.leaves == breach.code, "\(client.session.complaint ?? "no complaint")")
         #expect(client.session.isFinished && client.session.complaint != nil)
-        // Nothing is read or sent any more.
+        // Nothing more is read or sent.
         let before = client.view
         client.receive(HTTP2Frame.answer(3, status: 200).bytes)
         #expect(client.view == before && client.submit() == nil)
@@ -235,7 +235,7 @@ struct HTTP2SessionTests {
 
     @Test("9113 §6.9.1: more DATA than the window of a stream or of the connection")
     func receivedTooMuch() {
-        // Without a read of the client's output between; it allows more after half a window.
+        // The client's output is not read in between; it would grant more after half a window.
         let part = HTTP2Frame(kind: .data, flags: 8, stream: 1, payload: [255] + Array(repeating: 0, count: 16_383))
         let client = Self.client()
         client.receive(Self.bytes(Self.answer))
@@ -263,7 +263,7 @@ struct HTTP2SessionTests {
         let client = Self.client()
         client.receive(Self.bytes(.answer(1, status: 200), .data(1, "x"), .reset(1, code: 8)))
         client.receive(Self.bytes(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0, 1])))
-        // It adds a field to HPACK's table, which the next answer uses.
+        // Adds a field to HPACK's table, which the next answer uses.
         client.receive(HTTP2Frame(kind: .headers, flags: 5, stream: 1, payload: [0x88, 0x40, 1, 0x78, 1, 0x79]).bytes)
         client.receive(HTTP2Frame(kind: .headers, flags: 5, stream: 3, payload: [0x88, 0xBE]).bytes)
         #expect(client.view.leaves == nil && client.view.answers[3] == .init(status: 200, code: 0))
@@ -297,7 +297,7 @@ struct HTTP2SessionTests {
         let body = String(repeating: "x", count: 50_000)
         client.submit(body)
         #expect(client.frames().filter { $0.kind == .data }.map(\.payload.count) == [16_384, 3616])
-        // A window that is lowered becomes negative (§6.9.2).
+        // A reduced window becomes negative (§6.9.2).
         client.receive(Self.bytes(.settings([(4, 10_000)])))
         client.receive(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0x27, 0x10]).bytes)
         #expect(client.frames().filter { $0.kind == .data }.isEmpty)
@@ -349,7 +349,7 @@ struct HTTP2SessionTests {
         let client = Self.client([(3, 4)], requests: 4)
         client.submit()
         client.receive(Self.bytes(.goAway(lastStream: .max)))
-        // A request that has not been sent must not be sent any more.
+        // An unsent request must not be sent any more.
         #expect(client.view.answers[9]?.code != nil && client.submit() == nil)
         client.receive(Self.bytes(.goAway(lastStream: 3, debugData: "bye")))
         #expect(client.view.answers[5]?.code == 7 && client.view.answers[7]?.code == 7)

@@ -1,6 +1,6 @@
 import CNghttp2
 
-/// HPACK for the scripted peer's side.
+/// The HPACK decoder of the scripted peer.
 final class HeaderDecoder {
     private var inflater: OpaquePointer?
 

@@ -8,7 +8,7 @@ import Testing
 struct HostileServerTests {
     struct Breach: Sendable, CustomTestStringConvertible {
         var testDescription: String
-        /// The bytes to send when the first request has come.
+        /// The bytes to send when the first request has arrived.
         var bytes: @Sendable () -> [UInt8]
     }
 
@@ -118,7 +118,7 @@ struct HostileServerTests {
             switch event {
             case .connected:
                 connection.send(.settings([(3, 10), (0xFE, 1), (8, 1)]))
-                // A frame of the unknown kind 0xBE.
+                // A frame of the unknown type 0xBE.
                 connection.send(bytes: [0, 0, 3, 0xBE, 0xFF, 0, 0, 0, 0, 1, 2, 3])
                 connection.send(HTTP2Frame(kind: .priority, stream: 7, payload: [0, 0, 0, 0, 1]))
             case .frame(let frame): if frame.kind == .data { connection.send(.answer(frame.stream, status: 200)) }

@@ -28,7 +28,7 @@ struct LivenessTests {
 
     @Test("that does not answer a PING loses its connection, and its requests may have been processed")
     func doesNotAnswer() async throws {
-        // The connection that gets the first request falls silent with it.
+        // The connection that gets the first request stops answering then.
         let silent = NIOLockedValueBox<Int?>(nil)
         let script: ScriptedPeer.Script = { connection, event in
             if case .frame(let frame) = event, frame.kind == .headers {
@@ -72,7 +72,7 @@ struct LivenessTests {
             }
             try await withPool(port: peer.port, limits) { client in
                 try await eventually("the end of the first connection") {
-                    // Each of these writes; none of them counts as a sign of life.
+                    // Each of these causes a write; none counts as a sign of life.
                     _ = client.send()
                     return peer.seen.withLockedValue(\.connections) > 1
                 }
@@ -106,7 +106,7 @@ struct LivenessTests {
             switch event {
             case .connected: connection.send(.settings(maximumStreams: 10))
             case .frame(let frame) where frame.kind == .ping && frame.flags == 1:
-                // It asks for life itself, as fast as the answers come, two hundred times.
+                // The peer itself sends PINGs, as fast as the answers arrive, two hundred times.
                 connection.streams.append(0)
                 if connection.streams.count < 200 { connection.send(HTTP2Frame(kind: .ping, payload: frame.payload)) }
                 if connection.streams.count == 200 { connection.send(.answer(1, status: 200)) }

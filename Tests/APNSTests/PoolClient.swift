@@ -11,7 +11,7 @@ import Testing
 /// A pool of HTTP/2 connections.
 typealias PoolClient = TransportClient<ConnectionPool>
 
-/// A transport on an event loop, with a queue in front of it for what finds no room.
+/// A transport on an event loop, with a queue for notifications that exceed its capacity.
 struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
     /// The part that belongs to the event loop.
     final class Core: TransportDelegate {
@@ -51,7 +51,7 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
         }
 
         func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
-            // A tag that is unknown or comes twice would stop the test here.
+            // A tag that is unknown, or is completed twice, would stop the test here.
             guard let promise = promises.removeValue(forKey: tag) else { preconditionFailure("an unknown tag") }
             promise.succeed(result)
         }
@@ -64,8 +64,8 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
     private let core: NIOLoopBound<Core>
 
     /// - Parameters:
-    ///   - eventLoop: nil for one that is shared with other tests and with servers.
-    ///   - ticks: true to run the pool's clock.
+    ///   - eventLoop: nil for one shared with other tests and with servers.
+    ///   - ticks: true to call the pool's `check` periodically.
     ///   - make: makes the pool.
     static func start(
         on eventLoop: (any EventLoop)? = nil, ticks: Bool = true,
@@ -85,7 +85,8 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
         }.get()
     }
 
-    /// Sends in one turn of the event loop. The futures fail only for what was not sent when the pool was closed.
+    /// Sends in one tick of the event loop. A future fails only if its notification was not sent when the pool was
+    /// closed.
     func send(_ notifications: [Notification]) -> [EventLoopFuture<RequestResult>] {
         let promises = notifications.map { _ in eventLoop.makePromise(of: RequestResult.self) }
         let core = core
@@ -97,20 +98,20 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
 
     func send(_ notification: Notification = .example()) -> EventLoopFuture<RequestResult> { send([notification])[0] }
 
-    /// Sends as many, and waits for all results.
+    /// Sends this many notifications, and waits for all results.
     func results(_ count: Int) async throws -> [RequestResult] {
         var results: [RequestResult] = []
         for future in send((0..<count).map { .example($0) }) { results.append(try await future.get()) }
         return results
     }
 
-    /// Asks the pool something, on its event loop.
+    /// Calls a function with the pool, on its event loop.
     func ask<Answer: Sendable>(_ question: @escaping @Sendable (Pool) -> Answer) async throws -> Answer {
         let core = core
         return try await eventLoop.submit { question(core.value.pool) }.get()
     }
 
-    /// Closes as a worker does: requests in flight are finished.
+    /// Closes like a worker: requests in flight are finished.
     func close() async throws {
         let core = core
         try await eventLoop.flatSubmit { core.value.pool.close() }.get()
@@ -142,9 +143,9 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
 
 extension PoolClient {
     /// - Parameters:
-    ///   - eventLoop: nil for one that is shared with other tests and with servers.
-    ///   - host: as it is connected to and verified.
-    ///   - ticks: true to run the pool's clock.
+    ///   - eventLoop: nil for one shared with other tests and with servers.
+    ///   - host: the host to connect to and verify.
+    ///   - ticks: true to call the pool's `check` periodically.
     static func start(
         on eventLoop: (any EventLoop)? = nil, host: String = "127.0.0.1", port: Int, trusted: String = "ca.pem",
         ticks: Bool = true,
@@ -174,7 +175,7 @@ func withPool<Result>(
 }
 
 extension Notification {
-    /// A notification whose token ends with a number.
+    /// Returns a notification whose token ends with a number.
     static func example(_ number: Int = 0, payload: String = #"{"aps":{"alert":"x"}}"#) -> Notification {
         let digits = String(number, radix: 16)
         let hex = String(repeating: "0", count: 64 - digits.count) + digits
@@ -196,7 +197,7 @@ extension [RequestResult] {
     static func delivered(_ count: Int) -> [RequestResult] { Array(repeating: .delivered, count: count) }
 }
 
-/// Expects a request to end so.
+/// Expects a request to have this result.
 func expect(
     _ future: EventLoopFuture<RequestResult>, _ expected: RequestResult,
     sourceLocation: SourceLocation = #_sourceLocation

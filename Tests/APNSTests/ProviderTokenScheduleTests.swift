@@ -63,7 +63,7 @@ struct ProviderTokenScheduleTests {
             #expect(schedule.adopt(issuedAt: 10_000 - age, now: 10_000) == isTaken, "age \(age)")
             #expect(schedule.isDue(now: 10_000) == !isTaken)
             if isTaken {
-                // Renewal goes by the token's own age, not by when it came.
+                // Renewal depends on the token's own age, not on when it arrived.
                 #expect(!schedule.isDue(now: 10_000 - age + 2999))
                 #expect(schedule.isDue(now: 10_000 - age + 3000))
             }
@@ -96,9 +96,9 @@ struct ProviderTokenScheduleTests {
         var renewed = schedule
         #expect(renewed.adopt(issuedAt: 10_001, now: 11_000) == true)
         #expect(!renewed.isDue(now: 11_000))
-        // The refused one, still in Redis, does not come back after the new one either.
+        // The refused token, still in Redis, is not adopted again after the new one.
         #expect(renewed.adopt(issuedAt: 10_000, now: 11_001) == false)
-        // A candidate that was signed on this machine is taken like another's.
+        // A candidate that was signed on this machine is adopted like any other.
         var own = schedule
         #expect(own.adopt(issuedAt: 11_000, now: 11_000) == true)
         #expect(own.refused(now: 11_030, issuedAt: 11_000) == false)

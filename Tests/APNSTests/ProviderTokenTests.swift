@@ -60,7 +60,7 @@ struct ProviderTokenTests {
         #expect(source.refused(issuedAt: old.issuedAt, now: 1500))
         let new = try source.token(now: 1500)
         #expect(new != old)
-        // The second lane's refusal of the old token must not throw the new one away.
+        // The second lane's refusal of the old token must not discard the new one.
         #expect(source.refused(issuedAt: old.issuedAt, now: 1501))
         #expect(try source.token(now: 1501) == new)
     }

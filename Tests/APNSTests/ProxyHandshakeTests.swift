@@ -11,7 +11,7 @@ struct ProxyHandshakeTests {
         ProxyHandshake(to: endpoint, credentials: credentials)
     }
 
-    /// Returns the outcome of an answer in pieces of this size.
+    /// Returns the outcome of an answer that arrives in pieces of this size.
     private func outcome(
         _ answer: String, pieces size: Int, _ credentials: HTTPProxy.Credentials? = nil
     ) -> ProxyHandshake.Step {
@@ -33,7 +33,7 @@ struct ProxyHandshakeTests {
         #expect(
             handshake().request
                 == "CONNECT api.push.apple.com:443 HTTP/1.1\r\nHost: api.push.apple.com:443\r\n\r\n")
-        // RFC 7617's own example.
+        // The example from RFC 7617.
         #expect(
             handshake(.init(user: "Aladdin", password: "open sesame")).request
                 == "CONNECT api.push.apple.com:443 HTTP/1.1\r\nHost: api.push.apple.com:443\r\n"

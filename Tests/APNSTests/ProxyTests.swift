@@ -17,10 +17,10 @@ struct ProxyTests {
                     #expect(try await client.ask { $0.lastFailure == nil })
                 }
                 let heads = proxy.requests.withLockedValue { $0 }
-                // The name as it is: looking it up is the proxy's part.
+                // The unresolved name: the proxy resolves it.
                 let head = "CONNECT localhost:\(peer.port) HTTP/1.1\r\nHost: localhost:\(peer.port)\r\n\r\n"
                 #expect(heads == [head])
-                // TLS is with the server, and its name is what is verified: the proxy has no certificate.
+                // TLS is with the server, whose name is verified: the proxy has no certificate.
                 #expect(peer.seen.withLockedValue(\.connections) == 1)
             }
         }
@@ -93,7 +93,7 @@ struct ProxyTests {
             // Port 1 has no listener.
             try await withPool(port: 1, limits) { client in
                 try await eventually("two failures") { try await client.ask { $0.state.failures } >= 2 }
-                // On a busy machine a short time may be over before TCP is set up.
+                // On a busy machine a short timeout may expire before TCP is set up.
                 try await eventually("one that says: \(refusal.says)") {
                     try await client.ask { "\($0.lastFailure, default: "none")" }.contains(refusal.says)
                 }

@@ -46,7 +46,7 @@ struct ReconnectTests {
     @Test("uses the host's next address when the first does not answer")
     func nextAddress() async throws {
         try await withPeer(script: answersAll) { peer in
-            // The server has no IPv6 address; the name has both, the IPv6 one first.
+            // The server has no IPv6 address; the name has both, IPv6 first.
             try await withPool(host: "localhost", port: peer.port, { $0.resolver = BothAddresses() }) { client in
                 let answers = try await client.results(3)
                 #expect(answers == .delivered(3))
@@ -69,8 +69,8 @@ struct ReconnectTests {
                 let start = ContinuousClock.now
                 try await eventually("four failures") { try await client.ask { $0.state.failures } >= 4 }
                 let connections = peer.seen.withLockedValue(\.connections)
-                // At the shortest, the pauses before the third, fourth and fifth attempts are 50, 100 and 200 ms; the
-                // two connections of the beginning are opened together.
+                // The pauses before the third, fourth and fifth attempts are at least 50, 100 and 200 ms; the two
+                // initial connections are opened together.
                 #expect(ContinuousClock.now - start > .milliseconds(50))
                 #expect(connections <= 5)
                 #expect(try await client.ask { $0.state.connecting } <= 1)
@@ -100,7 +100,7 @@ struct ReconnectTests {
             case .connected: connection.send(.settings(maximumStreams: 10))
             case .frame(let frame):
                 guard frame.kind == .data else { return }
-                // Each connection answers one request. In one write, for no second request to come in between.
+                // Each connection answers one request. In one write, so that no second request can arrive in between.
                 connection.send(.answer(frame.stream, status: 200), .goAway(lastStream: frame.stream))
                 connection.close()
             }

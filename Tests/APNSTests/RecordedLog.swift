@@ -1,7 +1,7 @@
 import Logging
 import NIOConcurrencyHelpers
 
-/// The lines that were logged.
+/// The logged lines.
 final class RecordedLog: Sendable {
     struct Line {
         let level: Logger.Level

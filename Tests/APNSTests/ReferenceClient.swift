@@ -8,14 +8,14 @@ struct ClientView: Equatable {
     struct Answer: Equatable {
         var status: Int32 = 0
         var body: [UInt8] = []
-        /// The code with which the stream has ended; `nil` while it is open.
+        /// The error code of the stream's end; `nil` while it is open.
         var code: UInt32?
     }
 
     var answers: [Int32: Answer] = [:]
     /// The last stream, the code and the data of each GOAWAY.
     var goAways: [String] = []
-    /// The limit for streams after each SETTINGS; -1 for none.
+    /// The stream limit after each SETTINGS; -1 for none.
     var limits: [Int] = []
     var pingsAnswered = 0
     /// The code of the client's own GOAWAY.
@@ -23,7 +23,7 @@ struct ClientView: Equatable {
     /// The codes of the client's resets.
     var resets: [Int32: UInt32] = [:]
 
-    /// The points on which two clients differ.
+    /// Returns the points on which two clients differ.
     func differences(from other: ClientView) -> [String] {
         var found: [String] = []
         for stream in Set(answers.keys).union(other.answers.keys).sorted()
@@ -38,7 +38,7 @@ struct ClientView: Equatable {
         return found
     }
 
-    /// Reads what the client has sent.
+    /// Reads the client's output.
     mutating func sent(_ output: ByteBuffer) {
         var output = output
         while let frame = HTTP2Frame.read(from: &output) {
@@ -50,11 +50,11 @@ struct ClientView: Equatable {
     }
 }
 
-/// The client's side of a connection by nghttp2, to compare ours with.
+/// The client's side of a connection by nghttp2, for comparison with ours.
 final class ReferenceClient {
     private(set) var view = ClientView()
     private var session: OpaquePointer?
-    /// True if it reads nothing more.
+    /// True if the client reads nothing more.
     private(set) var hasStopped = false
 
     init() {
@@ -110,7 +110,7 @@ final class ReferenceClient {
         }
     }
 
-    /// Sends a request without a body, to its end.
+    /// Sends a complete request without a body.
     func submit() {
         var fields = [(":method", "POST"), (":scheme", "https"), (":authority", "x"), (":path", "/")].map {
             name, value in
@@ -155,7 +155,7 @@ private func client(_ context: UnsafeMutableRawPointer?) -> ReferenceClient? {
     context.map { Unmanaged<ReferenceClient>.fromOpaque($0).takeUnretainedValue() }
 }
 
-/// Our client, seen in the same way.
+/// Our client, with the same interface.
 final class OwnClient {
     let session: HTTP2Session
     private(set) var view = ClientView()
@@ -205,7 +205,7 @@ final class OwnClient {
             }
         }
         session.events = []
-        // Of streams that are open, too.
+        // Includes open streams.
         var index = session.slots.oldest
         while index >= 0 {
             let slot = session.slots.pointer(index)
@@ -222,7 +222,7 @@ final class OwnClient {
         session.closedStreams = []
     }
 
-    /// Takes the frames that were sent since the last call.
+    /// Returns the frames that were sent since the last call.
     func frames() -> [HTTP2Frame] {
         var frames: [HTTP2Frame] = []
         while let frame = HTTP2Frame.read(from: &output) { frames.append(frame) }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-/// The pool's clock does not run by itself here: each attempt is made when the test says that its time has come.
+/// The pool's clock does not run by itself here: the test decides when the next attempt is due.
 @Suite("A server that accepts and closes", .timeLimit(.minutes(2)))
 struct RejectionTests {
     struct Manner: Sendable, CustomTestStringConvertible {
@@ -64,7 +64,7 @@ struct RejectionTests {
         let script: ScriptedPeer.Script = { connection, event in
             if connection.number <= failures { manner.script(connection, event) } else { answersAll(connection, event) }
         }
-        // One that hangs up before TLS has no script: a good server takes its place afterwards.
+        // A peer that closes before TLS has no script: a good server replaces it afterwards.
         let isPlain = manner.transport == .hangsUp
         let peer = try await ScriptedPeer.start(transport: manner.transport, script: script)
         let client = try await PoolClient.start(port: peer.port, ticks: false) {
@@ -78,7 +78,7 @@ struct RejectionTests {
         let now = NIODeadline.now()
         _ = try await client.ask { $0.check(now: now) }
         for count in 1...failures {
-            // Something to send for those that wait for it.
+            // A notification for peers that close only after the first request.
             let sent = client.send()
             sent.whenComplete { _ in }
             try await eventually("failure \(count)") { try await client.ask { $0.state.failures } == count }
@@ -88,7 +88,7 @@ struct RejectionTests {
             let failure = try await client.ask { "\($0.lastFailure, default: "none")" }
             #expect(failure.contains(manner.says), "\(failure)")
             #expect(failure.contains("127.0.0.1"), "\(failure)")
-            // Until then nothing triggers an attempt: neither time nor a new request.
+            // Until then nothing causes an attempt: neither time nor a new request.
             let connecting = try await client.ask { pool in
                 pool.check(now: notBefore - .nanoseconds(1))
                 return pool.state.connecting

@@ -30,7 +30,7 @@ struct ReplacementStateTests {
         #expect(state.connectionsToOpen(isWanted: false, now: start) == 0)
         for ready in 1...3 {
             state.connected()
-            // Usable, and without SETTINGS yet.
+            // Usable, but still without SETTINGS.
             #expect(state.outgoingToRetire(ready: ready - 1) == 0)
             #expect(state.outgoingToRetire(ready: ready) == 1)
             state.retired(wasOutgoing: true)
@@ -150,7 +150,7 @@ struct ReplacementStateTests {
                 for index in old { usable[index] = true }
                 state.replace(old.count, inUse: Int.random(in: 0...usable.count, using: &generator))
                 retireOutgoing()
-                // The minimum is at least 1: the last usable connection is never given up.
+                // The minimum is at least 1: the last usable connection is never closed.
                 #expect(!usable.isEmpty)
             default: retireOutgoing()
             }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import APNS
 
-/// The pool's clock does not run by itself here: each test says what time it is.
+/// The pool's clock does not run by itself here: each test sets the time.
 @Suite("A pool's connections", .timeLimit(.minutes(2)))
 struct ReplacementTests {
     /// A notification and its connection.
@@ -19,7 +19,7 @@ struct ReplacementTests {
         _ port: Int, _ change: @escaping @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in }
     ) async throws -> PoolClient {
         try await PoolClient.start(port: port, ticks: false) { configuration in
-            // The tests take minutes of a clock that is not the connection's.
+            // The tests advance the pool's clock by minutes, but not the connection's.
             configuration.pingAfter = .hours(1000)
             configuration.idlePingAfter = .hours(1000)
             configuration.requestTimeout = .hours(1000)
@@ -105,7 +105,7 @@ struct ReplacementTests {
                 #expect(try await client.ask { $0.usableConnections } == 3)
                 try await check(client, start + .seconds(10))
                 try await check(client, start + .seconds(100))
-                // With all as free as each other, the first takes it.
+                // If all connections are equally free, the first one gets the request.
                 try await expect(client.send(), .delivered)
                 try await check(client, start + .seconds(110))
                 try await check(client, start + .seconds(309))
@@ -117,7 +117,7 @@ struct ReplacementTests {
                 try await check(client, start + .hours(10))
                 #expect(try await client.ask { $0.usableConnections } == 1)
                 try await eventually("two ends") { ended.withLockedValue(\.count) == 2 }
-                // The one that was used last stays, and is not missed for those that went.
+                // The connection that was used last stays, and is enough.
                 #expect(!ended.withLockedValue { $0 }.contains(1))
                 try await expect(client.send(), .delivered)
                 #expect(try await client.ask { $0.state.failures } == 0)
@@ -127,7 +127,7 @@ struct ReplacementTests {
         }
     }
 
-    /// Answers all; from the second connection on SETTINGS come only when `release` is called.
+    /// Answers all requests; from the second connection on, SETTINGS are sent only when `release` is called.
     private final class Hesitant: Sendable {
         private let held = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
         let sent = NIOLockedValueBox<[Sent]>([])
@@ -169,7 +169,7 @@ struct ReplacementTests {
                 try await check(client, .now() + .hours(1))
                 try await eventually("a replacement") { server.waiting == 1 }
                 #expect(try await client.ask { $0.usableConnections } == 1)
-                // The new one takes no request before its SETTINGS.
+                // The new connection gets no request before its SETTINGS.
                 let answers = try await client.results(5)
                 #expect(answers == .delivered(5))
                 #expect(server.sent.withLockedValue { $0.map(\.connection) } == [1, 1, 1, 1, 1, 1])
@@ -218,7 +218,7 @@ struct ReplacementTests {
     func replacedWhileConnecting() async throws {
         try await withPeer(script: answersAll) { peer in
             try await withClient(peer.port) { client in
-                // Of the first connection TCP is set up, and TLS is not.
+                // The first connection has set up TCP, but not TLS.
                 _ = try await client.ask { $0.check(now: .now()) }
                 try await eventually("TCP") { try await client.ask { $0.connections.count == 1 } }
                 _ = try await client.ask { $0.replaceConnections(reason: "test") }
@@ -234,12 +234,12 @@ struct ReplacementTests {
         try await withPeer(script: answersAll) { peer in
             try await withClient(peer.port, { $0.minimumConnections = 0 }) { client in
                 let start = NIODeadline.now()
-                // There is capacity without any connection: otherwise nothing would ever be submitted.
+                // There is capacity without any connection; otherwise nothing would ever be submitted.
                 let before = try await client.ask { ($0.usableConnections, $0.capacity, $0.isDormant) }
                 #expect(before == (0, 1, true))
                 try await expect(client.send(), .delivered)
                 try await check(client, start)
-                // As if that were long ago.
+                // A minute later, so that the last request was not recent.
                 _ = try await client.ask { $0.replaceConnections(reason: "test", now: .now() + .minutes(1)) }
                 try await eventually("the end") { peer.seen.withLockedValue(\.ended) == 1 }
                 try await eventually("nothing left") { try await client.ask { $0.statistics } == PoolStatistics() }
@@ -306,7 +306,7 @@ struct ReplacementTests {
             case .connected: connection.send(.settings(maximumStreams: 10))
             case .frame(let frame):
                 guard frame.endsStream, frame.kind == .data else { return }
-                // The fifth is another answer, so the row begins again after it.
+                // The fifth answer is different, so the count starts again after it.
                 connection.send(.answer(frame.stream, status: frame.stream == 9 ? 503 : 500))
             }
         }
@@ -337,7 +337,7 @@ struct ReplacementTests {
             try await withPool(port: peer.port) { client in
                 let start = ContinuousClock.now
                 for _ in 0..<300 { try await expect(client.send(), .response(Response(status: 500))) }
-                // After 0, 1, 3, 7 … seconds: never a fraction of the two hundred rows of five.
+                // After 0, 1, 3, 7 … seconds: much less often than once per five answers.
                 let seconds = (ContinuousClock.now - start).components.seconds
                 #expect(peer.seen.withLockedValue(\.connections) <= 3 + Int(seconds))
             }
@@ -346,14 +346,14 @@ struct ReplacementTests {
 
     @Test("whose stream identifiers run out are replaced at once, and nothing is lost", arguments: [0, 2])
     func streamIdentifiers(fromEnd: Int32) async throws {
-        // With 0 the last identifier of all comes soon, with 2 the first at which a replacement is opened.
+        // 0: the last identifier of all is near; 2: the first one at which a replacement is opened.
         let first = fromEnd == 0 ? Int32.max - 4 : HTTP2ConnectionState.wornOutStream - 4
         try await withPeer(script: answersAll) { peer in
             try await withClient(peer.port, { $0.firstStream = first }) { client in
                 try await check(client, .now())
                 try await eventually("a connection") { try await client.ask { $0.capacity } > 1 }
                 if fromEnd == 2 {
-                    // At the submission, not when anything comes back.
+                    // At the submission, before any answer.
                     let outgoing = try await client.ask { pool in
                         // No request waits for these.
                         pool.delegate = nil

@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNS
 
-/// Apple, "Sending notification requests to APNs": the fields as they arrive at the other end.
+/// Apple, "Sending notification requests to APNs": the fields as they arrive at the server.
 @Suite("A request's header fields", .timeLimit(.minutes(2)))
 struct RequestHeadersTests {
     private func sent(
@@ -165,7 +165,7 @@ struct RequestHeadersTests {
             return notification
         }
         let fields = try await sent(notifications + priorities).requests.flatMap { $0 }
-        // A time before 1970 is long past, which 0 says as well.
+        // A time before 1970 has passed, which 0 also means.
         #expect(fields.filter { $0.name == "apns-expiration" }.map(\.value) == expirations.map { "\(max($0, 0))" })
         #expect(fields.filter { $0.name == "apns-priority" }.map(\.value) == ["10", "5", "1"])
     }
@@ -218,7 +218,7 @@ struct RequestHeadersTests {
             let tokens = fields.filter { $0.name == "authorization" }.map(\.value)
             #expect(tokens == (0..<20).map { "bearer token\($0 / 5)" })
             let neverIndexed = Set(fields.filter(\.isNeverIndexed).map(\.name))
-            // No table may hold a secret (RFC 7541 §7.1.3).
+            // No table may store a secret (RFC 7541 §7.1.3).
             #expect(neverIndexed == [":path", "authorization", "apns-id", "apns-collapse-id", "apns-expiration"])
         }
     }

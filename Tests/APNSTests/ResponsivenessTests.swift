@@ -19,7 +19,7 @@ struct ResponsivenessTests {
         #expect(state.fault == nil)
         miss(&state, submitted: start)
         #expect(state.fault == "no request was answered for 20 s")
-        // Also of one that worked before.
+        // Also if the connection has worked before.
         state = Responsiveness()
         _ = state.look(requests: 100, answers: 99, now: start)
         miss(&state, submitted: start + .milliseconds(1))
@@ -75,7 +75,7 @@ struct ResponsivenessTests {
         var other = state
         look(&state, blockage, 5100)
         #expect(state.fault == "it has granted no flow-control window for 5 s")
-        // A few bytes more, another request, or none: each restarts the wait.
+        // A few more bytes, another request, or none: each restarts the wait.
         for (number, next) in [
             HTTP2Session.Blockage(stream: 33, written: 107), HTTP2Session.Blockage(stream: 35, written: 0), nil,
             blockage,
@@ -156,7 +156,7 @@ struct AnswerDroughtTests {
         var other = state
         look(&other, from: 600, to: 607, inFlight: 0)
         #expect(other.state == .answered && !other.isPending)
-        // The next request does not have to wait for long again.
+        // The next request need not wait long again.
         look(&state, from: 600, to: 600.1, inFlight: 1, submitted: 1)
         #expect(state.state == .unanswered)
     }
@@ -191,7 +191,7 @@ struct UnansweredRequestsTests {
         #expect((10..<capacity + 10).allSatisfy(isKnown))
         requests.forget(connection: 0)
         #expect((10..<capacity + 10).allSatisfy { isKnown($0) == ($0 % 2 == 1) })
-        // The oldest of those that are left is the next to go.
+        // The oldest remaining entry is the next to be replaced.
         for number in 0..<capacity / 2 + 1 { requests.insert(id(1000 + number * 2), connection: 0, isRefusal: false) }
         #expect(!isKnown(11) && isKnown(13))
         requests.forget(connection: 0)

@@ -18,7 +18,7 @@ struct RetryAfterTests {
 
     @Test("is a time")
     func times() {
-        // The example of RFC 9110.
+        // The example from RFC 9110.
         #expect(seconds("Sun, 06 Nov 1994 08:49:37 GMT") == 0)
         #expect(seconds("Sun, 06 Nov 1994 08:50:07 GMT") == 30)
         #expect(seconds("Sun, 06 Nov 1994 08:49:07 GMT") == 0, "in the past")

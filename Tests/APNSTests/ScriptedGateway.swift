@@ -6,21 +6,21 @@ import TestSupport
 
 @testable import APNS
 
-/// A binary gateway that does with each connection and item what a test's script says, and remembers what it saw. It knows
-/// commands 1 and 2, and nothing of the code that it tests.
+/// A binary gateway that handles each connection and item as a test's script says, and records what it saw. It knows
+/// commands 1 and 2, and shares no code with the client.
 final class ScriptedGateway: Sendable {
     struct Item: Sendable, Equatable {
         /// Counted from 1, in the order of acceptance.
         var connection: Int
         /// Counted from 1, on its connection.
         var place: Int
-        /// Of its frame, in bytes.
+        /// The size of its frame in bytes.
         var size = 0
         var identifier: UInt32
         var token: [UInt8]
         var payload: String
 
-        /// The number that ``Notification/example(_:payload:)`` has at its token's end.
+        /// The number at the end of the token of ``Notification/example(_:payload:)``.
         var number: Int { token.suffix(4).reduce(0) { $0 << 8 | Int($1) } }
     }
 
@@ -75,7 +75,7 @@ final class ScriptedGateway: Sendable {
                 }
             }
         if let receiveBuffer {
-            // Inherited by what is accepted, and in force from the first byte.
+            // Inherited by accepted connections, so that it applies from the first byte.
             bootstrap = bootstrap.serverChannelOption(.socketOption(.so_rcvbuf), value: .init(receiveBuffer))
         }
         return ScriptedGateway(channel: try await bootstrap.bind(host: "127.0.0.1", port: 0).get(), seen: seen)
@@ -103,7 +103,7 @@ final class GatewayPeer: ChannelInboundHandler {
         self.script = script
     }
 
-    /// Says an error packet, looks at nothing more, and closes.
+    /// Sends an error packet, reads nothing more, and closes.
     func answer(_ status: UInt8, _ identifier: UInt32, pieces: Int = 6, closes: Bool = true) {
         hasStopped = true
         guard let context else { return }
@@ -115,7 +115,7 @@ final class GatewayPeer: ChannelInboundHandler {
         if closes { context.close(promise: nil) }
     }
 
-    /// The same after a while, during which what comes is dropped.
+    /// Does the same after a delay, during which input is dropped.
     func answer(_ status: UInt8, _ identifier: UInt32, after delay: TimeAmount) {
         hasStopped = true
         context?.eventLoop.assumeIsolated().scheduleTask(in: delay) { self.answer(status, identifier) }
@@ -123,13 +123,13 @@ final class GatewayPeer: ChannelInboundHandler {
 
     func send(_ bytes: [UInt8]) { context?.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: nil) }
 
-    /// Closes with TLS' close_notify only.
+    /// Closes with close_notify only.
     func close() {
         hasStopped = true
         context?.close(promise: nil)
     }
 
-    /// Looks at nothing more.
+    /// Reads nothing more.
     func stopReading() {
         context?.channel.setOption(.autoRead, value: false).whenFailure { preconditionFailure("\($0)") }
     }
@@ -190,7 +190,7 @@ final class GatewayPeer: ChannelInboundHandler {
     }
 }
 
-/// Stands below TLS, and notes the records that come (RFC 8446 §5.1: type, version, length).
+/// Records the TLS records that arrive, from below TLS (RFC 8446 §5.1: type, version, length).
 private final class RecordMeter: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 

@@ -5,7 +5,7 @@ import NIOPosix
 import TLS
 import TestSupport
 
-/// A server that does with each connection and frame what a test's script says, and remembers what it saw.
+/// A server that handles each connection and frame as a test's script says, and records what it saw.
 final class ScriptedPeer: Sendable {
     /// An event that the script receives.
     enum Event: Sendable {
@@ -18,13 +18,13 @@ final class ScriptedPeer: Sendable {
     typealias Script = @Sendable (_ connection: PeerConnection, _ event: Event) -> Void
 
     struct Seen: Sendable {
-        /// TCP connections that were accepted.
+        /// The number of accepted TCP connections.
         var connections = 0
-        /// Those that have ended.
+        /// The number of connections that have ended.
         var ended = 0
-        /// Bytes of floods that were handed to the system.
+        /// The number of bytes of floods that were passed to the system.
         var flooded = 0
-        /// All frames of all connections, in the order they came.
+        /// All frames of all connections, in the order of arrival.
         var frames: [HTTP2Frame] = []
 
         func frames(_ kind: HTTP2Frame.Kind) -> [HTTP2Frame] { frames.filter { $0.kind == kind } }
@@ -47,9 +47,9 @@ final class ScriptedPeer: Sendable {
 
     /// Starts a server.
     /// - Parameters:
-    ///   - port: 0 for a free one.
-    ///   - protocols: the protocols that it accepts through ALPN.
-    ///   - sendBuffer: how much the system may keep of what is sent to one that does not read.
+    ///   - port: 0 to choose a free one.
+    ///   - protocols: the protocols to accept through ALPN.
+    ///   - sendBuffer: the size of the system's buffer for data to a client that does not read.
     static func start(
         host: String = "127.0.0.1", port: Int = 0, protocols: [String] = ["h2"], transport: Transport = .tls,
         sendBuffer: Int = 1 << 20, script: @escaping Script = { _, _ in }
@@ -88,7 +88,7 @@ final class ScriptedPeer: Sendable {
         return ScriptedPeer(channel: channel, seen: seen, connections: connections)
     }
 
-    /// How many frames of this kind came so far.
+    /// Returns the number of frames of this kind so far.
     func count(_ kind: HTTP2Frame.Kind) -> Int { seen.withLockedValue { $0.frames(kind).count } }
 
     func stop() async throws {
@@ -97,7 +97,7 @@ final class ScriptedPeer: Sendable {
     }
 }
 
-/// Closes what was just accepted.
+/// Closes each connection that was accepted.
 private final class HangingUp: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
@@ -111,7 +111,7 @@ final class PeerConnection: ChannelInboundHandler {
 
     /// Counted from 1, in the order of acceptance.
     let number: Int
-    /// For the script's own notes.
+    /// Notes of the script.
     var streams: [Int32] = []
 
     private let seen: NIOLockedValueBox<ScriptedPeer.Seen>
@@ -134,18 +134,18 @@ final class PeerConnection: ChannelInboundHandler {
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: nil)
     }
 
-    /// Each byte in a TLS record and a packet of its own.
+    /// Sends each byte in a separate TLS record and packet.
     func sendBytewise(_ frames: HTTP2Frame...) {
         for byte in frames.flatMap(\.bytes) { send(bytes: [byte]) }
     }
 
-    /// Sends the same bytes again and again, as fast as they are taken, until the connection ends.
+    /// Sends the same bytes again and again, as fast as possible, until the connection ends.
     func flood(_ bytes: [UInt8]) {
         guard let context else { return }
         let sent = context.eventLoop.makePromise(of: Void.self)
         sent.futureResult.assumeIsolated().whenSuccess {
             self.seen.withLockedValue { $0.flooded += bytes.count }
-            // Not here: the write may be done at once, a thousand times over.
+            // Not synchronously: the write may complete at once, a thousand times in a row.
             context.eventLoop.assumeIsolated().execute { self.flood(bytes) }
         }
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: sent)
@@ -162,12 +162,12 @@ final class PeerConnection: ChannelInboundHandler {
 
     var eventLoop: (any EventLoop)? { context?.eventLoop }
 
-    /// To come back to it from another thread.
+    /// Returns a reference that can be sent to another thread.
     func bound() -> NIOLoopBound<PeerConnection>? {
         context.map { NIOLoopBound(self, eventLoop: $0.eventLoop) }
     }
 
-    /// Closes TCP without a word of TLS.
+    /// Closes TCP without a message of TLS.
     func hangUp() {
         guard let pipeline = context?.pipeline.syncOperations else { return }
         do {
@@ -177,13 +177,13 @@ final class PeerConnection: ChannelInboundHandler {
         }
     }
 
-    /// Ends TCP with a reset, without a word of TLS.
+    /// Ends TCP with a reset, without a message of TLS.
     func reset() {
         guard let context, let socket = context.channel as? any SocketOptionProvider else { return }
         socket.setSoLinger(linger(l_onoff: 1, l_linger: 0)).assumeIsolated().whenComplete { _ in self.hangUp() }
     }
 
-    /// Closes in good order, with close_notify.
+    /// Closes properly, with close_notify.
     func close() { context?.close(promise: nil) }
 
     func handlerAdded(context: ChannelHandlerContext) { self.context = context }

@@ -67,7 +67,7 @@ struct SecretSourceTests {
             #expect(try SecretSource.file(file.path).read().count == limit)
             try Data(repeating: 7, count: limit + 1).write(to: file)
             #expect(refusal(.file(file.path)).contains("larger than 1 MiB"))
-            // 1 TiB that takes no room: reading all of it would never end.
+            // A sparse file of 1 TiB: reading all of it would never end.
             #expect(truncate(file.path, 1 << 40) == 0)
             #expect(refusal(.file(file.path)).contains("larger than 1 MiB"))
         }
@@ -88,7 +88,7 @@ struct SecretSourceTests {
             let path = directory.appending(path: "key.p8").path
             try Data([1]).write(to: URL(filePath: path))
             #expect(chmod(path, mode) == 0)
-            // Mounted secrets are symbolic links over symbolic links, whose own mode is always 0777.
+            // Mounted secrets are chains of symbolic links, whose own mode is always 0777.
             #expect(symlink("key.p8", "\(directory.path)/..data") == 0)
             #expect(symlink("..data", "\(directory.path)/linked") == 0)
             for name in [path, "\(directory.path)/linked"] {

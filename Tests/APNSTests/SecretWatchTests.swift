@@ -18,7 +18,7 @@ struct SecretWatchStateTests {
         for _ in 0..<3 { #expect(state.saw(old) == .unchanged) }
         #expect(state.saw(new) == .unchanged)
         #expect(state.saw(new) == .changed)
-        // There was no reply about it, so it is offered again.
+        // It was neither accepted nor rejected, so it is offered again.
         #expect(state.saw(new) == .changed)
         state.accept()
         #expect(state.saw(new) == .unchanged)
@@ -66,7 +66,7 @@ struct SecretWatchStateTests {
         #expect(state.failed(empty) == .unchanged)
         #expect(state.saw(old) == .unchanged)
         #expect(state.failed(missing) == .unreadable)
-        // Two looks in a row: one before the failure does not count.
+        // Two reads in a row: one before the failure does not count.
         #expect(state.saw(new) == .unchanged)
         #expect(state.failed(missing) == .unreadable)
         #expect(state.saw(new) == .unchanged)
@@ -153,7 +153,7 @@ struct SecretWatchTests {
             let p8 = try Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8")))
             try p8.write(to: file)
             var watch = SecretWatch([.file(file.path)], inUse: [Array(p8)])
-            // Half of it, as a copy in progress leaves it.
+            // Half of the file, as during a copy.
             try p8.prefix(100).write(to: file)
             _ = watch.renew { try SigningKey(pem: $0[0]) }
             guard case .failed(SigningKey.Invalid.notPrivateKey) = watch.renew({ try SigningKey(pem: $0[0]) }) else {

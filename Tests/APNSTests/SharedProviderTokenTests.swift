@@ -17,7 +17,7 @@ struct SharedProviderTokenTests {
         Data(bytes).base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
     }
 
-    /// A token with any header and claims, correctly signed.
+    /// Returns a correctly signed token with any header and claims.
     private func signed(header: String, claims: String, with other: SigningKey? = nil) throws -> String {
         let text = "\(encode(header.utf8)).\(encode(claims.utf8))"
         return try "\(text).\(encode((other ?? key).signES256(Array(text.utf8))))"
@@ -133,7 +133,7 @@ struct FleetTokenTests {
         #expect(first.isDue(now: 1000) && second.isDue(now: 1002))
         let shared = try first.sign(now: 1000)
         #expect(first.adopt(shared, now: 1000))
-        // The second made a candidate too, but came late.
+        // The second also made a candidate, but too late.
         let late = try second.sign(now: 1002)
         #expect(try second.adopt(second.read(jwt: shared.jwt.utf8), now: 1002))
         #expect(try first.token(now: 1003) == shared)

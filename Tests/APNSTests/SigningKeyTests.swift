@@ -10,7 +10,7 @@ struct SigningKeyTests {
         try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path(file))))
     }
 
-    /// ASN.1's `SEQUENCE { r INTEGER, s INTEGER }`, which is what `openssl` verifies.
+    /// Returns ASN.1's `SEQUENCE { r INTEGER, s INTEGER }`, the format that `openssl` verifies.
     private func der(_ signature: [UInt8]) -> [UInt8] {
         let numbers = [signature.prefix(32), signature.suffix(32)].flatMap { half -> [UInt8] in
             var number = Array(half.drop { $0 == 0 })
@@ -28,7 +28,7 @@ struct SigningKeyTests {
             let export = ["pkey", "-in", p8, "-pubout", "-out", "public.pem"]
             #expect(try OpenSSLCommand.run(export, in: directory).status == 0)
             let verify = ["dgst", "-sha256", "-verify", "public.pem", "-signature", "signature", "message"]
-            // Numbers with leading zeros are one in 256: enough rounds to meet some would take long in processes.
+            // Leading zeros occur in one of 256 numbers: enough rounds to meet some would take too long with processes.
             for round in 0..<5 {
                 let message = Array("message \(round)".utf8)
                 let signature = try key.signES256(message)

@@ -7,18 +7,18 @@ import Testing
 
 @Suite("A server that reads nothing more", .serialized, .timeLimit(.minutes(2)))
 struct StalledServerTests {
-    /// More than sockets and buffers hold by far.
+    /// By far more than sockets and buffers hold.
     private static let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 4000) + #""}}"#
     private static let count = 4000
 
-    /// The first connection gives room for everything and reads nothing after the first request. It goes on sending if
-    /// `isAlive`, a little at a time, as fast as `ticks` are asked for.
+    /// The first connection grants windows for everything, and reads nothing after the first request. If `isAlive`, it
+    /// continues to send, a little at a time, as fast as `ticks` are requested.
     private func script(_ connections: NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>) -> ScriptedPeer.Script {
         { connection, event in
             guard connection.number == 1 else { return answersAll(connection, event) }
             switch event {
             case .connected:
-                // Streams, and windows of 1 GiB: flow control is not what is to hold anything up.
+                // Many streams, and windows of 1 GiB: flow control should not block anything.
                 connection.send(
                     .settings([(3, UInt32(Self.count)), (4, 1 << 30)]),
                     HTTP2Frame(kind: .windowUpdate, payload: [0x3F, 0, 0, 0]))
@@ -49,7 +49,7 @@ struct StalledServerTests {
                 }
                 try await eventually("the end of all") {
                     for connection in connections.withLockedValue({ $0 }) {
-                        // Bytes that are not the PING's answer.
+                        // Bytes other than the PING's answer.
                         connection.eventLoop.execute {
                             connection.value.send(HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 0, 1]))
                         }
@@ -66,7 +66,7 @@ struct StalledServerTests {
                     case let other: Issue.record("\(other)")
                     }
                 }
-                // The whole would be 32 MB: bytes that could not be written do not count as written.
+                // In total 32 MB: bytes that could not be written do not count as written.
                 #expect(uncertain > 0)
                 #expect(unprocessed > 0)
                 try await expect(client.send(), .delivered)
@@ -98,7 +98,7 @@ struct StalledServerTests {
                 #expect(unprocessed > 0)
                 #expect(try await client.ask { $0.inFlight } == 0)
                 #expect(try await client.ask { $0.connections.allSatisfy { $0.http2.session.pendingCancels == 0 } })
-                // No more goes where nothing is read.
+                // Nothing more is sent on a connection whose peer reads nothing.
                 try await expect(client.send(), .delivered)
                 #expect(peer.seen.withLockedValue(\.connections) == 2)
             }
@@ -110,7 +110,7 @@ struct StalledServerTests {
         let connections = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
         let stalls = script(connections)
         let script: ScriptedPeer.Script = { connection, event in
-            // Reading stops once only.
+            // Stops reading only once, at the first request.
             if case .frame(let frame) = event, frame.stream != 1 || frame.kind == .data {
                 return answersAll(connection, event)
             }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import APNS
 
-/// A server that answers 200 to every request that is complete.
+/// Answers 200 to every complete request.
 let answersAll: ScriptedPeer.Script = { connection, event in
     switch event {
     case .connected: connection.send(.settings(maximumStreams: 100))
@@ -26,7 +26,7 @@ struct StreamTests {
         let ping = HTTP2Frame(kind: .ping, payload: Array(repeating: 7, count: 8))
         let script: ScriptedPeer.Script = { connection, event in
             guard case .frame(let frame) = event else { return }
-            // Its own SETTINGS have come; whatever else was sent with them has come as well.
+            // Once the client's SETTINGS have arrived, so has everything sent with them.
             if frame.kind == .settings, frame.flags == 0 { connection.send(.settings(), ping) }
             if frame.endsStream, frame.kind == .data { connection.send(.answer(frame.stream, status: 200)) }
         }
@@ -51,7 +51,7 @@ struct StreamTests {
                 guard frame.endsStream, frame.kind == .data else { return }
                 let stream = frame.stream
                 guard stream < 5 else { return connection.send(.answer(stream, status: 200)) }
-                // All that the connection's window allows, together.
+                // As much as the connection's window allows, at once.
                 let part = HTTP2Frame.data(stream, String(repeating: "x", count: 16_000), ends: false)
                 connection.send(.answer(stream, status: stream == 1 ? 400 : 200, ends: false), part, part)
             }
@@ -105,7 +105,7 @@ struct StreamTests {
 
     @Test("waits while the limit is one, and has company when it is raised")
     func streamLimit() async throws {
-        // Two rounds of one at a time, then the limit goes up to 5.
+        // Two rounds of one request each, then the limit is raised to 5.
         let script: ScriptedPeer.Script = { connection, event in
             switch event {
             case .connected: connection.send(.settings(maximumStreams: 1))
@@ -143,14 +143,14 @@ struct StreamTests {
                     if frame.stream > 5 { connection.send(.answer(frame.stream, status: 200)) }
                     return
                 }
-                // Two answers free no stream under a limit of one; the PING's answer shows that they were processed.
+                // With a limit of one, two answers free no stream; the PING's answer shows that they were processed.
                 connection.send(.settings(maximumStreams: 1), .answer(1, status: 200), .answer(3, status: 200))
                 connection.send(HTTP2Frame(kind: .ping, payload: Array(repeating: 7, count: 8)))
             }
         }
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port) { client in
-                // The pool knows the limit of 3 before any is sent.
+                // The pool knows the limit of 3 before any request is sent.
                 try await eventually("three streams") { try await client.ask { $0.capacity } == 3 }
                 let answers = try await client.results(6)
                 #expect(answers == .delivered(6))
@@ -172,7 +172,7 @@ struct StreamTests {
             }
             let fields = peer.seen.withLockedValue { $0.frames(.headers).flatMap(\.headers) }
             #expect(Set(fields.filter { $0.name == ":path" }.map(\.value)).count == 500)
-            // Apple asks for no priorities: neither frames of their own nor within HEADERS (RFC 9113 §6.2).
+            // Apple asks for no priorities: no PRIORITY frames, and none in HEADERS (RFC 9113 §6.2).
             let hasPriority: UInt8 = 0x20
             #expect(peer.count(.priority) == 0)
             #expect(peer.seen.withLockedValue { $0.frames(.headers).allSatisfy { $0.flags & hasPriority == 0 } })
@@ -207,7 +207,7 @@ struct StreamTests {
                     [.answer(stream, status: 503, retryAfter: "17", ends: false)]
                     + (0..<4).map { .data(stream, large, ends: $0 == 3) }
             default:
-                // An interim response, the real one, and trailers.
+                // An interim response, the final one, and trailers.
                 let trailers = HTTP2Frame(
                     kind: .headers, flags: HTTP2Frame.endHeaders | HTTP2Frame.endStream, stream: stream,
                     payload: [0x00, 1] + Array("x".utf8) + [1] + Array("y".utf8))
@@ -287,7 +287,7 @@ struct StreamTests {
 
     @Test("of which the body waits for the window was not processed when it is given up")
     func blockedByTheWindow() async throws {
-        // A window of 10 bytes for each stream, and never more.
+        // A window of 10 bytes per stream, never enlarged.
         let script: ScriptedPeer.Script = { connection, event in
             if case .connected = event { connection.send(.settings([(3, 10), (4, 10)])) }
         }
@@ -312,7 +312,7 @@ struct StreamTests {
             case .frame(let frame) where frame.endsStream && frame.kind == .data && frame.stream == 3:
                 connection.send(.answer(3, status: 200))
             case .frame(let frame) where frame.kind == .resetStream:
-                // Late, and without a receiver.
+                // Too late: the request has no receiver any more.
                 connection.send(.answer(frame.stream, status: 200))
             default: break
             }
@@ -353,7 +353,7 @@ struct StreamTests {
                     server.value.send(
                         bytes: numbers.flatMap { HTTP2Frame.answer(Int32(2 * $0 + 1), status: 200).bytes })
                 }
-                // The client's thread stands still while the rest happens: it must read what it has put off to read.
+                // The client's thread is blocked during the rest, so it must later read what it has deferred.
                 requests[30].whenComplete { _ in
                     server.eventLoop.execute {
                         answer(31..<130)

@@ -2,16 +2,16 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// A proxy for CONNECT: it reads a request's head, then opens the tunnel that it asks for or answers what a test wants.
+/// A proxy for CONNECT: it reads the head of a request, then opens the tunnel or sends the answer that a test wants.
 final class TestProxy: Sendable {
     enum Behaviour: Sendable {
-        /// Connects to what is asked for.
+        /// Connects to the requested server.
         case connects
         /// Connects, and sends its answer byte by byte.
         case connectsSlowly
-        /// Sends this, and then closes if it says so.
+        /// Sends this text, and then closes if told to.
         case answers(String, closes: Bool)
-        /// Takes the connection and says nothing.
+        /// Accepts the connection and sends nothing.
         case staysSilent
     }
 
@@ -26,7 +26,7 @@ final class TestProxy: Sendable {
         port = channel.localAddress?.port ?? 0
     }
 
-    /// - Parameter authorization: without this, it answers 407.
+    /// - Parameter authorization: if set, requests without it are answered with 407.
     static func start(_ behaviour: Behaviour, authorization: String? = nil) async throws -> TestProxy {
         let requests = NIOLockedValueBox<[String]>([])
         let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -147,7 +147,7 @@ final class TestProxy: Sendable {
     }
 }
 
-/// Runs a body with a proxy, and stops it afterwards.
+/// Runs a body with a proxy, and stops the proxy afterwards.
 func withProxy(
     _ behaviour: TestProxy.Behaviour, authorization: String? = nil, _ body: (TestProxy) async throws -> Void
 ) async throws {

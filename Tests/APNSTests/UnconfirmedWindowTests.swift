@@ -8,7 +8,7 @@ import Testing
 struct UnconfirmedWindowTests {
     private static let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
-    /// A window with tags 11, 12, … behind identifiers 1, 2, …
+    /// Returns a window with tags 11, 12, … and identifiers 1, 2, …
     private func window(_ count: UInt64) -> UnconfirmedWindow {
         var window = UnconfirmedWindow()
         for tag in 0..<count { _ = window.send(tag: 11 + tag, size: 100) }
@@ -133,7 +133,7 @@ struct UnconfirmedWindowTests {
         window.arrived(upTo: 400, now: later)
         #expect(window.confirm(arrivedBefore: later - .nanoseconds(1)).isEmpty)
         #expect(window.confirm(arrivedBefore: later) == [13])
-        // It has not even left.
+        // It has not even been written.
         window.arrived(upTo: .max, now: later)
         #expect(window.confirm(arrivedBefore: .distantFuture).isEmpty)
         #expect((window.count, window.first, window.bytes) == (1, 4, 100))
@@ -149,7 +149,7 @@ struct UnconfirmedWindowTests {
         var other = window
         let findings = window.answered(packet(.invalidToken, 2))
         #expect((findings.lost, findings.discarded) == (3, [15]))
-        // The last confirmed one was taken indeed.
+        // The last confirmed one was in fact accepted.
         #expect(other.answered(packet(.shutdown, 4)).lost == 0)
     }
 
@@ -160,7 +160,7 @@ struct UnconfirmedWindowTests {
             var window = UnconfirmedWindow()
             var sent: [UInt64] = []
             var ends: [UInt64: String] = [:]
-            /// The gateway stops at this one, with this status; or never.
+            /// The gateway stops at this one, with this status, or never.
             let bad = Int.random(in: 1...40, using: &generator)
             let statuses: [GatewayStatus] = [.invalidToken, .shutdown, .processingError, .unknown]
             let status = statuses.randomElement(using: &generator) ?? .unknown
@@ -175,7 +175,7 @@ struct UnconfirmedWindowTests {
                     #expect(Int(identifier) == sent.count)
                 case 2: window.left(position: position)
                 default:
-                    // No more is old enough than what the gateway would have complained of by now.
+                    // Only what the gateway would have rejected by now, if it were bad, is old enough.
                     arrived = min(position, (bad - 1) * 10)
                     window.arrived(upTo: arrived, now: now)
                     now = now + .seconds(1)

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("A connection that is alive and of no use", .timeLimit(.minutes(2)))
 struct UnresponsiveTests {
-    /// Answers SETTINGS and PINGs, and no request.
+    /// Answers SETTINGS and PINGs, but no request.
     private static func wedged(_ connection: PeerConnection, _ event: ScriptedPeer.Event) {
         switch event {
         case .connected: connection.send(.settings(maximumStreams: 100))
@@ -67,7 +67,7 @@ struct UnresponsiveTests {
                 let first = client.send(.example(1))
                 try await eventually("the first request") { peer.count(.data) == 1 }
                 let firstEnd = NIODeadline.now() + .seconds(20)
-                // The second has a little more time.
+                // The second request has a little more time.
                 try await eventually("a later time") { .now() > firstEnd - .seconds(20) + .milliseconds(50) }
                 let second = client.send(.example(2))
                 try await eventually("the second request") { held.withLockedValue(\.count) == 1 }
@@ -88,7 +88,7 @@ struct UnresponsiveTests {
         }
         try await withPeer(script: script) { peer in
             let client = try await PoolClient.start(port: peer.port, ticks: false) {
-                // The clock of this test runs ahead of the connections'.
+                // The clock of this test is ahead of the connections' clocks.
                 $0.requestTimeout = .hours(1)
                 $0.pingAfter = .hours(1)
                 $0.settingsTimeout = .hours(1)
@@ -117,7 +117,7 @@ struct UnresponsiveTests {
 
     @Test("because it grants no connection window is retired, and what was not written goes elsewhere at once")
     func noConnectionWindow() async throws {
-        // 16 bodies of 4,000 bytes fit into the first window of 65,535.
+        // 16 bodies of 4,000 bytes fit into the initial window of 65,535.
         try await withoutWindow(.settings(maximumStreams: 100), payload: 4000, written: 16)
     }
 
@@ -156,7 +156,7 @@ struct UnresponsiveTests {
         let script: ScriptedPeer.Script = { connection, event in
             guard case .frame(let frame) = event, frame.kind == .data else {
                 guard case .connected = event else { return }
-                // Of the connection's window there is enough.
+                // The connection's window is large enough.
                 return connection.send(
                     .settings([(3, 100), (4, 10)]), HTTP2Frame(kind: .windowUpdate, payload: [0, 0x10, 0, 0]))
             }
@@ -182,7 +182,7 @@ struct UnresponsiveTests {
             case .frame(let frame):
                 guard frame.endsStream, frame.kind == .data else { return }
                 if frame.stream == 1 { connection.send(.settings(maximumStreams: 1)) }
-                // Longer than the window's time, in all.
+                // In total longer than the timeout of a window.
                 connection.eventLoop?.assumeIsolated().scheduleTask(in: .milliseconds(150)) {
                     connection.send(.answer(frame.stream, status: 200))
                 }
@@ -198,14 +198,14 @@ struct UnresponsiveTests {
         }
     }
 
-    /// The request that the first connection never answers.
+    /// Returns the request that the first connection never answers.
     private static func poison() -> Notification {
         var notification = Notification.example(0xDEAD)
         notification.apnsID = APNSID(high: 1, low: 2)
         return notification
     }
 
-    /// On connections that `ignores` names, answers all but the poison; others answer all.
+    /// Answers all requests except the poison on connections named by `ignores`, and all requests on others.
     private static func ignoring(
         _ ignores: @escaping @Sendable (Int) -> Bool, refuses: Bool = false
     ) -> ScriptedPeer.Script {
@@ -223,14 +223,14 @@ struct UnresponsiveTests {
         }
     }
 
-    /// The number of times that the poison came on all connections.
+    /// Returns the number of times that the poison arrived, on all connections.
     private func poisons(_ peer: ScriptedPeer) -> Int {
         peer.seen.withLockedValue {
             $0.frames(.headers).count { $0.headers.contains { $0.name == ":path" && $0.value.hasSuffix("dead") } }
         }
     }
 
-    /// Sends the poison, and others until it has ended, so that its connection stays of use.
+    /// Sends the poison, and other requests until it has ended, so that its connection stays useful.
     private func sendPoison(_ client: PoolClient) async throws -> RequestResult {
         let future = client.send(Self.poison())
         let result = NIOLockedValueBox<RequestResult?>(nil)
@@ -251,7 +251,7 @@ struct UnresponsiveTests {
             try await withPool(port: peer.port, limits) { client in
                 #expect(try await sendPoison(client) == .uncertain(.timedOut))
                 #expect(try await client.ask { $0.usableConnections } == 1)
-                // Given back until there is another connection, and not sent.
+                // Returned, and not sent, until there is another connection.
                 var result = try await sendPoison(client)
                 #expect(result == .notProcessed(.noOtherConnection))
                 while result == .notProcessed(.noOtherConnection) { result = try await sendPoison(client) }
@@ -277,7 +277,7 @@ struct UnresponsiveTests {
                 let start = ContinuousClock.now
                 while ContinuousClock.now - start < .seconds(3) { _ = try await sendPoison(client) }
             }
-            // Replacements come after 0, 1, 3 … seconds.
+            // Replacements are made after 0, 1, 3 … seconds.
             #expect((2...5).contains(peer.seen.withLockedValue(\.connections)))
             #expect(poisons(peer) <= peer.seen.withLockedValue(\.connections))
         }

@@ -2,7 +2,7 @@ import APNS
 import NIOCore
 import Testing
 
-/// Apple's tables, typed in from its pages and not from our sources.
+/// Apple's tables, copied from its pages and not from our sources.
 @Suite("Apple's vocabulary")
 struct VocabularyTests {
     @Test(
@@ -29,7 +29,7 @@ struct VocabularyTests {
         let whole = type.topic(bare)
         #expect(String(buffer: whole) == "com.example.app" + type.topicSuffix)
         #expect(type.topic(whole) == whole)
-        // In the middle of what it was claimed with, as a job's topic is.
+        // A slice in the middle of a larger buffer, as a job's topic is.
         var slice = ByteBuffer(string: "x" + type.topicSuffix + "com.example.appy")
         slice.moveReaderIndex(forwardBy: 1 + type.topicSuffix.utf8.count)
         slice.moveWriterIndex(to: slice.writerIndex - 1)

@@ -1,6 +1,6 @@
 import NIOConcurrencyHelpers
 
-/// A peer that sends a long body as fast as it is read, within HTTP/2's flow control.
+/// Sends a long body as fast as the client reads it, within HTTP/2's flow control.
 enum Windowed {
     static func script(_ head: [HTTP2Frame], body: [UInt8]) -> ScriptedPeer.Script {
         let sent = FlowWindow()
@@ -48,7 +48,7 @@ private final class FlowWindow: Sendable {
         state.withLockedValue { if stream == 0 { $0.connection += increment } else { $0.stream += increment } }
     }
 
-    /// The next piece of a body of so many bytes; `nil` where it may not be sent now, or there is none.
+    /// Returns the next piece of a body of this size; `nil` if nothing may be sent now, or nothing is left.
     func next(of count: Int) -> Range<Int>? {
         state.withLockedValue { state in
             let size = min(16_384, state.stream, state.connection, count - state.offset)

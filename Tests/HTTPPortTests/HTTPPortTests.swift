@@ -10,7 +10,7 @@ import Testing
 
 @Suite("A port for HTTP", .timeLimit(.minutes(3)))
 struct HTTPPortTests {
-    /// The events that were logged.
+    /// The logged events.
     private final class Lines: LogHandler, @unchecked Sendable {
         static let all = Mutex<[String]>([])
         var metadata: Logger.Metadata = [:]
@@ -82,7 +82,7 @@ struct HTTPPortTests {
         return limits
     }
 
-    /// Asks as a probe does, on a connection of its own, with a client that knows nothing of this project.
+    /// Sends a request like a probe, on a separate connection, with an independent client.
     private static func probe(_ port: HTTPPort, _ path: String = "/") async throws -> String {
         let curl = try ChildProcess(
             "curl", ["-sS", "-m", "10", "--noproxy", "*", "http://127.0.0.1:\(port.port)\(path)"])
@@ -91,7 +91,7 @@ struct HTTPPortTests {
         return curl.output
     }
 
-    /// Has sent a part of a head.
+    /// Returns a connection that has sent a part of a request's head.
     private static func dripper(_ port: HTTPPort) throws -> RawConnection {
         let connection = try RawConnection(port: port.port)
         connection.send("GET / HTTP/1.1\r\nHo")
@@ -139,7 +139,7 @@ struct HTTPPortTests {
             let connection = try RawConnection(port: port.port)
             let began = ContinuousClock.now
             var count = 0
-            // For longer than the limit of a request, and than the limit between requests.
+            // Longer than the timeout of a request and the timeout between requests.
             while ContinuousClock.now - began < .seconds(3) {
                 Self.ask(connection)
                 count += 1
@@ -200,7 +200,7 @@ struct HTTPPortTests {
         try await withPort(Self.limits(stall: .seconds(2))) { port in
             let deaf = try RawConnection(port: port.port)
             Self.ask(deaf, "/large")
-            // At 3 MB a second it takes longer than the limit.
+            // At 3 MB/s it takes longer than the timeout.
             let slow = try ChildProcess(
                 "curl",
                 [
@@ -225,7 +225,7 @@ struct HTTPPortTests {
                 try await eventually("the oldest are closed, and no others") {
                     drippers.map { $0.hasEnded() } == drippers.indices.map { $0 < closed }
                 }
-                // Another one takes the place of the probe, which has gone.
+                // Another one replaces the probe's connection, which has closed.
                 drippers.append(try Self.dripper(port))
             }
             let warnings = Lines.all.withLock { $0.filter { $0 == "port_full" } }

@@ -18,7 +18,7 @@ struct PortConnectionTests {
 
     private func connection() -> PortConnection { PortConnection(Self.limits, now: start) }
 
-    /// One whose first request was answered a second after the start.
+    /// Returns a connection whose first request was answered a second after the start.
     private func answered() -> PortConnection {
         var connection = connection()
         connection.bytesCame(now: start)
@@ -85,7 +85,7 @@ struct PortConnectionTests {
         #expect(connection.isOverdue(now: start + .seconds(22)))
         connection.holds(999, now: start + .seconds(21))
         #expect(!connection.isOverdue(now: start + .seconds(22)))
-        // More was written to it, and it took nothing.
+        // More was written to the client, and it received nothing.
         connection.holds(5000, now: start + .seconds(40))
         #expect(connection.isOverdue(now: start + .seconds(41)))
         connection.holds(0, now: start + .seconds(41))

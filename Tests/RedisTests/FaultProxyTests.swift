@@ -3,7 +3,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// The proxy that other tests and `scripts/chaos` rely on: each fault has to look to a client as it does on a real network.
+/// The proxy used by other tests and by `scripts/chaos`: each fault must look to a client as on a real network.
 @Suite("A fault proxy", .timeLimit(.minutes(1)))
 struct FaultProxyTests {
     /// The longest wait for an answer that never comes, in seconds.
@@ -47,7 +47,7 @@ struct FaultProxyTests {
         #expect(try client.run("PING") == .status("PONG"))
         if resets { try await proxy.reset() } else { try await proxy.cut() }
         let failure = #expect(throws: RedisServer.Failure.self) { try client.run("PING") }
-        // By the words of hiredis for ECONNRESET and for the end of the stream.
+        // hiredis' words for ECONNRESET and for the end of the stream.
         let words = resets ? "reset" : "closed"
         #expect(failure.map { $0.description.contains(words) } == true)
         #expect(try RedisTestConnection(port: proxy.port).run("PING") == .status("PONG"))
@@ -75,7 +75,7 @@ struct FaultProxyTests {
         #expect(try old.run("PING") == .status("PONG"))
         #expect(try idle.run("PING") == .status("PONG"))
         try await proxy.begin(.blackHole)
-        // Both wait for an answer until their time limit, without any error.
+        // Both wait for an answer until their timeout, without any error.
         let new = try RedisTestConnection(port: proxy.port, timeout: Self.patience)
         for client in [old, new] {
             let failure = #expect(throws: RedisServer.Failure.self) { try client.run("SET", "key", "1") }
@@ -105,7 +105,7 @@ struct FaultProxyTests {
         let redis = try RedisServer()
         let proxy = try await FaultProxy(to: redis.port)
         let client = try RedisTestConnection(port: proxy.port)
-        // A connection that waits to be accepted is not an old one yet.
+        // A connection that waits to be accepted does not count as old.
         #expect(try client.run("PING") == .status("PONG"))
         for _ in 0..<3 {
             try await proxy.begin(.refusal)

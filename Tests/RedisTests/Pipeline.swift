@@ -3,7 +3,7 @@ import Redis
 import Synchronization
 import TestSupport
 
-/// A busy client: always some dozens of commands in flight, each on two keys of their own, until one fails.
+/// A busy client: always dozens of commands in flight, each on its own two keys, until one fails.
 final class Pipeline: Sendable {
     private struct State {
         var next = 0
@@ -30,7 +30,7 @@ final class Pipeline: Sendable {
         client.eventLoop.execute { for _ in 0..<Self.depth { self.sendNext() } }
     }
 
-    /// Waits until so many more commands are answered.
+    /// Waits until this many more commands are answered.
     func advance(by count: Int) async throws {
         let goal = answered + count
         try await eventually { self.answered >= goal || !self.failures.isEmpty }
@@ -72,7 +72,7 @@ final class Pipeline: Sendable {
     }
 }
 
-/// A client under load; see `Pipeline`.
+/// Runs a body with a client under load; see `Pipeline`.
 func withPipeline(
     _ url: String, key: String, _ body: (RedisClient, Pipeline) async throws -> Void
 ) async throws {

@@ -146,7 +146,7 @@ struct RESPDecoderTests {
         while let reply = try decoder.next() { take(reply) }
     }
 
-    /// By hiredis' own reader, fed at once.
+    /// Decodes with hiredis' own reader, which gets all bytes at once.
     private func reference(_ bytes: [UInt8]) -> [RedisValue] {
         let reader = redisReaderCreate()
         defer { redisReaderFree(reader) }

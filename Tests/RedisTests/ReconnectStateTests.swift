@@ -146,7 +146,7 @@ struct ReconnectStateTests {
                 (isTrying, isReady, isClosed) = (false, false, true)
             }
         }
-        // Whatever has been: unless it is closed, it comes to a connection.
+        // Whatever happened before: unless it is closed, it connects in the end.
         guard !isClosed, isStarted else { return }
         if !isTrying, !isReady { #expect(state.waited() == true) }
         if !isReady { #expect(state.connected(at: now).isWanted) }

@@ -11,12 +11,12 @@ import Testing
 struct RedisClientsTests {
     private static let name = "the-clients"
 
-    /// Clients under load, one for each tag.
+    /// Clients under load, one per tag.
     private struct Load {
         let clients: RedisClients
         let pipelines: [(tag: String, client: RedisClient, pipeline: Pipeline)]
 
-        /// Waits until so many more commands of each are answered.
+        /// Waits until this many more commands of each client are answered.
         func advance(by count: Int) async throws {
             for (_, _, pipeline) in pipelines { try await pipeline.advance(by: count) }
         }
@@ -50,14 +50,14 @@ struct RedisClientsTests {
         try result.get()
     }
 
-    /// The number of the clients' connections to each living node.
+    /// Returns the number of the clients' connections to each running node.
     private func connections(_ cluster: RedisCluster) throws -> [Int] {
         try cluster.nodes.filter { $0.processIdentifier != nil }.map { node in
             try node.run("CLIENT", "LIST").text?.ranges(of: "name=\(Self.name) ").count ?? 0
         }
     }
 
-    /// Expects the values that a pipeline has appended, in its order, and no others.
+    /// Expects exactly the values that a pipeline has appended, in order.
     private func check(_ tag: String, _ acknowledged: [Int], _ cluster: RedisCluster) throws {
         let owner = try cluster.owner(ofSlot: cluster.slot(of: tag))
         let stored = try owner.run("LRANGE", "\(tag)list", "0", "-1").elements?.compactMap(\.number)
@@ -71,7 +71,7 @@ struct RedisClientsTests {
         let cluster = try await RedisCluster()
         try await withLoad(cluster, tags: (0..<24).map { "{\($0)}" }) { load in
             try await load.advance(by: 100)
-            // Those that were made to ask for the slots are closed.
+            // The connections that were opened to ask for the slots are closed.
             try await eventually { try connections(cluster) == [1, 1, 1] }
             for (tag, _, pipeline) in load.pipelines {
                 try check(tag, await pipeline.finish(), cluster)
@@ -83,7 +83,7 @@ struct RedisClientsTests {
 
     @Test("follow their slots from node to node under load: every command is executed, once, and in order")
     func migration() async throws {
-        // No node fails here, however slow the machine is.
+        // No node is considered failed here, however slow the machine is.
         let cluster = try await RedisCluster(nodeTimeout: 15_000)
         let tags = (0..<8).map { "{\($0)}" }
         try await withLoad(cluster, tags: tags) { load in
@@ -187,7 +187,7 @@ struct RedisClientsTests {
         }.get()
         try await eventually { try connections(cluster) == [0, 0, 0] }
 
-        // A user learns of the end of the connection, and the next one gets another.
+        // A user is notified of the end of the connection, and the next user gets another one.
         let third = try await use()
         #expect(third.connection !== first.connection)
         let ended = Atomic(false)

@@ -33,7 +33,7 @@ struct RedisClusterTests {
                 #expect(try await place(of: client) == .host("127.0.0.1", port: old.port))
                 try await pipeline.advance(by: 500)
                 try cluster.beginMigration(ofSlot: slot, from: old, to: new)
-                // Keys that are not there yet come to be on the new node, by ASK.
+                // Keys that do not exist yet are created on the new node, by ASK.
                 try await pipeline.advance(by: 500)
                 try cluster.migrateKeys(ofSlot: slot, from: old, to: new)
                 try await pipeline.advance(by: 500)
@@ -86,7 +86,7 @@ struct RedisClusterTests {
             acknowledged += try await writeAll(100..<200, to: "{queue}list", by: client)
             #expect(try await place(of: client) != .host("127.0.0.1", port: owner.port))
             let stored = try await client.call(RedisCommand("LRANGE", "{queue}list", "0", "-1"))
-            // A number whose answer was lost is written again: at least once each.
+            // A number whose answer was lost is written again, so each occurs at least once.
             #expect(Set(stored.root.children.compactMap { $0.string.flatMap { Int($0) } }) == Set(acknowledged))
         }
     }
@@ -121,14 +121,14 @@ struct RedisClusterTests {
             #expect(try await prefix(of: RedisCommand("GET", elsewhere), client) == "MOVED")
             #expect(try await place(of: client) == .host("127.0.0.1", port: old.port))
 
-            // Of two keys the one is here and the other nowhere yet: neither node can say.
+            // One of two keys is here and the other nowhere yet, so neither node can answer.
             _ = try await client.call(RedisCommand("SET", "{queue}a", "1"))
             try cluster.beginMigration(ofSlot: slot, from: old, to: new)
             #expect(try await prefix(of: RedisCommand("MGET", "{queue}b", "{queue}c"), client) == "TRYAGAIN")
             let asked = try await client.call(RedisCommand("GET", "{queue}b"))
             #expect(asked.root.isNull)
 
-            // The node to ask is unavailable: the caller learns that nothing was done, and nothing else is lost.
+            // The node to ask is unavailable: the caller learns that nothing was executed, and nothing else is lost.
             new.kill()
             #expect(try await prefix(of: RedisCommand("SET", "{queue}b", "1"), client) == "ASK")
             let here = try await client.call(RedisCommand("GET", "{queue}a"))

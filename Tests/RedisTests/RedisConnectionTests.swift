@@ -51,7 +51,7 @@ struct RedisConnectionTests {
         channel.embeddedEventLoop.advanceTime(by: .seconds(4))
         connection.send(RedisCommand("b"), timeout: .seconds(5)) { results.add("b", $0) }
         channel.embeddedEventLoop.run()
-        // An answer in time moves the timer on to the next command.
+        // An answer in time moves the timer to the next command.
         try channel.writeInbound(ByteBuffer(string: "+OK\r\n"))
         channel.embeddedEventLoop.advanceTime(by: .seconds(4))
         connection.send(RedisCommand("c"), timeout: nil) { results.add("c", $0) }

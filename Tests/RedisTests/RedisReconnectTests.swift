@@ -142,7 +142,7 @@ struct RedisReconnectTests {
     }
 }
 
-/// Speaks first, and not the Redis protocol.
+/// A server that speaks first, and not in the Redis protocol.
 private final class Greeter: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

@@ -17,16 +17,17 @@ struct RedisSentinelTests {
             let first = try set.master()
             first.kill()
             acknowledged += try await write(100..<300, by: client)
-            // The client may know of the new master before all Sentinels do: it asks one after the other.
+            // The client may know of the new master before all Sentinels do, because they are asked one after the
+            // other.
             try await set.waitForNewMaster(after: first)
             let second = try set.master()
             #expect(try elements(of: second) >= 200)
 
-            // The old master comes back, and is made a replica.
+            // The old master returns, and becomes a replica.
             try first.start()
             try await set.failOver()
             acknowledged += try await write(300..<500, by: client)
-            // The old master would continue for ten more seconds, until a Sentinel makes it a replica.
+            // The old master would continue to accept writes for ten seconds, until a Sentinel makes it a replica.
             try await eventually { try await place(of: client) == .host("127.0.0.1", port: set.master().port) }
             #expect(acknowledged == Array(0..<500))
         }
@@ -45,7 +46,7 @@ struct RedisSentinelTests {
             acknowledged += try await write(100..<200, by: client)
             let second = try #require(try await place(of: client))
             #expect(second != .host("127.0.0.1", port: first.port))
-            // As if it had not heard yet. The client asks it before the others.
+            // Simulates a Sentinel that does not know of the failover yet. The client asks it first.
             try set.sentinels[0].run("SENTINEL", "REMOVE", set.name)
             try set.sentinels[0].run("SENTINEL", "MONITOR", set.name, "127.0.0.1", "\(first.port)", "2")
             #expect(try set.master() === first)
@@ -80,7 +81,7 @@ struct RedisSentinelTests {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 3)
         let topology = try RedisTopology(url: set.url)
         var configuration = RedisClientConfiguration()
-        // Without announcements nothing would be heard.
+        // Without announcements, the clients would not learn of the failover.
         configuration.refreshInterval = .hours(1)
         configuration.masterWatch = try #require(
             MasterWatch(topology, eventLoop: group.next(), configuration: configuration))
@@ -100,7 +101,7 @@ struct RedisSentinelTests {
         for client in clients {
             try await eventually { try await place(of: client) == .host("127.0.0.1", port: new.port) }
         }
-        // The old master was left, and did not end the connections itself.
+        // The clients left the old master; it did not close the connections itself.
         #expect(try listeners() == 1)
         for client in clients { try await client.close().get() }
         try await eventually { try listeners() == 0 }
@@ -154,7 +155,7 @@ struct RedisSentinelTests {
             arguments: ["--sentinel"], file: ["sentinel monitor m 127.0.0.1 \(servers[0].port) 1"])
         try await withClient("redis+sentinel://127.0.0.1:\(sentinel.port)?master=m") { client in
             _ = try await client.call(RedisCommand("SET", "a", "1"))
-            // Redis closes the connections of blocked clients only; this one learns it from the answer.
+            // Redis closes only the connections of blocked clients; this client learns it from the answer.
             try sentinel.run("SENTINEL", "REMOVE", "m")
             try servers[0].run("REPLICAOF", "127.0.0.1", "\(servers[1].port)")
             let error = await #expect(throws: RedisError.self) {
@@ -178,7 +179,7 @@ struct RedisSentinelTests {
         let master = try RedisServer()
         let replica = try RedisServer()
         try replica.run("REPLICAOF", "127.0.0.1", "\(master.port)")
-        // It hides its replicas, so the Sentinel cannot correct the configuration.
+        // The Sentinel monitors the replica as if it were the master, and corrects this only later.
         let sentinel = try RedisServer(
             arguments: ["--sentinel"],
             file: [
@@ -189,7 +190,7 @@ struct RedisSentinelTests {
             let error = await #expect(throws: RedisError.self) {
                 try await client.waitUntilReady(timeout: .milliseconds(500))
             }
-            // Sentinel itself follows from a monitored replica to its master, sooner or later.
+            // Sentinel eventually follows from a monitored replica to its master.
             if let error { #expect(error.description.contains("it is a replica")) }
             try replica.run("REPLICAOF", "NO", "ONE")
             try await client.waitUntilReady(timeout: .seconds(20))
@@ -243,7 +244,7 @@ struct RedisSentinelTests {
         }
     }
 
-    /// Sentinels listen to each other's servers, and not to each other.
+    /// Counts the clients that subscribe at a Sentinel. Sentinels subscribe at each other's servers, not at each other.
     private func listeners(to sentinel: RedisServer) throws -> Int {
         try sentinel.run("CLIENT", "LIST").text?.ranges(of: " sub=1 ").count ?? 0
     }
@@ -257,12 +258,12 @@ struct RedisSentinelTests {
     }
 }
 
-/// Where the client's commands go now.
+/// Returns the server for the client's commands.
 func place(of client: RedisClient) async throws -> RedisEndpoint.Location? {
     try await client.eventLoop.submit { client.server }.get()
 }
 
-/// Appends numbers to a list, each again until it is acknowledged, as a worker would.
+/// Appends numbers to a list; like a worker, repeats each until it is acknowledged.
 func writeAll(_ numbers: Range<Int>, to key: String, by client: RedisClient) async throws -> [Int] {
     var acknowledged: [Int] = []
     for number in numbers {

@@ -17,7 +17,7 @@ struct RouteTests {
         requests.map { String($0.command?.description.prefix { $0 != " " } ?? "") }
     }
 
-    /// The destination of a new command.
+    /// Returns the destination of a new command.
     private func destination(of name: String, _ route: inout Route<Link>) -> String {
         switch route.send(request(name)) {
         case .server: "server"
@@ -26,7 +26,7 @@ struct RouteTests {
         }
     }
 
-    /// A route that serves.
+    /// Returns a route that serves.
     private func serving(_ link: Link) -> Route<Link> {
         var route = Route<Link>()
         #expect(route.found(link) == true)
@@ -57,7 +57,7 @@ struct RouteTests {
         #expect(route.sentAway(request("2"), because: moved) == true)
         #expect(route.keptCount == 3)
 
-        // The new server has to wait until the old one has answered everything.
+        // The new server must wait until the old one has answered everything.
         #expect(route.found(new) == true)
         #expect(route.takeOver() == nil)
         #expect(route.lost(old) == .ofPreviousServer)
@@ -144,7 +144,7 @@ struct RouteTests {
         #expect(route.found(Link()) == false && route.takeOver() == nil && route.close().links.isEmpty)
     }
 
-    /// The use of a node: the commands in flight, in order.
+    /// A client's use of a node: the commands in flight, in order.
     private final class NodeLink {
         let node: Int
         var pending: [RedisRequest] = []
@@ -200,7 +200,7 @@ struct RouteTests {
             link.pending = []
             takeOver()
         }
-        /// A slot does not come back before what was sent after it is answered.
+        /// Moves the slot, unless commands sent to a previous owner are still unanswered.
         func migrate() {
             if links.allSatisfy({ $0.pending.isEmpty || $0.node == owner }) { owner = 1 - owner }
         }
@@ -270,7 +270,7 @@ struct NodeStateTests {
         _ = node.use(3)
         #expect(node.idle(since: since) == nil)
         #expect(node.release() == true)
-        // It was used in between: the time begins again.
+        // It was used in between, so the idle time starts again.
         #expect(node.idle(since: since) == nil)
         #expect(node.idle(since: node.useCount) == "c")
     }

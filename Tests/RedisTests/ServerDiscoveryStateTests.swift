@@ -32,7 +32,7 @@ struct ServerDiscoveryStateTests {
         #expect(search.begin() == .ask(place(1)))
         #expect(search.answered(answer(9, 2, 3)) == .connect(place(9)))
         #expect(search.serverFailed(refused) == .ask(place(2)))
-        // It names the same server: no second attempt.
+        // This seed names the same server: no second attempt.
         #expect(search.answered(answer(9, 1, 3)) == .ask(place(3)))
         #expect(search.answered(answer(8, 1)) == .connect(place(8)))
         #expect(search.begin() == .ask(place(3)))

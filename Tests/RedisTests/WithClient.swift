@@ -5,7 +5,7 @@ import Redis
 import Synchronization
 import TestSupport
 
-/// A started client on an event loop of its own, closed when `body` ends.
+/// Runs a body with a started client on a separate event loop, and closes the client afterwards.
 func withClient(
     _ url: String, _ configuration: RedisClientConfiguration = RedisClientConfiguration(),
     key: String = "",
@@ -32,7 +32,7 @@ func withClient(
     try result.get()
 }
 
-/// Why the first attempt to connect fails.
+/// Returns the reason why the first attempt to connect fails.
 func failure(
     of url: String, _ configuration: RedisClientConfiguration = RedisClientConfiguration()
 ) async throws -> RedisError {
@@ -43,7 +43,7 @@ func failure(
     return states.failures[0]
 }
 
-/// A client's states.
+/// The states of a client, in order.
 final class States: Sendable {
     private let recorded = Mutex<[RedisClient.State]>([])
 

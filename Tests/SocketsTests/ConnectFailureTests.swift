@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Errors of connecting", .serialized, .timeLimit(.minutes(1)))
 struct ConnectFailureTests {
-    /// Holds all file descriptors that this process may have, for a moment.
+    /// Briefly opens all file descriptors that this process may have.
     private final class Hoard {
         private var held: [Int32] = []
 
@@ -46,7 +46,7 @@ struct ConnectFailureTests {
 
     @Test("without a file descriptor left, the shortage is named, also where a name does not resolve for it")
     func shortage() async throws {
-        // So that there are not too many to hoard.
+        // Lowers the limit, so that there are not too many to open.
         var limit = rlimit()
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         #expect(getrlimit(resource, &limit) == 0)
@@ -54,7 +54,7 @@ struct ConnectFailureTests {
         low.rlim_cur = 300
         #expect(setrlimit(resource, &low) == 0)
         defer { setrlimit(resource, &limit) }
-        // The singleton's event loops have theirs.
+        // The event loops of the singleton already have their descriptors.
         #expect(await Self.failure(host: "127.0.0.1", port: 1) == "127.0.0.1: Connection refused")
         #expect(DescriptorLimit.shortage == nil)
         let hoard = Hoard()

@@ -93,7 +93,7 @@ struct ClosingTests {
             Fixtures.server(),
             behaviour: .init(onHandshake: { channel in
                 channel.writeAndFlush(ByteBuffer(string: "half an ans")).whenSuccess {
-                    // From below the handler, so that it cannot say goodbye.
+                    // From below the handler, so that it cannot send close_notify.
                     try? channel.pipeline.syncOperations.context(handlerType: TLSHandler.self).close(promise: nil)
                 }
             })
@@ -116,7 +116,7 @@ struct ClosingTests {
         let client = try await SocketClient.connect(
             Fixtures.client(), port: listener.localAddress?.port ?? 0)
         let seen = try await client.end.get()
-        // The kernel may report an end or a reset if the hello came too late; either is reported once.
+        // If the ClientHello arrived too late, the kernel may report an end or a reset; either is reported once.
         #expect(seen.errors.count == 1)
         if let error = seen.tlsErrors.first { #expect(error.kind == .closedDuringHandshake) }
         try await listener.close()

@@ -2,17 +2,17 @@ import NIOCore
 import NIOEmbedded
 import TLS
 
-/// A client and a server without sockets: each one's ciphertext is carried to the other when asked to.
+/// A client and a server without sockets: the ciphertext of each is carried to the other on request.
 final class EmbeddedPair {
     let client: EmbeddedChannel
     let server: EmbeddedChannel
     let clientEvents = EventRecorder()
     let serverEvents = EventRecorder()
-    /// Cuts what is carried into pieces of so many bytes.
+    /// The size in bytes of the pieces in which ciphertext is carried.
     var pieceSize = Int.max
-    /// All ciphertext the client has sent.
+    /// All ciphertext that the client has sent.
     private(set) var sentByClient = ByteBuffer()
-    /// How often the client's channel was written to.
+    /// The number of writes to the client's channel.
     private(set) var clientWrites = 0
 
     init(
@@ -26,7 +26,7 @@ final class EmbeddedPair {
         try server.pipeline.syncOperations.addHandlers([serverHandler, serverEvents])
     }
 
-    /// Connects both and carries everything until both are silent.
+    /// Connects both, and carries ciphertext until both are silent.
     func connect() throws {
         try server.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
         try client.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
@@ -75,7 +75,7 @@ final class EmbeddedPair {
     }
 }
 
-/// Remembers what reaches the application.
+/// Records what reaches the application.
 final class EventRecorder: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
@@ -109,7 +109,7 @@ final class EventRecorder: ChannelInboundHandler {
     }
 }
 
-/// The lengths of the TLS records in a ciphertext, their headers not counted.
+/// Returns the lengths of the TLS records in a ciphertext, excluding their headers.
 func recordLengths(_ ciphertext: ByteBuffer) -> [Int] {
     var rest = ciphertext
     var lengths: [Int] = []

@@ -1,7 +1,7 @@
 import TLS
 import TestSupport
 
-/// Identities and contexts made of the test certificates.
+/// Identities and contexts made from the test certificates.
 enum Fixtures {
     static func path(_ name: String) throws -> String { try TestCertificates.path(name) }
 

@@ -26,7 +26,7 @@ struct OpenSSLClientTests {
             #expect(client.output.contains("ALPN protocol: h2"))
             #expect(client.output.contains("Compression: NONE"))
             if version == "-tls1_3" {
-                // K: new keys of the client's, and a request for new ones of the server's.
+                // K: the client updates its keys, and requests an update of the server's.
                 try client.say("K\n")
                 try await client.hear("KEYUPDATE")
                 try client.say("second line\n")
@@ -118,7 +118,7 @@ struct OpenSSLServerTests {
         try server.say("K\n")
         try await server.hear(">>> TLS 1.3, Handshake [length 0005], KeyUpdate")
         try server.say("renewed\n")
-        // libssl answers with new keys of its own ahead of what it writes next, which is the echo.
+        // libssl sends its own key update before its next write, which is the echo.
         try await server.hear("<<< TLS 1.3, Handshake [length 0005], KeyUpdate")
         try await server.hear("renewed\n")
         try server.say("end\n")

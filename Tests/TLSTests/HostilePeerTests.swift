@@ -45,7 +45,7 @@ struct HostilePeerTests {
         let (channel, events) = try activeChannel(
             isServer
                 ? TLSHandler(server: Fixtures.server()) : TLSHandler(client: Fixtures.client(), host: "localhost"))
-        // Half of them start like a handshake record, which gets further.
+        // Half of them start like a handshake record, to get further.
         var bytes: [UInt8] = seed % 4 < 2 ? [22, 3, 3, 0, 200, isServer ? 1 : 2, 0, 0, 196, 3, 3] : []
         bytes += (0..<600).map { _ in next() }
         for chunk in [bytes[..<40], bytes[40...]] {
@@ -74,7 +74,8 @@ struct HostilePeerTests {
         }
         #expect(pair.serverEvents.errors.count == 1)
         #expect(pair.serverEvents.received.readableBytes == 0)
-        // The other side hears of it: hanging up at once on what it still sends would reset the alert away.
+        // The other side must receive the alert: closing at once, with unread data, would reset the connection and lose
+        // it.
         #expect(pair.server.isActive)
         try pair.carryToClient()
         guard case .alert? = pair.clientEvents.tlsErrors.first?.kind else {

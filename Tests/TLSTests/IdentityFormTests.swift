@@ -77,7 +77,7 @@ struct IdentityFormTests {
 
 @Suite("An encrypted private key")
 struct EncryptedKeyTests {
-    /// Ways to encrypt the client's key, each as an `openssl` command's arguments before `-in` and `-out`.
+    /// Ways to encrypt the client's key: the arguments of an `openssl` command before `-in` and `-out`.
     static let ways = [
         ["pkcs8", "-topk8", "-v2", "aes-256-cbc", "-passout", "pass:secret"],
         ["pkcs8", "-topk8", "-v2", "des3", "-passout", "pass:secret"],
@@ -87,7 +87,7 @@ struct EncryptedKeyTests {
         ["ec", "-des3", "-passout", "pass:secret"],
     ]
 
-    /// Ways that take the algorithms of OpenSSL's legacy provider.
+    /// Ways that need the algorithms of OpenSSL's legacy provider.
     static let oldWays = [
         ["pkcs8", "-topk8", "-v1", "PBE-SHA1-RC2-40", "-provider", "legacy", "-provider", "default"]
             + ["-passout", "pass:secret"],

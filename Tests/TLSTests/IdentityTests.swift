@@ -8,7 +8,7 @@ struct IdentityTests {
         [UInt8](try Data(contentsOf: URL(filePath: Fixtures.path(name))))
     }
 
-    /// The error that the body throws.
+    /// Returns the error that the body throws.
     private func error(_ body: () throws -> Void) throws -> TLSError {
         try #require(throws: TLSError.self) { try body() }
     }

@@ -1,9 +1,9 @@
 import Foundation
 import TestSupport
 
-/// An `openssl` command that runs beside a test and is talked to over its standard input and output.
+/// An `openssl` command that runs beside a test and is controlled over its standard input and output.
 final class OpenSSLCommand {
-    /// It ended before it said what was waited for.
+    /// The command ended before it printed the expected text.
     struct Ended: Error, CustomStringConvertible {
         let description: String
     }
@@ -11,7 +11,7 @@ final class OpenSSLCommand {
     private let process = Process()
     private let input: FileHandle
     private var chunks: AsyncStream<String>.Iterator
-    /// Everything it has said so far, on standard output and error.
+    /// Its output so far, on standard output and error.
     private(set) var output = ""
 
     init(_ arguments: [String]) throws {
@@ -19,7 +19,7 @@ final class OpenSSLCommand {
         input = given.writing
         let (stream, continuation) = AsyncStream.makeStream(of: String.self)
         chunks = stream.makeAsyncIterator()
-        // The shell joins the two outputs: with one pipe for both, Foundation sometimes never reports the end.
+        // The shell joins both outputs: with one pipe for both, Foundation sometimes never reports the end.
         process.executableURL = URL(filePath: "/bin/sh")
         process.arguments = ["-c", "exec openssl \"$@\" 2>&1", "sh"] + arguments
         process.standardInput = given.reading
@@ -45,7 +45,7 @@ final class OpenSSLCommand {
 
     func hangUp() throws { try input.close() }
 
-    /// Waits until it has said that.
+    /// Waits until it has printed this text.
     func hear(_ text: String) async throws {
         while !output.contains(text) {
             guard let chunk = await chunks.next() else {
@@ -60,7 +60,7 @@ final class OpenSSLCommand {
         while let chunk = await chunks.next() { output += chunk }
     }
 
-    /// A server on a free port, which it prints.
+    /// Starts a server on a free port, which it prints.
     static func server(_ arguments: [String]) async throws -> (command: OpenSSLCommand, port: Int) {
         let certificate = try ["-cert", Fixtures.path("server.pem"), "-key", Fixtures.path("server-key.pem")]
         let command = try OpenSSLCommand(["s_server", "-accept", "127.0.0.1:0"] + certificate + arguments)
@@ -69,7 +69,7 @@ final class OpenSSLCommand {
         return (command, port)
     }
 
-    /// Waits until it has said that and the rest of its line, which is returned.
+    /// Waits until it has printed this text and the rest of the line, and returns the rest.
     private func line(after beginning: String) async throws -> String {
         try await hear(beginning)
         while true {

@@ -2,7 +2,7 @@ import NIOCore
 import NIOPosix
 import TLS
 
-/// A connection's course as an application saw it.
+/// The events of a connection as an application saw them.
 struct Outcome: Sendable {
     var handshake: TLSHandshakeCompleted?
     var errors: [any Error] = []
@@ -12,7 +12,7 @@ struct Outcome: Sendable {
     var tlsErrors: [TLSError] { errors.compactMap { $0 as? TLSError } }
 }
 
-/// The application's end of a connection: remembers what it sees, and echoes if asked to.
+/// The application's end of a connection: records what it sees, and optionally echoes it.
 final class Application: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -23,7 +23,7 @@ final class Application: ChannelInboundHandler {
         var onHandshake: (@Sendable (any Channel) -> Void)?
         /// Runs on the event loop when the peer has closed its side.
         var onInputClosed: (@Sendable (any Channel) -> Void)?
-        /// Closes once so many bytes have come.
+        /// Closes once this many bytes have been received.
         var closesAfter = Int.max
     }
 
@@ -33,7 +33,7 @@ final class Application: ChannelInboundHandler {
     private var outcome = Outcome()
     private var deadline: Scheduled<Void>?
 
-    /// A connection that should have ended by itself long ago.
+    /// A connection has not ended in time.
     struct Overdue: Error {}
 
     init(_ behaviour: Behaviour, handshake: EventLoopPromise<TLSHandshakeCompleted>, end: EventLoopPromise<Outcome>) {
@@ -43,7 +43,7 @@ final class Application: ChannelInboundHandler {
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
-        // Waiting for a future cannot be cancelled: without an end of its own, a failing test would hang.
+        // Waiting for a future cannot be cancelled: without a deadline, a failing test would hang.
         deadline = context.eventLoop.assumeIsolated().scheduleTask(in: .seconds(15)) {
             self.errorCaught(context: context, error: Overdue())
             context.close(promise: nil)
@@ -112,7 +112,7 @@ struct SocketClient: Sendable {
 /// A TLS server on a free port of 127.0.0.1.
 struct SocketServer: Sendable {
     let port: Int
-    /// How each of its connections ended, in the order they ended.
+    /// The results of its connections, in the order of their ends.
     let outcomes: AsyncStream<Outcome>
     private let channel: any Channel
 
@@ -138,7 +138,7 @@ struct SocketServer: Sendable {
         return SocketServer(port: channel.localAddress?.port ?? 0, outcomes: outcomes, channel: channel)
     }
 
-    /// How the next of its connections ended.
+    /// Returns the result of the next connection that ends.
     func nextOutcome() async throws -> Outcome {
         var iterator = outcomes.makeAsyncIterator()
         guard let outcome = await iterator.next() else { throw ChannelError.eof }
@@ -148,7 +148,7 @@ struct SocketServer: Sendable {
     func stop() async throws { try await channel.close() }
 }
 
-/// Runs a body against a server, and stops the server afterwards.
+/// Runs a body with a server, and stops the server afterwards.
 func withServer<Result>(
     _ context: TLSContext, closeTimeout: TimeAmount = .seconds(10), halfClosure: Bool = false,
     behaviour: Application.Behaviour = .init(), _ body: (SocketServer) async throws -> Result

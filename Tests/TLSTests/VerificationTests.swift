@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Verification", .timeLimit(.minutes(1)))
 struct VerificationTests {
-    /// Connects to a server with the named certificate; returns what each side reported, once.
+    /// Connects to a server with the named certificate; returns the error of each side, which it must report once.
     private func refusal(
         certificate: String, host: String = "localhost", trusting authority: String = "ca.pem"
     ) async throws -> (client: TLSError, server: TLSError) {
@@ -218,7 +218,7 @@ struct ClientCertificateTests {
     @Test("missing end the connection, and both sides learn why although the client was already writing")
     func missing() async throws {
         try await withServer(requiringServer()) { server in
-            // The client of TLS 1.3 is done before the server has looked at its certificate.
+            // In TLS 1.3, the client's handshake is complete before the server has verified its certificate.
             let client = try await SocketClient.connect(
                 Fixtures.client(), port: server.port,
                 behaviour: .init(onHandshake: { channel in

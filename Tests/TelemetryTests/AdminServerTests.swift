@@ -16,7 +16,7 @@ struct AdminServerTests {
         .init(metrics: { metrics }, health: { health }, readiness: { readiness })
     }
 
-    /// Asks with a client that knows nothing of this project's.
+    /// Sends a request with an independent client.
     private static func curl(_ arguments: String...) async throws -> String {
         let curl = try ChildProcess("curl", ["-s", "-S", "-m", "30"] + arguments)
         let ending = try await curl.wait()

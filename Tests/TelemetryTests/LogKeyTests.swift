@@ -4,7 +4,7 @@ import Testing
 
 @Suite("The names of a log's metadata")
 struct LogKeyTests {
-    /// Keys as the sources have them: in a literal of metadata, or behind `metadataKey:`.
+    /// Returns the keys in source code: in a metadata literal, or after `metadataKey:`.
     private static func keys(in text: String) -> Set<String> {
         var keys: Set<String> = []
         for match in text.matches(of: #/"([A-Za-z][A-Za-z_-]*)": "\\\(/#) { keys.insert(String(match.1)) }

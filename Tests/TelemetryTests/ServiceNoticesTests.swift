@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Notices to systemd")
 struct ServiceNoticesTests {
-    /// The messages, all of which are sent.
+    /// Returns the messages, and records that all of them were sent.
     private static func sent(
         _ notices: inout ServiceNotices, hasStarted: Bool = true, isStuck: Bool = false
     ) -> [String] {

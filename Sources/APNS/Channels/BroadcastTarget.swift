@@ -1,24 +1,24 @@
 import NIOCore
 
-/// Where a broadcast goes: a channel of an app.
+/// The target of a broadcast: a channel of an app.
 ///
-/// An object, so that a notification for a device pays for no more than an empty reference.
+/// A class, so that a notification for a device carries only a null reference.
 ///
 /// Source: Apple, "Sending broadcast push notification requests to APNs".
 public final class BroadcastTarget: Sendable {
-    /// `apns-channel-id`: base64, as APNs gave it.
+    /// `apns-channel-id`: base64, as issued by APNs.
     public let channelID: ByteBuffer
     /// The app.
     public let bundleID: BundleID
-    /// `:path`. Never written to again, so that its bytes stay where they are.
+    /// `:path`. Never changed, so that its bytes keep their address.
     let path: ByteBuffer
 
-    /// The reason for which one is not valid.
+    /// The reason why a target is not valid.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case channelID
         case topic(BundleID.Invalid)
 
-        /// The reason that APNs would have answered.
+        /// The reason that APNs would have returned.
         public var reason: APNSReason {
             switch self {
             case .channelID: .badChannelID
@@ -49,8 +49,8 @@ public final class BroadcastTarget: Sendable {
         path = ByteBuffer(string: "/4/broadcasts/apps/\(bundleID)")
     }
 
-    /// Returns true if these are base64 characters of either alphabet, 1 to 255 of them. Apple gives no length; a
-    /// header has its limits.
+    /// Returns true for 1 to 255 characters of either base64 alphabet. Apple documents no maximum length; 255 keeps the
+    /// header small.
     static func isChannelID(_ text: some Collection<UInt8>) -> Bool {
         (1...255).contains(text.count)
             && text.allSatisfy { byte in
@@ -63,21 +63,21 @@ public final class BroadcastTarget: Sendable {
     }
 }
 
-/// An app's bundle identifier, fit to stand in a path.
+/// An app's bundle identifier, safe to use in a path.
 public struct BundleID: Hashable, Sendable, CustomStringConvertible {
     /// Such as `com.example.app`.
     public let description: String
 
-    /// The reason for which one is not valid.
+    /// The reason why a bundle identifier is not valid.
     public struct Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         /// The problem, and what to do.
         public let description: String
     }
 
-    /// Takes a bundle identifier, or the topic of Live Activities that is made from it.
+    /// Reads a bundle identifier, or the Live Activities topic derived from one.
     ///
-    /// Apple has letters, digits, hyphens and dots in bundle identifiers ("CFBundleIdentifier"); underscores mean nothing in a
-    /// path either, and are let through. Anything else could make another path of it.
+    /// Apple allows letters, digits, hyphens and dots ("CFBundleIdentifier"). Underscores are harmless in a path and
+    /// accepted too. Any other character could change the path.
     public init(topic: String) throws(Invalid) {
         let suffix = PushType.liveactivity.topicSuffix
         let text = topic.hasSuffix(suffix) ? String(topic.dropLast(suffix.count)) : topic

@@ -4,28 +4,28 @@ import TLS
 
 /// Creates, reads, deletes and lists the broadcast channels of an app.
 ///
-/// Each request has a connection of its own: there are few of them.
+/// Each request opens its own connection, because requests are rare.
 ///
 /// Source: Apple, "Sending channel management requests to APNs".
 public struct ChannelClient: Sendable {
-    /// How to connect, and as whom.
+    /// The server, credentials and timeouts.
     public struct Configuration: Sendable {
-        /// Where channels are managed, such as ``APNSEndpoint/productionChannels``.
+        /// The channel management server, such as ``APNSEndpoint/productionChannels``.
         public var endpoint: APNSEndpoint
-        /// Trust, and the client certificate where that is the credential. `h2` must be among its protocols.
+        /// Trust, and the client certificate if that is the credential. Its ALPN protocols must include `h2`.
         public var tls: TLSContext
-        /// Signing keys: the first, and the next when APNs refuses it; none where a certificate is the credential.
+        /// Signing keys: the next one is tried when APNs refuses one. Empty if the credential is a certificate.
         public var providerTokens: [ProviderTokenSource]
         /// The proxy to connect through.
         public var proxy: HTTPProxy?
-        /// How long TCP may take, and the proxy's answer.
+        /// The timeout of each step: TCP, and the proxy's answer.
         public var connectTimeout = TimeAmount.seconds(10)
-        /// How long TLS, the request and the answer may take together.
+        /// The timeout of TLS, the request and the answer together.
         public var requestTimeout = TimeAmount.seconds(30)
-        /// Seconds since 1970.
+        /// Returns the time in seconds since 1970.
         public var wallClock: @Sendable () -> Int64
 
-        /// Takes what has no default.
+        /// Creates a configuration with the values that have no default.
         public init(
             endpoint: APNSEndpoint, tls: TLSContext, providerTokens: [ProviderTokenSource],
             wallClock: @escaping @Sendable () -> Int64
@@ -43,7 +43,7 @@ public struct ChannelClient: Sendable {
     private let configuration: Configuration
     private let group: any EventLoopGroup
 
-    /// - Parameter group: has the event loops to connect on.
+    /// - Parameter group: provides the event loops for connections.
     public init(
         bundleID: BundleID, configuration: Configuration,
         group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton
@@ -54,8 +54,8 @@ public struct ChannelClient: Sendable {
     }
 
     /// Creates a channel.
-    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` when there was no answer. The channel may then
-    ///   exist all the same, without anybody knowing its id; ``list()`` has it.
+    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` if there was no answer. The channel
+    ///   may exist even then; ``list()`` returns its ID.
     public func create(_ policy: MessageStoragePolicy) async throws -> BroadcastChannel {
         let response = try await ask(.create(policy), expecting: 200...201)
         guard let id = ChannelRequest.created(response) else {
@@ -64,8 +64,8 @@ public struct ChannelClient: Sendable {
         return BroadcastChannel(id: id, storagePolicy: policy)
     }
 
-    /// Reads how a channel is configured.
-    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` when there was no answer.
+    /// Reads a channel's configuration.
+    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` if there was no answer.
     public func read(id: String) async throws -> BroadcastChannel {
         try check(id)
         let response = try await ask(.read(id: id), expecting: 200...200)
@@ -75,15 +75,15 @@ public struct ChannelClient: Sendable {
         return channel
     }
 
-    /// Deletes a channel; devices that listen to it hear nothing more.
-    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` when there was no answer.
+    /// Deletes a channel. Devices that subscribe to it receive nothing more.
+    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` if there was no answer.
     public func delete(id: String) async throws {
         try check(id)
         _ = try await ask(.delete(id: id), expecting: 200...204)
     }
 
-    /// The ids of all channels of the app.
-    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` when there was no answer.
+    /// Lists the IDs of all channels of the app.
+    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` if there was no answer.
     public func list() async throws -> [String] {
         let response = try await ask(.list, expecting: 200...200)
         guard let channels = ChannelRequest.channels(response) else {
@@ -121,7 +121,7 @@ public struct ChannelClient: Sendable {
             response: Response(
                 status: response.status, body: response.body,
                 retryAfter: response.headers["retry-after"].flatMap { Int($0) }),
-            // Printed, so nothing but what a UUID has.
+            // It is printed, so only a UUID is accepted.
             requestID: response.headers["apns-request-id"].flatMap { APNSID($0.utf8) == nil ? nil : $0 })
     }
 
@@ -142,7 +142,7 @@ public struct ChannelClient: Sendable {
         return try await promise.futureResult.get()
     }
 
-    /// Takes over a channel on which TCP is set up; on its event loop.
+    /// Starts the request on a channel whose TCP connection is established. Call this on the channel's event loop.
     private func start(
         _ message: ControlExchange.Request, _ dialer: Dialer, on channel: any Channel,
         _ promise: EventLoopPromise<ControlExchange.Response>
@@ -159,35 +159,35 @@ public struct ChannelClient: Sendable {
     }
 }
 
-/// The policy by which APNs stores a channel's messages for devices that are offline.
+/// The policy by which APNs stores a channel's messages for offline devices.
 ///
 /// Source: Apple, "Sending channel management requests to APNs", `message-storage-policy`.
 public struct MessageStoragePolicy: RawRepresentable, Hashable, Sendable {
-    /// Apple's number for it.
+    /// Apple's number for the policy.
     public var rawValue: Int
 
-    /// Takes a number as it is.
+    /// Creates a policy from Apple's number.
     public init(rawValue: Int) { self.rawValue = rawValue }
 
-    /// Nothing is kept. Such a channel takes more updates, and only those with expiration 0.
+    /// Nothing is stored. Such a channel allows more updates, and accepts only messages with expiration 0.
     public static let none = MessageStoragePolicy(rawValue: 0)
-    /// The most recent message is kept until it expires.
+    /// The most recent message is stored until it expires.
     public static let mostRecent = MessageStoragePolicy(rawValue: 1)
 }
 
-/// A broadcast channel as APNs describes it.
+/// A broadcast channel as described by APNs.
 public struct BroadcastChannel: Hashable, Sendable {
-    /// The id that devices subscribe to and broadcasts are sent on: base64.
+    /// The ID, in base64, that devices subscribe to and broadcasts name.
     public var id: String
-    /// The messages that are stored for devices that are offline.
+    /// The policy for messages to offline devices.
     public var storagePolicy: MessageStoragePolicy
     /// The push type of its messages; `LiveActivity` is the only one.
     public var pushType: String
 
-    /// The only type of channel that there is.
+    /// The only type of channel.
     public static let liveActivity = "LiveActivity"
 
-    /// Takes what describes a channel.
+    /// Creates a description of a channel.
     public init(id: String, storagePolicy: MessageStoragePolicy, pushType: String = Self.liveActivity) {
         self.id = id
         self.storagePolicy = storagePolicy

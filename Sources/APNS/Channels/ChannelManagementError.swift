@@ -1,19 +1,19 @@
-/// Why a channel could not be managed.
+/// The reason why a channel management request failed.
 public enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The given id can't be that of a channel; nothing was sent.
+    /// The given ID can't be a channel's; nothing was sent.
     case malformedID
     /// APNs refused.
     case refused(Refusal)
-    /// The answer is not one that APNs gives.
+    /// The answer is not one that APNs documents.
     case unexpected(APNSEndpoint, String)
 
-    /// A refusal of APNs.
+    /// A refusal by APNs.
     public struct Refusal: Equatable, Sendable {
-        /// Which server.
+        /// The server.
         public var endpoint: APNSEndpoint
-        /// The status, and the reason where there was one.
+        /// The status, and the reason if there was one.
         public var response: Response
-        /// `apns-request-id`, by which Apple finds the request again.
+        /// `apns-request-id`, which identifies the request to Apple's support.
         public var requestID: String?
     }
 
@@ -33,6 +33,8 @@ public enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConv
 }
 
 extension ChannelManagementError.Refusal {
+    /// Advice for the operator.
+    ///
     /// Source: Apple, "Handling error responses from Apple Push Notification service".
     var advice: String {
         switch response.reason {
@@ -61,7 +63,7 @@ extension ChannelManagementError.Refusal {
 
     private var wait: String { response.retryAfter.map { "; try again in \($0) s" } ?? "; try again later" }
 
-    /// True if another signing key could be accepted.
+    /// True if APNs may accept another signing key.
     var isAboutKey: Bool {
         switch response.reason {
         case .invalidProviderToken, .forbidden, .unrelatedKeyIDInToken, .badEnvironmentKeyIDInToken,

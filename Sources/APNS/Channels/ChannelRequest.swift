@@ -10,7 +10,8 @@ enum ChannelRequest: Equatable, Sendable {
     case delete(id: String)
     case list
 
-    /// - Parameter authorization: the value of that header, for credentials that have one.
+    /// Returns the HTTP request.
+    /// - Parameter authorization: the header's value; `nil` if the credential is a certificate.
     func message(of app: BundleID, authority: String, authorization: String?) -> ControlExchange.Request {
         var request = ControlExchange.Request(method: method, authority: authority, path: path(of: app))
         if let authorization { request.headers.append(("authorization", authorization)) }
@@ -53,24 +54,25 @@ enum ChannelRequest: Equatable, Sendable {
         let channels: [String]
     }
 
-    /// Reads a 201: the new channel's id.
+    /// Returns the new channel's ID from a 201 response.
     static func created(_ response: ControlExchange.Response) -> String? {
         response.headers["apns-channel-id"].flatMap { BroadcastTarget.isChannelID($0.utf8) ? $0 : nil }
     }
 
-    /// Reads the 200 to a read.
+    /// Returns the channel described by the 200 response to a read.
     static func channel(_ id: String, _ response: ControlExchange.Response) -> BroadcastChannel? {
         decode(Description.self, response).map {
             BroadcastChannel(id: id, storagePolicy: .init(rawValue: $0.policy), pushType: $0.pushType)
         }
     }
 
-    /// Reads the 200 to a list. Only ids of it reach a terminal.
+    /// Returns the IDs in the 200 response to a list. Anything that is not a channel ID is dropped, because the list is
+    /// printed.
     static func channels(_ response: ControlExchange.Response) -> [String]? {
         decode(List.self, response)?.channels.filter { BroadcastTarget.isChannelID($0.utf8) }
     }
 
-    // A body of another shape is told of as such; where exactly it differs helps nobody.
+    // The caller reports that the body has an unexpected shape; details would not help.
     private static func decode<Body: Decodable>(_: Body.Type, _ response: ControlExchange.Response) -> Body? {
         try? JSONDecoder().decode(Body.self, from: Data(response.body.readableBytesView))
     }

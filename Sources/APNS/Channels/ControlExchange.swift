@@ -1,12 +1,12 @@
 import CNghttp2
 import NIOCore
 
-/// One HTTP/2 request of any method and its whole answer, without a socket: bytes in, bytes out.
+/// One HTTP/2 request with any method and its whole answer, without a socket: bytes in, bytes out.
 ///
-/// For what is asked seldom. What notifications go through keeps no header fields and no more of bodies than errors have,
-/// and is shaped for millions of them.
+/// For rare requests. ``HTTP2Session``, which sends notifications, is made for millions of them: it keeps no header
+/// fields, and only the part of a body that an error needs.
 ///
-/// nghttp2 keeps a plain pointer to this object, and calls back from ``receive(_:)`` and ``output()`` only. Not
+/// nghttp2 keeps an unretained pointer to this object, and calls back only from ``receive(_:)`` and ``output()``. Not
 /// thread-safe: it belongs to one event loop.
 final class ControlExchange {
     struct Request: Sendable {
@@ -19,22 +19,23 @@ final class ControlExchange {
 
     struct Response: Equatable, Sendable {
         var status = 0
-        /// Each field's last value.
+        /// The last value of each field.
         var headers: [String: String] = [:]
         var body = ByteBuffer()
     }
 
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     struct Failure: Error, Equatable, CustomStringConvertible {
         var description: String
     }
 
-    /// More than the longest list of channels: 10,000 of them.
+    /// In bytes; more than the longest list of channels, which has 10,000.
     static let maximumBodySize = 4 << 20
-    /// All header fields together, each with 32 bytes more (RFC 9113 §6.5.2).
+    /// The maximum size in bytes of all header fields together, each counted with 32 bytes of overhead (RFC 9113
+    /// §6.5.2).
     static let maximumHeaderSize = 16 << 10
 
-    /// How it ended, once it has.
+    /// The result; `nil` while the exchange is in progress.
     private(set) var result: Result<Response, Failure>?
 
     private var session: OpaquePointer?
@@ -69,7 +70,7 @@ final class ControlExchange {
                 (":method", request.method), (":scheme", "https"), (":authority", request.authority),
                 (":path", request.path),
             ] + request.headers
-        // All names and values in one block that stays where it is until nghttp2 has copied them.
+        // All names and values in one block, which keeps its address until nghttp2 has copied them.
         var bytes = fields.flatMap { Array($0.0.utf8) + Array($0.1.utf8) }
         return bytes.withUnsafeMutableBufferPointer { block in
             var offset = 0
@@ -106,7 +107,7 @@ final class ControlExchange {
 
     // MARK: Bytes
 
-    /// Takes what the server sent.
+    /// Processes bytes from the server.
     func receive(_ bytes: UnsafeRawBufferPointer) {
         guard result == nil else { return }
         let taken = nghttp2_session_mem_recv(
@@ -114,7 +115,7 @@ final class ControlExchange {
         if taken < 0 { fail("broke HTTP/2: \(String(cString: nghttp2_strerror(Int32(clamping: taken))))") }
     }
 
-    /// The bytes to send now.
+    /// Returns the bytes to send now.
     func output() -> ByteBuffer {
         var output = ByteBuffer()
         while true {
@@ -126,14 +127,14 @@ final class ControlExchange {
             }
             output.writeBytes(UnsafeRawBufferPointer(start: frame, count: count))
         }
-        // nghttp2 has ended the session for a breach, and the stream with it or not.
+        // nghttp2 has ended the session because of a protocol error, perhaps without closing the stream.
         if result == nil, nghttp2_session_want_read(session) == 0, nghttp2_session_want_write(session) == 0 {
             fail(goAwayReason.map { "closed the connection (\($0))" } ?? "broke HTTP/2")
         }
         return output
     }
 
-    /// Tells the server that nothing more will come.
+    /// Ends the session with a GOAWAY, which the next ``output()`` returns.
     func leave() { nghttp2_session_terminate_session(session, NGHTTP2_NO_ERROR.rawValue) }
 
     private func fail(_ what: String) { result = result ?? .failure(Failure(description: what)) }
@@ -191,7 +192,7 @@ final class ControlExchange {
         if name.elementsEqual(":status".utf8) {
             response.status = Int(text) ?? 0
         } else if response.status >= 200 {
-            // Those of an interim response (RFC 9110 §15.2) are not the answer's.
+            // Fields of an interim response (RFC 9110 §15.2) are not the answer's.
             response.headers[String(decoding: name, as: UTF8.self)] = text
         }
         return 0

@@ -2,7 +2,7 @@ import NIOCore
 import Sockets
 import TLS
 
-/// Puts a socket to a ``ControlExchange``: one connection, one request, one answer.
+/// Connects a ``ControlExchange`` to a socket: one connection, one request, one answer.
 final class ControlHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -14,7 +14,7 @@ final class ControlHandler: ChannelInboundHandler {
     private var isOver = false
     private var timer: Scheduled<Void>?
 
-    /// - Parameter promise: gets the answer, or an ``APNSConnectionError`` or ``TLSError``.
+    /// - Parameter promise: receives the answer, or an ``APNSConnectionError`` or ``TLSError``.
     init(
         _ request: ControlExchange.Request, to endpoint: APNSEndpoint,
         promise: EventLoopPromise<ControlExchange.Response>
@@ -24,7 +24,7 @@ final class ControlHandler: ChannelInboundHandler {
         exchange = try ControlExchange(request)
     }
 
-    /// Starts the clock: everything from here to the answer has to be done within this time.
+    /// Starts the timeout, which covers everything from now until the answer.
     func limit(_ timeout: TimeAmount, _ channel: any Channel) {
         timer = channel.eventLoop.assumeIsolated().scheduleTask(in: timeout) {
             let what = self.isConnected ? "no answer" : "TLS was not set up"

@@ -1,41 +1,41 @@
 import TLS
 
-/// Why a connection to APNs could not be made or did not last.
+/// The reason why a connection to APNs could not be made, or ended.
 public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
-    /// How far a connection had come when the server closed it without an answer.
+    /// The progress of a connection when the server closed it without an answer.
     public enum HangUp: Sendable, Equatable {
-        /// TLS was set up, and no HTTP/2 came: what a server does that does not accept the client certificate.
+        /// After TLS and before any HTTP/2. Servers that do not accept the client certificate do this.
         case beforeSettings
-        /// Requests were sent, and none was ever answered.
+        /// After requests were sent, with none answered.
         case beforeAnswer
-        /// The binary gateway set up TLS, and closed without an error packet before it had taken anything.
+        /// The binary gateway closed after TLS, without an error packet, and before it had confirmed anything.
         case beforeConfirmation
     }
 
-    /// No TCP connection.
+    /// No TCP connection could be made.
     case cannotConnect(APNSEndpoint, String)
-    /// The proxy could not be reached, or did not connect us.
+    /// The proxy could not be reached, or did not open the tunnel.
     case proxy(HTTPProxy, APNSEndpoint, String)
-    /// TLS is up, but the server did not choose HTTP/2.
+    /// TLS is set up, but the server did not choose HTTP/2.
     case noHTTP2(APNSEndpoint, offered: String?)
     /// The server has stopped answering.
     case unresponsive(APNSEndpoint, String)
     /// The received bytes are not HTTP/2, or not an error packet of the gateway.
     case protocolViolation(APNSEndpoint, String)
-    /// More came than answers can account for.
+    /// More was received than answers can account for.
     case flooded(APNSEndpoint, String)
     /// The server closed the connection.
     case closedByPeer(APNSEndpoint, whileConnecting: Bool, reason: String?)
-    /// The server accepted the connection, and closed it without having answered anything.
+    /// The server accepted the connection, and closed it without having answered any request.
     case hungUp(APNSEndpoint, HangUp)
     /// The network ended the connection.
     case broken(APNSEndpoint, whileConnecting: Bool, String)
-    /// We closed it because another takes its place, or because it was not needed.
+    /// The pool closed it because it was replaced or no longer needed.
     case retired(APNSEndpoint, String)
-    /// We closed it.
+    /// The pool closed it because it is shutting down.
     case shutdown(APNSEndpoint)
 
-    /// True if the server did something that none does which means well.
+    /// True if the server did something that no well-behaved server does.
     var isBreach: Bool {
         switch self {
         case .protocolViolation, .flooded: true
@@ -43,7 +43,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The problem, its place, and what to check.
+    /// The problem, where it occurred, and what to check.
     public var description: String {
         switch self {
         case .cannotConnect(let endpoint, let why):
@@ -77,7 +77,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
 }
 
 extension APNSConnectionError {
-    /// A stable word for counters: what of a connection went wrong.
+    /// A stable code for counters.
     public var code: String {
         switch self {
         case .cannotConnect: "CannotConnect"
@@ -94,7 +94,7 @@ extension APNSConnectionError {
         }
     }
 
-    /// The same for whatever a connection can fail of.
+    /// Returns the code of any error that can end a connection.
     static func code(for error: any Error) -> String {
         switch error {
         case let error as APNSConnectionError: error.code

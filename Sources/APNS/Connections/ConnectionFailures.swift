@@ -1,11 +1,12 @@
 import Logging
 import NIOCore
 
-/// Why a pool has no connection: for the log, for metrics, and for whoever asks.
+/// The reason why a pool has no connection, for the log, metrics and callers.
 struct ConnectionFailures {
-    /// Why the last connection could not be made or was given up; `nil` once one has worked since.
+    /// The error of the last connection that could not be made or was retired unanswered; `nil` once a connection has
+    /// worked.
     private(set) var last: (any Error)?
-    /// True if that is a connection that was made and given up because its requests got no answer.
+    /// True if ``last`` is about a connection that was made, and retired because its requests got no answer.
     private(set) var isOfAnswers = false
     /// See ``Transport/failureCounts``.
     private(set) var counts: [String: Int] = [:]
@@ -14,18 +15,18 @@ struct ConnectionFailures {
     private let endpoint: APNSEndpoint
     private let logger: Logger
     private var lastLogged = NIODeadline.distantPast
-    /// True if the log has a line of the failures since a connection last worked.
+    /// True if a failure has been logged since a connection last worked.
     private(set) var isLogged = false
 
-    /// - Parameter service: what the connections lead to, in words.
+    /// - Parameter service: the server's name in log messages.
     init(_ service: StaticString, _ endpoint: APNSEndpoint, _ logger: Logger) {
         self.service = service
         self.endpoint = endpoint
         self.logger = logger
     }
 
-    /// A connection could not be made, or went away without ever having worked. The log has one line an incident: the first
-    /// failure, and then a reminder now and again.
+    /// Records that a connection could not be made, or closed without ever having worked. Logs the first failure of an
+    /// incident, and then at most one reminder per minute.
     mutating func failed(
         _ error: any Error, wasConnecting: Bool, _ state: inout ConnectionPoolState, now: NIODeadline
     ) {
@@ -43,8 +44,9 @@ struct ConnectionFailures {
             ])
     }
 
-    /// A connection was given up because its requests got no answer. The lanes log that, once for all connections.
-    /// - Parameter pauses: whether the next connection should wait for a moment, because no other is answered either.
+    /// Records that a connection was retired because its requests got no answer. Lanes log this once for all
+    /// connections.
+    /// - Parameter pauses: true if the next connection should wait, because no other connection is answered either.
     mutating func unanswered(
         _ error: any Error, pauses: Bool, _ state: inout ConnectionPoolState, now: NIODeadline
     ) {
@@ -54,8 +56,8 @@ struct ConnectionFailures {
         state.failed(wasConnecting: false, now: now, jitter: .random(in: 0..<1))
     }
 
-    /// A connection has worked.
-    /// - Parameter news: what the log says of it, if there have been failures.
+    /// Records that a connection has worked.
+    /// - Parameter news: the log message if failures have been logged.
     mutating func worked(_ state: inout ConnectionPoolState, news: StaticString) {
         if isLogged {
             logger.notice("\(news)", metadata: ["event": "apns_connection_restored", "endpoint": "\(endpoint)"])

@@ -1,61 +1,62 @@
 import NIOCore
 
-/// When a pool opens and gives up connections, without any I/O.
+/// Decides when a pool opens and closes connections, without any I/O.
 struct ConnectionPoolState {
-    /// How many connections, and how patiently they are made.
+    /// The number of connections, and the pauses between attempts.
     struct Configuration: Sendable {
-        /// Connections that are kept open even while nothing is sent.
+        /// Minimum connections, kept open even while nothing is sent.
         var minimumConnections = 1
         var maximumConnections = 4
-        /// The first pause after a failure; it doubles with each further one.
+        /// The first pause after a failure; each further failure doubles it.
         var backoffBase = TimeAmount.milliseconds(250)
         var backoffCap = TimeAmount.seconds(30)
-        /// After how long without a request a connection beyond the minimum is given up.
+        /// The idle time after which a connection beyond the minimum is closed.
         var idleTimeout = TimeAmount.minutes(5)
     }
 
-    /// A connection that had a request so recently is taken to be in use when its replacement is considered.
+    /// A connection that had a request within this time counts as in use when its replacement is considered.
     static let inUse = TimeAmount.seconds(10)
-    /// How long after one connection was given up for its answers another is not: from the first pause, which doubles,
-    /// to the longest. A server that answers nothing but 500 would otherwise be met with a handshake for every five.
+    /// The minimum time between two recyclings, which retire connections for their answers; doubles from `first` to
+    /// `longest`. Without it, a server that answers everything with 500 would cost one handshake per five requests.
     static let recyclingPauses = (first: TimeAmount.seconds(1), longest: TimeAmount.minutes(1))
 
     let configuration: Configuration
     private(set) var connecting = 0
     private(set) var usable = 0
-    /// Connections that were made since the start.
+    /// Connections made since the start.
     private(set) var made = 0
-    /// Failures in a row since a connection last worked.
+    /// Consecutive failures since a connection last worked.
     private(set) var failures = 0
     private(set) var notBefore = NIODeadline.distantPast
     /// The pause after the last failure.
     private(set) var pause = TimeAmount.zero
-    /// How many of the usable ones are to be replaced. They work until that has happened.
+    /// Usable connections that are being replaced. They work until their replacements are ready.
     private(set) var outgoing = 0
-    /// How many connections there are to be when they are gone.
+    /// The number of connections wanted once the outgoing ones have closed.
     private var wanted = 0
     private var recyclings = 0
     private var lastRecycling = NIODeadline.distantPast
     private var isClosing = false
-    /// True if notifications wait and no stream is free.
+    /// True if notifications are waiting and no stream is free.
     private var isWanted = false
 
     init(_ configuration: Configuration) {
         self.configuration = configuration
     }
 
-    /// Notes that notifications wait and no stream is free.
+    /// Records that notifications are waiting and no stream is free.
     mutating func wantConnection() { isWanted = true }
 
-    /// Returns the number of connections to open now. A wish for one counts once.
+    /// Returns the number of connections to open now, and clears the request made by ``wantConnection()``.
     mutating func connectionsToOpen(now: NIODeadline) -> Int {
         defer { isWanted = false }
         guard !isClosing, now >= notBefore else { return 0 }
         let existing = connecting + usable - outgoing
-        // After a failure one is made whatever the minimum: nothing is claimed, and so nothing wanted, until there is one.
+        // After a failure one connection is made even if the minimum is 0: without one nothing is claimed, so nothing
+        // would request it.
         let minimum = outgoing > 0 ? wanted : max(configuration.minimumConnections, failures > 0 ? 1 : 0)
         var count = max(0, minimum - existing)
-        // One at a time beyond the minimum: a burst should not open them all before the first has shown what it takes.
+        // One at a time beyond the minimum: a burst should not open them all before the first has shown its capacity.
         if isWanted, count == 0, connecting == 0, existing < configuration.maximumConnections { count = 1 }
         // While the server cannot be reached, one attempt is enough to find out whether it is back.
         if failures > 0 { count = min(count, connecting > 0 ? 0 : 1) }
@@ -69,56 +70,57 @@ struct ConnectionPoolState {
         made += 1
     }
 
-    /// A connection got its first answer.
+    /// Records that a connection got its first answer.
     mutating func worked() {
         failures = 0
         notBefore = .distantPast
     }
 
-    /// A usable connection takes no more requests.
+    /// Records that a usable connection accepts no more requests.
     mutating func retired(wasOutgoing: Bool = false) {
         usable -= 1
         if wasOutgoing { outgoing -= 1 }
     }
 
-    /// Usable connections are to be replaced.
+    /// Records that usable connections should be replaced.
     /// - Parameters:
     ///   - count: how many more.
-    ///   - inUse: how many of all usable connections had something to do lately.
+    ///   - inUse: how many of all usable connections were in use recently.
     mutating func replace(_ count: Int, inUse: Int) {
         let wanted = min(max(configuration.minimumConnections, inUse), configuration.maximumConnections)
         self.wanted = outgoing > 0 ? max(self.wanted, wanted) : wanted
         outgoing += count
     }
 
-    /// How many of the outgoing connections are no longer needed: one for each replacement, and those without need of one.
-    /// However often and soon all are to be replaced, there are no more of them than the maximum.
-    /// - Parameter ready: how many usable connections, the outgoing ones apart, have the server's SETTINGS.
+    /// Returns how many outgoing connections are no longer needed: one for each replacement that is ready, and those
+    /// that need no replacement. Limits them to the maximum, however often all connections are replaced.
+    /// - Parameter ready: the number of usable connections, except outgoing ones, that have received the server's
+    ///   SETTINGS.
     func outgoingToRetire(ready: Int) -> Int {
         max(0, outgoing - configuration.maximumConnections, min(outgoing, ready + outgoing - wanted))
     }
 
-    /// Returns true if a connection that was last used then is one too many.
+    /// Returns true if a connection last used at this time is superfluous.
     func isSuperfluous(lastUsed: NIODeadline, now: NIODeadline) -> Bool {
         outgoing == 0 && usable > configuration.minimumConnections && now - lastUsed >= configuration.idleTimeout
     }
 
-    /// Returns true if a connection may be given up now because of what it answers. If so, that counts as done.
+    /// Returns true if a connection may be retired now because of its answers; if so, records that it was.
     mutating func recycle(now: NIODeadline) -> Bool {
         let (first, longest) = Self.recyclingPauses
         let pause = min(first.nanoseconds << Int64(min(max(recyclings - 1, 0), 10)), longest.nanoseconds)
         if recyclings > 0, now - lastRecycling < .nanoseconds(pause) { return false }
-        // What happened long ago was another incident.
+        // A recycling long ago belongs to another incident.
         recyclings = recyclings > 0 && now - lastRecycling < .nanoseconds(longest.nanoseconds * 2) ? recyclings + 1 : 1
         lastRecycling = now
         return true
     }
 
-    /// A connection could not be made, or went away without ever having got an answer.
+    /// Records that a connection could not be made, or closed without ever having got an answer.
     /// - Parameters:
-    ///   - wasConnecting: whether it had not been usable yet.
+    ///   - wasConnecting: true if it had not become usable.
     ///   - jitter: from 0 to 1, evenly distributed.
-    /// - Returns: how long nothing is tried.
+    /// - Returns: the pause before the next attempt.
     @discardableResult
     mutating func failed(wasConnecting: Bool, now: NIODeadline, jitter: Double) -> TimeAmount {
         if wasConnecting { connecting -= 1 }
@@ -126,7 +128,8 @@ struct ConnectionPoolState {
         let exponent = min(failures - 1, 20)
         let ceiling = min(
             configuration.backoffCap.nanoseconds, configuration.backoffBase.nanoseconds << Int64(exponent))
-        // Full jitter, but never at once: a server that accepts and closes would otherwise now and then be hammered.
+        // Full jitter, but at least a tenth: otherwise a server that accepts and closes would sometimes be retried at
+        // once.
         pause = .nanoseconds(ceiling / 10 + Int64(Double(ceiling) * 0.9 * jitter))
         notBefore = now + pause
         return pause

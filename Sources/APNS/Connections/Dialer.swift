@@ -3,20 +3,20 @@ import NIOPosix
 import Sockets
 import TLS
 
-/// How TCP, the proxy's tunnel and TLS are set up under whatever is to be spoken.
+/// The set-up of TCP, the proxy's tunnel and TLS, for any protocol on top of them.
 struct Dialer {
-    /// Where to.
+    /// The server.
     var endpoint: APNSEndpoint
     var tls: TLSContext
-    /// The proxy to connect through; the endpoint's name is then looked up by the proxy.
+    /// The proxy to connect through; it also resolves the endpoint's name.
     var proxy: HTTPProxy?
-    /// How long TCP, the proxy's answer and TLS may each take.
+    /// The timeout of each step: TCP, the proxy's answer, and TLS.
     var timeout: TimeAmount
-    /// Looks up host names; `nil` asks the system.
+    /// Resolves host names; `nil` uses the system's resolver.
     var resolver: (any Resolver & Sendable)? = nil
 
-    /// Sets up TCP.
-    /// - Parameter tune: sets further options of the connection.
+    /// Connects with TCP.
+    /// - Parameter tune: sets further channel options.
     func connect(
         on group: any EventLoopGroup, _ tune: (ClientBootstrap) -> ClientBootstrap = { $0 }
     ) -> EventLoopFuture<any Channel> {
@@ -25,13 +25,13 @@ struct Dialer {
                 .resolver(resolver)
                 .connectTimeout(timeout)
                 .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-                // A second read that finds nothing costs as much as the first; if there is more, the loop comes back at
-                // once.
+                // A second read that finds nothing costs as much as the first; if more data has arrived, the event loop
+                // returns to it at once.
                 .channelOption(.maxMessagesPerRead, value: 1)
         ).connect(host: proxy?.host ?? endpoint.host, port: proxy?.port ?? endpoint.port)
     }
 
-    /// Puts TLS, and before it the proxy's tunnel, under a handler of the channel.
+    /// Adds TLS, preceded by the proxy's tunnel, below the handlers of a channel.
     /// - Parameter onTLS: called when the TLS handshake begins.
     func secure(_ channel: any Channel, onTLS: @escaping () -> Void) throws {
         let pipeline = channel.pipeline.syncOperations
@@ -45,7 +45,7 @@ struct Dialer {
         try pipeline.addHandler(tunnel, position: .first)
     }
 
-    /// Why TCP could not be set up, in words.
+    /// Returns the error for a failed TCP connection.
     func cannotConnect(_ error: any Error) -> APNSConnectionError {
         let reason = ConnectFailure.reason(error)
         if let proxy { return .proxy(proxy, endpoint, "it cannot be reached: \(reason)") }

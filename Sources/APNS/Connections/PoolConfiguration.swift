@@ -3,15 +3,15 @@ import NIOPosix
 import Sockets
 import TLS
 
-/// A connection whose TLS handshake a pool limits.
+/// A connection whose TLS handshake has a timeout.
 protocol HandshakingConnection: AnyObject {
     /// True until TLS is set up.
     var isConnecting: Bool { get }
-    /// Ends it at once.
+    /// Closes it at once.
     func close(_ error: any Error)
 }
 
-/// The settings that pools of both protocols share.
+/// The settings shared by the pools of both protocols.
 protocol PoolConfiguration {
     var endpoint: APNSEndpoint { get }
     var tls: TLSContext { get }
@@ -41,8 +41,8 @@ extension PoolConfiguration {
         return limits
     }
 
-    /// Closes a connection if its TLS handshake takes too long. A proxy's answer has a limit of its own.
-    /// - Returns: a timer, to be cancelled when the handshake is complete.
+    /// Closes a connection if its TLS handshake exceeds the timeout. The proxy's answer has its own timeout.
+    /// - Returns: a timer, to cancel when the handshake is complete.
     func limitHandshake(of connection: some HandshakingConnection, on eventLoop: any EventLoop) -> Scheduled<Void> {
         let (endpoint, timeout) = (endpoint, connectTimeout)
         return eventLoop.assumeIsolated().scheduleTask(in: timeout) {
@@ -52,7 +52,8 @@ extension PoolConfiguration {
         }
     }
 
-    /// The age at which a connection is replaced: less up to a tenth, so that a fleet does not reconnect all at once.
+    /// Returns the age at which a connection is replaced: the maximum less up to a tenth, so that a fleet does not
+    /// reconnect all at once.
     /// - Parameter jitter: from 0 to 1, evenly distributed.
     func age(jitter: Double) -> TimeAmount? {
         maximumAge.map { .nanoseconds(Int64(Double($0.nanoseconds) * (1 - jitter / 10))) }

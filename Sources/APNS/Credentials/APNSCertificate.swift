@@ -1,16 +1,16 @@
 import TLS
 
-/// The contents of a push certificate of Apple's.
+/// The contents of an Apple push certificate.
 ///
-/// Sources: Apple, "Establishing a certificate-based connection to APNs" and "Sending notification requests to APNs" (the
-/// topics of extensions …6.3.4 and …6.3.6); Apple Worldwide Developer Relations, Certification Practice Statement
-/// (…6.3.1 and …6.3.2). How the list of topics is built is not documented; it is read as Apple's certificates have it.
+/// Sources: Apple, "Establishing a certificate-based connection to APNs" and "Sending notification requests to APNs"
+/// (the topics of extensions …6.3.4 and …6.3.6); Apple Worldwide Developer Relations, Certification Practice Statement
+/// (…6.3.1 and …6.3.2). The encoding of the list of topics is not documented; it is inferred from Apple's certificates.
 public struct APNSCertificate: Sendable, Equatable {
     /// A topic that the certificate may send to.
     public struct Topic: Sendable, Equatable {
-        /// Such as `com.example.app.voip`. What the certificate says: it may hold any characters.
+        /// Such as `com.example.app.voip`. Taken from the certificate unchecked: it may contain any characters.
         public let name: String
-        /// The uses of the topic, such as `app`, `voip` or `complication`; empty for the subject's user ID.
+        /// The uses of the topic, such as `app`, `voip` or `complication`; empty if the certificate lists none.
         public let types: [String]
     }
 
@@ -20,9 +20,9 @@ public struct APNSCertificate: Sendable, Equatable {
     public let environments: Set<APNSEnvironment>
     /// The subject's common name.
     public let commonName: String?
-    /// From when on it is valid, in seconds since 1970; nil for a date that cannot be read.
+    /// The start of its validity, in seconds since 1970; nil if the date cannot be read.
     public let notBefore: Int64?
-    /// When it expires, in seconds since 1970; nil for a date that cannot be read.
+    /// The end of its validity, in seconds since 1970; nil if the date cannot be read.
     public let notAfter: Int64?
 
     private enum Extension {
@@ -32,7 +32,7 @@ public struct APNSCertificate: Sendable, Equatable {
         static let topics = "1.2.840.113635.100.6.3.6"
     }
 
-    /// Reads what an identity's own certificate says.
+    /// Reads an identity's own certificate.
     public init(_ identity: TLSIdentity) {
         commonName = identity.commonName
         notBefore = identity.notBefore
@@ -47,12 +47,12 @@ public struct APNSCertificate: Sendable, Equatable {
         topics = Self.merged(userID: identity.userID, listed)
     }
 
-    /// Returns true if the certificate may send to a topic.
+    /// Returns true if the certificate allows sending to a topic.
     public func allows(topic: String) -> Bool { topics.contains { $0.name == topic } }
 
     /// Reads the value of a topics extension: a SEQUENCE in which each UTF8String is a topic, and the SEQUENCE after it
     /// holds the types of that topic.
-    /// - Returns: nil for anything malformed.
+    /// - Returns: nil if it is malformed.
     static func topics(der: [UInt8]) -> [Topic]? {
         do throws(DERReader.Malformed) {
             var outer = DERReader(der)
@@ -88,7 +88,7 @@ public struct APNSCertificate: Sendable, Equatable {
         return strings
     }
 
-    /// The user ID comes first, with the types that the list gives it; nothing comes twice.
+    /// Puts the user ID first, with its types from the list, and removes duplicates.
     private static func merged(userID: String?, _ listed: [Topic]) -> [Topic] {
         var merged = (userID ?? "").isEmpty ? [] : [Topic(name: userID ?? "", types: [])]
         var places = Dictionary(uniqueKeysWithValues: merged.map { ($0.name, 0) })
@@ -106,6 +106,6 @@ public struct APNSCertificate: Sendable, Equatable {
 }
 
 extension TLSIdentity {
-    /// The own certificate's contents that concern pushing.
+    /// The push-related contents of the identity's own certificate.
     public var apns: APNSCertificate { APNSCertificate(self) }
 }

@@ -1,13 +1,13 @@
-/// Base64 that may come from anywhere (RFC 4648): Foundation's decoder does not say where the text goes wrong, and has no
-/// alphabet for URLs.
+/// A decoder of untrusted base64 (RFC 4648). Foundation's does not report the position of an error, and has no URL-safe
+/// alphabet.
 enum Base64 {
-    /// The text is no base64 from here on.
+    /// The text is not base64 from this position on.
     struct Malformed: Error, Equatable {
-        /// Counted in bytes, from 1.
+        /// In bytes, counted from 1.
         let position: Int
     }
 
-    /// Decodes the standard alphabet. White space is skipped, and the padding may be absent.
+    /// Decodes the standard alphabet. White space is skipped; padding is optional.
     static func decode(_ text: some Sequence<UInt8>) throws(Malformed) -> [UInt8] {
         var decoder = Decoder(characters: (UInt8(ascii: "+"), UInt8(ascii: "/")))
         var padding = 0
@@ -29,7 +29,7 @@ enum Base64 {
         return decoder.bytes
     }
 
-    /// Decodes the alphabet for URLs without padding, as JWTs have it (RFC 7515 §2).
+    /// Decodes the URL-safe alphabet without padding, as used by JWTs (RFC 7515 §2).
     /// - Returns: nil also for spellings that decode to the same bytes as another one.
     static func decodeURL(_ text: some Collection<UInt8>) -> [UInt8]? {
         var decoder = Decoder(characters: (UInt8(ascii: "-"), UInt8(ascii: "_")))
@@ -40,12 +40,12 @@ enum Base64 {
     }
 
     private struct Decoder {
-        /// The last two of the alphabet.
+        /// The last two characters of the alphabet.
         let characters: (UInt8, UInt8)
         var bytes: [UInt8] = []
-        /// Digits since the last that completed a group of four.
+        /// The number of digits in the incomplete group of four.
         var pendingDigits = 0
-        /// The bits that have not made a byte yet.
+        /// The bits that do not form a byte yet.
         var leftover: UInt32 = 0
 
         init(characters: (UInt8, UInt8)) {

@@ -1,27 +1,27 @@
 import TLS
 
-/// Findings about a credential, made before it is used and from time to time while it is.
+/// Findings about a credential, made before it is used and periodically while it is in use.
 ///
-/// A key or certificate that can't be read is an error of ``SigningKey`` or `TLSIdentity`: a P-256 key and a
-/// certificate that its key belongs to are certain here.
+/// A key or certificate that can't be read is an error of ``SigningKey`` or `TLSIdentity`: a report is only made of a
+/// P-256 key, or of a certificate that matches its key.
 public struct CredentialReport: Sendable, Equatable {
-    /// How bad a finding is.
+    /// The severity of a finding.
     public enum Severity: String, Sendable {
         /// APNs will refuse the credential.
         case error
-        /// It works now.
+        /// The credential is likely to work.
         case warning
     }
 
-    /// One thing to be said.
+    /// One finding.
     public struct Finding: Sendable, Equatable {
-        /// How bad it is.
+        /// The severity.
         public let severity: Severity
-        /// The problem and what to do, as a sentence without a full stop.
+        /// The problem and what to do, as a sentence without a final period.
         public let sentence: String
     }
 
-    /// How long before the end a certificate is warned of, in days.
+    /// The number of days before its expiry from which a certificate gets a warning.
     public static let warningDays = 30
 
     /// The findings, errors first.
@@ -29,14 +29,14 @@ public struct CredentialReport: Sendable, Equatable {
     /// Whole days until the certificate expires, negative once it has; nil for a key, which does not expire.
     public let daysLeft: Int?
 
-    /// True if APNs can be expected to take the credential.
+    /// True if APNs can be expected to accept the credential.
     public var isUsable: Bool { !findings.contains { $0.severity == .error } }
 
-    /// Looks at a certificate.
+    /// Checks a certificate.
     /// - Parameters:
-    ///   - topic: the topic that is to be sent to; nil to leave that open.
-    ///   - environment: the service that is to be sent through; nil for other servers, which take any.
-    ///   - keySources: where the private key and its passphrase come from, whose permissions are looked at.
+    ///   - topic: the topic to send to; nil to skip this check.
+    ///   - environment: the service to send through; nil for other servers, which accept any environment.
+    ///   - keySources: the sources of the private key and its passphrase, whose permissions are checked.
     ///   - now: seconds since 1970.
     public init(
         certificate: APNSCertificate, topic: String?, environment: APNSEnvironment?, keySources: [SecretSource] = [],
@@ -50,8 +50,8 @@ public struct CredentialReport: Sendable, Equatable {
         daysLeft = certificate.notAfter.map { Int((Double($0 - now) / 86_400).rounded(.down)) }
     }
 
-    /// Looks at a signing key. All that can be wrong with one that could be read is who may read it too.
-    /// - Parameter keySources: where the key and its passphrase come from.
+    /// Checks a signing key. If it could be read, only its permissions can be wrong.
+    /// - Parameter keySources: the sources of the key and its passphrase.
     public init(keySources: [SecretSource]) {
         findings = Self.permissions(keySources)
         daysLeft = nil
@@ -101,8 +101,8 @@ public struct CredentialReport: Sendable, Equatable {
         return mismatch(certificate, topic).map { [Finding(severity: .error, sentence: $0)] } ?? []
     }
 
-    /// The error of a certificate that names topics, but not this one: a sentence without a full stop; `nil` if it names this
-    /// one, or none at all.
+    /// Returns the error of a certificate that names topics, but not this one, as a sentence without a final period;
+    /// `nil` if it names this topic, or none at all.
     package static func mismatch(_ certificate: APNSCertificate, _ topic: String) -> String? {
         guard !certificate.topics.isEmpty, !certificate.allows(topic: topic) else { return nil }
         let shown = certificate.topics.prefix(5).map { printable($0.name) }.joined(separator: ", ")

@@ -1,4 +1,4 @@
-/// Walks over the elements of some DER, which may come from anywhere: what is malformed ends the walk.
+/// A reader of untrusted DER, element by element.
 struct DERReader {
     /// The universal tags that Apple's extensions use (X.680).
     enum Tag {
@@ -12,7 +12,7 @@ struct DERReader {
         var contents: ArraySlice<UInt8>
     }
 
-    /// An element that is not valid.
+    /// Thrown for an element that is not valid.
     struct Malformed: Error {}
 
     private var rest: ArraySlice<UInt8>
@@ -21,10 +21,10 @@ struct DERReader {
         rest = Array(bytes)[...]
     }
 
-    /// The next element; nil at the end.
+    /// Returns the next element; nil at the end.
     mutating func next() throws(Malformed) -> Element? {
         guard let tag = rest.popFirst() else { return nil }
-        // Tags of several bytes and indefinite lengths are not DER or not for what is read here.
+        // Indefinite lengths are not DER, and Apple's extensions have no tags of several bytes.
         guard tag & 0x1F != 0x1F, let first = rest.popFirst(), first != 0x80 else { throw Malformed() }
         var length = Int(first)
         if first > 0x80 {

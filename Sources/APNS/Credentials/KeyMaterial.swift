@@ -1,7 +1,7 @@
 import COpenSSL
 import TLS
 
-/// Finds the private key in whatever people give for one, or says what they gave instead.
+/// Finds the private key in whatever the user provides, or reports what was provided instead.
 enum KeyMaterial {
     /// - Returns: an OpenSSL `EVP_PKEY`, which the caller owns.
     static func read(_ bytes: [UInt8], passphrase: String?) throws(SigningKey.Invalid) -> OpaquePointer {
@@ -10,7 +10,7 @@ enum KeyMaterial {
         do throws(SigningKey.Invalid) {
             return try readPlain(bytes, passphrase: passphrase)
         } catch .notPrivateKey {
-            // Where the position is of no interest: it is not said to be base64, it merely may be.
+            // The position of an error is not reported, because the input need not be base64.
             guard let decoded = try? Base64.decode(bytes) else { throw .notPrivateKey }
             return try readPlain(decoded, passphrase: passphrase)
         }

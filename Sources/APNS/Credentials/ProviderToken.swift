@@ -1,18 +1,18 @@
 import FoundationEssentials
 
-/// A signed provider token: the JWT that goes into `authorization`.
+/// A signed provider token: the JWT in the `authorization` header.
 ///
-/// It can be printed: neither the description nor a mirror shows the JWT.
+/// Safe to print: neither the description nor a mirror shows the JWT.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs".
 public struct ProviderToken: Sendable, Equatable {
-    /// The JWT. A secret: never to be logged.
+    /// The JWT. A secret: never log it.
     public let jwt: String
-    /// When it was signed, in seconds since 1970.
+    /// The time of signing, in seconds since 1970.
     public let issuedAt: Int64
-    /// The key's identifier at Apple.
+    /// The key's identifier, issued by Apple.
     public let keyID: String
-    /// The team's identifier at Apple.
+    /// The team's identifier, issued by Apple.
     public let teamID: String
 
     /// Signs a token.
@@ -36,21 +36,21 @@ public struct ProviderToken: Sendable, Equatable {
             .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
     }
 
-    /// The largest token that is looked at, in bytes; one of ours has about 200.
+    /// The maximum size in bytes of a token that is read; tokens made here have about 200.
     public static let maximumSize = 2048
 
-    /// Why a token that came from elsewhere is not taken.
+    /// The reason why a token from elsewhere is rejected.
     public enum Untrusted: Error, Equatable, Sendable, CustomStringConvertible {
         /// Empty, too long, or not three parts of base64url with a signature of 64 bytes at the end.
         case notToken
-        /// Not signed with this key, or changed since.
+        /// Not signed with this key, or modified since.
         case wrongSignature
-        /// Another algorithm or another key's identifier in the header.
+        /// The header names another algorithm or another key.
         case wrongHeader
-        /// Another team, or no time that is a whole number of seconds.
+        /// The claims name another team, or have no time that is a whole number of seconds.
         case wrongClaims
 
-        /// The problem; nothing of the token.
+        /// The problem; no part of the token.
         public var description: String {
             switch self {
             case .notToken: "not a provider token"
@@ -71,10 +71,10 @@ public struct ProviderToken: Sendable, Equatable {
         let iat: Int64
     }
 
-    /// Takes a token that came from elsewhere, such as Redis, if this key signed it for this team.
+    /// Reads a token from elsewhere, such as Redis, if this key signed it for this team.
     ///
-    /// Nothing of it is believed, or even parsed, before the signature is verified. Its age is for
-    /// ``ProviderTokenSource/adopt(_:now:)`` to judge.
+    /// Nothing in it is trusted, or even parsed as JSON, before the signature is verified. Its age is judged by
+    /// ``ProviderTokenSource/adopt(_:now:)``.
     public init(jwt: some Collection<UInt8>, key: SigningKey, keyID: String, teamID: String) throws(Untrusted) {
         guard jwt.count <= Self.maximumSize else { throw .notToken }
         let bytes = Array(jwt)
@@ -91,21 +91,21 @@ public struct ProviderToken: Sendable, Equatable {
         else { throw .wrongHeader }
         guard let claims = try? decoder.decode(Claims.self, from: Data(claims)), claims.iss == teamID
         else { throw .wrongClaims }
-        // Only ASCII came through the decoder.
+        // The base64 decoder accepts only ASCII.
         self.jwt = String(decoding: bytes, as: UTF8.self)
         issuedAt = claims.iat
         self.keyID = keyID
         self.teamID = teamID
     }
 
-    /// Takes a token that came from elsewhere as text.
+    /// Reads a token from elsewhere, given as text.
     public init(jwt: String, key: SigningKey, keyID: String, teamID: String) throws(Untrusted) {
         try self.init(jwt: jwt.utf8, key: key, keyID: keyID, teamID: teamID)
     }
 }
 
 extension ProviderToken: CustomStringConvertible, CustomReflectable {
-    /// Whose token it is and how old; nothing of the JWT.
+    /// The key, the team and the time of signing; no part of the JWT.
     public var description: String { "provider token (key \(keyID), team \(teamID), issued at \(issuedAt))" }
 
     /// The same, for `dump` and debuggers.

@@ -1,43 +1,44 @@
-/// When a provider token is signed anew, and which of a fleet's tokens replaces it, without any I/O.
+/// Decides when a provider token is renewed, and which of a fleet's tokens replaces it, without any I/O.
 ///
 /// APNs refuses tokens older than an hour, and refuses a key whose tokens change more often than every 20 minutes.
 public struct ProviderTokenSchedule: Sendable {
-    /// The age in seconds at which a token is replaced.
+    /// The age in seconds at which a token is renewed.
     public static let renewalAge: Int64 = 50 * 60
-    /// Below this age in seconds APNs would take a further token as one too many.
+    /// The age in seconds below which APNs would reject a further token.
     public static let minimumAge: Int64 = 20 * 60
-    /// How far in seconds a token may come from the future: two machines' clocks are never quite the same.
+    /// The maximum number of seconds by which a token's time may be in the future, because machines' clocks differ
+    /// slightly.
     public static let maximumLead: Int64 = 60
 
     private var issuedAt: Int64?
     private var isRefused = false
-    /// The last token that APNs called expired, which must not come back from elsewhere.
+    /// The time of the last token that APNs called expired; it must not be adopted again.
     private var lastRefused: Int64?
 
-    /// A schedule that has signed nothing yet.
+    /// Creates a schedule without a token.
     public init() {}
 
     /// Returns true if it is time to sign.
     /// - Parameter now: seconds since 1970.
     public func isDue(now: Int64) -> Bool {
         guard let issuedAt else { return true }
-        // A clock that was set back makes a token look as if it came from the future, which APNs refuses.
+        // A clock that was set back makes the token appear to be from the future, and APNs refuses such tokens.
         return isRefused || age(issuedAt, now) >= Self.renewalAge || isFromFuture(issuedAt, now)
     }
 
-    /// A token was signed.
+    /// Records that a token was signed.
     public mutating func signed(at now: Int64) {
         issuedAt = now
         isRefused = false
     }
 
-    /// A token came from elsewhere in the fleet.
+    /// Adopts a token from elsewhere in the fleet, if it qualifies.
     /// - Parameters:
-    ///   - issuedAt: when it was signed, in seconds since 1970. Any number.
+    ///   - issuedAt: when it was signed, in seconds since 1970. Untrusted: any number.
     ///   - now: seconds since 1970.
-    /// - Returns: whether it is taken into use: it is not from the future, not due for renewal itself, and later than the
-    ///   one in use and than one that was refused. What is itself from the future, because the clock was set back, does
-    ///   not keep out the tokens of the others.
+    /// - Returns: true if it is adopted: it is not from the future, not due for renewal itself, and newer than the
+    ///   current token and than one that was refused. A current token that is from the future, because the clock was
+    ///   set back, does not prevent this.
     public mutating func adopt(issuedAt candidate: Int64, now: Int64) -> Bool {
         guard !isFromFuture(candidate, now), age(candidate, now) < Self.renewalAge else { return false }
         for known in [issuedAt, lastRefused] {
@@ -48,9 +49,9 @@ public struct ProviderTokenSchedule: Sendable {
         return true
     }
 
-    /// APNs called the token expired (`ExpiredProviderToken`).
-    /// - Returns: whether a new one may help: not when the refused one was signed just now, which means that this
-    ///   machine's clock is wrong.
+    /// Records that APNs called the token expired (`ExpiredProviderToken`).
+    /// - Returns: true if a new token may help. False if the refused one was signed less than a minute ago, which means
+    ///   that this machine's clock is wrong.
     public mutating func refused(now: Int64, issuedAt refused: Int64) -> Bool {
         guard refused == issuedAt else { return true }
         guard now - refused >= 60 else { return false }
@@ -59,7 +60,7 @@ public struct ProviderTokenSchedule: Sendable {
         return true
     }
 
-    // A time from elsewhere may be any number; only the sum with a distance could overflow.
+    // A time from elsewhere can be any number, so the subtraction can overflow.
     private func age(_ time: Int64, _ now: Int64) -> Int64 {
         let (age, overflows) = now.subtractingReportingOverflow(time)
         return overflows ? (time < now ? .max : .min) : age

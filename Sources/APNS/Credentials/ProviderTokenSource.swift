@@ -1,16 +1,16 @@
 import NIOConcurrencyHelpers
 
-/// The provider token of one key for one process: all lanes send the same one, signed once and renewed in time.
+/// The provider token of one key in one process: all lanes send the same token, signed once and renewed in time.
 ///
-/// A fleet can share one token. A worker whose token ``isDue(now:)`` makes a candidate with ``sign(now:)``, offers it to
-/// the others, reads with ``read(jwt:)`` what they have agreed on, and takes that with ``adopt(_:now:)``. A worker that
-/// cannot ask anybody goes on alone: ``token(now:)`` signs where that is due.
+/// A fleet can share one token. A worker whose token ``isDue(now:)`` makes a candidate with ``sign(now:)``, offers it
+/// to the others, reads the agreed token with ``read(jwt:)``, and adopts it with ``adopt(_:now:)``. A worker that
+/// cannot reach the others continues alone: ``token(now:)`` signs a token when one is due.
 ///
-/// It can be printed: neither the description nor a mirror shows the key or a token.
+/// Safe to print: neither the description nor a mirror shows the key or a token.
 public final class ProviderTokenSource: Sendable {
-    /// The key's identifier at Apple.
+    /// The key's identifier, issued by Apple.
     public let keyID: String
-    /// The team's identifier at Apple.
+    /// The team's identifier, issued by Apple.
     public let teamID: String
 
     private struct State {
@@ -21,14 +21,14 @@ public final class ProviderTokenSource: Sendable {
     private let key: SigningKey
     private let state = NIOLockedValueBox(State())
 
-    /// An identifier that can't be right.
+    /// An identifier that can't be valid.
     public struct InvalidIdentifier: Error, Sendable, CustomStringConvertible {
         /// The problem, and what to do.
         public let description: String
     }
 
-    /// Takes a key and its identifiers.
-    /// - Throws: ``InvalidIdentifier`` when one of the identifiers is not letters and digits.
+    /// Creates a source for a key.
+    /// - Throws: ``InvalidIdentifier`` if one of the identifiers is not letters and digits.
     public init(key: SigningKey, keyID: String, teamID: String) throws(InvalidIdentifier) {
         for (name, value) in [("key", keyID), ("team", teamID)] {
             let isPlain = value.utf8.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26 }
@@ -42,7 +42,7 @@ public final class ProviderTokenSource: Sendable {
         self.teamID = teamID
     }
 
-    /// The token to send now, signed anew where that is due.
+    /// Returns the token to send now. Signs a new one if it is due.
     /// - Parameter now: seconds since 1970.
     public func token(now: Int64) throws(SigningKey.Invalid) -> ProviderToken {
         let result: Result<ProviderToken, SigningKey.Invalid> = state.withLockedValue { state in
@@ -65,22 +65,22 @@ public final class ProviderTokenSource: Sendable {
         state.withLockedValue { $0.schedule.isDue(now: now) }
     }
 
-    /// Signs a token without taking it into use.
+    /// Signs a token without adopting it.
     /// - Parameter now: seconds since 1970.
     public func sign(now: Int64) throws(SigningKey.Invalid) -> ProviderToken {
         try ProviderToken(key: key, keyID: keyID, teamID: teamID, issuedAt: now)
     }
 
-    /// Reads a token that came from elsewhere, without taking it into use.
+    /// Reads a token from elsewhere, without adopting it.
     /// - Throws: ``ProviderToken/Untrusted`` unless this key signed it for this team.
     public func read(jwt: some Collection<UInt8>) throws(ProviderToken.Untrusted) -> ProviderToken {
         try ProviderToken(jwt: jwt, key: key, keyID: keyID, teamID: teamID)
     }
 
-    /// Takes a token into use that ``sign(now:)`` or ``read(jwt:)`` made, on this or another source of the same key.
+    /// Adopts a token made by ``sign(now:)`` or ``read(jwt:)``, on this or another source of the same key.
     /// - Parameter now: seconds since 1970.
-    /// - Returns: whether ``token(now:)`` gives it from now on; see ``ProviderTokenSchedule/adopt(issuedAt:now:)`` for
-    ///   when it does. Never for a token with the identifiers of another key or team.
+    /// - Returns: true if ``token(now:)`` returns it from now on; see ``ProviderTokenSchedule/adopt(issuedAt:now:)``
+    ///   for the conditions. Always false for a token with the identifiers of another key or team.
     public func adopt(_ token: ProviderToken, now: Int64) -> Bool {
         guard token.keyID == keyID, token.teamID == teamID else { return false }
         return state.withLockedValue { state in
@@ -90,18 +90,18 @@ public final class ProviderTokenSource: Sendable {
         }
     }
 
-    /// APNs answered `ExpiredProviderToken`.
+    /// Records that APNs answered `ExpiredProviderToken`.
     /// - Parameters:
     ///   - issuedAt: when the refused token was signed, in seconds since 1970.
     ///   - now: seconds since 1970.
-    /// - Returns: whether a resend with a new token can help.
+    /// - Returns: true if a resend with a new token can help.
     public func refused(issuedAt: Int64, now: Int64) -> Bool {
         state.withLockedValue { $0.schedule.refused(now: now, issuedAt: issuedAt) }
     }
 }
 
 extension ProviderTokenSource: CustomStringConvertible, CustomReflectable {
-    /// Whose tokens these are; nothing of them or of the key.
+    /// The key and the team; no part of the tokens or the key.
     public var description: String { "provider tokens (key \(keyID), team \(teamID))" }
 
     /// The same, for `dump` and debuggers.

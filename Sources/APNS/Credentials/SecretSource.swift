@@ -1,28 +1,28 @@
 import Glibc
 import Sockets
 
-/// Where a key, a certificate or a passphrase comes from.
+/// The source of a key, a certificate or a passphrase.
 ///
-/// It can be printed: neither the description nor a mirror shows contents.
+/// Safe to print: neither the description nor a mirror shows contents.
 public enum SecretSource: Sendable, Equatable {
-    /// A file, such as one of a mounted secret. It can change.
+    /// A file, such as one in a mounted secret. Its contents can change.
     case file(String)
-    /// A text in base64, such as an environment variable holds; `name` is what to call it in an error.
+    /// Base64 text, such as the value of an environment variable; `name` identifies it in errors.
     case base64(String, name: String)
-    /// Bytes as they are; `name` is what to call them in an error.
+    /// Raw bytes; `name` identifies them in errors.
     case bytes([UInt8], name: String)
 
-    /// The largest secret in bytes: far beyond any chain of certificates.
+    /// The maximum size of a secret in bytes, far beyond any certificate chain.
     public static let maximumSize = 1 << 20
 
-    /// Why a secret cannot be read.
+    /// The reason why a secret cannot be read.
     public struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
-        /// The problem, its place, and what to do; nothing of the contents.
+        /// The problem, its place, and what to do; no part of the contents.
         public let description: String
     }
 
-    /// Reads the secret anew.
-    /// - Throws: ``Unreadable`` where there is none, it is empty, larger than ``maximumSize`` or not what it should be.
+    /// Reads the secret from its source.
+    /// - Throws: ``Unreadable`` if the secret is missing, empty, larger than ``maximumSize`` or malformed.
     public func read() throws(Unreadable) -> [UInt8] {
         let bytes: [UInt8]
         switch self {
@@ -52,7 +52,7 @@ public enum SecretSource: Sendable, Equatable {
     }
 
     private static func contents(_ path: String) throws(Unreadable) -> [UInt8] {
-        // A named pipe would otherwise stop the thread until somebody writes to it.
+        // Without O_NONBLOCK, a named pipe would block the thread until it has a writer.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { throw failed(path, errno) }
         defer { close(descriptor) }
@@ -88,16 +88,16 @@ public enum SecretSource: Sendable, Equatable {
         return Unreadable(description: "cannot read \(path): \(String(cString: strerror(error))); \(advice)")
     }
 
-    /// A sentence about a file that others than its owner may read; nil if there is nothing to say, or the file cannot be
-    /// looked at, of which ``read()`` tells.
+    /// Returns a warning about a file that others than its owner can read; nil if there is none, or if the file cannot
+    /// be inspected, which ``read()`` reports.
     ///
-    /// It is no more than a warning: Kubernetes mounts secrets as root's with mode 0644 where nothing else is asked for.
+    /// No more than a warning, because Kubernetes by default mounts secrets as root's with mode 0644.
     public func permissionsWarning() -> String? {
         guard case .file(let path) = self else { return nil }
         var facts = stat()
         guard stat(path, &facts) == 0, facts.st_mode & S_IFMT == S_IFREG else { return nil }
         let mode = facts.st_mode & 0o7777
-        // Of root's files that Kubernetes' fsGroup and systemd's credentials give to a process, the group is how it reads them.
+        // With Kubernetes' fsGroup and systemd's credentials, the process reads root's files through their group.
         let isOwner = facts.st_uid == geteuid() || geteuid() == 0
         let readers =
             switch (isOwner && mode & 0o040 != 0, mode & 0o004 != 0) {

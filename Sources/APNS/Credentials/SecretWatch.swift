@@ -1,41 +1,40 @@
 import COpenSSL
 
-/// Notices that the secrets of a credential were replaced, so that it can be built anew while the old one goes on
-/// working.
+/// Detects that a credential's secrets were replaced, so that it can be rebuilt while the old one stays in use.
 ///
-/// It keeps digests (SHA-256), never the secrets themselves. Ask every few seconds: contents count as changed when two
-/// looks in a row find the same, so that a file that is being written is let alone.
+/// It keeps digests (SHA-256), never the secrets themselves. Poll it every few seconds: contents count as changed when
+/// two reads in a row find the same, so that a file that is still being written is ignored.
 public struct SecretWatch: Sendable {
-    /// The result of looking for a changed credential.
+    /// The result of a check for changed secrets.
     public enum Renewal<Credential> {
-        /// Nothing to do: nothing changed, or what is wrong was told before.
+        /// Nothing changed, or the problem was reported before.
         case unchanged
-        /// Built from the new contents, and to be used from now on.
+        /// A credential built from the new contents, to use from now on.
         case renewed(Credential)
-        /// The old one is kept, for this reason: a source is not readable (``SecretSource/Unreadable``), or nothing can
-        /// be built from it. Told once for each problem.
+        /// The old credential stays in use, because a source is not readable (``SecretSource/Unreadable``) or the new
+        /// contents cannot be used. Reported once per problem.
         case failed(any Error)
     }
 
-    /// The watched sources, in the order in which contents are given.
+    /// The watched sources, in the order of their contents.
     public let sources: [SecretSource]
     private var state: SecretWatchState
 
     /// - Parameters:
-    ///   - sources: the key or certificate and, if they are secrets of their own, its key and its passphrase.
-    ///   - contents: what they held when the credential in use was built, in the same order.
+    ///   - sources: the key or certificate and, if they are separate secrets, its key and its passphrase.
+    ///   - contents: their contents when the current credential was built, in the same order.
     public init(_ sources: [SecretSource], inUse contents: [[UInt8]]) {
         self.sources = sources
         state = SecretWatchState(inUse: contents.map(Self.digest))
     }
 
-    /// True if there is anything that can change: only files do.
+    /// True if a source can change; only files can.
     public var canChange: Bool {
         sources.contains { if case .file = $0 { true } else { false } }
     }
 
-    /// Reads the sources, and builds the credential anew where they have changed.
-    /// - Parameter build: makes the credential of the contents, in the order of ``sources``.
+    /// Reads the sources, and rebuilds the credential if they have changed.
+    /// - Parameter build: makes the credential from the contents, in the order of ``sources``.
     public mutating func renew<Credential>(_ build: ([[UInt8]]) throws -> Credential) -> Renewal<Credential> {
         var contents: [[UInt8]] = []
         for source in sources {
@@ -66,7 +65,7 @@ public struct SecretWatch: Sendable {
 extension SecretWatch.Renewal: Sendable where Credential: Sendable {}
 
 extension SecretWatch: CustomStringConvertible, CustomReflectable {
-    /// The watched sources; a digest could reveal a short passphrase.
+    /// The watched sources. No digests: one could reveal a short passphrase.
     public var description: String { "watch over \(sources.map(\.description).joined(separator: ", "))" }
 
     /// The same, for `dump` and debuggers.

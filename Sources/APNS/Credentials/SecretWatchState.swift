@@ -1,17 +1,17 @@
-/// When a credential's secrets count as changed, without any I/O.
+/// Decides when a credential's secrets count as changed, without any I/O.
 ///
-/// Whoever replaces files does so one after the other, and not all at once: contents count only when two looks in a row
-/// find the same.
+/// Files are replaced one after the other, and not atomically: contents count only when two reads in a row find the
+/// same.
 struct SecretWatchState: Sendable {
-    /// A digest for each source.
+    /// One digest per source.
     typealias Digests = [[UInt8]]
 
-    /// The result of a look.
+    /// The result of a read.
     enum Verdict: Equatable {
         case unchanged
-        /// To be built, and then accepted or rejected.
+        /// There are new contents: build a credential, then call ``accept()`` or ``reject()``.
         case changed
-        /// Not readable, which has not been told yet.
+        /// A source is not readable, and this has not been reported yet.
         case unreadable
     }
 
@@ -24,7 +24,7 @@ struct SecretWatchState: Sendable {
         self.inUse = inUse
     }
 
-    /// All sources were read.
+    /// Records the digests of all sources.
     mutating func saw(_ digests: Digests) -> Verdict {
         told = nil
         defer { lastSeen = digests }
@@ -33,7 +33,7 @@ struct SecretWatchState: Sendable {
         return digests == lastSeen ? .changed : .unchanged
     }
 
-    /// One of the sources could not be read.
+    /// Records that a source could not be read.
     mutating func failed(_ error: SecretSource.Unreadable) -> Verdict {
         lastSeen = nil
         guard error != told else { return .unchanged }
@@ -41,13 +41,13 @@ struct SecretWatchState: Sendable {
         return .unreadable
     }
 
-    /// Adopts the contents that were seen last: they are in use from now on.
+    /// Accepts the contents that were seen last: they are in use from now on.
     mutating func accept() {
         inUse = lastSeen ?? inUse
         rejected = nil
     }
 
-    /// Rejects the contents that were seen last: until they change they are not looked at again.
+    /// Rejects the contents that were seen last: they are ignored until they change.
     mutating func reject() {
         rejected = lastSeen
     }

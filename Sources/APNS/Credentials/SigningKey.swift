@@ -3,26 +3,26 @@ import TLS
 
 /// An APNs authentication key (`AuthKey_….p8`): a P-256 private key in PKCS#8 PEM.
 ///
-/// The key is never written to after `init`, and OpenSSL's keys may then be used by several threads at once
-/// (openssl-threads(7)): that makes it safe to share.
+/// Not modified after `init`. OpenSSL's keys can then be used by several threads at once (openssl-threads(7)), so
+/// sharing it is safe.
 public final class SigningKey: @unchecked Sendable {
-    /// The reasons for which a key can't be used.
+    /// The reasons why a key can't be used.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
-        /// There is nothing at all.
+        /// The input is empty.
         case empty
-        /// A certificate, or a PKCS#12 file with one.
+        /// The input is a certificate, or a PKCS#12 file with one.
         case certificate
-        /// The public half of a key.
+        /// The input is a public key.
         case publicKey
-        /// Encrypted, with another passphrase than the one given, or with none given.
+        /// The key is encrypted, and the passphrase is wrong or missing.
         case encrypted(passphraseGiven: Bool)
-        /// Encrypted as only OpenSSL's legacy provider knows it, and that is not installed.
+        /// The key's encryption needs OpenSSL's legacy provider, which is not installed.
         case legacyProviderMissing
-        /// Nothing that is known.
+        /// The format is unknown.
         case notPrivateKey
-        /// A private key of another kind or on another curve, which is named.
+        /// A private key of another type or on another curve, described by the value.
         case notP256(String)
-        /// OpenSSL could not sign, for the reason it gave.
+        /// OpenSSL could not sign; the value is its error.
         case signingFailed(String)
 
         /// The problem, and what to do.
@@ -51,8 +51,8 @@ public final class SigningKey: @unchecked Sendable {
 
     /// Reads a key.
     /// - Parameters:
-    ///   - pem: the contents of the `.p8` file: PEM, the same in base64, or PKCS#8 DER plain or in base64.
-    ///   - passphrase: of an encrypted key.
+    ///   - pem: the contents of the `.p8` file: PEM or PKCS#8 DER, plain or in base64.
+    ///   - passphrase: the passphrase of an encrypted key.
     public init(pem: some Collection<UInt8>, passphrase: String? = nil) throws(Invalid) {
         let read = try KeyMaterial.read(Array(pem), passphrase: passphrase)
         guard EVP_PKEY_get_base_id(read) == EVP_PKEY_EC else {
@@ -74,7 +74,7 @@ public final class SigningKey: @unchecked Sendable {
         EVP_PKEY_free(key)
     }
 
-    /// Signs as JOSE's ES256 wants it (RFC 7518 §3.4): the 32 bytes of r and the 32 bytes of s, not OpenSSL's DER.
+    /// Signs as JOSE's ES256 requires (RFC 7518 §3.4): 32 bytes of r and 32 bytes of s, not OpenSSL's DER.
     public func signES256(_ message: [UInt8]) throws(Invalid) -> [UInt8] {
         ERR_clear_error()
         guard let context = EVP_MD_CTX_new() else { throw .signingFailed("out of memory") }
@@ -103,9 +103,9 @@ public final class SigningKey: @unchecked Sendable {
         }
     }
 
-    /// Returns true if a signature as ``signES256(_:)`` makes it was made with this key, of exactly that message.
+    /// Returns true if a signature in the format of ``signES256(_:)`` was made with this key, of exactly that message.
     ///
-    /// Both may come from anywhere.
+    /// Both are untrusted.
     public func verifies(_ signature: [UInt8], of message: [UInt8]) -> Bool {
         guard signature.count == 64, let pair = ECDSA_SIG_new() else { return false }
         defer {
@@ -141,9 +141,9 @@ public final class SigningKey: @unchecked Sendable {
 }
 
 extension SigningKey: CustomStringConvertible, CustomReflectable {
-    /// The type of the key, and nothing of its contents.
+    /// The type of the key; no part of its contents.
     public var description: String { "signing key (P-256)" }
 
-    /// Nothing of the key, for `dump` and debuggers.
+    /// Empty, for `dump` and debuggers.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -1,7 +1,7 @@
 import NIOCore
 import TLS
 
-/// Puts a socket to a ``FeedbackSessionState``: reads when somebody asks for tuples, and not before.
+/// Connects a ``FeedbackSessionState`` to a socket. Reads only when tuples are requested.
 final class FeedbackHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
@@ -11,7 +11,7 @@ final class FeedbackHandler: ChannelInboundHandler {
     private var asked: (count: Int, promise: EventLoopPromise<[FeedbackTuple]>)?
     private var timer: Scheduled<Void>?
 
-    /// - Parameter connected: told when TLS is set up, or why it is not.
+    /// - Parameter connected: succeeds when TLS is set up, and fails if it cannot be.
     init(_ state: FeedbackSessionState, on channel: any Channel, connected: EventLoopPromise<Void>) {
         self.state = state
         self.channel = channel
@@ -20,20 +20,20 @@ final class FeedbackHandler: ChannelInboundHandler {
 
     var incompleteBytes: Int { state.incompleteBytes }
 
-    /// Starts the clock of the handshake.
+    /// Starts the timeout of the handshake.
     func handshakeBegan() {
         state.handshakeBegan(now: .now())
         changed()
     }
 
-    /// Gives what has come, or the next that comes; nothing at the end.
+    /// Returns the tuples received so far, or waits for the next ones; returns none at the end.
     func next(atMost count: Int, _ promise: EventLoopPromise<[FeedbackTuple]>) {
         precondition(asked == nil, "one at a time")
         asked = (count, promise)
         changed()
     }
 
-    /// Lets it end soon.
+    /// Makes the session end soon.
     func stop() {
         state.stop(now: .now())
         changed()
@@ -41,7 +41,7 @@ final class FeedbackHandler: ChannelInboundHandler {
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if event is TLSHandshakeCompleted {
-            // From here on nothing is read that nobody has asked for; what is on its way waits in the network.
+            // From here on, data is read only when requested; until then it waits in the network.
             do {
                 try context.channel.syncOptions?.setOption(.autoRead, value: false)
             } catch {

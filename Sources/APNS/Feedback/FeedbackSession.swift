@@ -2,34 +2,34 @@ import NIOCore
 import NIOPosix
 import TLS
 
-/// One connection to a feedback service, which sends all it has, forgets that, and closes.
+/// One connection to a feedback service, which sends everything it has, forgets it, and closes.
 ///
-/// Nothing is read before it is asked for: when what takes the tuples is slow, the service has to wait.
+/// Nothing is read before it is requested: a slow consumer makes the service wait.
 ///
 /// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service".
 public struct FeedbackSession: Sendable {
-    /// How to connect, and as whom.
+    /// The server, the certificate and timeouts.
     public struct Configuration: Sendable {
         /// The service, such as ``APNSEndpoint/productionFeedback``.
         public var endpoint: APNSEndpoint
-        /// Trust, and the app's certificate. Without ALPN.
+        /// Trust, and the app's certificate; without ALPN.
         public var tls: TLSContext
         /// The proxy to connect through.
         public var proxy: HTTPProxy?
-        /// How long TCP may take, the proxy's answer, and TLS.
+        /// The timeout of each step: TCP, the proxy's answer, and TLS.
         public var connectTimeout = TimeAmount.seconds(10)
-        /// For how long the service may send nothing without closing the connection.
+        /// The maximum time without data while the connection is open.
         public var silence = TimeAmount.seconds(60)
 
-        /// Takes what has no default.
+        /// Creates a configuration with the values that have no default.
         public init(endpoint: APNSEndpoint, tls: TLSContext) {
             self.endpoint = endpoint
             self.tls = tls
         }
     }
 
-    /// The bytes that the kernel may hold before they are read: when the service closes, all of it is in
-    /// memory at once.
+    /// The size in bytes of the kernel's receive buffer. When the service closes, all of it is read into memory at
+    /// once.
     private static let receiveBuffer = 256 * 1024
 
     private let handler: NIOLoopBound<FeedbackHandler>
@@ -59,7 +59,7 @@ public struct FeedbackSession: Sendable {
         return FeedbackSession(handler: handler, channel: channel)
     }
 
-    /// Takes over a channel on which TCP is set up; on its event loop.
+    /// Starts the session on a channel whose TCP connection is established. Call this on the channel's event loop.
     private static func start(
         _ configuration: Configuration, _ dialer: Dialer, on channel: any Channel, _ connected: EventLoopPromise<Void>
     ) throws -> NIOLoopBound<FeedbackHandler> {
@@ -78,10 +78,11 @@ public struct FeedbackSession: Sendable {
         return NIOLoopBound(handler, eventLoop: channel.eventLoop)
     }
 
-    /// Waits for the next tuples; one call at a time.
-    /// - Parameter count: how many are taken at the most. What has come is given at once: nothing waits for more to come.
-    /// - Returns: nothing when the service has sent all, and closed the connection.
-    /// - Throws: ``FeedbackError``, when all that came before has been given.
+    /// Waits for the next tuples. Allows one call at a time.
+    /// - Parameter count: the maximum number to return. Tuples that have been received are returned without waiting for
+    ///   more.
+    /// - Returns: an empty array when the service has sent everything and closed the connection.
+    /// - Throws: ``FeedbackError``, after all tuples received before it have been returned.
     public func next(atMost count: Int) async throws -> [FeedbackTuple] {
         try await channel.eventLoop.flatSubmit {
             let promise = channel.eventLoop.makePromise(of: [FeedbackTuple].self)
@@ -90,34 +91,34 @@ public struct FeedbackSession: Sendable {
         }.get()
     }
 
-    /// Lets it end soon: what the service has sent is forgotten there, so that is still given, for a few seconds at the most; then
-    /// ``next(atMost:)`` throws ``FeedbackError/stopped(_:)``, unless the service has come to its end.
+    /// Makes the session end soon. The service forgets what it has sent, so that is still returned, for a few seconds
+    /// at most. Then ``next(atMost:)`` throws ``FeedbackError/stopped(_:)``, unless the service has reached its end.
     public func stop() {
         channel.eventLoop.execute { handler.value.stop() }
     }
 
-    /// How many bytes came of a tuple that did not come whole.
+    /// Returns the number of bytes received of an incomplete tuple.
     public func incompleteBytes() async throws -> Int {
         try await channel.eventLoop.submit { handler.value.incompleteBytes }.get()
     }
 
-    /// Hangs up.
+    /// Closes the connection at once.
     public func close() {
         channel.close(promise: nil)
     }
 }
 
-/// Why a feedback service was not read to its end. What was read before it is good.
+/// The reason why a feedback service was not read to its end. Tuples read before are valid.
 public enum FeedbackError: Error, Sendable, CustomStringConvertible {
-    /// No connection could be made, or it did not last.
+    /// No connection could be made, or it was lost.
     case connection(APNSConnectionError)
     /// TLS could not be set up, or broke.
     case tls(TLSError)
-    /// The received bytes are not those of a feedback service.
+    /// The received bytes do not follow the protocol.
     case malformed(APNSEndpoint, FeedbackTuples.Malformed)
-    /// It closed the connection in the middle of a tuple, of which so many bytes had come.
+    /// The service closed the connection in the middle of a tuple, after this many bytes of it.
     case incomplete(APNSEndpoint, bytes: Int)
-    /// We ended it while it was not at its end.
+    /// ``FeedbackSession/stop()`` was called before the service reached its end.
     case stopped(APNSEndpoint)
 
     /// The problem, its place, and what to do.
@@ -134,22 +135,23 @@ public enum FeedbackError: Error, Sendable, CustomStringConvertible {
     }
 }
 
-/// When a feedback service is asked again and again, without any I/O.
+/// Decides when a feedback service is polled, without any I/O.
 public struct FeedbackSchedule: Sendable {
     private let interval: TimeAmount
-    /// When it is asked next.
+    /// The time of the next poll.
     public private(set) var next: NIODeadline
 
     /// - Parameters:
-    ///   - interval: from one beginning to the next.
-    ///   - random: from 0 to 1, evenly spread: many that are started together do not ask together.
+    ///   - interval: the time from the beginning of one poll to the next.
+    ///   - random: from 0 to 1, evenly distributed. It delays the first poll, so that processes started together do not
+    ///     poll together.
     public init(interval: TimeAmount, now: NIODeadline, random: Double) {
         self.interval = interval
         let spread = min(interval.nanoseconds / 10, TimeAmount.minutes(1).nanoseconds)
         next = now + .nanoseconds(Int64(Double(spread) * min(max(random, 0), 1)))
     }
 
-    /// It has been asked. What should have been done in the meantime is left out.
+    /// Records the end of a poll. Polls that were missed in the meantime are skipped.
     public mutating func finished(now: NIODeadline) {
         let late = max(0, (now - next).nanoseconds)
         next = next + .nanoseconds((late / interval.nanoseconds + 1) * interval.nanoseconds)

@@ -2,25 +2,25 @@ import NIOCore
 import Sockets
 import TLS
 
-/// The tuples that came from a feedback service, the requests for them, and the end of waiting, without any I/O.
+/// The tuples received from a feedback service, the requests for them, and the timeouts, without any I/O.
 struct FeedbackSessionState {
     struct Limits {
-        /// How long TLS may take.
+        /// The timeout of the TLS handshake.
         var handshake = TimeAmount.seconds(10)
-        /// For how long nothing may come while something is asked for.
+        /// The maximum time without data while tuples are requested.
         var silence = TimeAmount.seconds(60)
-        /// The same once it is to end soon: what is on its way is forgotten at the service, so it is waited for.
+        /// The same after a stop. The service has forgotten what is in flight, so it is waited for.
         var silenceAtStop = TimeAmount.milliseconds(500)
-        /// How long it may go on once it is to end soon.
+        /// The maximum duration of the session after a stop.
         var stop = TimeAmount.seconds(5)
     }
 
     /// The answer to a request for tuples.
     enum Answer {
         case tuples([FeedbackTuple])
-        /// Nothing yet: read on.
+        /// No tuples yet: read on.
         case wait
-        /// There is nothing more; with an error if that is not how it should end.
+        /// There are no more tuples; with an error if the session did not end properly.
         case end(FeedbackError?)
     }
 
@@ -28,10 +28,10 @@ struct FeedbackSessionState {
     private let limits: Limits
     private var tuples = FeedbackTuples()
     private(set) var isConnected = false
-    /// How the connection ended.
+    /// The end of the connection; `nil` before.
     private var ending: Result<Void, FeedbackError>?
     private var handshakeEnd: NIODeadline?
-    /// Since when somebody waits for what does not come.
+    /// The time since which a request for tuples has been waiting.
     private var waitingSince: NIODeadline?
     private var stopEnd: NIODeadline?
 
@@ -42,17 +42,17 @@ struct FeedbackSessionState {
 
     var hasEnded: Bool { ending != nil }
 
-    /// When ``timePassed(now:)`` is to be called.
+    /// The time at which to call ``timePassed(now:)``.
     var deadline: NIODeadline? {
         guard ending == nil else { return nil }
         guard isConnected else { return handshakeEnd }
-        // While nobody asks, the silence is ours: Redis may be away.
+        // Without a request, this side causes the silence: Redis may be unavailable.
         guard let waitingSince else { return nil }
         guard let stopEnd else { return waitingSince + limits.silence }
         return min(stopEnd, waitingSince + min(limits.silenceAtStop, limits.silence))
     }
 
-    /// TLS has begun.
+    /// Records the beginning of the TLS handshake.
     mutating func handshakeBegan(now: NIODeadline) { handshakeEnd = handshakeEnd ?? now + limits.handshake }
 
     mutating func handshakeCompleted() { isConnected = true }
@@ -63,10 +63,10 @@ struct FeedbackSessionState {
         if waitingSince != nil { waitingSince = now }
     }
 
-    /// The connection has broken.
+    /// Records that the connection has failed.
     mutating func failed(_ error: any Error) {
         switch error {
-        // Feedback services close without close_notify; whether the last tuple is whole, its length tells.
+        // Feedback services close without close_notify; a tuple's length shows whether it is complete.
         case let error as TLSError where error.kind == .truncated: end(.success(()))
         case let error as TLSError: end(.failure(.tls(error)))
         case let error as APNSConnectionError: end(.failure(.connection(error)))
@@ -77,14 +77,14 @@ struct FeedbackSessionState {
         }
     }
 
-    /// The connection is closed.
+    /// Records that the connection is closed.
     mutating func closed() {
         end(
             isConnected
                 ? .success(()) : .failure(.connection(.closedByPeer(endpoint, whileConnecting: true, reason: nil))))
     }
 
-    /// It is to end soon: what has been sent already is still taken.
+    /// Makes the session end soon; data that was sent already is still accepted.
     mutating func stop(now: NIODeadline) {
         stopEnd = stopEnd ?? now + limits.stop
         if waitingSince != nil { waitingSince = now }
@@ -107,7 +107,7 @@ struct FeedbackSessionState {
         }
     }
 
-    /// Takes tuples that have come; what has come is always given before the end is told.
+    /// Removes and returns received tuples. All of them are returned before the end is reported.
     mutating func next(atMost count: Int, now: NIODeadline) -> Answer {
         var taken: [FeedbackTuple] = []
         do throws(FeedbackTuples.Malformed) {
@@ -119,7 +119,7 @@ struct FeedbackSessionState {
             waitingSince = nil
             return .tuples(taken)
         }
-        // With a great deal waiting in the network, a stop would otherwise never come to its end.
+        // While much data waits in the network, a stop would otherwise never end.
         if let stopEnd, stopEnd <= now { end(.failure(.stopped(endpoint))) }
         switch ending {
         case nil:
@@ -132,10 +132,10 @@ struct FeedbackSessionState {
         }
     }
 
-    /// How many bytes of a tuple have come that did not come whole.
+    /// The number of bytes received of an incomplete tuple.
     var incompleteBytes: Int { tuples.remainingBytes }
 
-    /// - Parameter evenIfClosed: wins over a good end, but not over an earlier error.
+    /// - Parameter evenIfClosed: true to replace a successful end; an earlier error stays.
     private mutating func end(_ result: Result<Void, FeedbackError>, evenIfClosed: Bool = false) {
         if case .success? = ending, evenIfClosed { ending = nil }
         ending = ending ?? result

@@ -2,36 +2,36 @@ import NIOCore
 
 /// A feedback service's report on one device.
 public struct FeedbackTuple: Sendable, Equatable {
-    /// When it was found out that the device does not have the app any more, in seconds since 1970.
+    /// The time at which the service found that the device no longer has the app, in seconds since 1970.
     public var seconds: UInt32
     /// The device.
     public var token: DeviceToken
 
-    /// Takes both as they are.
+    /// Creates a tuple.
     public init(seconds: UInt32, token: DeviceToken) {
         self.seconds = seconds
         self.token = token
     }
 }
 
-/// Takes what a feedback service sends apart, however the network has split it, without any I/O.
+/// A parser of a feedback service's data, however the network splits it, without any I/O.
 ///
-/// A tuple is the seconds (4 bytes), the token's length (2 bytes), both big-endian, and the token.
+/// A tuple is the time in seconds (4 bytes), the token's length (2 bytes), both big-endian, and the token.
 ///
 /// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service".
 public struct FeedbackTuples: Sendable {
-    /// The maximum size of a token in bytes. Apple's tuples have 32; 100 is the size that its documentation of the binary
-    /// protocol names.
+    /// The maximum size of a token in bytes. Apple's tuples have 32; 100 is the maximum in Apple's documentation of the
+    /// binary protocol.
     public static let maximumTokenLength = 100
 
-    /// Bytes that can't be a tuple. Nothing after them can be read.
+    /// Bytes that can't be a tuple. Nothing after them can be parsed.
     public struct Malformed: Error, Equatable, Sendable, CustomStringConvertible {
-        /// Where the tuple begins, counted in bytes from the first that the service sent.
+        /// The position of the tuple, in bytes from the first that the service sent.
         public let offset: Int
-        /// How long the token is to be.
+        /// The length of the token according to the tuple.
         public let tokenLength: Int
 
-        /// The problem and its place.
+        /// The problem and its position.
         public var description: String {
             "the tuple at byte \(offset) of what it sent has a token of \(tokenLength) bytes, and tokens have 1 to "
                 + "\(FeedbackTuples.maximumTokenLength)"
@@ -41,16 +41,16 @@ public struct FeedbackTuples: Sendable {
     private static let headerLength = 6
 
     private var bytes = ByteBuffer()
-    /// Where the next tuple begins.
+    /// The position of the next tuple.
     private var offset = 0
 
-    /// Nothing has come yet.
+    /// Creates a parser without data.
     public init() {}
 
-    /// How many bytes there are that have not been taken as tuples. At the end, those of a tuple that did not come whole.
+    /// The number of bytes not yet returned as tuples. At the end, those of an incomplete tuple.
     public var remainingBytes: Int { bytes.readableBytes }
 
-    /// Takes what has come.
+    /// Appends received bytes.
     public mutating func append(_ piece: ByteBuffer) {
         guard bytes.readableBytes > 0 else {
             bytes = piece
@@ -60,9 +60,9 @@ public struct FeedbackTuples: Sendable {
         bytes.writeImmutableBuffer(piece)
     }
 
-    /// Takes the next tuple.
-    /// - Returns: `nil` until the whole of it has come.
-    /// - Throws: ``Malformed``; then, and each time after.
+    /// Removes and returns the next tuple.
+    /// - Returns: `nil` until the tuple is complete.
+    /// - Throws: ``Malformed``, also at each later call.
     public mutating func next() throws(Malformed) -> FeedbackTuple? {
         let start = bytes.readerIndex
         guard let seconds = bytes.getInteger(at: start, as: UInt32.self),

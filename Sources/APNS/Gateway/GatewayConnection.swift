@@ -4,41 +4,41 @@ import TLS
 
 /// The owner of a connection to the gateway. Called on the connection's event loop.
 protocol GatewayConnectionOwner: AnyObject {
-    /// There is more or less room than before.
+    /// Called when the connection's capacity has changed.
     func connectionChanged(_ connection: GatewayConnection)
-    /// A notification has got its end.
+    /// Called when a notification has completed.
     func connection(_ connection: GatewayConnection, completed tag: UInt64, with result: RequestResult)
-    /// An error packet has come.
-    /// - Parameter progress: how many notifications the connection had taken before what it names.
+    /// Called when an error packet has arrived.
+    /// - Parameter progress: the number of notifications accepted on this connection before the named one.
     func connection(
         _ connection: GatewayConnection, answered packet: GatewayPacket, progress: Int,
         findings: UnconfirmedWindow.Findings)
-    /// Returns the result of notifications whose end is not known.
+    /// Returns the result of notifications whose outcome is unknown.
     func uncertainResult(of connection: GatewayConnection) -> RequestResult
-    /// The connection is gone, and all its notifications have been completed.
+    /// Called when the connection has closed, after all its notifications have completed.
     func connectionClosed(_ connection: GatewayConnection, error: any Error)
 }
 
-/// One connection to the binary gateway: the thin handler between a channel that does TLS and the state that decides.
+/// One connection to the binary gateway: a thin handler between a TLS channel and the state that makes the decisions.
 /// Belongs to its channel's event loop.
 final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// How notifications are put together into writes.
+    /// The limits for combining notifications into writes.
     struct Batching: Sendable {
         var frame = GatewayFrame.items
-        /// Bytes of a write at the most, where a single frame is not longer. By default what fits into one TLS record.
+        /// Maximum bytes per write, unless a single frame is larger. The default is what fits into one TLS record.
         var bytes = 16_384
-        /// How long a write waits for more.
+        /// The time for which a write waits for more notifications.
         var time = TimeAmount.milliseconds(2)
     }
 
     private(set) var state: GatewayConnectionState
     let endpoint: APNSEndpoint
-    /// True if this side gave it up, and not the gateway.
+    /// True if this side closed the connection, and not the gateway.
     private(set) var isGivenUp = false
-    /// True if the gateway has named an item of it.
+    /// True once an error packet has arrived.
     private(set) var hasAnswer = false
 
     private let batching: Batching
@@ -61,12 +61,13 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         state = GatewayConnectionState(limits)
     }
 
-    /// Puts itself onto a channel. To be called before TLS is there.
+    /// Adds this handler to a channel. Call this before TLS is added.
     func install(on channel: any Channel) throws {
         try channel.pipeline.syncOperations.addHandler(self)
     }
 
-    /// Counts what goes to the socket: to be called when TLS, or what makes way for it, is there.
+    /// Starts counting the bytes written to the socket. Call this after TLS, or the proxy's tunnel in its place, is
+    /// added.
     func installMeter(on channel: any Channel) throws {
         try channel.pipeline.syncOperations.addHandler(written, position: .first)
     }
@@ -75,9 +76,9 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
 
     // MARK: Sending
 
-    /// Sends a notification with the next batch. There must be room.
+    /// Sends a notification with the next batch. The connection must have capacity.
     func submit(_ notification: consuming Notification, tag: UInt64) {
-        // More than what any frame has besides its payload.
+        // More than any frame has in addition to its payload.
         let estimate = notification.payload.readableBytes + 128
         if output.readableBytes > 0, output.readableBytes + estimate > batching.bytes { flush() }
         let before = output.readableBytes
@@ -100,12 +101,12 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
             return
         }
         context.writeAndFlush(wrapOutboundOut(output), promise: nil)
-        // When the write has left, its memory is ours again and is used anew.
+        // Once the write has completed, the memory is no longer shared and is reused.
         output.clear()
         state.left(position: written.position, now: context.eventLoop.now)
     }
 
-    /// Sends nothing more, and finds out what has become of what was sent.
+    /// Stops sending, and finds out the outcome of what was sent.
     func drain() {
         let wasOpen = state.phase == .open
         let barrier = state.drain()
@@ -144,14 +145,14 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
 
     private func answered(_ packet: GatewayPacket) {
         hasAnswer = true
-        // What has not left yet is with the rest of what comes after the named one.
+        // Unsent frames belong to the notifications after the named one.
         output.clear()
         let before = state.window.first
         let findings = state.answered(packet)
         let progress = Int(before - 1) + findings.confirmed.count
         for tag in findings.confirmed { owner?.connection(self, completed: tag, with: .confirmed) }
         if let named = findings.named { owner?.connection(self, completed: named.tag, with: .refused(named.status)) }
-        // A gateway that shuts down without having taken anything must not be fed the same for ever.
+        // Notifications must not be resent forever to a gateway that shuts down without having accepted any.
         let made = findings.named != nil || progress > 0
         let discarded = RequestResult.notProcessed(made ? .discarded : .goingAway(reason: packet.status.name))
         for tag in findings.discarded { owner?.connection(self, completed: tag, with: discarded) }
@@ -168,7 +169,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         state.writability(context.channel.isWritable)
         if context.channel.isWritable {
-            // Not here: this may be called by our own write.
+            // Not synchronously: this may have been called by our own write.
             context.eventLoop.assumeIsolated().execute { self.owner?.connectionChanged(self) }
         }
         context.fireChannelWritabilityChanged()
@@ -196,10 +197,11 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
 
     // MARK: Time
 
-    /// To be called a few times a second.
+    /// Confirms notifications that are old enough, and closes a dead or drained connection. Call this several times per
+    /// second.
     func check(now: NIODeadline) {
         guard let context, state.phase != .connecting, state.phase != .closed else { return }
-        // Where the kernel does not tell, what it was given counts.
+        // If the kernel does not report acknowledgements, everything written counts as acknowledged.
         let acknowledged = written.acknowledged(on: context.channel) ?? written.position
         let check = state.check(acknowledged: acknowledged, now: now)
         for tag in check.confirmed { owner?.connection(self, completed: tag, with: .confirmed) }
@@ -210,7 +212,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
 
     // MARK: Closing
 
-    /// Gives the connection up; nobody can tell of what is in the window.
+    /// Closes the connection. The outcome of what is in the window is unknown.
     func close(_ reason: any Error) {
         failure = failure ?? reason
         isGivenUp = true
@@ -219,7 +221,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         closeChannel(context)
     }
 
-    /// The connection could not be made.
+    /// Records that the connection could not be made.
     func failed(_ error: any Error) {
         failure = error
         end()
@@ -248,7 +250,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         owner.connectionClosed(self, error: error)
     }
 
-    /// Why it ended, where nothing else has said so.
+    /// The reason for the end if no other was recorded.
     private var explanation: APNSConnectionError {
         switch state.phase {
         case .connecting: .closedByPeer(endpoint, whileConnecting: true, reason: nil)
@@ -259,14 +261,15 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     }
 }
 
-/// Counts what is written to the socket, below TLS, and knows how much of that the other side's kernel has got.
+/// Counts the bytes written to the socket, below TLS, and those that the other side's kernel has acknowledged.
 ///
-/// A dead connection takes whatever fits into the kernel's buffers. Without this, all that would be confirmed for its age.
+/// The kernel buffers what is written to a dead connection. Without this count, those notifications would be confirmed
+/// by age.
 final class WrittenBytes: ChannelOutboundHandler {
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// Bytes that were written, in all.
+    /// The total number of bytes written.
     private(set) var position = 0
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
@@ -274,7 +277,7 @@ final class WrittenBytes: ChannelOutboundHandler {
         context.write(data, promise: promise)
     }
 
-    /// Bytes that the other side's kernel has acknowledged; `nil` where it cannot be told.
+    /// Returns the number of bytes acknowledged by the other side's kernel; `nil` if it is unknown.
     func acknowledged(on channel: any Channel) -> Int? {
         guard let options = channel.syncOptions, let waiting = try? options.getOption(.bufferedWritableBytes),
             let queued = Self.queued(channel)
@@ -282,7 +285,7 @@ final class WrittenBytes: ChannelOutboundHandler {
         return position - waiting - queued
     }
 
-    /// Bytes in the kernel's send queue, unacknowledged ones included (`tcp(7)`, SIOCOUTQ).
+    /// Returns the bytes in the kernel's send queue, including unacknowledged ones (`tcp(7)`, SIOCOUTQ).
     private static func queued(_ channel: any Channel) -> Int? {
         let count: CInt?? = try? channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
             of: NIOBSDSocket.Handle.self

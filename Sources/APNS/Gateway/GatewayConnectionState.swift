@@ -1,21 +1,21 @@
 import NIOCore
 import Sockets
 
-/// The state of a connection to the gateway and its decisions, without any I/O: what may be sent on it, what of that is
-/// confirmed, and whether the other side is alive.
+/// The state of a connection to the gateway and its decisions, without any I/O: what can be sent, what is confirmed,
+/// and whether the other side is alive.
 struct GatewayConnectionState {
     struct Limits: Sendable {
-        /// Notifications without confirmation at the most.
+        /// Maximum unconfirmed notifications.
         var windowCount = 5000
-        /// Bytes of their frames at the most.
+        /// Maximum bytes of their frames.
         var windowBytes = 32 << 20
-        /// For how long the gateway must have had a notification without a word.
+        /// The time after its arrival from which a notification without an error packet counts as accepted.
         var confirmAfter = TimeAmount.seconds(2)
-        /// True if a deliberately bad item is sent where certainty is wanted at once.
+        /// True if a draining connection is sent a deliberately bad item, to learn the outcomes at once.
         var sendsBarriers = true
-        /// How long the other side may leave what was written unacknowledged.
+        /// The maximum time for which written data may be unacknowledged.
         var stallTimeout = TimeAmount.seconds(20)
-        /// After how long the connection is to be replaced; `nil` is never.
+        /// The age at which the connection is replaced; `nil` for never.
         var maximumAge: TimeAmount?
     }
 
@@ -23,33 +23,33 @@ struct GatewayConnectionState {
         /// TCP and TLS are being set up.
         case connecting
         case open
-        /// Nothing more is sent; what was is waited for.
+        /// Nothing more is sent; unconfirmed notifications are waited for.
         case draining
         case closed
     }
 
     /// The actions that are due.
     struct Check: Equatable {
-        /// Tags that are confirmed for their age.
+        /// The tags of notifications confirmed by age.
         var confirmed: [UInt64] = []
-        /// Why to give the connection up.
+        /// The reason to close the connection, if any.
         var unresponsive: String?
     }
 
-    /// From this identifier on the connection is to be replaced, long before identifiers run out at 2³².
+    /// The identifier from which the connection is replaced, long before identifiers run out at 2³².
     static let wornOutIdentifier = UInt32(Int32.max)
 
     private(set) var phase = Phase.connecting
     private(set) var window = UnconfirmedWindow()
-    /// True if the gateway has ever taken something on this connection, or named it.
+    /// True if the gateway has accepted or named a notification on this connection.
     private(set) var isProven = false
-    /// True if anything was ever sent.
+    /// True if anything was sent.
     private(set) var hasSent = false
-    /// When something was last sent or awaited.
+    /// The last time at which something was sent or unconfirmed.
     private(set) var lastUsed = NIODeadline.distantPast
-    /// True if this side wants it to end.
+    /// True if this side wants the connection to end.
     private(set) var isRetired = false
-    /// True if the channel takes writes.
+    /// True if the channel accepts writes.
     private(set) var isWritable = true
     private(set) var openedAt = NIODeadline.distantPast
 
@@ -64,29 +64,29 @@ struct GatewayConnectionState {
 
     var isUsable: Bool { phase == .open }
 
-    /// True if there is no more room until something is confirmed.
+    /// True if nothing can be sent until something is confirmed.
     var isFull: Bool { window.count >= limits.windowCount || window.bytes >= limits.windowBytes }
 
-    /// True if a bad item can tell what was taken of what is in the window.
+    /// True if a bad item can reveal which notifications in the window were accepted.
     var sendsBarriers: Bool { limits.sendsBarriers }
 
     /// True if another connection will soon be needed.
     var isFilling: Bool { window.count >= limits.windowCount / 2 || window.bytes >= limits.windowBytes / 2 }
 
-    /// True if less than a third is left of what may be without confirmation.
+    /// True if less than a third of the window is free.
     var isNearlyFull: Bool { phase == .open && window.count * 3 > limits.windowCount * 2 }
 
-    /// How many notifications may be sent now.
-    /// - Parameter limit: how many may be without confirmation.
+    /// Returns how many notifications can be sent now.
+    /// - Parameter limit: the maximum number of unconfirmed notifications.
     func capacity(limit: Int) -> Int {
         guard phase == .open, isWritable, window.bytes < limits.windowBytes else { return 0 }
         return max(0, min(limits.windowCount, limit) - window.count)
     }
 
-    /// True if nothing is left to wait for.
+    /// True if a draining connection has nothing left to wait for.
     var isDrained: Bool { phase == .draining && window.count == 0 }
 
-    /// Returns true if another connection should take its place.
+    /// Returns true if the connection should be replaced.
     func isWornOut(now: NIODeadline) -> Bool {
         guard phase == .open else { return false }
         return window.next >= Self.wornOutIdentifier || limits.maximumAge.map { now - openedAt >= $0 } ?? false
@@ -98,18 +98,18 @@ struct GatewayConnectionState {
         (openedAt, lastUsed, acknowledgedAt) = (now, now, now)
     }
 
-    /// A notification is sent.
-    /// - Parameter size: of its frame, in bytes.
+    /// Records that a notification is sent.
+    /// - Parameter size: the size of its frame in bytes.
     mutating func send(tag: UInt64, size: Int, token: DeviceToken = .none) {
         hasSent = true
         _ = window.send(tag: tag, size: size, token: token)
     }
 
-    /// Confirms what is sent from now on, and what is not confirmed yet, after this time.
+    /// Sets the time after which notifications are confirmed, including those already sent.
     mutating func confirm(after time: TimeAmount) { limits.confirmAfter = time }
 
-    /// All that was sent so far has been given to the channel.
-    /// - Parameter position: how many bytes it has been given in all.
+    /// Records that everything sent so far was passed to the channel.
+    /// - Parameter position: the total number of bytes passed to it.
     mutating func left(position: Int, now: NIODeadline) {
         if acknowledged == self.position { acknowledgedAt = now }
         self.position = position
@@ -119,8 +119,9 @@ struct GatewayConnectionState {
 
     mutating func writability(_ isWritable: Bool) { self.isWritable = isWritable }
 
-    /// Nothing more is to be sent.
-    /// - Returns: the identifier of the bad item to send, which tells what of the others was taken.
+    /// Stops sending.
+    /// - Returns: the identifier of the bad item to send, which reveals what was accepted; `nil` if none should be
+    ///   sent.
     mutating func drain() -> UInt32? {
         guard phase == .open else { return nil }
         phase = .draining
@@ -129,8 +130,8 @@ struct GatewayConnectionState {
         return window.sendBarrier()
     }
 
-    /// To be called a few times a second.
-    /// - Parameter acknowledged: how many bytes the other side's kernel has acknowledged.
+    /// Confirms notifications by age, and checks whether the other side is alive. Call this several times per second.
+    /// - Parameter acknowledged: the total number of bytes that the other side's kernel has acknowledged.
     mutating func check(acknowledged: Int, now: NIODeadline) -> Check {
         guard phase == .open || phase == .draining else { return Check() }
         if acknowledged > self.acknowledged {
@@ -139,7 +140,7 @@ struct GatewayConnectionState {
             window.arrived(upTo: acknowledged, now: now)
         }
         var check = Check()
-        // TCP may have got a notification all the way, and the gateway still need not read it: hence the time besides.
+        // An acknowledgement only means that the gateway's kernel has the data; the gateway needs time to read it.
         check.confirmed = window.confirm(arrivedBefore: now - limits.confirmAfter)
         if !check.confirmed.isEmpty { isProven = true }
         if window.count > 0 { lastUsed = now }
@@ -157,7 +158,7 @@ struct GatewayConnectionState {
         return findings
     }
 
-    /// The connection has ended; what is left in the window nobody can tell of.
+    /// Records the end of the connection, and returns the tags in the window, whose outcome is unknown.
     mutating func ended() -> [UInt64] {
         phase = .closed
         return window.lost()

@@ -1,33 +1,33 @@
 import NIOCore
 
-/// How the gateway is told of a notification: the three commands of the binary protocol.
+/// The encoding of a notification: one of the three commands of the binary protocol.
 ///
-/// Source: Apple's archived "Local and Remote Notification Programming Guide", "Binary Provider API" and, for commands 0
-/// and 1, "Legacy Information". All numbers are big-endian.
+/// Source: Apple's archived "Local and Remote Notification Programming Guide", "Binary Provider API" and, for commands
+/// 0 and 1, "Legacy Information". All numbers are big-endian.
 public enum GatewayFrame: String, Sendable, CaseIterable {
-    /// Command 0: token and payload. It has no identifier, so that nothing can be learned of what went wrong.
+    /// Command 0: token and payload. It has no identifier, so an error does not name the notification.
     case simple
     /// Command 1: with identifier and expiration.
     case enhanced
-    /// Command 2: items, among them a priority.
+    /// Command 2: a list of items, including a priority.
     case items
 
-    /// True if the gateway can say which item it means.
+    /// True if an error packet can name the notification.
     var hasIdentifier: Bool { self != .simple }
 
-    /// The sizes of device tokens in bytes ("Binary Provider API": "Up to 100 bytes"). No device has a shorter one than 32, and
-    /// one of a wrong size ends the connection.
+    /// The sizes of device tokens in bytes ("Binary Provider API": "Up to 100 bytes"). No device has a token shorter
+    /// than 32 bytes, and a token of a wrong size makes the gateway close the connection.
     public static let tokenSizes = 32...100
 
-    /// Appends a notification's frame. What does not fit into the protocol's numbers must have been refused before.
+    /// Appends a notification's frame. Values that do not fit the protocol's fields must have been rejected before.
     func write(_ notification: borrowing Notification, identifier: UInt32, into buffer: inout ByteBuffer) {
         write(
             token: notification.deviceToken, payload: notification.payload, identifier: identifier,
             expiration: notification.expiration, priority: notification.priority, into: &buffer)
     }
 
-    /// Appends the frame of an item that no gateway takes: it has neither token nor payload. Its error packet is the proof
-    /// that all before it were taken.
+    /// Appends the frame of an item that every gateway rejects, because it has neither token nor payload. Its error
+    /// packet proves that everything before it was accepted.
     func writeBarrier(identifier: UInt32, into buffer: inout ByteBuffer) {
         write(
             token: .none, payload: ByteBuffer(), identifier: identifier, expiration: 0, priority: nil, into: &buffer)
@@ -57,20 +57,20 @@ public enum GatewayFrame: String, Sendable, CaseIterable {
             buffer.writeField(payload)
             buffer.writeMultipleIntegers(UInt8(3), UInt16(4), identifier)
             if expiration != nil { buffer.writeMultipleIntegers(UInt8(4), UInt16(4), expiry) }
-            // The gateway knows no other priorities.
+            // The gateway supports no other priorities.
             if let priority { buffer.writeMultipleIntegers(UInt8(5), UInt16(1), priority >= 10 ? 10 : UInt8(5)) }
         }
     }
 }
 
 extension ByteBuffer {
-    /// Two bytes length, and the text.
+    /// Writes a length of two bytes, then the payload.
     fileprivate mutating func writeField(_ payload: ByteBuffer) {
         writeInteger(UInt16(clamping: payload.readableBytes))
         writeImmutableBuffer(payload)
     }
 
-    /// Two bytes length, and what the hex digits stand for.
+    /// Writes a length of two bytes, then the token as bytes.
     fileprivate mutating func writeField(_ token: DeviceToken) {
         let size = token.hex.readableBytes / 2
         writeInteger(UInt16(clamping: size))
@@ -84,17 +84,18 @@ extension ByteBuffer {
         }
     }
 
-    /// Of a lower-case hex digit.
+    /// Returns the value of a lower-case hex digit.
     private static func value(_ digit: UInt8) -> UInt8 { digit < 0x3A ? digit &- 0x30 : digit &- 0x57 }
 }
 
-/// The only thing that the gateway ever says: which item it stopped at, and why. Everything behind that was dropped.
+/// An error packet, the gateway's only message: the item at which it stopped, and why. Everything sent after it was
+/// dropped.
 struct GatewayPacket: Equatable {
     var status: GatewayStatus
-    /// The item's, as it was sent.
+    /// The item's identifier, as it was sent.
     var identifier: UInt32
 
-    /// One byte command 8, one byte status, four bytes identifier.
+    /// One byte command (8), one byte status, four bytes identifier.
     static let size = 6
     private static let command: UInt8 = 8
 
@@ -108,7 +109,7 @@ struct GatewayPacket: Equatable {
         }
     }
 
-    /// Takes a packet out of what has come; `nil` as long as it is not all there.
+    /// Removes a packet from the buffer; `nil` if it is incomplete.
     static func read(from buffer: inout ByteBuffer) throws(Failure) -> GatewayPacket? {
         guard let command: UInt8 = buffer.getInteger(at: buffer.readerIndex) else { return nil }
         guard command == Self.command else { throw .unknownCommand(command) }

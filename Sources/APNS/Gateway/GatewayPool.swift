@@ -6,15 +6,16 @@ import TLS
 
 /// The connections of one certificate to one binary gateway, on one event loop.
 ///
-/// They are filled one after the other. A connection whose window is full, or that is to end, is sent a bad item, whose error
-/// packet tells at once what would else take ``Configuration/confirmAfter``; what comes meanwhile goes to the next. So what
-/// is submitted stays nearly in order, and exactly where there may be one connection only: then what comes meanwhile waits.
+/// Connections are filled one after the other. A connection whose window is full, or that is closing, is sent a bad
+/// item. Its error packet reveals at once what would otherwise take ``Configuration/confirmAfter``; further
+/// notifications use the next connection. So notifications are sent nearly in order, and exactly in order if the
+/// maximum is one connection, because they then wait.
 public final class GatewayPool: Transport {
-    /// Where the pool's connections go.
+    /// The gateway.
     public var endpoint: APNSEndpoint { configuration.endpoint }
-    /// The receiver of completions. Held strongly until ``close()`` is done.
+    /// The receiver of completions. Held strongly until ``close()`` has completed.
     public var delegate: (any TransportDelegate)?
-    /// Why the last connection could not be made or was given up; `nil` once one has worked since.
+    /// The error of the last connection that failed; `nil` once a connection has worked.
     public var lastFailure: (any Error)? { failures.last }
     /// See ``Transport/failureCounts``.
     public var failureCounts: [String: Int] { failures.counts }
@@ -24,23 +25,23 @@ public final class GatewayPool: Transport {
     private let logger: Logger
     private var state: ConnectionPoolState
     private var adaptiveWindow = AdaptiveWindow()
-    /// The connections on which TCP is set up.
+    /// The connections whose TCP connection is established.
     private var members: [Member] = []
     private var connections: LazyMapSequence<[Member], GatewayConnection> { members.lazy.map(\.connection) }
-    /// Connections in a row that were accepted, and dropped with the first notification.
+    /// Consecutive connections that were accepted, and closed at the first notification.
     private var hangUps = 0
     private var generation = 0
     private var failures: ConnectionFailures
     private var closed: EventLoopPromise<Void>?
 
-    /// The longest time after which notifications are confirmed, unless the configuration's is longer.
+    /// The maximum to which ``Configuration/confirmAfter`` is raised, unless it is configured to be longer.
     private static let longestConfirmation = TimeAmount.minutes(10)
     /// See ``Transport/droppedAfterConfirmation``.
     public private(set) var droppedAfterConfirmation = 0
-    /// After so many connections that took a notification and were dropped without a word, it is the certificate.
+    /// The number of ``hangUps`` from which the certificate is the likely cause.
     private static let patience = 3
 
-    /// Makes a pool; connections are opened by ``check(now:)``.
+    /// Creates a pool. ``check(now:)`` opens its connections.
     public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
         self.configuration = configuration
         self.eventLoop = eventLoop
@@ -49,34 +50,34 @@ public final class GatewayPool: Transport {
         failures = ConnectionFailures("the gateway", configuration.endpoint, logger)
     }
 
-    /// How many notifications can be submitted now.
+    /// The number of notifications that can be submitted now.
     public var capacity: Int {
         guard !keepsOrder || !connections.contains(where: { $0.state.phase == .draining && $0.state.window.count > 0 })
         else { return 0 }
         var capacity = 0
         for connection in connections { capacity += connection.state.capacity(limit: adaptiveWindow.limit) }
-        // A connection is opened for the first that comes.
+        // The first notification opens a connection.
         if isDormant { capacity = configuration.windowCount }
         guard hangUps > 0 else { return capacity }
-        // One at a time, until one is taken: whatever is sent may be lost.
+        // One at a time until one is accepted, because anything sent may be lost.
         return min(capacity, connections.contains { $0.state.window.count > 0 } ? 0 : 1)
     }
 
-    /// Connections that take notifications.
+    /// Connections that accept notifications.
     public var usableConnections: Int { state.usable }
 
-    /// True if no connection is kept as long as there is nothing to send, and none is needed.
+    /// True if the pool has no connection and needs none, because nothing waits to be sent.
     public var isDormant: Bool {
         configuration.minimumConnections == 0 && state.usable == 0 && state.failures == 0 && closed == nil
     }
 
-    /// Never unanswered: the gateway answers nothing that it accepts.
+    /// Always answered: the gateway does not answer what it accepts.
     public var answerState: AnswerState { .answered }
 
-    /// The number of connections that were made since the start.
+    /// The number of connections made since the start.
     public var connectionsMade: Int { state.made }
 
-    /// The connections' state; as streams it counts the windows of unconfirmed notifications.
+    /// The state of the connections. Its streams are the windows of unconfirmed notifications.
     public var statistics: PoolStatistics {
         var statistics = PoolStatistics()
         statistics.connecting = state.connecting
@@ -90,7 +91,7 @@ public final class GatewayPool: Transport {
         return statistics
     }
 
-    /// Sends a notification on the first connection that has room.
+    /// Sends a notification on the first connection that has capacity.
     public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
         guard hangUps == 0 && !keepsOrder || capacity > 0,
             let connection = connections.first(where: { $0.state.capacity(limit: adaptiveWindow.limit) > 0 })
@@ -102,24 +103,24 @@ public final class GatewayPool: Transport {
         if connection.state.isFull, connection.state.sendsBarriers {
             connection.drain()
         } else if connection.state.isFilling, state.usable == 1, adaptiveWindow.limit == .max {
-            // Ready when this one is full.
+            // It is ready when this one is full.
             openAnother()
         }
         return true
     }
 
-    /// Opens another connection if there may be one. If not, asks what has been taken on the only one where that has little
-    /// room: too little to be worth a claim, so that it would never be full.
+    /// Opens another connection if allowed. If the maximum is one, drains that connection if it is nearly full: what is
+    /// left is too little to be worth a claim, so it would never fill.
     public func requestCapacity() {
         if keepsOrder, let full = connections.first(where: { $0.state.isNearlyFull && $0.state.sendsBarriers }) {
             return full.drain()
         }
-        // A narrowed window is narrowed on all connections; another would only undo it.
+        // A narrowed window applies to all connections; opening another would defeat it.
         guard state.usable == 0 || (adaptiveWindow.limit == .max && hangUps == 0 && capacity == 0) else { return }
         openAnother()
     }
 
-    /// True if nothing may be sent before the ends of what was sent on another connection are known.
+    /// True if nothing may be sent before the outcomes on other connections are known.
     private var keepsOrder: Bool { configuration.maximumConnections == 1 }
 
     private func openAnother() {
@@ -127,12 +128,12 @@ public final class GatewayPool: Transport {
         openConnections(now: eventLoop.now)
     }
 
-    /// Asks the gateway, by a bad item, for the ends of what was sent.
+    /// Sends a bad item on each connection, to learn the outcomes of what was sent.
     public func flushConfirmations() {
         for connection in connections where connection.state.window.count > 0 { connection.drain() }
     }
 
-    /// Confirms what is old enough, gives connections up that are silent, worn out or not needed, and opens others.
+    /// Confirms notifications by age, closes connections that are silent, worn out or superfluous, and opens others.
     public func check(now: NIODeadline) {
         adaptiveWindow.check(window: configuration.windowCount, now: now)
         for connection in connections { connection.check(now: now) }
@@ -150,13 +151,13 @@ public final class GatewayPool: Transport {
         openConnections(now: now)
     }
 
-    /// The gateway knows no provider tokens.
+    /// Does nothing: the gateway has no provider tokens.
     public func setProviderToken(_: String?) {}
 
-    /// Sets what the connections that are made from now on trust and present.
+    /// Sets the trust and the certificate of connections made from now on.
     public func setTLS(_ tls: TLSContext) { configuration.tls = tls }
 
-    /// Sends nothing more on the connections that there are, and opens others.
+    /// Drains all connections, and opens others.
     public func replaceConnections(reason: String) {
         guard closed == nil, !connections.isEmpty else { return }
         logger.info(
@@ -164,17 +165,17 @@ public final class GatewayPool: Transport {
             metadata: [
                 "event": "apns_connections_replaced", "endpoint": "\(endpoint)", "connections": "\(connections.count)",
             ])
-        // With another certificate it may be another story.
+        // Another certificate may be accepted.
         hangUps = 0
         generation += 1
         for connection in connections { connection.drain() }
         openConnections(now: eventLoop.now)
     }
 
-    /// The same: a connection to the gateway is either used or at its end.
+    /// Same as ``replaceConnections(reason:)``, which already stops sending on the old connections.
     public func retireConnections(reason: String) { replaceConnections(reason: reason) }
 
-    /// Finds out what has become of what was sent, and closes all connections.
+    /// Finds out the outcomes of what was sent, and closes all connections.
     public func close() -> EventLoopFuture<Void> {
         if let closed { return closed.futureResult }
         let promise = eventLoop.makePromise(of: Void.self)
@@ -191,7 +192,7 @@ public final class GatewayPool: Transport {
         return promise.futureResult
     }
 
-    /// Closes all connections at once; what is not confirmed completes as uncertain.
+    /// Closes all connections at once; unconfirmed notifications complete as uncertain.
     public func closeNow() {
         _ = close()
         for connection in connections { connection.close(APNSConnectionError.shutdown(endpoint)) }
@@ -217,7 +218,7 @@ public final class GatewayPool: Transport {
         let dialer = configuration.dialer
         let bound = NIOLoopBound((self, member), eventLoop: eventLoop)
         dialer.connect(on: eventLoop) {
-            // Nothing but TCP itself ever asks an idle gateway whether it is there.
+            // The protocol has no PING: only TCP's keep-alive detects that an idle gateway is unreachable.
             $0.channelOption(.socketOption(.so_keepalive), value: 1)
         }
         .assumeIsolated()
@@ -244,7 +245,7 @@ public final class GatewayPool: Transport {
                 })
             try connection.installMeter(on: channel)
         } catch {
-            // The channel has closed already.
+            // The channel has already closed.
             channel.close(promise: nil)
             return connection.failed(dialer.cannotConnect(error))
         }
@@ -263,10 +264,10 @@ public final class GatewayPool: Transport {
 }
 
 extension GatewayPool {
-    /// A connection and what the pool knows about it.
+    /// A connection, and the pool's record of it.
     private final class Member {
         let connection: GatewayConnection
-        /// The number of calls to replace all connections before its TLS context was chosen.
+        /// The pool's ``generation`` when its TLS context was chosen.
         let generation: Int
         /// True while ``ConnectionPoolState`` counts it as usable.
         var isUsable = false
@@ -291,11 +292,11 @@ extension GatewayPool: GatewayConnectionOwner {
                 logger.debug(
                     "connected to the gateway",
                     metadata: ["event": "apns_connected", "endpoint": "\(endpoint)", "connections": "\(state.usable)"])
-                // It was being made when all were to be replaced.
+                // All connections were replaced while this one was being made.
                 if member.generation < generation { return connection.drain() }
             } else {
                 state.retired()
-                // There must be another before what goes on it is claimed.
+                // Another connection must exist before notifications for it are claimed.
                 openConnections(now: eventLoop.now)
             }
         }
@@ -371,49 +372,48 @@ extension GatewayPool: GatewayConnectionOwner {
 }
 
 extension GatewayPool {
-    /// How a pool connects, batches and waits.
+    /// Settings for connecting, batching and waiting.
     public struct Configuration: Sendable, PoolConfiguration {
-        /// Where to.
+        /// The gateway.
         public var endpoint: APNSEndpoint
         /// Trust, and the client certificate.
         public var tls: TLSContext
-        /// The proxy to connect through; the endpoint's name is then looked up by the proxy.
+        /// The proxy to connect through; it also resolves the endpoint's name.
         public var proxy: HTTPProxy?
-        /// Connections that are kept open while nothing is sent.
+        /// Minimum connections, kept open even while nothing is sent.
         public var minimumConnections = 1
-        /// Connections at the most, those apart on which nothing more is sent.
+        /// Maximum connections, not counting draining ones.
         public var maximumConnections = 4
-        /// Which of the protocol's commands to use.
+        /// The protocol's command to use.
         public var frame = GatewayFrame.items
-        /// Bytes of a write at the most; see ``GatewayFrame``.
+        /// Maximum bytes per write, unless a single frame is larger.
         public var batchBytes = 16_384
-        /// How long a write waits for more.
+        /// The time for which a write waits for more notifications.
         public var batchTime = TimeAmount.milliseconds(2)
-        /// How long the gateway must have had a notification without a word about it, to count as taken.
+        /// The time after its arrival from which a notification without an error packet counts as accepted.
         public var confirmAfter = TimeAmount.seconds(2)
-        /// True if a deliberately bad item is sent where certainty is wanted at once: when no more is sent on a
-        /// connection.
+        /// True if a draining connection is sent a deliberately bad item, to learn the outcomes at once.
         public var sendsBarriers = true
-        /// Notifications without confirmation on a connection at the most.
+        /// Maximum unconfirmed notifications per connection.
         public var windowCount = 5000
-        /// Bytes of their frames at the most.
+        /// Maximum bytes of their frames.
         public var windowBytes = 32 << 20
-        /// How long TCP, the proxy's answer and TLS may each take.
+        /// The timeout of each step: TCP, the proxy's answer, and TLS.
         public var connectTimeout = TimeAmount.seconds(10)
-        /// How long the other side may leave what was written unacknowledged.
+        /// The maximum time for which written data may be unacknowledged.
         public var stallTimeout = TimeAmount.seconds(20)
-        /// After how long without a notification a connection beyond the minimum is closed.
+        /// The idle time after which a connection beyond the minimum is closed.
         public var idleTimeout = TimeAmount.minutes(5)
-        /// After how long a connection is replaced, less up to a tenth; `nil` is never.
+        /// The age at which a connection is replaced, less up to a tenth; `nil` for never.
         public var maximumAge: TimeAmount?
-        /// The first pause after a connection could not be made; see ``ConnectionPool/Configuration/reconnectPause``.
+        /// The first pause after a failed attempt; see ``ConnectionPool/Configuration/reconnectPause``.
         public var reconnectPause = TimeAmount.milliseconds(250)
         /// The longest pause between attempts.
         public var longestReconnectPause = TimeAmount.seconds(30)
-        /// Looks up host names; `nil` asks the system. Asked anew for each connection.
+        /// Resolves host names, for each connection again; `nil` uses the system's resolver.
         var resolver: (any Resolver & Sendable)?
 
-        /// Takes the endpoint and the TLS context; the rest has defaults.
+        /// Creates a configuration with default values for everything else.
         public init(endpoint: APNSEndpoint, tls: TLSContext) {
             self.endpoint = endpoint
             self.tls = tls

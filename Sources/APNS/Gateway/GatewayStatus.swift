@@ -1,4 +1,4 @@
-/// The status that the binary gateway gives the item that its error packet names.
+/// The status in the binary gateway's error packet, about the notification that it names.
 ///
 /// Source: Apple's archived "Local and Remote Notification Programming Guide", "Binary Provider API", table "Codes in
 /// error-response packet".
@@ -12,15 +12,15 @@ public enum GatewayStatus: Sendable, Hashable, CustomStringConvertible {
     case invalidTopicSize
     case invalidPayloadSize
     case invalidToken
-    /// The gateway closes the connection for reasons of its own; the named item is the last that succeeded.
+    /// The gateway is closing the connection; the named notification is the last that it accepted.
     case shutdown
-    /// The gateway could not make out what it was sent.
+    /// The gateway could not parse what it received.
     case protocolError
     case unknown
-    /// One that Apple does not document.
+    /// A status that Apple does not document.
     case other(UInt8)
 
-    /// Takes the second byte of an error packet.
+    /// Creates a status from the second byte of an error packet.
     public init(code: UInt8) {
         self = Self.documented.first { $0.code == code }?.status ?? .other(code)
     }
@@ -37,7 +37,7 @@ public enum GatewayStatus: Sendable, Hashable, CustomStringConvertible {
         return Self.documented.first { $0.status == self }?.name ?? "UnknownError"
     }
 
-    /// One line for a log.
+    /// The name and the code, for a log.
     public var description: String { "\(name) (status \(code))" }
 
     /// The statuses that Apple documents.

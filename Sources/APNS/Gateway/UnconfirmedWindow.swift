@@ -1,9 +1,9 @@
 import NIOCore
 
-/// The notifications that were sent on one connection to the gateway and are not confirmed, without any I/O.
+/// The unconfirmed notifications of one connection to the gateway, without any I/O.
 ///
-/// The gateway says nothing of what it takes. So a notification stays here until an error packet names it or one behind it,
-/// or until it has been with the gateway for so long that no packet is to be expected any more.
+/// The gateway does not acknowledge what it accepts. So a notification stays here until an error packet names it or a
+/// later one, or until the gateway has had it for so long that no error packet is expected any more.
 ///
 ///     confirmed │ 17  18  19 │ 20  21  22 │ 23  24          identifiers
 ///               └ with the gateway since … ┘└ on the way ┘
@@ -17,25 +17,26 @@ struct UnconfirmedWindow {
     private struct Batch {
         /// The identifier of its last notification.
         var last: UInt32
-        /// How far the connection's bytes had come with it.
+        /// The total number of bytes sent on the connection up to the end of the write.
         var position: Int
-        /// Since when the other side's kernel has it.
+        /// The time at which the other side's kernel acknowledged it; `nil` before.
         var arrivedAt: NIODeadline?
     }
 
-    /// The meaning of an error packet, or of an end without one, for what was sent. Tags, in the order of sending.
+    /// The meaning of an error packet, or of an end without one, for the sent notifications: tags, in the order of
+    /// sending.
     struct Findings: Equatable {
-        /// Taken.
+        /// Accepted.
         var confirmed: [UInt64] = []
-        /// The one that the packet named, and what it said.
+        /// The notification that the packet named, and its status.
         var named: (tag: UInt64, status: GatewayStatus)?
-        /// Dropped without having been looked at.
+        /// Dropped without having been processed.
         var discarded: [UInt64] = []
-        /// Nobody can tell.
+        /// Of unknown outcome.
         var uncertain: [UInt64] = []
-        /// How many had been taken for confirmed, and were not.
+        /// The number of notifications that were confirmed, but had in fact been dropped.
         var lost = 0
-        /// The token of the one that the packet named, if that was among them.
+        /// The token of the named notification, if it was one of those.
         var lateToken: ByteBuffer?
 
         static func == (one: Findings, other: Findings) -> Bool {
@@ -47,25 +48,25 @@ struct UnconfirmedWindow {
 
     private var sent = CircularBuffer<Sent>(initialCapacity: 64)
     private var batches = CircularBuffer<Batch>(initialCapacity: 16)
-    /// The identifier of the oldest that is not confirmed.
+    /// The identifier of the oldest unconfirmed notification.
     private(set) var first: UInt32 = 1
-    /// Of those that are not confirmed.
+    /// The size of the unconfirmed frames.
     private(set) var bytes = 0
-    /// The identifier of the deliberately bad item, when it was sent.
+    /// The identifier of the deliberately bad item, once it was sent.
     private(set) var barrier: UInt32?
     private var tokens = RecentTokens()
 
-    /// Notifications that are not confirmed.
+    /// The number of unconfirmed notifications.
     var count: Int { sent.count }
-    /// The identifier of what is sent next.
+    /// The identifier of the next notification.
     var next: UInt32 { first + UInt32(sent.count) }
-    /// When a batch has come that is not confirmed: of the oldest.
+    /// The time at which the oldest unconfirmed batch arrived.
     var oldestArrival: NIODeadline? { batches.first?.arrivedAt }
 
-    /// A notification is sent.
+    /// Records that a notification is sent.
     /// - Parameters:
-    ///   - size: of its frame, in bytes.
-    ///   - token: remembered for a packet that comes too late.
+    ///   - size: the size of its frame in bytes.
+    ///   - token: kept for an error packet that arrives late.
     /// - Returns: its identifier.
     mutating func send(tag: UInt64, size: Int, token: DeviceToken = .none) -> UInt32 {
         let identifier = next
@@ -75,7 +76,7 @@ struct UnconfirmedWindow {
         return identifier
     }
 
-    /// The bad item is sent, behind which nothing more can be.
+    /// Records that the bad item is sent. Nothing can be sent after it.
     /// - Returns: its identifier.
     mutating func sendBarrier() -> UInt32 {
         let identifier = next
@@ -83,14 +84,14 @@ struct UnconfirmedWindow {
         return identifier
     }
 
-    /// All that was sent so far has been given to the connection.
-    /// - Parameter position: how many bytes it has been given in all.
+    /// Records that everything sent so far was passed to the connection.
+    /// - Parameter position: the total number of bytes passed to it.
     mutating func left(position: Int) {
         guard !sent.isEmpty, batches.last.map({ $0.last != next - 1 }) ?? true else { return }
         batches.append(Batch(last: next - 1, position: position))
     }
 
-    /// The other side's kernel has all bytes up to a position.
+    /// Records that the other side's kernel has all bytes up to a position.
     mutating func arrived(upTo position: Int, now: NIODeadline) {
         for index in batches.indices where batches[index].arrivedAt == nil {
             guard batches[index].position <= position else { return }
@@ -98,7 +99,7 @@ struct UnconfirmedWindow {
         }
     }
 
-    /// Confirms what has been with the gateway for long enough.
+    /// Confirms the notifications that arrived by this time, and returns their tags.
     mutating func confirm(arrivedBefore time: NIODeadline) -> [UInt64] {
         var last: UInt32?
         while let batch = batches.first, let arrivedAt = batch.arrivedAt, arrivedAt <= time {
@@ -108,11 +109,11 @@ struct UnconfirmedWindow {
         return last.map { take(through: $0) } ?? []
     }
 
-    /// An error packet has come; the connection ends with it.
+    /// Interprets an error packet, with which the connection ends.
     mutating func answered(_ packet: GatewayPacket) -> Findings {
         var findings = Findings()
         let identifier = packet.identifier
-        // Both say that the named one was taken.
+        // Both mean that the named notification was accepted.
         let isGood = packet.status == .shutdown || packet.status == .noError
         if let barrier, identifier == barrier {
             findings.confirmed = take(through: next - 1)
@@ -121,10 +122,10 @@ struct UnconfirmedWindow {
             if !isGood, let named = take(through: identifier).first { findings.named = (named, packet.status) }
             findings.discarded = takeAll()
         } else if identifier == first - 1, isGood {
-            // The last that was confirmed; or 0, before anything was.
+            // The last confirmed notification; 0 if none was.
             findings.discarded = takeAll()
         } else if identifier > 0, identifier < first {
-            // Confirmed for its age, wrongly.
+            // Confirmed by age, wrongly.
             findings.lost = Int(first - identifier) - (isGood ? 1 : 0)
             if !isGood { findings.lateToken = tokens.token(of: identifier, next: next) }
             findings.discarded = takeAll()
@@ -134,7 +135,7 @@ struct UnconfirmedWindow {
         return findings
     }
 
-    /// The connection has ended without an error packet.
+    /// Returns the tags of all notifications if the connection ended without an error packet.
     mutating func lost() -> [UInt64] { takeAll() }
 
     private mutating func takeAll() -> [UInt64] { take(through: next - 1) }
@@ -151,14 +152,14 @@ struct UnconfirmedWindow {
     }
 }
 
-/// The tokens of the newest notifications of a connection, by identifier: an error packet may name one that was confirmed.
+/// The tokens of a connection's newest notifications, by identifier: an error packet may name one that was confirmed.
 struct RecentTokens {
-    /// The number of tokens that are remembered.
+    /// The number of tokens kept.
     static let capacity = 16_384
-    /// The digits of each, of 32 bytes; longer tokens are not remembered.
+    /// The hex digits of a token of 32 bytes; longer tokens are not kept.
     private static let digits = 2 * GatewayFrame.tokenSizes.lowerBound
 
-    /// Empty until the first is remembered, and then a megabyte.
+    /// Empty until the first token is kept, and then 1 MiB.
     private var bytes: [UInt8] = []
 
     mutating func remember(_ token: DeviceToken, of identifier: UInt32) {
@@ -172,8 +173,8 @@ struct RecentTokens {
         }
     }
 
-    /// The token of a notification, if it is still remembered.
-    /// - Parameter next: the identifier of what is sent next.
+    /// Returns the token of a notification, if it is still kept.
+    /// - Parameter next: the identifier of the next notification.
     func token(of identifier: UInt32, next: UInt32) -> ByteBuffer? {
         guard !bytes.isEmpty, identifier < next, next - identifier <= Self.capacity else { return nil }
         let start = Self.start(of: identifier)
@@ -184,30 +185,30 @@ struct RecentTokens {
     private static func start(of identifier: UInt32) -> Int { Int(identifier) % capacity * digits }
 }
 
-/// How far to run ahead of what the gateway can have looked at, without any I/O.
+/// Decides how far to send ahead of what the gateway has processed, without any I/O.
 ///
-/// Whatever is sent behind a bad item is dropped and has to be sent again. In a list with a bad token in a hundred, whoever
-/// sends twenty thousand ahead sends everything a hundred times. So after an error packet no more is sent ahead than twice
-/// what the connection had taken until then; and with each moment without another packet, twice as much as before.
+/// Everything sent after a bad item is dropped and must be resent. With 1 % bad tokens, sending 20,000 ahead would send
+/// everything a hundred times. So after an error packet, the limit is twice what the connection had accepted until
+/// then; it doubles after each pause without another error packet.
 struct AdaptiveWindow {
-    /// Below this, running ahead less saves nothing that the round trips would not cost.
+    /// The lowest limit: below it, the additional round trips would cost more than the resends.
     static let least = 64
-    /// How long there must have been no error packet for the limit to be doubled.
+    /// The time without an error packet after which the limit is doubled.
     static let pause = TimeAmount.milliseconds(100)
 
-    /// Notifications without confirmation on a connection at the most.
+    /// Maximum unconfirmed notifications per connection.
     private(set) var limit = Int.max
     private var changedAt = NIODeadline.distantPast
 
-    /// An error packet said that an item was bad.
-    /// - Parameter progress: how many its connection had taken before it.
+    /// Records that an error packet reported a bad item.
+    /// - Parameter progress: the number of notifications accepted on its connection before it.
     mutating func refused(progress: Int, now: NIODeadline) {
         limit = max(Self.least, progress.multipliedReportingOverflow(by: 2).partialValue)
         changedAt = now
     }
 
-    /// To be called a few times a second.
-    /// - Parameter window: the limit that there is anyway.
+    /// Doubles the limit if it is time. Call this several times per second.
+    /// - Parameter window: the configured limit.
     mutating func check(window: Int, now: NIODeadline) {
         guard limit != .max, now - changedAt >= Self.pause else { return }
         changedAt = now

@@ -1,23 +1,23 @@
 import NIOCore
 
-/// Decides whether a pool's requests go unanswered altogether, without any I/O.
+/// Decides whether all of a pool's requests go unanswered, without any I/O.
 ///
-/// Only requests that were submitted after the last answer count: a few lost answers of a burst say nothing of what is sent
+/// Only requests submitted after the last answer count: a few lost answers of a burst say nothing about requests sent
 /// now.
 struct AnswerDrought {
-    /// The time that requests may wait with no answer to any.
+    /// The time for which requests may wait while none is answered.
     static let patience = TimeAmount.seconds(5)
-    /// The time after the last request for which the state stays at ``AnswerState/unanswered``. Other workers may be sending
-    /// successfully what failed here.
+    /// The time after the last request for which the state stays at ``AnswerState/unanswered``. After that, other
+    /// workers may be sending successfully what failed here.
     static let currency = TimeAmount.seconds(15)
-    /// The time for which it then stays at ``AnswerState/unansweredLately``, so that pauses between attempts do not look like
-    /// an end.
+    /// The time for which it then stays at ``AnswerState/unansweredLately``, so that pauses between attempts do not
+    /// look like a recovery.
     static let memory = TimeAmount.minutes(10)
-    /// The longest time that counts between two looks: a process that was stopped has not waited.
+    /// The longest time that counts between two calls of ``look(inFlight:now:)``: a suspended process has not waited.
     private static let longestGap = TimeAmount.seconds(1)
 
     private(set) var state = AnswerState.answered
-    /// True while requests have been submitted and none answered since.
+    /// True while requests have been submitted since the last answer, and none has been answered.
     private(set) var isPending = false
 
     private var waited = TimeAmount.zero
@@ -26,14 +26,14 @@ struct AnswerDrought {
     private var lastLook = NIODeadline.distantPast
     private var lastActivity = NIODeadline.distantPast
 
-    /// Adds what one connection did since it was last asked.
+    /// Adds the activity of one connection since it was last asked.
     mutating func add(submitted: Int, answered: Bool) {
         self.submitted += submitted
         if answered { self.answered = true }
     }
 
-    /// Draws the conclusion from what was added since the last look.
-    /// - Parameter inFlight: requests under way.
+    /// Updates the state from the activity added since the last call.
+    /// - Parameter inFlight: requests in flight.
     mutating func look(inFlight: Int, now: NIODeadline) {
         defer { (submitted, answered, lastLook) = (0, false, now) }
         if answered { return end() }

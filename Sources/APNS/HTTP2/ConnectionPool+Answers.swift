@@ -1,9 +1,9 @@
 import Logging
 import NIOCore
 
-/// Requests without an answer, and connections that give none.
+/// Unanswered requests, and connections that do not answer.
 extension ConnectionPool {
-    /// The age from which on a request is expected to have been written.
+    /// The age from which a request is expected to have been written.
     private static let roundTrip = TimeAmount.milliseconds(500)
 
     /// Records the requests and answers of a connection since the last call.
@@ -14,7 +14,7 @@ extension ConnectionPool {
         if answered { connection.isSuspect = false }
     }
 
-    /// Records that a connection on which nothing was sent has lasted: whatever kept connections from being made is over.
+    /// Records that a connection without requests has lasted: the problem that prevented connections is over.
     func noteAge(_ connection: PooledConnection, now: NIODeadline) {
         guard failures.isLogged, connection.isUsable, connection.http2.state.requests == 0,
             connection.usableSince.map({ now - $0 > .seconds(10) }) ?? false
@@ -22,14 +22,14 @@ extension ConnectionPool {
         failures.worked(&state, news: "connected to APNs again")
     }
 
-    /// Opens another connection for what comes from now on, so that it need not wait for the deadlines of what was sent
-    /// before.
+    /// Prefers new connections to the present ones, and opens one, so that further requests need not wait for the
+    /// deadlines of earlier ones.
     func suspectConnections() {
         for connection in connections { connection.isSuspect = true }
         state.wantConnection()
     }
 
-    /// Records whether a flow-control window holds a connection's requests up.
+    /// Records whether a flow-control window blocks a connection's requests.
     func noteWindow(_ connection: PooledConnection, now: NIODeadline) {
         guard connection.isUsable else { return }
         let limit = now + configuration.requestTimeout - Self.roundTrip
@@ -37,8 +37,8 @@ extension ConnectionPool {
             connection.http2.session.blockage(dueBefore: limit), patience: configuration.windowTimeout, now: now)
     }
 
-    /// Sends nothing more on a connection that is alive and of no use. What could not be written is given back to be sent on
-    /// another connection; what was written may still be answered.
+    /// Retires a connection that is alive but useless. Requests that could not be written are returned, to be sent on
+    /// another connection; written ones may still be answered.
     func retireUnresponsive(_ connection: PooledConnection, because fault: String, now: NIODeadline) {
         guard closed == nil, connection.isUsable else { return }
         let error = APNSConnectionError.unresponsive(endpoint, fault)
@@ -48,7 +48,7 @@ extension ConnectionPool {
                 "event": "apns_connection_unresponsive", "endpoint": "\(endpoint)",
                 "in_flight": "\(connection.http2.state.inFlight)",
             ])
-        // Where other connections are answered, the next one probably will be.
+        // If other connections are answered, the next one probably will be.
         let pauses = drought.isPending
         failures.unanswered(error, pauses: pauses, &state, now: now)
         if pauses {
@@ -60,8 +60,9 @@ extension ConnectionPool {
         openConnections(now: now)
     }
 
-    /// Sends a notification while there are some that a connection did not answer.
-    /// - Returns: `false` where no stream is free; the notification has then not been taken.
+    /// Submits a notification while there are unanswered requests, and avoids the connections that did not answer this
+    /// one.
+    /// - Returns: `false` if no stream is free; the notification was then not accepted.
     func submitElsewhere(_ notification: consuming Notification, _ id: APNSID, tag: UInt64) -> Bool {
         var best: PooledConnection?
         var bestPast = UnansweredRequests.Past.timedOut
@@ -80,13 +81,13 @@ extension ConnectionPool {
             return false
         }
         openAnother(than: excluded)
-        // Not here: the caller is not done with the submission.
+        // Not synchronously: the caller has not finished the submission.
         if toGiveBack.isEmpty { eventLoop.assumeIsolated().execute { self.giveBack() } }
         toGiveBack.append(tag)
         return true
     }
 
-    /// Completes what could not be sent on another connection.
+    /// Completes the notifications that could not be sent on another connection.
     func giveBack() {
         let tags = toGiveBack
         toGiveBack = []
@@ -95,7 +96,7 @@ extension ConnectionPool {
         }
     }
 
-    /// Opens one connection more; where there are as many as there may be, it replaces one.
+    /// Opens one more connection; if the maximum is reached, replaces the given one.
     private func openAnother(than connection: PooledConnection) {
         let now = eventLoop.now
         if state.connecting + state.usable - state.outgoing < state.configuration.maximumConnections {

@@ -3,52 +3,52 @@ import NIOPosix
 import TLS
 
 extension ConnectionPool {
-    /// How a pool connects and waits.
+    /// Settings for connections and timeouts.
     public struct Configuration: Sendable, PoolConfiguration {
-        /// Where to.
+        /// The server.
         public var endpoint: APNSEndpoint
-        /// Trust, and the client certificate where that is the credential. `h2` must be among its protocols.
+        /// Trust, and the client certificate if that is the credential. Its ALPN protocols must include `h2`.
         public var tls: TLSContext
-        /// The proxy to connect through; the endpoint's name is then looked up by the proxy.
+        /// The proxy to connect through; it also resolves the endpoint's name.
         public var proxy: HTTPProxy?
-        /// Connections that are kept open while nothing is sent.
+        /// Minimum connections, kept open even while nothing is sent.
         public var minimumConnections = 1
-        /// Connections at the most. While some are being replaced there may be up to as many again.
+        /// Maximum connections. While some are being replaced, there can be up to twice as many.
         public var maximumConnections = 4
-        /// Requests at once on a connection, whatever more the server would allow.
+        /// Maximum concurrent requests per connection, even if the server allows more.
         public var maximumStreams = 1000
-        /// How long a request may go unanswered.
+        /// The time after which an unanswered request is cancelled.
         public var requestTimeout = TimeAmount.seconds(20)
-        /// How long TCP, the proxy's answer and TLS may each take.
+        /// The timeout of each step: TCP, the proxy's answer, and TLS.
         public var connectTimeout = TimeAmount.seconds(10)
-        /// The time without a word from the server after which it is sent a PING while requests are in flight.
+        /// The time without data from the server after which it is sent a PING while requests are in flight.
         public var pingAfter = TimeAmount.seconds(15)
         /// The same while none is in flight.
         public var idlePingAfter = TimeAmount.hours(1)
-        /// How long it has to answer that.
+        /// The timeout of the answer to a PING.
         public var pingTimeout = TimeAmount.seconds(5)
-        /// How long the server may take from the end of the TLS handshake to its SETTINGS.
+        /// The timeout from the end of the TLS handshake to the server's SETTINGS.
         public var settingsTimeout = TimeAmount.seconds(5)
-        /// How long the server may read nothing of what is written to it.
+        /// The time for which the server may read nothing of what is written to it.
         public var stallTimeout = TimeAmount.seconds(20)
-        /// How long a flow-control window may keep a request from being written.
+        /// The time for which a flow-control window may block a request.
         public var windowTimeout = TimeAmount.seconds(5)
-        /// After how long without a request a connection beyond the minimum is closed.
+        /// The idle time after which a connection beyond the minimum is closed.
         public var idleTimeout = TimeAmount.minutes(5)
-        /// After how long a connection is replaced, less up to a tenth of it so that a fleet does not reconnect all at
-        /// once; `nil` is never.
+        /// The age at which a connection is replaced, less up to a tenth, so that a fleet does not reconnect all at
+        /// once; `nil` for never.
         public var maximumAge: TimeAmount?
-        /// The first pause after a connection could not be made. It doubles with each further failure; of each pause, a
-        /// part between a tenth and all of it is chosen at random.
+        /// The first pause after a failed attempt. It doubles with each further failure. The actual pause is random,
+        /// between a tenth and all of it.
         public var reconnectPause = TimeAmount.milliseconds(250)
         /// The longest pause between attempts.
         public var longestReconnectPause = TimeAmount.seconds(30)
-        /// Looks up host names; `nil` asks the system. Asked anew for each connection.
+        /// Resolves host names, for each connection again; `nil` uses the system's resolver.
         var resolver: (any Resolver & Sendable)?
-        /// The first request's stream, odd.
+        /// The stream identifier of the first request; odd.
         var firstStream: Int32 = 1
 
-        /// Takes the endpoint and the TLS context; the rest has defaults.
+        /// Creates a configuration with default values for everything else.
         public init(endpoint: APNSEndpoint, tls: TLSContext) {
             self.endpoint = endpoint
             self.tls = tls

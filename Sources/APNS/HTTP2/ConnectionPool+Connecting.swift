@@ -3,7 +3,7 @@ import NIOCore
 import NIOPosix
 import TLS
 
-/// How a pool makes connections.
+/// Making connections.
 extension ConnectionPool {
     func open() {
         let connection = HTTP2Connection(
@@ -14,7 +14,7 @@ extension ConnectionPool {
         let dialer = configuration.dialer
         let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)
         dialer.connect(on: eventLoop) {
-            // A connection writes this much at a time; twice that is not read by a server that is alive.
+            // A connection writes this much at a time. If twice that is unsent, the server is not reading.
             $0.channelOption(
                 .writeBufferWaterMark,
                 value: .init(low: HTTP2Connection.writeSize / 2, high: HTTP2Connection.writeSize * 2))
@@ -31,8 +31,8 @@ extension ConnectionPool {
         }
     }
 
-    /// Takes over a channel on which TCP is set up. Not earlier: a host's addresses are tried one after the other or
-    /// together, each on a channel of its own, and the connection belongs to the one that succeeds.
+    /// Starts HTTP/2 on a channel whose TCP connection is established. Not earlier, because several addresses of a host
+    /// may be tried, each on its own channel, and the connection belongs to the one that succeeds.
     private func adopt(_ http2: HTTP2Connection, on channel: any Channel, _ dialer: Dialer) {
         let connection = PooledConnection(http2, generation: generation)
         http2.session.keepsUniqueIDs = keepsUniqueIDs

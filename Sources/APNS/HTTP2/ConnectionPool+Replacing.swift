@@ -2,9 +2,9 @@ import Logging
 import NIOCore
 import Sockets
 
-/// How a pool gives connections up that still work.
+/// Retiring and replacing connections that still work.
 extension ConnectionPool {
-    /// Closes a connection that is one too many, and replaces those that are too old or answer nothing but 500.
+    /// Closes a superfluous connection, and replaces those that are too old, do not respond, or answer nothing but 500.
     func giveUpConnections(now: NIODeadline) {
         var idlest: PooledConnection?
         for connection in connections where connection.isUsable {
@@ -19,7 +19,7 @@ extension ConnectionPool {
             guard connection.http2.state.isUsable, connection.http2.state.inFlight == 0 else { continue }
             if idlest.map({ connection.http2.state.lastUsed < $0.http2.state.lastUsed }) ?? true { idlest = connection }
         }
-        // One at a time: what it did is then left to fewer, which may be too few already for another to go.
+        // One at a time: the remaining connections take over its work, and may then all be needed.
         if let idlest, state.isSuperfluous(lastUsed: idlest.http2.state.lastUsed, now: now) {
             idlest.http2.retire(reason: "nothing was sent on it for \(configuration.idleTimeout.formatted)")
         }
@@ -32,8 +32,8 @@ extension ConnectionPool {
         replace([connection], reason: reason, keeping: .current, now: now)
     }
 
-    /// Has other connections take the place of these.
-    /// - Parameter authorization: the authorization of further requests on the old ones.
+    /// Replaces connections with new ones.
+    /// - Parameter authorization: the authorization of further requests on the old connections.
     func replace(
         _ old: [PooledConnection], reason: String, keeping authorization: PooledConnection.Authorization,
         now: NIODeadline
@@ -58,9 +58,9 @@ extension ConnectionPool {
         openConnections(now: now)
     }
 
-    /// Ends outgoing connections for which there are others now.
+    /// Retires the outgoing connections that have been replaced.
     func retireOutgoing() {
-        // Each changes what is left to do, and may come back here.
+        // Each retirement changes the count, and may call this function again.
         while state.outgoingToRetire(ready: readyConnections) > 0,
             let next = connections.first(where: { $0.isBeingReplaced && $0.isUsable })
         {
@@ -68,12 +68,12 @@ extension ConnectionPool {
         }
     }
 
-    /// Those that stay and have the server's SETTINGS: before them, a connection takes one request only.
+    /// Connections that stay and have received the server's SETTINGS: before that they cannot take over requests.
     private var readyConnections: Int {
         connections.count { $0.isUsable && !$0.isBeingReplaced && $0.http2.state.phase == .open }
     }
 
-    /// Ends a connection whose answers say that its other end is ill, if none was ended for that a moment ago.
+    /// Retires a connection whose answers indicate a broken server, unless one was retired for that a moment ago.
     func recycle(_ connection: PooledConnection) {
         guard closed == nil, connection.isUsable, state.recycle(now: eventLoop.now) else { return }
         let count = connection.http2.state.serverErrorsInARow

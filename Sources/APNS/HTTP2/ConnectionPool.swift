@@ -4,20 +4,20 @@ import TLS
 
 /// The connections of one credential to one endpoint, on one event loop.
 ///
-/// Not thread-safe: everything is called on, and calls back on, the event loop. ``check(now:)`` has to be called a few
-/// times a second: it keeps the deadlines, asks silent servers for life, and opens connections when their time has come.
+/// Not thread-safe: call everything on the event loop, on which the pool calls back. Call ``check(now:)`` several times
+/// per second: it enforces deadlines, pings silent servers, and opens connections when they are due.
 public final class ConnectionPool: Transport {
-    /// Where the pool's connections go.
+    /// The server.
     public var endpoint: APNSEndpoint { configuration.endpoint }
-    /// The receiver of completions. Held strongly until ``close()`` is done.
+    /// The receiver of completions. Held strongly until ``close()`` has completed.
     public var delegate: (any TransportDelegate)?
-    /// Why the last connection could not be made or was given up; `nil` once one has worked since.
+    /// The error of the last connection that failed; `nil` once a connection has worked.
     public var lastFailure: (any Error)? { failures.last }
     /// See ``Transport/failureCounts``.
     public var failureCounts: [String: Int] { failures.counts }
     /// See ``Transport/answerState``.
     public var answerState: AnswerState {
-        // A server that cannot be reached any more is another trouble.
+        // A server that can no longer be reached is another problem.
         drought.state == .unanswered && state.usable == 0 && !failures.isOfAnswers ? .unansweredLately : drought.state
     }
 
@@ -30,19 +30,19 @@ public final class ConnectionPool: Transport {
     let eventLoop: any EventLoop
     let logger: Logger
     var state: ConnectionPoolState
-    /// The connections on which TCP is set up.
+    /// The connections whose TCP connection is established.
     var connections: [PooledConnection] = []
     var nextID = 0
     var failures: ConnectionFailures
     var generation = 0
     var drought = AnswerDrought()
     var unanswered = UnansweredRequests()
-    /// The tags of requests that were taken and are given back, because there was no connection to send them on.
+    /// The tags of requests that were accepted, and are returned because there was no connection to send them on.
     var toGiveBack: [UInt64] = []
     private(set) var closed: EventLoopPromise<Void>?
     private var authorization: HeaderText?
 
-    /// Makes a pool; connections are opened by ``check(now:)``.
+    /// Creates a pool. ``check(now:)`` opens its connections.
     public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
         self.configuration = configuration
         self.eventLoop = eventLoop
@@ -51,29 +51,29 @@ public final class ConnectionPool: Transport {
         failures = ConnectionFailures("APNs", configuration.endpoint, logger)
     }
 
-    /// How many notifications can be submitted now.
+    /// The number of notifications that can be submitted now.
     public var capacity: Int {
         var count = 0
         for connection in connections { count += connection.http2.freeStreams }
-        // A connection is opened for the first that comes.
+        // The first notification opens a connection.
         return count == 0 && isDormant ? 1 : count
     }
 
-    /// Requests that have been submitted and not completed.
+    /// The number of requests in flight.
     public var inFlight: Int { connections.reduce(0) { $0 + $1.http2.state.inFlight } }
 
-    /// Connections that take requests.
+    /// Connections that accept requests.
     public var usableConnections: Int { state.usable }
 
-    /// True if no connection is kept as long as there is nothing to send, and none is needed.
+    /// True if the pool has no connection and needs none, because nothing waits to be sent.
     public var isDormant: Bool {
         configuration.minimumConnections == 0 && state.usable == 0 && state.failures == 0 && closed == nil
     }
 
-    /// The number of connections that were made since the start.
+    /// The number of connections made since the start.
     public var connectionsMade: Int { state.made }
 
-    /// The connections' state.
+    /// The state of the connections.
     public var statistics: PoolStatistics {
         var statistics = PoolStatistics()
         statistics.connecting = state.connecting
@@ -87,20 +87,21 @@ public final class ConnectionPool: Transport {
         return statistics
     }
 
-    /// Sets the `authorization` of the requests to come. When the token is another key's, call
-    /// ``replaceConnections(reason:)`` first: APNs takes the tokens of one team's key on a connection, and those that are
-    /// being replaced go on with what they had.
+    /// Sets the `authorization` of further requests. Before setting another key's token, call
+    /// ``replaceConnections(reason:)``: APNs accepts tokens of only one team's key per connection, and connections that
+    /// are being replaced keep their authorization.
     /// - Parameter providerToken: a signed provider token, or `nil` for certificate credentials.
     public func setProviderToken(_ providerToken: String?) {
         authorization = providerToken.map { HeaderText("bearer \($0)") }
     }
 
-    /// Sets what the connections that are made from now on trust and present. Those that work stay; see
+    /// Sets the trust and the certificate of connections made from now on. Existing connections stay; see
     /// ``replaceConnections(reason:)``.
     public func setTLS(_ tls: TLSContext) { configuration.tls = tls }
 
-    /// Replaces all connections. Each works until another has taken its place, with the provider token that was set when
-    /// this was called; those that had nothing to do lately and are not needed for the minimum are closed at once.
+    /// Replaces all connections. Each works until its replacement is ready, with the provider token that was set when
+    /// this was called. Connections that have not been used recently and are not needed for the minimum are closed at
+    /// once.
     /// - Parameter reason: for the log.
     public func replaceConnections(reason: String) { replaceConnections(reason: reason, now: eventLoop.now) }
 
@@ -110,15 +111,15 @@ public final class ConnectionPool: Transport {
             connections.filter { !$0.isBeingReplaced }, reason: reason, keeping: .kept(authorization), now: now)
     }
 
-    /// Sends nothing more on the connections that there are, and opens others: for a credential that APNs has refused, so
-    /// that those would be of no use. What is under way is finished.
+    /// Retires all connections and opens others, after APNs has refused their credential. Requests in flight are
+    /// finished.
     /// - Parameter reason: for the log.
     public func retireConnections(reason: String) {
         for connection in connections where connection.isUsable { connection.http2.retire(reason: reason) }
         openConnections(now: eventLoop.now)
     }
 
-    /// Sends nothing more on one connection, and opens another. What is under way on it is finished.
+    /// Retires one connection, and opens another. Its requests in flight are finished.
     public func retireConnection(_ connection: Int, reason: String) -> Int {
         for pooled in connections where pooled.http2.id == connection && pooled.isUsable {
             logger.info(
@@ -131,10 +132,10 @@ public final class ConnectionPool: Transport {
         return newest
     }
 
-    /// Sends a notification on the least busy connection, but never on one on which it already ran into its deadline. If
-    /// only such connections have free streams, it is given back as ``RequestFailure/noOtherConnection``.
-    /// - Parameter tag: comes back with the result.
-    /// - Returns: `false` where no stream is free; the notification has then not been taken.
+    /// Submits a notification on the least busy connection, but never on one on which it has exceeded its deadline. If
+    /// only such connections have free streams, it completes with ``RequestFailure/noOtherConnection``.
+    /// - Parameter tag: returned with the result.
+    /// - Returns: `false` if no stream is free; the notification was then not accepted.
     public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
         if !unanswered.isEmpty, let id = notification.apnsID {
             return submitElsewhere(consume notification, id, tag: tag)
@@ -158,16 +159,17 @@ public final class ConnectionPool: Transport {
             authorization: connection.authorization(current: authorization))
     }
 
-    /// Says that notifications wait while no stream is free: another connection is opened if there may be one.
+    /// Opens another connection if allowed. Call this when notifications wait and no stream is free.
     public func requestCapacity() {
         state.wantConnection()
         openConnections(now: eventLoop.now)
     }
 
-    /// Nothing to do: each request has an answer of its own.
+    /// Does nothing: each request has its own answer.
     public func flushConfirmations() {}
 
-    /// Keeps deadlines, gives up connections that are not needed or too old, and opens others; see the type.
+    /// Enforces deadlines, retires connections that are superfluous or too old, and opens others. Call this several
+    /// times per second.
     public func check(now: NIODeadline) {
         for connection in connections {
             noteAnswers(connection, now: now)
@@ -182,7 +184,7 @@ public final class ConnectionPool: Transport {
         openConnections(now: now)
     }
 
-    /// Finishes what is under way and closes all connections.
+    /// Finishes the requests in flight and closes all connections.
     public func close() -> EventLoopFuture<Void> {
         if let closed { return closed.futureResult }
         let promise = eventLoop.makePromise(of: Void.self)
@@ -193,7 +195,7 @@ public final class ConnectionPool: Transport {
         return promise.futureResult
     }
 
-    /// Closes all connections at once; what is under way completes as lost.
+    /// Closes all connections at once; requests in flight complete as lost.
     public func closeNow() {
         _ = close()
         for connection in connections { connection.http2.close(APNSConnectionError.shutdown(endpoint)) }
@@ -212,7 +214,7 @@ public final class ConnectionPool: Transport {
 }
 
 extension ConnectionPool: HTTP2ConnectionOwner {
-    /// The pool's record of a connection. Not called for each request, and a pool has few connections.
+    /// Returns the pool's record of a connection. Not called per request, and a pool has few connections.
     private func pooled(_ connection: HTTP2Connection) -> PooledConnection? {
         connections.first { $0.http2 === connection }
     }
@@ -240,7 +242,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     func connection(
         _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool
     ) {
-        // What takes no more requests need not be avoided.
+        // A connection that accepts no more requests need not be avoided.
         guard let connection = pooled(connection), connection.isUsable else { return }
         if let apnsID { unanswered.insert(apnsID, connection: connection.http2.id, isRefusal: isRefusal) }
         guard !isRefusal else { return }
@@ -260,13 +262,13 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         noteAnswers(connection, now: eventLoop.now)
         unanswered.forget(connection: connection.http2.id)
         let wasConnecting = connection.usableSince == nil
-        // A server may close a connection on which nothing was sent for long; that is no failure.
+        // A server may close a connection that was not used for long; that is not a failure.
         let lasted = connection.usableSince.map { eventLoop.now - $0 > .seconds(10) } ?? false
         if connection.isUsable { uncount(connection) }
         if closed != nil {
             if wasConnecting { state.failed(wasConnecting: true, now: eventLoop.now, jitter: 0) }
         } else if (error as? APNSConnectionError)?.isBreach ?? false {
-            // However well it worked before: at once again would be to be played with.
+            // However well it worked before: reconnecting at once would invite the next breach.
             connectionFailed(error, wasConnecting: wasConnecting)
         } else if connection.http2.state.isRetired, !wasConnecting {
             logger.debug("\(error)", metadata: ["event": "apns_connection_closed", "endpoint": "\(endpoint)"])
@@ -292,7 +294,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
             "connected to APNs",
             metadata: ["event": "apns_connected", "endpoint": "\(endpoint)", "connections": "\(state.usable)"])
         guard connection.generation < generation else { return }
-        // It was being made when all were to be replaced.
+        // All connections were replaced while this one was being made.
         replace([connection], reason: "it was made before", keeping: .current, now: eventLoop.now)
     }
 

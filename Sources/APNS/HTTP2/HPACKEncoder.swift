@@ -1,10 +1,10 @@
 import Glibc
 
-/// The header fields of a request that can be in a table of HPACK's, by name.
+/// The request header fields that an HPACK table can hold, by name.
 enum HeaderName: UInt8, CaseIterable {
     case authority, path, authorization, topic, pushType, priority, expiration, collapseID, id, channelID, requestID
 
-    /// The place of the name in HPACK's static table (RFC 7541, Appendix A); 0 for none.
+    /// The index of the name in HPACK's static table (RFC 7541, Appendix A); 0 if it has none.
     var staticIndex: Int {
         switch self {
         case .authority: 1
@@ -31,22 +31,22 @@ enum HeaderName: UInt8, CaseIterable {
     }
 }
 
-/// Writes header blocks (RFC 7541).
+/// An encoder of header blocks (RFC 7541).
 ///
-/// Values that repeat go into the dynamic table, where one byte stands for them from then on. Those that differ with each
-/// notification are kept out of it, where they would only push the others out, and so are secrets. Nothing is written in
-/// Huffman's code: it would cost more than the bytes that it saves.
+/// Values that repeat are added to the dynamic table, so that one byte represents them from then on. Values that change
+/// with each notification are not added, because they would only evict the others; neither are secrets. Nothing is
+/// Huffman-coded: that would cost more than the bytes it saves.
 ///
-/// Source: Apple, "Sending notification requests to APNs", which asks for `:path` and `authorization` without indexing, and
-/// for `apns-id`, `apns-expiration` and `apns-collapse-id` with it only the first time, for their names.
+/// Source: Apple, "Sending notification requests to APNs", which asks for `:path` and `authorization` without indexing,
+/// and for `apns-id`, `apns-expiration` and `apns-collapse-id` to be indexed only the first time, for their names.
 struct HPACKEncoder: ~Copyable {
     /// The static table's entries for whole fields (RFC 7541, Appendix A).
     static let (methodPOST, schemeHTTPS): (UInt8, UInt8) = (3, 7)
-    /// The first bits of a field that no table and no proxy may keep (RFC 7541 §6.2.3).
+    /// The first bits of a field that no table and no proxy may store (RFC 7541 §6.2.3).
     private static let neverIndexed: UInt8 = 0x10
-    /// The number of entries of the static table; the dynamic one's follow.
+    /// The number of entries in the static table; the indexes of the dynamic table follow.
     private static let staticCount = 61
-    /// The size of the table in bytes, if the peer does not set a smaller one: it is the default (RFC 9113 §6.5.2).
+    /// The size of the table in bytes unless the peer sets a smaller one: the default (RFC 9113 §6.5.2).
     static let maximumSize = 4096
 
     private struct Entry {
@@ -54,26 +54,26 @@ struct HPACKEncoder: ~Copyable {
         var value: UnsafeMutableBufferPointer<UInt8>
         var size: Int { Self.size(name, value.count) }
 
-        /// RFC 7541 §4.1.
+        /// The entry's size as counted by the table (RFC 7541 §4.1).
         static func size(_ name: HeaderName, _ length: Int) -> Int { name.text.utf8CodeUnitCount + length + 32 }
     }
 
     /// The oldest entry first.
     private var entries: [Entry] = []
-    /// The number of entries that were ever evicted.
+    /// The total number of evicted entries.
     private var evicted = 0
     private var size = 0
     private(set) var capacity = HPACKEncoder.maximumSize
-    /// The smallest capacity since the last block, if it has changed, which the next block must begin with.
+    /// The smallest capacity since the last block, which the next block must begin with; `nil` if it has not changed.
     private var smallestCapacity: Int?
-    /// The number of the newest entry with each name, counted from the first that there ever was; -1 for none.
+    /// The number of the newest entry with each name, counted from the first entry ever added; -1 for none.
     private var newest = [Int](repeating: -1, count: HeaderName.allCases.count)
 
     deinit {
         for entry in entries { entry.value.deallocate() }
     }
 
-    /// The peer's SETTINGS_HEADER_TABLE_SIZE (RFC 9113 §4.3.1, RFC 7541 §4.2).
+    /// Applies the peer's SETTINGS_HEADER_TABLE_SIZE (RFC 9113 §4.3.1, RFC 7541 §4.2).
     mutating func limit(to size: Int) {
         let capacity = min(size, Self.maximumSize)
         guard capacity != self.capacity else { return }
@@ -82,7 +82,7 @@ struct HPACKEncoder: ~Copyable {
         evict(downTo: capacity)
     }
 
-    /// Begins a block: writes a new size of the table, if there is one (RFC 7541 §4.2, §6.3).
+    /// Begins a block: writes the table's new size if it has changed (RFC 7541 §4.2, §6.3).
     mutating func begin(_ writer: inout ByteWriter) {
         guard let smallest = smallestCapacity else { return }
         smallestCapacity = nil
@@ -93,7 +93,8 @@ struct HPACKEncoder: ~Copyable {
     /// Writes a field of the static table (RFC 7541 §6.1).
     func writeStatic(_ index: UInt8, _ writer: inout ByteWriter) { writer.byte(0x80 | index) }
 
-    /// Writes a field whose value will repeat: by its index, or as a literal that gets one (RFC 7541 §6.1, §6.2.1).
+    /// Writes a field whose value will repeat: as an index, or as a literal that is added to the table (RFC 7541 §6.1,
+    /// §6.2.1).
     mutating func writeRepeated(_ name: HeaderName, _ value: UnsafeBufferPointer<UInt8>, _ writer: inout ByteWriter) {
         if let index = index(of: name, value) { return writer.integer(index, prefix: 7, pattern: 0x80) }
         // Adding it would only empty the table (RFC 7541 §4.4).
@@ -104,12 +105,12 @@ struct HPACKEncoder: ~Copyable {
         add(name, value)
     }
 
-    /// Writes a field whose value is secret, or long and of one request: never indexed (RFC 7541 §6.2.3).
+    /// Writes a field whose value is secret, or long and used once: never indexed (RFC 7541 §6.2.3).
     func writeUnindexed(_ name: HeaderName, _ value: UnsafeBufferPointer<UInt8>, _ writer: inout ByteWriter) {
         writeLiteral(name, value, pattern: Self.neverIndexed, prefix: 4, &writer)
     }
 
-    /// Writes `:path` of two parts, never indexed.
+    /// Writes `:path` from two parts, never indexed.
     func writePath(
         _ start: UnsafeBufferPointer<UInt8>, _ end: UnsafeBufferPointer<UInt8>, _ writer: inout ByteWriter
     ) {
@@ -119,10 +120,10 @@ struct HPACKEncoder: ~Copyable {
         writer.copy(end)
     }
 
-    /// Writes a field whose value changes: the first one is indexed, for its name, and the others never.
+    /// Writes a field whose value changes: indexed the first time, for its name, and never afterwards.
     /// - Parameters:
     ///   - size: the length of the value.
-    ///   - write: writes the value, with its length before it.
+    ///   - write: writes the value, preceded by its length.
     mutating func writeChanging(
         _ name: HeaderName, size: Int, _ writer: inout ByteWriter, _ write: (inout ByteWriter) -> Void
     ) {
@@ -157,7 +158,7 @@ struct HPACKEncoder: ~Copyable {
         if known == 0 { writer.string(name.text.bytes) }
     }
 
-    /// The newest entry has the first index after the static table's (RFC 7541 §2.3.3).
+    /// Returns an entry's index: the newest has the first one after the static table (RFC 7541 §2.3.3).
     private func index(ofNumber number: Int) -> Int { Self.staticCount + evicted + entries.count - number }
 
     private func index(of name: HeaderName, _ value: UnsafeBufferPointer<UInt8>) -> Int? {
@@ -192,7 +193,7 @@ extension UnsafeMutableBufferPointer<UInt8> {
     }
 }
 
-/// Writes to memory whose owner has made room for all that comes.
+/// A writer to memory that its owner has made large enough.
 struct ByteWriter {
     var at: UnsafeMutablePointer<UInt8>
 
@@ -201,7 +202,8 @@ struct ByteWriter {
         at += 1
     }
 
-    /// An integer of RFC 7541 §5.1: `prefix` bits of the first byte, whose others are `pattern`, and more bytes if need be.
+    /// Writes an integer (RFC 7541 §5.1): in `prefix` bits of the first byte, whose other bits are `pattern`, and more
+    /// bytes if needed.
     mutating func integer(_ value: Int, prefix: Int, pattern: UInt8) {
         let largest = 1 << prefix - 1
         guard value >= largest else { return byte(pattern | UInt8(value)) }
@@ -214,20 +216,20 @@ struct ByteWriter {
         byte(UInt8(rest))
     }
 
-    /// A string of RFC 7541 §5.2, as it is.
+    /// Writes a string without Huffman coding (RFC 7541 §5.2).
     mutating func string(_ bytes: UnsafeBufferPointer<UInt8>) {
         integer(bytes.count, prefix: 7, pattern: 0)
         copy(bytes)
     }
 
     mutating func copy(_ bytes: UnsafeBufferPointer<UInt8>) {
-        // There is no address where there are no bytes.
+        // An empty buffer may have no address.
         guard let source = bytes.baseAddress else { return }
         UnsafeMutableRawPointer(at).copyMemory(from: source, byteCount: bytes.count)
         at += bytes.count
     }
 
-    /// The number of decimal digits of a number.
+    /// Returns the number of decimal digits of a number.
     static func digits(of number: Int64) -> Int {
         var digits = 1
         var power: Int64 = 10
@@ -238,7 +240,7 @@ struct ByteWriter {
         return digits
     }
 
-    /// A decimal number, as a string.
+    /// Writes a decimal number as a string.
     mutating func string(_ number: Int64) {
         let digits = Self.digits(of: number)
         byte(UInt8(digits))

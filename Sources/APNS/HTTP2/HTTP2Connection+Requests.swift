@@ -1,6 +1,6 @@
 import NIOCore
 
-/// How requests end: what the session noted becomes results for the owner.
+/// Completing requests: turns the session's events into results for the owner.
 extension HTTP2Connection {
     func takeEvents() {
         var lastStream = Int32.max
@@ -15,13 +15,13 @@ extension HTTP2Connection {
         }
         session.events.removeAll(keepingCapacity: true)
         completeClosed()
-        // Only now: what was answered before the GOAWAY is answered, wherever it lies.
+        // Only now: requests that were answered before the GOAWAY are answered, even above its last stream.
         if lastStream < .max { giveUp(above: lastStream) }
     }
 
     private func completeClosed() {
         guard !session.closedStreams.isEmpty else { return }
-        // What the owner does upon a completion may close further ones; they are left for the next round.
+        // The owner may close further streams upon a completion; the next round handles them.
         var closed: [HTTP2Session.ClosedStream] = []
         swap(&closed, &session.closedStreams)
         for stream in closed { complete(stream.slot, code: stream.code) }
@@ -57,7 +57,7 @@ extension HTTP2Connection {
         state.goAway(lastStream: lastStream, reason: reason)
     }
 
-    /// Completes what lies above the last stream that the server processes.
+    /// Completes the requests above the last stream that the server processes.
     private func giveUp(above lastStream: Int32) {
         var index = session.slots.oldest
         while index >= 0 {
@@ -78,7 +78,7 @@ extension HTTP2Connection {
         owner?.connection(self, completed: tag, with: result)
     }
 
-    /// Ends everything that is still under way, and tells the owner that the connection is gone.
+    /// Ends all requests in flight, and reports the end of the connection to the owner.
     func end(_ error: any Error) {
         guard state.phase != .closed else { return }
         takeEvents()
@@ -87,7 +87,8 @@ extension HTTP2Connection {
         state.closed()
         owner?.connectionClosed(self, error: error)
         owner = nil
-        // Half a megabyte that a peer who does not say goodbye would have us keep. Not here: we may be within a call of it.
+        // Frees half a megabyte that would otherwise be kept until the peer closes. Not synchronously: a method of the
+        // session may be on the stack.
         context?.eventLoop.assumeIsolated().execute { self.session.release() }
     }
 }

@@ -3,23 +3,23 @@ import TLS
 
 /// The owner of a connection. Called on the connection's event loop.
 protocol HTTP2ConnectionOwner: AnyObject {
-    /// Streams may be opened, or more or fewer of them than before. Called once for all that one read brought.
+    /// Called when the number of streams that can be opened has changed; once per read.
     func connectionChanged(_ connection: HTTP2Connection)
-    /// The connection should be replaced by another while it still takes requests.
+    /// Called when the connection should be replaced, while it still accepts requests.
     func connectionWearsOut(_ connection: HTTP2Connection)
-    /// A request was refused by the server, or ran into its deadline. Its completion follows.
+    /// Called when the server refused a request, or when it exceeded its deadline. Its completion follows.
     func connection(
         _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool)
-    /// A request has ended. The connection's stream is free again.
+    /// Called when a request has completed. Its stream is free again.
     func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult)
-    /// The connection is gone, and all its requests have been completed.
+    /// Called when the connection has closed, after all its requests have completed.
     func connectionClosed(_ connection: HTTP2Connection, error: any Error)
 }
 
-/// One HTTP/2 connection to APNs: the thin handler between a channel that does TLS, the HTTP/2 session, and the state
-/// that decides. Belongs to its channel's event loop.
+/// One HTTP/2 connection to APNs: a thin handler between a TLS channel, the HTTP/2 session, and the state that makes
+/// the decisions. Belongs to its channel's event loop.
 ///
-/// Requests that are submitted during one turn of the event loop leave in one write.
+/// Requests submitted during one tick of the event loop are sent in one write.
 final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
     typealias InboundIn = ByteBuffer
     typealias OutboundIn = ByteBuffer
@@ -27,23 +27,23 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
 
     let id: Int
     var state: HTTP2ConnectionState
-    /// Where the connection goes, for messages.
+    /// The server, for messages.
     let endpoint: APNSEndpoint
 
     let session: HTTP2Session
-    /// Held until the connection ends: a weak reference would cost as much as a header for each completion.
+    /// Held strongly until the connection ends: a weak reference would cost as much per completion as a header field.
     var owner: (any HTTP2ConnectionOwner)?
     var context: ChannelHandlerContext?
     private var pacing = ReadPacing()
     private var output = ByteBuffer()
     private var isFlushScheduled = false
     private var isFlushing = false
-    /// True if a read is being taken, at whose end everything is flushed.
+    /// True during a read, at the end of which everything is flushed.
     private var isReading = false
     private var isClosing = false
 
-    /// More than this is written only when the channel has got rid of what it was given before. What the session keeps
-    /// meanwhile it bounds itself, which it cannot do for what it has given away.
+    /// The number of bytes after which writing waits for the channel. The session bounds what it keeps in the meantime,
+    /// which it cannot do for what it has passed on.
     static let writeSize = 256 * 1024
 
     init(
@@ -63,10 +63,10 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
 
     /// Opens a stream for a notification.
     /// - Parameters:
-    ///   - tag: comes back with the result.
-    ///   - deadline: when to give the request up.
-    ///   - authorization: the provider token's header, for credentials that have one.
-    /// - Returns: `false` where no stream may be opened now; the notification has then not been taken.
+    ///   - tag: returned with the result.
+    ///   - deadline: when to cancel the request.
+    ///   - authorization: the provider token's header; `nil` if the credential is a certificate.
+    /// - Returns: `false` if no stream can be opened now; the notification was then not accepted.
     func submit(
         _ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?
     ) -> Bool {
@@ -75,7 +75,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
             let stream = session.submit(
                 consume notification, tag: tag, deadline: deadline, authorization: authorization)
         else {
-            // The session is closing: what is under way may finish.
+            // The session is closing: requests in flight can still finish.
             state.drain(reason: "the connection takes no more streams")
             owner?.connectionChanged(self)
             return false
@@ -86,7 +86,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         return true
     }
 
-    /// Finishes what is under way and closes.
+    /// Finishes the requests in flight and closes.
     func retire(reason: String) {
         guard state.phase != .closed else { return }
         state.retire(reason: reason)
@@ -94,7 +94,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         closeIfDrained()
     }
 
-    /// Gives up what has not been written, so that it can be sent on another connection at once.
+    /// Cancels the requests that have not been written, so that they can be sent on another connection at once.
     func takeBackUnwritten() {
         guard state.phase != .closed else { return }
         var index = session.slots.oldest
@@ -107,23 +107,22 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         closeIfDrained()
     }
 
-    /// Closes; what is under way ends as lost here and now. TLS may take a second to say goodbye, and what was submitted
-    /// meanwhile would never be written, but be taken for it.
+    /// Closes the connection; requests in flight are lost immediately. TLS may need a second to send close_notify:
+    /// requests submitted in that time would never be written, but count as written.
     func close(_ reason: any Error) {
         guard let context, state.phase != .closed else { return }
         end(reason)
         closeChannel(context)
     }
 
-    /// To be called a few times a second: gives up requests past their deadline, and asks a silent peer whether it is
-    /// there.
+    /// Cancels requests past their deadline, and pings a silent peer. Call this several times per second.
     func check(now: NIODeadline) {
         var index = session.slots.oldest
         while index >= 0, session.slots.pointer(index).pointee.deadline <= now {
             session.cancel(index, because: .timedOut)
             index = session.slots.pointer(index).pointee.next
         }
-        // Writing the resets is what closes the streams; until then a request that is answered is answered.
+        // Writing the resets closes the streams; an answer that arrives before that counts.
         if session.slots.oldest != index { flush() }
         switch state.check(now: now) {
         case .nothing: break
@@ -167,7 +166,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        // What the owner now submits leaves with what the read itself made necessary.
+        // Requests that the owner submits now share a write with the frames caused by the read.
         owner?.connectionChanged(self)
         isReading = false
         flush()
@@ -175,9 +174,10 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         pacing.hasRead(answers: state.answers, inFlight: state.inFlight)
     }
 
-    /// Reads on, now or after a pause.
+    /// Reads now or after a pause.
     ///
-    /// While a read is put off, another is wanted only when a write fails: for what is still there, before the channel closes.
+    /// During a pause NIO requests another read only if a write fails, to get the remaining data before the channel
+    /// closes. That read is made at once.
     func read(context: ChannelHandlerContext) {
         guard pacing.pause > .zero, !pacing.isPausing else { return context.read() }
         pacing.isPausing = true
@@ -191,7 +191,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         let isWritable = context.channel.isWritable
         state.writability(isWritable, now: context.eventLoop.now)
         if isWritable {
-            // Not here: this may be called by our own write.
+            // Not synchronously: this may have been called by our own write.
             context.eventLoop.assumeIsolated().execute {
                 self.owner?.connectionChanged(self)
                 self.flush()
@@ -218,7 +218,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         end(APNSConnectionError.closedByPeer(endpoint, state))
     }
 
-    /// The connection could not be made.
+    /// Records that the connection could not be made.
     func failed(_ error: any Error) { end(error) }
 
     // MARK: Writing
@@ -245,9 +245,9 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
 
     private func write(_ context: ChannelHandlerContext) {
         var isComplete = false
-        // A request is given up in time whether or not the server reads; there are no more resets than streams.
+        // Cancelled requests end in time even if the server does not read; there are no more resets than streams.
         while !isComplete, context.channel.isWritable || session.pendingCancels > 0 {
-            // When the last write has left, its memory is ours again and is used anew.
+            // Once the last write has completed, the memory is no longer shared and is reused.
             output.clear()
             isComplete = session.takeOutput(into: &output, upTo: Self.writeSize)
             if output.readableBytes > 0 { context.writeAndFlush(wrapOutboundOut(output), promise: nil) }
@@ -263,7 +263,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         closeChannel(context)
     }
 
-    /// Closes the channel. TLS says goodbye first, and until that is done nothing more may be sent.
+    /// Closes the channel. TLS first sends close_notify, and nothing else may be sent until that is done.
     private func closeChannel(_ context: ChannelHandlerContext) {
         guard !isClosing else { return }
         isClosing = true
@@ -273,26 +273,26 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
     }
 }
 
-/// Decides how long to wait before the next read. While many requests are in flight and their answers come one by one, each read
-/// costs as much as several answers, so it is made when some of them should be there.
+/// Decides how long to wait before the next read. While many requests are in flight and their answers arrive one by
+/// one, a read costs as much as several answers, so it waits until some of them should have arrived.
 struct ReadPacing {
     /// With fewer requests in flight, every answer is read at once.
     static let minimumInFlight = 64
-    /// The shortest pause apart from zero, and the longest.
+    /// The shortest pause other than zero, and the longest.
     static let pauses = TimeAmount.microseconds(125)...TimeAmount.milliseconds(4)
-    /// A read should bring one answer for so many requests in flight: then the pause is about this part of the time that
-    /// answers take.
+    /// A read should return at least one answer per this many requests in flight. The pause is then about a quarter of
+    /// the time that an answer takes.
     private static let share = 4
 
     private(set) var pause = TimeAmount.zero
-    /// True while a read is put off.
+    /// True while a read is deferred.
     var isPausing = false
     private var answers = 0
 
-    /// Notes the end of a read.
+    /// Records the end of a read.
     /// - Parameters:
-    ///   - answers: the number of answers that ever came.
-    ///   - inFlight: the number of requests in flight now.
+    ///   - answers: the total number of answers received.
+    ///   - inFlight: the number of requests in flight.
     mutating func hasRead(answers: Int, inFlight: Int) {
         let new = answers - self.answers
         self.answers = answers

@@ -5,36 +5,38 @@ import TLS
 /// The state of a connection to APNs and its decisions, without any I/O: how many streams it may open, whether the peer
 /// is alive, and what the end of a stream means.
 struct HTTP2ConnectionState {
-    /// The times that a connection keeps.
+    /// Timeouts of a connection.
     struct Limits: Sendable {
         /// The time without a read after which the peer is sent a PING while requests are in flight.
         var pingAfter: TimeAmount = .seconds(15)
-        /// The same while none is: Apple allows a PING after an hour of inactivity ("Sending notification requests to APNs").
+        /// The same while none is in flight: Apple allows a PING after an hour of inactivity ("Sending notification
+        /// requests to APNs").
         var idlePingAfter: TimeAmount = .hours(1)
-        /// How long it may take to answer that.
+        /// The timeout of the answer to a PING.
         var pingTimeout: TimeAmount = .seconds(5)
-        /// How long the server may take from the end of the TLS handshake to its SETTINGS.
+        /// The timeout from the end of the TLS handshake to the server's SETTINGS.
         var settingsTimeout: TimeAmount = .seconds(5)
-        /// How long the server may read so little that nothing more can be written.
+        /// The time for which the server may read so little that nothing more can be written.
         var stallTimeout: TimeAmount = .seconds(20)
-        /// After how long the connection is to be replaced; `nil` is never.
+        /// The age at which the connection is replaced; `nil` for never.
         var maximumAge: TimeAmount?
     }
 
-    /// From this stream on the connection is to be replaced: half a million requests before identifiers run out at 2³¹
-    /// (RFC 9113 §5.1.1), for the replacement may take a while.
+    /// The stream from which the connection is replaced: half a million requests before identifiers run out at 2³¹ (RFC
+    /// 9113 §5.1.1), because replacing it may take a while.
     static let wornOutStream = Int32.max - (1 << 20)
-    /// So many answers with status 500 in a row make it likely that it is the connection's other end that is ill.
+    /// The number of consecutive answers with status 500 from which the server behind this connection is probably
+    /// broken.
     static let serverErrorLimit = 5
 
     enum Phase: Equatable {
         /// TCP and TLS are being set up.
         case connecting
-        /// TLS is set up. Nothing is sent before the server's SETTINGS: a server that does not send them does not process
-        /// requests either, and they would count as possibly accepted.
+        /// TLS is set up. No request is sent before the server's SETTINGS: a server that does not send them does not
+        /// process requests either, and they would count as possibly accepted.
         case awaitingSettings
         case open
-        /// No new requests; those under way are finished.
+        /// No new requests are sent; those in flight are finished.
         case draining(reason: String?)
         case closed
     }
@@ -46,18 +48,18 @@ struct HTTP2ConnectionState {
     }
 
     private(set) var phase = Phase.connecting
-    /// How many streams may be open at once: the lesser of the server's limit and our own.
+    /// The maximum number of open streams: the lesser of the server's limit and our own.
     private(set) var streamLimit = 0
     private(set) var inFlight = 0
-    /// Requests that were ever submitted.
+    /// Requests submitted since the start.
     private(set) var requests = 0
-    /// Those of them that were answered, with whatever status.
+    /// Requests answered since the start, with any status.
     private(set) var answers = 0
-    /// Answers with status 500 since there was another.
+    /// Consecutive answers with status 500.
     private(set) var serverErrorsInARow = 0
-    /// When a request was last under way, as exactly as ``check(now:)`` is called often.
+    /// The last time at which a request was in flight, as precisely as ``check(now:)`` is called.
     private(set) var lastUsed = NIODeadline.distantPast
-    /// True if it was drained because we want it to end.
+    /// True if this side wants the connection to end.
     private(set) var isRetired = false
 
     private let limits: Limits
@@ -65,12 +67,12 @@ struct HTTP2ConnectionState {
     private var connectedAt = NIODeadline.distantPast
     private var lastRead = NIODeadline.distantPast
     private var pingSent: NIODeadline?
-    /// The highest stream that the server has said it will process; anything above is certain not to be.
+    /// The highest stream that the server has said it will process; higher ones are certainly not processed.
     private var lastProcessedStream = Int32.max
     private var goAwayReason: String?
     private var requestsAtCheck = 0
     private var lastStream: Int32 = 0
-    /// Since when nothing more could be written.
+    /// The time since which nothing more could be written; `nil` if more can be.
     private var stalledSince: NIODeadline?
     private var gauge = FloodGauge()
 
@@ -79,15 +81,16 @@ struct HTTP2ConnectionState {
         self.limits = limits
     }
 
-    /// Streams that may be opened now. Negative limits do not exist, but a lowered limit can be below what is in flight.
+    /// The number of streams that can be opened now. A lowered limit can be below the number in flight, which must not
+    /// give a negative number.
     var freeStreams: Int {
-        // What the server does not read yet need not be followed by more.
+        // Nothing is added to what the server does not read.
         isUsable && stalledSince == nil ? max(0, streamLimit - inFlight) : 0
     }
 
     var isUsable: Bool { phase == .open }
 
-    /// True if this connection has ever got an answer: it works, and is not only accepted.
+    /// True if the connection has got an answer: it works, and was not only accepted.
     var hasAnswered: Bool { answers > 0 }
 
     mutating func handshakeCompleted(now: NIODeadline) {
@@ -98,14 +101,14 @@ struct HTTP2ConnectionState {
         lastUsed = now
     }
 
-    /// The server's SETTINGS, the first or later ones; `nil` is no limit.
+    /// Applies the server's SETTINGS, the first or later ones; `nil` means no limit.
     mutating func settings(maximumStreams: Int?) {
         if phase == .awaitingSettings { phase = .open }
         streamLimit = min(ownStreamLimit, maximumStreams ?? ownStreamLimit)
     }
 
-    /// A request was submitted.
-    /// - Returns: whether this was the one with which the connection became worn out.
+    /// Records that a request was submitted.
+    /// - Returns: true for the request with which the connection became worn out.
     @discardableResult
     mutating func submitted(stream: Int32 = 0) -> Bool {
         inFlight += 1
@@ -113,7 +116,7 @@ struct HTTP2ConnectionState {
         guard stream >= Self.wornOutStream else { return false }
         let isFirst = lastStream < Self.wornOutStream
         lastStream = stream
-        // There is no identifier after this one.
+        // No identifier follows this one.
         if stream > Int32.max - 2 { drain(reason: Self.wornOutReason) }
         return isFirst
     }
@@ -124,15 +127,15 @@ struct HTTP2ConnectionState {
         gauge.received(count)
     }
 
-    /// How much came that belongs to no answer, where it is too much.
+    /// The number of bytes received that belong to no answer, if it is too high.
     var flood: Int? { gauge.isOverflowing(inFlight: inFlight) ? gauge.level : nil }
 
-    /// Notes if more can be written.
+    /// Records whether more can be written.
     mutating func writability(_ isWritable: Bool, now: NIODeadline) {
         stalledSince = isWritable ? nil : stalledSince ?? now
     }
 
-    /// Why another connection should take this one's place, if one should.
+    /// Returns the reason to replace this connection, if there is one.
     func replacementReason(now: NIODeadline) -> String? {
         guard isUsable else { return nil }
         if lastStream >= Self.wornOutStream { return Self.wornOutReason }
@@ -150,12 +153,12 @@ struct HTTP2ConnectionState {
 
     mutating func drain(reason: String?) {
         guard phase != .closed else { return }
-        // What the server gave as its reason outlasts our own hanging up.
+        // The server's reason has priority over closing without one.
         if case .draining(.some) = phase, reason == nil { return }
         phase = .draining(reason: reason)
     }
 
-    /// We want the connection to end when what is under way has.
+    /// Lets the connection end when its requests in flight have ended.
     mutating func retire(reason: String) {
         guard phase != .closed else { return }
         isRetired = true
@@ -164,12 +167,12 @@ struct HTTP2ConnectionState {
 
     mutating func closed() { phase = .closed }
 
-    /// True if everything that a draining connection had under way has ended.
+    /// True if all requests of a draining connection have ended.
     var isDrained: Bool {
         if case .draining = phase { inFlight == 0 } else { false }
     }
 
-    /// To be called now and then: is the peer still there?
+    /// Checks whether the peer is still alive. Call this periodically.
     mutating func check(now: NIODeadline) -> Check {
         guard phase != .connecting, phase != .closed else { return .nothing }
         if inFlight > 0 || requests != requestsAtCheck { lastUsed = now }
@@ -180,7 +183,7 @@ struct HTTP2ConnectionState {
                 "it set up TLS and sent no HTTP/2 SETTINGS within \(limits.settingsTimeout.formatted); "
                     + "check the endpoint, and the proxy or load balancer in front of it")
         }
-        // Also of a server that still sends: that is a sign of life, but no use.
+        // Applies even if the server still sends: it is alive, but useless.
         if let stalledSince, now - stalledSince > limits.stallTimeout {
             return .close("the server has read nothing for \(limits.stallTimeout.formatted)")
         }
@@ -196,16 +199,16 @@ struct HTTP2ConnectionState {
     /// Returns the result of a request whose stream has ended.
     /// - Parameters:
     ///   - code: the HTTP/2 error code that the stream was closed with.
-    ///   - isWritten: whether the whole request had been written.
-    ///   - cancelled: why we gave it up ourselves, if we did.
-    ///   - response: what was answered, where a status came.
+    ///   - isWritten: true if the whole request had been written.
+    ///   - cancelled: the reason why this side cancelled the request, if it did.
+    ///   - response: the answer, if a status was received.
     mutating func ended(
         stream: Int32, code: UInt32, isWritten: Bool, cancelled: RequestFailure?, response: @autoclosure () -> Response?
     ) -> RequestResult {
         inFlight -= 1
         gauge.requestEnded()
-        // A server may answer and then reset the stream because it does not care for the request's rest (NO_ERROR,
-        // RFC 9113 §8.1; nginx does). With another code, an error's reason may have been cut off: only 200 needs none.
+        // A server may answer and then reset the stream because it does not need the rest of the request (NO_ERROR, RFC
+        // 9113 §8.1; nginx does). With another code, an error's reason may have been cut off; only 200 needs none.
         if let response = response(), code == HTTP2ErrorCode.noError.rawValue || response.status == 200 {
             answers += 1
             serverErrorsInARow = response.status == 500 ? serverErrorsInARow + 1 : 0
@@ -218,30 +221,30 @@ struct HTTP2ConnectionState {
     }
 
     /// Returns the result of a request that was in flight when the connection ended.
-    /// - Parameter status: the answer's status, if that much came; 0 otherwise.
+    /// - Parameter status: the answer's status, if it was received; 0 otherwise.
     mutating func lost(stream: Int32, isWritten: Bool, status: Int32, why: String) -> RequestResult {
         inFlight -= 1
         gauge.requestEnded()
         if status == 200 { return .response(Response(status: 200)) }
-        // A refusal whose reason was cut off: asking again is safe, and tells the reason.
+        // A refusal whose reason was cut off: it is safe to resend, and the next answer has the reason.
         if status != 0 { return .notProcessed(.connectionLost(why)) }
         if stream > lastProcessedStream { return .notProcessed(.goingAway(reason: goAwayReason)) }
         return isWritten ? .uncertain(.connectionLost(why)) : .notProcessed(.connectionLost(why))
     }
 }
 
-/// Tells a server that floods from one that answers, by bytes alone.
+/// Distinguishes a server that floods from one that answers, by bytes alone.
 ///
 /// A frame has at least nine bytes (RFC 9113 §4.1), so a bound on bytes that belong to no answer bounds PING, SETTINGS,
-/// RST_STREAM, WINDOW_UPDATE, PRIORITY, CONTINUATION, empty DATA and frames of unknown kinds at once, and costs an addition
-/// for each read instead of a call for each frame. A leaky bucket: what is received fills it, time and the ends of
-/// requests empty it.
+/// RST_STREAM, WINDOW_UPDATE, PRIORITY, CONTINUATION, empty DATA and unknown frames at once, and costs an addition per
+/// read instead of a call per frame. It is a leaky bucket: received bytes fill it; time and the ends of requests empty
+/// it.
 struct FloodGauge {
-    /// The bytes that may come without belonging to a request.
+    /// The number of bytes that may arrive without belonging to a request.
     static let burst = 256 * 1024
-    /// How much of that is forgotten in a second: some hundred PINGs' worth, or 1,800 of the smallest frames.
+    /// The number of bytes that leak per second: several hundred PINGs, or 1,800 of the smallest frames.
     static let leak = 16 * 1024
-    /// The bytes that a request's answer may have: header fields and a body, each up to what is kept of them.
+    /// The number of bytes that an answer may have: header fields and a body, each up to what is kept of them.
     static let answer = 32 * 1024
 
     private(set) var level = 0
@@ -251,7 +254,7 @@ struct FloodGauge {
 
     mutating func requestEnded() { level = max(0, level - Self.answer) }
 
-    /// To be called now and then.
+    /// Lets the bucket leak. Call this periodically.
     mutating func check(now: NIODeadline) {
         // The first call only starts the clock.
         defer { leakedAt = now }
@@ -260,7 +263,7 @@ struct FloodGauge {
         level = max(0, level - Int(milliseconds) * Self.leak / 1000)
     }
 
-    /// Returns true if more came than answers to so many requests can account for.
+    /// Returns true if more was received than answers to this many requests can account for.
     func isOverflowing(inFlight: Int) -> Bool { level > Self.burst + Self.answer * max(inFlight, 0) }
 }
 
@@ -276,7 +279,7 @@ extension APNSConnectionError {
         }
     }
 
-    /// The meaning of an error that ended the channel: servers end it properly, by just closing, or by a reset.
+    /// Returns the meaning of an error that ended the channel: servers end it properly, by just closing, or by a reset.
     static func ended(_ endpoint: APNSEndpoint, _ state: HTTP2ConnectionState, by error: any Error) -> any Error {
         if error is APNSConnectionError { return error }
         if let error = error as? TLSError, error.kind != .truncated { return error }

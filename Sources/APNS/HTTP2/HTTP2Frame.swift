@@ -33,7 +33,7 @@ enum HTTP2Setting {
     static let noPriorities: UInt16 = 0x9
 }
 
-/// Why a stream or a connection ends (RFC 9113 §7).
+/// The reason why a stream or a connection ends (RFC 9113 §7).
 struct HTTP2ErrorCode: RawRepresentable, Equatable {
     var rawValue: UInt32
 
@@ -59,7 +59,7 @@ struct HTTP2FrameHeader {
     var flags: UInt8
     var stream: Int32
 
-    /// - Parameter bytes: at least ``size``.
+    /// - Parameter bytes: at least ``size`` bytes.
     init(_ bytes: UnsafePointer<UInt8>) {
         length = Int(bytes[0]) << 16 | Int(bytes[1]) << 8 | Int(bytes[2])
         kind = bytes[3]
@@ -74,7 +74,7 @@ struct HTTP2FrameHeader {
 
     func has(_ flag: UInt8) -> Bool { flags & flag != 0 }
 
-    /// - Parameter bytes: room for ``size``.
+    /// - Parameter bytes: memory for ``size`` bytes.
     func write(to bytes: UnsafeMutablePointer<UInt8>) {
         bytes[0] = UInt8(truncatingIfNeeded: length >> 16)
         bytes[1] = UInt8(truncatingIfNeeded: length >> 8)
@@ -84,7 +84,7 @@ struct HTTP2FrameHeader {
         UnsafeMutableRawPointer(bytes + 5).storeBytes(of: stream.bigEndian, as: Int32.self)
     }
 
-    /// Four bytes in network order.
+    /// Returns four bytes in network order as a number.
     static func number(_ bytes: UnsafePointer<UInt8>) -> UInt32 {
         UInt32(bigEndian: UnsafeRawPointer(bytes).loadUnaligned(as: UInt32.self))
     }

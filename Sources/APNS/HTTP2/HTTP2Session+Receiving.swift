@@ -1,22 +1,22 @@
 import CNghttp2
 import NIOCore
 
-/// The state between two reads.
+/// The reader's state between two reads.
 struct HTTP2Reader: ~Copyable {
-    /// A frame that has not come to its end.
+    /// The beginning of an incomplete frame.
     var partial: [UInt8] = []
-    /// True once the server's SETTINGS have come, which are its preface (RFC 9113 §3.4).
+    /// True once the server's SETTINGS, which are its preface, have arrived (RFC 9113 §3.4).
     var hasSettings = false
     /// True until the server has acknowledged this side's SETTINGS.
     var awaitsAcknowledgement = true
-    /// A header block that CONTINUATION will continue.
+    /// A header block that CONTINUATION frames will complete.
     var block: HeaderBlock?
-    /// The bytes of DATA since this side allowed more on the connection.
+    /// The bytes of DATA received since the last WINDOW_UPDATE of the connection.
     var unacknowledged = 0
-    /// The last stream of the last GOAWAY.
+    /// The last stream named by the last GOAWAY.
     var lastStream = Int32.max
-    /// HPACK's table of the peer's header fields. nghttp2's decoder, because it is proved, and Huffman's code is the larger
-    /// part of it.
+    /// The HPACK table of the peer's header fields. This is nghttp2's decoder, because it is proven, and Huffman
+    /// decoding is most of the work.
     let inflater: OpaquePointer?
 
     init() {
@@ -32,26 +32,26 @@ struct HTTP2Reader: ~Copyable {
 struct HeaderBlock {
     var stream: Int32
     var endsStream: Bool
-    /// True for fields after the answer's body.
+    /// True for fields that follow the answer's body.
     var isTrailer = false
     var hasStatus = false
     /// True for an interim response (RFC 9110 §15.2), which is not the answer yet.
     var isInterim = false
     var hasOtherFields = false
-    /// True if it is malformed (RFC 9113 §8.1.1).
+    /// True if the block is malformed (RFC 9113 §8.1.1).
     var isMalformed = false
     var continuations = 0
-    /// The size of the fields of a stream that has ended.
+    /// The size of the block's fields in bytes. Streams that have ended have no slot to count them in.
     var size: Int32 = 0
 
-    /// No server needs as many for 16 KiB of fields.
+    /// No server needs this many for 16 KiB of fields.
     static let maximumContinuations = 64
 }
 
-/// Reading what the server sends, section by section of RFC 9113. What HTTP/2 forbids to a server ends the session or the
-/// stream with the error that the RFC names.
+/// Reading the server's frames, section by section of RFC 9113. A violation of HTTP/2 by the server ends the session or
+/// the stream with the error that the RFC names.
 extension HTTP2Session {
-    /// Takes bytes from the server. Their meaning is in ``events``, ``closedStreams`` and the slots.
+    /// Reads bytes from the server. The results are in ``events``, ``closedStreams`` and the slots.
     func receive(_ bytes: UnsafeRawBufferPointer) throws(Flood) {
         guard phase != .ended, let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return }
         guard !reader.partial.isEmpty else {
@@ -72,8 +72,8 @@ extension HTTP2Session {
         if phase != .ended { reader.partial = partial }
     }
 
-    /// Reads whole frames.
-    /// - Returns: the number of bytes that they have.
+    /// Reads complete frames.
+    /// - Returns: the number of bytes read.
     private func readFrames(_ start: UnsafePointer<UInt8>, _ count: Int) throws(Flood) -> Int {
         var offset = 0
         while count - offset >= HTTP2FrameHeader.size {
@@ -88,7 +88,7 @@ extension HTTP2Session {
         return offset
     }
 
-    /// Checks what a frame's header alone shows (§3.4, §4.2, §4.3, §6.10).
+    /// Checks a frame's header (§3.4, §4.2, §4.3, §6.10). Ends the session if it is not allowed.
     private func isAllowed(_ header: HTTP2FrameHeader) -> Bool {
         if !reader.hasSettings,
             header.kind != HTTP2FrameKind.settings || header.has(HTTP2Flag.acknowledgement)
@@ -135,10 +135,10 @@ extension HTTP2Session {
         close(index, code: code)
     }
 
-    /// §5.1: no stream with this identifier has been opened.
+    /// §5.1: true if no stream with this identifier has been opened.
     private func isIdle(_ stream: Int32) -> Bool { stream > streams.lastOpened || stream & 1 == 0 }
 
-    /// The content without padding (§6.1); `nil` if that is longer than it can be.
+    /// Returns the content without padding (§6.1); `nil` if there is more padding than the frame can have.
     /// - Parameter fields: the number of bytes that the content must have.
     private func content(
         _ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>, fields: Int = 0
@@ -197,11 +197,11 @@ extension HTTP2Session {
         if content.count > room { slot.pointee.isCut = true }
     }
 
-    /// The answer is complete.
+    /// Completes an answer.
     private func finish(_ index: Int32) {
         let slot = slots.pointer(index)
         let (length, status) = (slot.pointee.contentLength, slot.pointee.status)
-        // §8.1.1: a content-length that is not the length of the body, unless the status has no body.
+        // §8.1.1: content-length must be the length of the body, unless the status has no body.
         guard length < 0 || length == slot.pointee.bodySize || status == 204 || status == 304 else {
             return breach(.protocolError, on: index)
         }
@@ -241,9 +241,10 @@ extension HTTP2Session {
         read(payload, isLast: header.has(HTTP2Flag.endHeaders), &block)
     }
 
-    /// Reads a part of a block. Those of streams that have ended are read, too, because they change HPACK's table (§4.3).
+    /// Reads a part of a block. Blocks of streams that have ended are read too, because they change HPACK's table
+    /// (§4.3).
     private func read(_ fragment: UnsafeBufferPointer<UInt8>, isLast: Bool, _ block: inout HeaderBlock) {
-        // The owner may have released the slot since the part before.
+        // The owner may have released the slot since the previous part.
         let index = streams.slot(of: block.stream, slots)
         let slot = index >= 0 ? slots.pointer(index) : nil
         var (next, rest) = (fragment.baseAddress, fragment.count)
@@ -270,7 +271,7 @@ extension HTTP2Session {
     private func take(
         _ field: nghttp2_nv, of slot: UnsafeMutablePointer<RequestSlot>?, _ block: inout HeaderBlock
     ) -> Bool {
-        // §6.5.2 has the overhead. SETTINGS gave the server the limit, and it need not keep to it.
+        // The overhead is that of §6.5.2. The server knows the limit from SETTINGS, but need not respect it.
         let size = Int32(clamping: field.namelen + field.valuelen + 32)
         block.size += size
         slot?.pointee.headerSize += size
@@ -287,7 +288,7 @@ extension HTTP2Session {
         return true
     }
 
-    /// Takes `:status`, the only pseudo-header field of answers: once, and before all others (§8.3, §8.3.2).
+    /// Reads `:status`, the only pseudo-header field of answers: once, and before all other fields (§8.3, §8.3.2).
     /// - Returns: false if it is malformed.
     private func takeStatus(
         _ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>,
@@ -311,7 +312,7 @@ extension HTTP2Session {
         guard block.hasStatus || block.isTrailer, name.isFieldName, value.isFieldValue else { return false }
         switch name.count {
         case 2 where name.equals("te"): return value.equals("trailers")
-        // §8.2.2: fields that are about a connection of HTTP/1.
+        // §8.2.2: fields about an HTTP/1 connection.
         case 7 where name.equals("upgrade"), 10 where name.equals("connection"),
             10 where name.equals("keep-alive"), 16 where name.equals("proxy-connection"),
             17 where name.equals("transfer-encoding"):
@@ -331,7 +332,7 @@ extension HTTP2Session {
         return true
     }
 
-    /// §8.1: an answer is interim responses, one final one, a body, and trailers.
+    /// Ends a block. §8.1: an answer is interim responses, one final response, a body, and trailers.
     private func end(_ block: HeaderBlock, of index: Int32) {
         if block.isMalformed || !(block.hasStatus || block.isTrailer)
             || (block.isTrailer && !block.endsStream) || (block.isInterim && block.endsStream)
@@ -386,7 +387,7 @@ extension HTTP2Session {
         events.append(.settings(maximumStreams: limit > Int(Int32.max) ? nil : limit))
     }
 
-    /// §6.5.2.
+    /// Applies a setting (§6.5.2).
     /// - Returns: false if the session has ended.
     private func apply(_ setting: UInt16, _ value: UInt32) -> Bool {
         switch setting {
@@ -395,7 +396,7 @@ extension HTTP2Session {
         case HTTP2Setting.maximumConcurrentStreams: peer.maximumStreams = Int(value)
         case HTTP2Setting.initialWindowSize: setWindow(Int(value))
         case HTTP2Setting.maximumFrameSize:
-            // Larger frames would only need larger buffers.
+            // Not used: larger frames would only need larger buffers.
             if value < 16_384 || value > 16_777_215 { breach(.protocolError, "it set a frame size of \(value)") }
         case HTTP2Setting.enableConnectProtocol where value > 1, HTTP2Setting.noPriorities where value > 1:
             breach(.protocolError, "it set the setting \(setting) to \(value)")
@@ -405,7 +406,7 @@ extension HTTP2Session {
         return phase != .ended
     }
 
-    /// §6.9.2: the windows of all open streams change with their first size.
+    /// §6.9.2: changes the windows of all open streams by the change of their initial size.
     private func setWindow(_ size: Int) {
         guard size <= HTTP2FrameHeader.maximum31Bits else {
             return breach(.flowControlError, "it set a window of \(size) bytes")
@@ -492,13 +493,13 @@ extension HTTP2Session {
 }
 
 extension UnsafeBufferPointer<UInt8> {
-    /// Four bytes in network order; `nil` if there are fewer.
+    /// Returns four bytes in network order as a number; `nil` if there are fewer.
     fileprivate func number(_ offset: Int) -> UInt32? {
         guard let baseAddress, count >= offset + 4 else { return nil }
         return HTTP2FrameHeader.number(baseAddress + offset)
     }
 
-    /// A decimal number of at most 18 digits.
+    /// The value of a decimal number of at most 18 digits; `nil` for other text.
     fileprivate var decimal: Int64? {
         guard count > 0, count <= 18 else { return nil }
         var value: Int64 = 0
@@ -510,7 +511,7 @@ extension UnsafeBufferPointer<UInt8> {
         return value
     }
 
-    /// §8.2.1, RFC 9110 §5.6.2: a token without upper-case letters.
+    /// True for a token without upper-case letters (§8.2.1, RFC 9110 §5.6.2).
     fileprivate var isFieldName: Bool {
         count > 0
             && allSatisfy { byte in
@@ -522,7 +523,7 @@ extension UnsafeBufferPointer<UInt8> {
             }
     }
 
-    /// §8.2.1: no NUL, line feed or carriage return, and no space at either end.
+    /// True without NUL, line feed or carriage return, and without white space at either end (§8.2.1).
     fileprivate var isFieldValue: Bool {
         guard let first, let last else { return true }
         func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }

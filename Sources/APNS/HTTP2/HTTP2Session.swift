@@ -1,67 +1,67 @@
 import NIOCore
 
-/// HTTP/2 for the client's side of one connection (RFC 9113): bytes in, bytes out, requests submitted, events taken.
+/// The client's side of one HTTP/2 connection (RFC 9113): bytes in, bytes out, requests submitted, events returned.
 ///
-/// It does no I/O and knows no time. What comes is read in `HTTP2Session+Receiving.swift`; what goes out is written here.
-/// A breach of HTTP/2 ends the session: it sends a GOAWAY with the error's code, takes nothing more, and is finished.
+/// It does no I/O and has no clock. `HTTP2Session+Receiving.swift` reads what arrives; this file writes. A violation of
+/// HTTP/2 by the server ends the session: it sends a GOAWAY with the error's code, reads nothing more, and is finished.
 ///
 /// Not thread-safe: it belongs to one event loop.
 final class HTTP2Session {
     enum Event: Equatable {
-        /// The server's settings, or new ones; `nil` means that it sets no limit.
+        /// The server's settings, the first or new ones; `nil` means no limit.
         case settings(maximumStreams: Int?)
         case goAway(lastStream: Int32, code: UInt32, debugData: ByteBuffer)
         case pingAnswered
     }
 
-    /// A stream that has ended; its slot holds what came.
+    /// A stream that has ended; its slot holds the answer.
     struct ClosedStream: Equatable {
         var slot: Int32
         /// The HTTP/2 error code; 0 is NO_ERROR.
         var code: UInt32
     }
 
-    /// The server makes the client queue more answers than it reads, or continues header blocks without end.
+    /// Thrown if the server makes the client queue more answers than it reads, or continues header blocks without end.
     struct Flood: Error, Equatable {}
 
-    /// The connection's events since the owner last emptied it. They come before those of streams, because a GOAWAY names
-    /// the last stream that was processed.
+    /// The connection's events since the owner last cleared them. Handled before ``closedStreams``, because a GOAWAY
+    /// names the last stream that was processed.
     var events: [Event] = []
-    /// The streams that have ended since the owner last emptied it. Apart from the events, because there is one for every
-    /// notification.
+    /// The streams that have ended since the owner last cleared them. Separate from the events, because there is one
+    /// per notification.
     var closedStreams: [ClosedStream] = []
     var slots: RequestSlots
-    /// True if answers are read for their `apns-unique-id`.
+    /// True if `apns-unique-id` is read from answers.
     var keepsUniqueIDs = false
-    /// The server's breach of HTTP/2, if there was one.
+    /// The server's violation of HTTP/2, if there was one.
     var complaint: String?
 
-    /// Response bodies are kept up to this size, and cut off beyond; APNs' are under 100 bytes.
+    /// The maximum number of bytes kept of a response's body; APNs' bodies are under 100 bytes.
     static let maximumBodySize = 16 * 1024
-    /// The maximum size of a response's header fields, those of interim responses included.
+    /// The maximum size in bytes of a response's header fields, including those of interim responses.
     static let maximumHeaderSize: Int32 = 16 * 1024
-    /// The windows until SETTINGS or WINDOW_UPDATE change them (RFC 9113 §6.9.2).
+    /// The initial windows, until SETTINGS or WINDOW_UPDATE change them (RFC 9113 §6.9.2).
     static let defaultWindow = 65_535
-    /// The maximum size of a frame's payload, both ways: the smallest that SETTINGS can allow (RFC 9113 §6.5.2).
+    /// The maximum size of a frame's payload in both directions: the smallest that SETTINGS can set (RFC 9113 §6.5.2).
     static let maximumFrameSize = 16_384
-    /// The number of answers to PINGs and SETTINGS that may wait to be taken.
+    /// The maximum number of answers to PINGs and SETTINGS that wait to be written.
     static let maximumAnswers = 1000
 
     /// The limits that the peer sets (RFC 9113 §6.5.2, §6.9).
     struct Peer {
         var maximumStreams = Int.max
-        /// The first window of a stream, in bytes of DATA.
+        /// The initial window of a stream, in bytes of DATA.
         var streamWindow = HTTP2Session.defaultWindow
-        /// The rest of the connection's window.
+        /// The remaining window of the connection.
         var window = HTTP2Session.defaultWindow
     }
 
-    /// Where the connection is in its life.
+    /// The phase of the session.
     enum Phase: Equatable {
         case open
-        /// The server has sent GOAWAY: requests under way may finish.
+        /// The server has sent GOAWAY: requests in flight can still finish.
         case leaving
-        /// A GOAWAY of this side is the last that is sent. Nothing is read any more.
+        /// This side's GOAWAY is its last frame. Nothing more is read.
         case ended
     }
 
@@ -71,18 +71,18 @@ final class HTTP2Session {
     var encoder = HPACKEncoder()
     var reader: HTTP2Reader
     var streams: StreamTable
-    /// Requests that were cancelled and whose resets have not been taken as output.
+    /// The number of cancelled requests whose resets have not been written.
     var pendingCancels: Int { waiting.cancelled.count }
 
     private let authority: HeaderText
-    /// Every authorization that was given, the last one for new requests.
+    /// Every authorization so far; the last one is for new requests.
     private var authorizations: [HeaderText] = []
     private var waiting: WaitingStreams
 
     /// - Parameters:
     ///   - authority: the value of `:authority`.
-    ///   - maximumStreams: the maximum number of requests at once.
-    ///   - firstStream: the identifier of the first request.
+    ///   - maximumStreams: the maximum number of concurrent requests.
+    ///   - firstStream: the stream identifier of the first request.
     init(authority: HeaderText, maximumStreams: Int, firstStream: Int32 = 1) {
         self.authority = authority
         slots = RequestSlots(capacity: maximumStreams)
@@ -92,8 +92,8 @@ final class HTTP2Session {
         writePreface()
     }
 
-    /// Gives the memory back, because the channel may need a while to close. Nothing may be asked of it any more, and no
-    /// call of it may be under way.
+    /// Frees the memory, because the channel may need a while to close. The session must not be used afterwards, and
+    /// none of its methods may be on the stack.
     func release() {
         phase = .ended
         slots = RequestSlots(capacity: 0)
@@ -105,7 +105,7 @@ final class HTTP2Session {
     // MARK: Requests
 
     /// Opens a stream for a notification. There must be a free slot.
-    /// - Returns: the stream; `nil` if the session takes no requests any more, as after a GOAWAY.
+    /// - Returns: the stream; `nil` if the session accepts no more requests, as after a GOAWAY.
     func submit(
         _ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?
     ) -> Int32? {
@@ -113,7 +113,7 @@ final class HTTP2Session {
         if let authorization, authorization !== authorizations.last { authorizations.append(authorization) }
         let slot = slots.pointer(index)
         let stream = waiting.next
-        // After the last one it is negative.
+        // Negative after the last one.
         waiting.next &+= 2
         slot.pointee.tag = tag
         slot.pointee.notification = consume notification
@@ -125,7 +125,7 @@ final class HTTP2Session {
         return stream
     }
 
-    /// Gives a request up. It ends when its reset is taken as output.
+    /// Cancels a request. It ends when its reset is written.
     func cancel(_ index: Int32, because failure: RequestFailure) {
         let slot = slots.pointer(index)
         guard slot.pointee.failure == nil, !slot.pointee.hasEnded else { return }
@@ -133,14 +133,14 @@ final class HTTP2Session {
         waiting.cancelled.append(slot.pointee.stream)
     }
 
-    /// Frees the slot of a request, and forgets its stream if that has not ended.
+    /// Frees a request's slot, and forgets its stream if that has not ended.
     func release(_ index: Int32) {
         let slot = slots.pointer(index)
         if !slot.pointee.hasEnded { forget(slot, index) }
         slots.release(index)
     }
 
-    /// A stream has ended.
+    /// Ends a stream.
     func close(_ index: Int32, code: HTTP2ErrorCode) {
         let slot = slots.pointer(index)
         guard !slot.pointee.hasEnded else { return }
@@ -149,7 +149,8 @@ final class HTTP2Session {
         closedStreams.append(ClosedStream(slot: index, code: code.rawValue))
     }
 
-    /// The requests above a stream will not be processed, and those that are not sent yet must not be (RFC 9113 §6.8).
+    /// Closes the requests above a stream, which will not be processed, and the unsent ones, which must not be sent
+    /// (RFC 9113 §6.8).
     func closeUnprocessed(above last: Int32) {
         var index = slots.oldest
         while index >= 0 {
@@ -181,13 +182,13 @@ final class HTTP2Session {
         }
     }
 
-    /// Asks the server to answer (RFC 9113 §6.7), unless this side has sent GOAWAY.
+    /// Sends a PING (RFC 9113 §6.7), unless this side has sent GOAWAY.
     func ping() {
         guard phase != .ended else { return }
         control.write(HTTP2FrameKind.ping, length: 8) { $0.update(repeating: 0, count: 8) }
     }
 
-    /// Tells the server that this side opens no more streams and is leaving.
+    /// Tells the server in a GOAWAY that this side opens no more streams and is closing.
     func goAway() { leave(.noError) }
 
     /// Ends the session with a GOAWAY (RFC 9113 §6.8). This side has accepted no streams, so the last is 0.
@@ -200,18 +201,19 @@ final class HTTP2Session {
         }
     }
 
-    /// A request that a flow-control window keeps from being written.
+    /// A request that is blocked by a flow-control window.
     struct Blockage: Equatable {
         var stream: Int32
-        /// The part of its body that has been written, in bytes.
+        /// The number of bytes of its body that have been written.
         var written: Int
     }
 
-    /// The oldest open request of which more could be written if the server granted a window; `nil` if there is none.
+    /// Returns the oldest open request of which more could be written if the server granted a window; `nil` if there is
+    /// none.
     ///
-    /// Requests that wait for a free stream are not meant: the answers to others end that.
-    /// - Parameter limit: only requests with an earlier deadline are looked at, because younger ones may wait for no more
-    ///   than a round trip.
+    /// Excludes requests that wait for a free stream, because the answers to others end that wait.
+    /// - Parameter limit: only requests with an earlier deadline are considered: younger ones may just be waiting for a
+    ///   round trip.
     func blockage(dueBefore limit: NIODeadline) -> Blockage? {
         var index = slots.oldest
         while index >= 0 {
@@ -230,8 +232,8 @@ final class HTTP2Session {
     // MARK: Output
 
     /// Appends the frames that can be sent.
-    /// - Parameter limit: no more is taken once there is this much.
-    /// - Returns: true if that was all.
+    /// - Parameter limit: stops once the buffer has this many bytes.
+    /// - Returns: true if there are no more frames to send now.
     @discardableResult
     func takeOutput(into buffer: inout ByteBuffer, upTo limit: Int = .max) -> Bool {
         resetCancelled()
@@ -241,7 +243,7 @@ final class HTTP2Session {
         while peer.window > 0, place < waiting.unfinished.count {
             guard buffer.readableBytes < limit else { return false }
             if let slot = slot(of: waiting.unfinished[place]), !writeBody(of: slot, into: &buffer) {
-                // Its own window is empty; those of others need not be.
+                // This stream's window is empty; those of others may not be.
                 place += 1
             } else {
                 waiting.unfinished.remove(at: place)
@@ -262,7 +264,7 @@ final class HTTP2Session {
         return index >= 0 ? slots.pointer(index) : nil
     }
 
-    /// The streams that were given up end now. Those that were answered since then have ended before.
+    /// Ends cancelled streams. Those that were answered in the meantime have already ended.
     private func resetCancelled() {
         guard !waiting.cancelled.isEmpty else { return }
         for stream in waiting.cancelled {
@@ -282,14 +284,14 @@ final class HTTP2Session {
         }
     }
 
-    /// Allows the server more DATA (RFC 9113 §6.9).
+    /// Grants the server more DATA (RFC 9113 §6.9).
     func allow(_ bytes: Int, on stream: Int32) {
         control.write(HTTP2FrameKind.windowUpdate, stream: stream, length: 4) { target in
             UnsafeMutableRawPointer(target).storeBytes(of: UInt32(bytes).bigEndian, as: UInt32.self)
         }
     }
 
-    /// The client's preface, and its SETTINGS (RFC 9113 §3.4): no pushes, and a limit for header fields.
+    /// Writes the client's preface and SETTINGS (RFC 9113 §3.4): no pushes, and a limit on header fields.
     private func writePreface() {
         control.bytes.writeStaticString("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         let settings = [
@@ -304,7 +306,7 @@ final class HTTP2Session {
         }
     }
 
-    /// Writes HEADERS, and CONTINUATION if they do not fit into a frame (RFC 9113 §6.2, §6.10).
+    /// Writes HEADERS, and CONTINUATION if they do not fit in one frame (RFC 9113 §6.2, §6.10).
     private func writeHeaders(of slot: UnsafeMutablePointer<RequestSlot>, into buffer: inout ByteBuffer) {
         let stream = slot.pointee.stream
         let place = slot.pointee.authorization
@@ -355,7 +357,7 @@ final class HTTP2Session {
     }
 
     /// Writes DATA as far as both windows allow (RFC 9113 §6.1, §6.9).
-    /// - Returns: true if the request is written to its end.
+    /// - Returns: true if the request is completely written.
     private func writeBody(of slot: UnsafeMutablePointer<RequestSlot>, into buffer: inout ByteBuffer) -> Bool {
         guard let size = slot.pointee.notification?.payload.readableBytes else { return true }
         repeat {
@@ -383,12 +385,12 @@ final class HTTP2Session {
 
 /// The slots of the streams that have not ended.
 ///
-/// Identifiers of new streams follow each other, so each has a place of its own in a table; a stream that is still open when
-/// its place is needed again goes into a dictionary.
+/// Identifiers of new streams are consecutive, so each has its own place in a table. A stream that is still open when
+/// its place is needed again moves to a dictionary.
 struct StreamTable: ~Copyable {
-    /// The number of streams whose HEADERS are sent and that have not ended.
+    /// The number of streams whose HEADERS have been sent and that have not ended.
     var openCount = 0
-    /// The highest stream whose HEADERS are sent: higher ones are idle (RFC 9113 §5.1.1).
+    /// The highest stream whose HEADERS have been sent: higher ones are idle (RFC 9113 §5.1.1).
     private(set) var lastOpened: Int32 = 0
     private let places: UnsafeMutablePointer<Int32>
     private let mask: Int32
@@ -412,13 +414,13 @@ struct StreamTable: ~Copyable {
         place.pointee = slot
     }
 
-    /// HEADERS of a stream are sent.
+    /// Records that a stream's HEADERS were sent.
     mutating func opened(_ stream: Int32) {
         openCount += 1
         lastOpened = stream
     }
 
-    /// The slot of a stream; -1 if it has none.
+    /// Returns the slot of a stream; -1 if it has none.
     func slot(of stream: Int32, _ slots: borrowing RequestSlots) -> Int32 {
         let index = place(of: stream).pointee
         if index >= 0, slots.pointer(index).pointee.stream == stream { return index }
@@ -435,17 +437,17 @@ struct StreamTable: ~Copyable {
 private struct WaitingStreams {
     /// The identifier of the next request; negative after the last.
     var next: Int32
-    /// Those whose HEADERS wait, for a free stream or to be taken; in order.
+    /// Streams whose HEADERS have not been written, in order.
     var unsent = StreamQueue()
-    /// Those of which a part of the body waits for a window; in order.
+    /// Streams whose body waits for a window, in order.
     var unfinished: [Int32] = []
-    /// Those that were given up.
+    /// Streams that were cancelled.
     var cancelled: [Int32] = []
 
     init(next: Int32) { self.next = next }
 }
 
-/// Streams in the order in which they are opened.
+/// A queue of streams, in the order in which they are opened.
 private struct StreamQueue {
     private var streams: [Int32] = []
     private var head = 0

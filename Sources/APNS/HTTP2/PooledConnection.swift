@@ -1,17 +1,17 @@
 import NIOCore
 
-/// A connection of a ``ConnectionPool`` and what the pool knows about it.
+/// A connection of a ``ConnectionPool``, and the pool's record of it.
 final class PooledConnection {
     /// The authorization of a connection's requests.
     enum Authorization {
-        /// The pool's current one.
+        /// The pool's current authorization.
         case current
-        /// The one that was current when the connection's replacement was decided.
+        /// The authorization that was current when the connection's replacement was decided.
         case kept(HeaderText?)
     }
 
     let http2: HTTP2Connection
-    /// The number of calls to replace all connections before its TLS context was chosen.
+    /// The pool's ``ConnectionPool/generation`` when its TLS context was chosen.
     let generation: Int
     /// True while ``ConnectionPoolState`` counts it as usable.
     var isUsable = false
@@ -19,15 +19,16 @@ final class PooledConnection {
     var usableSince: NIODeadline?
     /// Closes the connection if the TLS handshake takes too long.
     var handshakeTimer: Scheduled<Void>?
-    /// True if it has answered since it was made, and since the pool last counted a failure of answers.
+    /// True if it has answered since it was made, and since the pool last recorded that requests went unanswered.
     var hasAnswered = false
-    /// The number of answers that came before that failure and prove nothing.
+    /// The number of answers before that record, which prove nothing.
     var staleAnswers = 0
-    /// True from when nothing was answered for a while until it answers: it gets requests only if no other can take them.
+    /// True from an answer drought until it answers again: it gets requests only if no other connection can accept
+    /// them.
     var isSuspect = false
-    /// Decides whether it is of use.
+    /// Decides whether the connection is useful.
     var responsiveness = Responsiveness()
-    /// True while another connection is to take its place.
+    /// True while another connection is taking its place.
     var isBeingReplaced = false
     var authorization = Authorization.current
 
@@ -36,7 +37,7 @@ final class PooledConnection {
         self.generation = generation
     }
 
-    /// The preference for this connection over others; 0 if it has no free stream.
+    /// The preference over other connections; 0 if it has no free stream.
     var preference: Int { isSuspect ? min(http2.freeStreams, 1) : http2.freeStreams }
 
     func authorization(current: HeaderText?) -> HeaderText? {

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// A connection's work between notifications and bytes, without the connection: for measuring it by itself.
+/// The encoding and decoding of one connection, without the connection, to measure it by itself.
 package final class RequestFraming {
     private let session: HTTP2Session
     private let authorization: HeaderText
@@ -8,14 +8,14 @@ package final class RequestFraming {
     /// - Parameters:
     ///   - authority: the value of `:authority`.
     ///   - providerToken: a signed provider token.
-    ///   - maximumStreams: how many requests may be open at once.
+    ///   - maximumStreams: the maximum number of open requests.
     package init(authority: String, providerToken: String, maximumStreams: Int) {
         session = HTTP2Session(authority: HeaderText(authority), maximumStreams: maximumStreams)
         authorization = HeaderText("bearer \(providerToken)")
     }
 
     /// Opens a stream for a notification.
-    /// - Returns: false where none is free.
+    /// - Returns: false if no stream is free.
     package func submit(_ notification: Notification) -> Bool {
         session.submit(notification, tag: 0, deadline: .distantFuture, authorization: authorization) != nil
     }
@@ -23,8 +23,8 @@ package final class RequestFraming {
     /// Appends the frames that can be sent.
     package func takeOutput(into buffer: inout ByteBuffer) { session.takeOutput(into: &buffer) }
 
-    /// Takes bytes of the server.
-    /// - Returns: how many requests they answered with 200, whose streams are free again.
+    /// Reads bytes from the server.
+    /// - Returns: the number of requests answered with 200. The streams of all completed requests are free again.
     package func receive(_ bytes: ByteBuffer) -> Int {
         bytes.withUnsafeReadableBytes { bytes in try? session.receive(bytes) }
         var answered = 0

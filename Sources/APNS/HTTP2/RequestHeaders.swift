@@ -7,12 +7,12 @@ import NIOCore
 enum RequestHeaders {
     private static let path: StaticString = "/3/device/"
 
-    /// Returns a number of bytes that the fields of a request do not exceed.
+    /// Returns an upper bound for the size of a request's fields in bytes.
     static func bound(
         _ slot: UnsafeMutablePointer<RequestSlot>, authority: UnsafeBufferPointer<UInt8>,
         authorization: UnsafeBufferPointer<UInt8>?
     ) -> Int {
-        // Names, numbers, the ID and the other values of a known size.
+        // Names, numbers, the ID and other values of known size.
         var count = 512 + authority.count + (authorization?.count ?? 0)
         count += slot.pointee.notification?.deviceToken.hex.readableBytes ?? 0
         count += slot.pointee.notification?.topic.readableBytes ?? 0
@@ -59,7 +59,7 @@ enum RequestHeaders {
         if let apnsID = slot.pointee.notification?.apnsID { encoder.write(.id, apnsID, &writer) }
     }
 
-    /// Writes the fields that a broadcast has after `:authority`: its priority and expiration are required, and it has no
+    /// Writes the fields of a broadcast after `:authority`. Its priority and expiration are required, and it has no
     /// topic, because the path names the app.
     private static func write(
         _ broadcast: BroadcastTarget, _ slot: UnsafeMutablePointer<RequestSlot>,
@@ -106,16 +106,16 @@ extension StaticString {
 }
 
 extension UnsafeBufferPointer<UInt8> {
-    /// True if the bytes are those of a text.
+    /// Returns true if the bytes are those of a text.
     func equals(_ text: StaticString) -> Bool {
         guard let baseAddress, count == text.utf8CodeUnitCount else { return isEmpty && text.utf8CodeUnitCount == 0 }
         return memcmp(baseAddress, text.utf8Start, count) == 0
     }
 }
 
-/// Bytes of a header value at an address that never moves, so that they need not be copied for each request.
+/// A header value at an address that never changes, so that it need not be copied for each request.
 ///
-/// Immutable after `init`, and freed when the last reference goes: that makes it safe to share between threads.
+/// Immutable after `init`, and freed with the last reference, so sharing it between threads is safe.
 final class HeaderText: @unchecked Sendable {
     let bytes: UnsafeBufferPointer<UInt8>
 

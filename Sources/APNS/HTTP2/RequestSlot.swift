@@ -2,51 +2,52 @@ import NIOCore
 
 /// The state of one request, in memory that does not move.
 struct RequestSlot {
-    /// The caller's name for the request.
+    /// The caller's identifier of the request.
     var tag: UInt64 = 0
     /// The HTTP/2 stream; 0 while the slot is free.
     var stream: Int32 = 0
-    /// The place of the request's authorization in the session's list; -1 for none.
+    /// The index of the request's authorization in the session's list; -1 for none.
     var authorization = -1
-    /// The notification that is sent. It is read when the frames are written, not when the request is submitted.
+    /// The notification. It is read when the frames are written, not when the request is submitted.
     var notification: Notification?
     /// True if HEADERS have been written.
     var isOpen = false
-    /// True if the stream has ended. The slot is kept until the owner has taken the answer.
+    /// True if the stream has ended. The slot is kept until the owner has read the answer.
     var hasEnded = false
-    /// The bytes of DATA that the peer allows on the stream. Negative if it has lowered its window since.
+    /// The number of bytes of DATA that the peer allows on the stream. Negative if the peer has reduced its window.
     var window = 0
-    /// How much of the payload has been written.
+    /// The number of bytes of the payload that have been written.
     var bodyOffset = 0
-    /// True if the request was written to its end. From then on APNs may have processed it.
+    /// True if the request was completely written. From then on APNs may have processed it.
     var isWritten = false
-    /// The response's status; 0 until it came.
+    /// The response's status; 0 until it is received.
     var status: Int32 = 0
-    /// `Retry-After` in seconds; -1 where there was none.
+    /// `Retry-After` in seconds; -1 if there was none.
     var retryAfter: Int32 = -1
-    /// `content-length`; -1 where there was none.
+    /// `content-length`; -1 if there was none.
     var contentLength: Int64 = -1
     /// The response's `apns-unique-id`, if it is kept.
     var uniqueID: APNSID?
     /// The size of the response's header fields so far, as SETTINGS_MAX_HEADER_LIST_SIZE counts it.
     var headerSize: Int32 = 0
-    /// The length of the response's body so far, and the bytes of DATA since the last WINDOW_UPDATE.
+    /// The number of bytes of the response's body so far, and of DATA since the last WINDOW_UPDATE.
     var bodySize: Int64 = 0
     var unacknowledged = 0
-    /// The response's body, as far as it is kept.
+    /// The part of the response's body that is kept.
     var body: ByteBuffer?
-    /// True once the stream was reset because the body is longer than any of APNs': the status is the answer.
+    /// True if the stream was reset because the body is longer than any of APNs': the status is the answer.
     var isCut = false
     /// The neighbours in the order of submission, which is the order of deadlines; -1 at the ends.
     var previous: Int32 = -1
     var next: Int32 = -1
     var deadline: NIODeadline = .distantFuture
-    /// When a stream is cancelled by us, the answer to give for it.
+    /// The result to report if this side has cancelled the stream.
     var failure: RequestFailure?
 }
 
 extension UnsafeMutablePointer<RequestSlot> {
-    /// The answer, if a status came. Of the pointer, because a call of the slot's own would copy all of it.
+    /// Returns the answer, if a status was received. A method of the pointer, because a method of the slot would copy
+    /// all of it.
     func response(on connection: Int = 0) -> Response? {
         guard pointee.status > 0 else { return nil }
         var response = Response(
@@ -58,7 +59,7 @@ extension UnsafeMutablePointer<RequestSlot> {
     }
 }
 
-/// The slots of one connection: a fixed block of them, the free ones as a stack, the used ones in order of submission.
+/// The slots of one connection: a fixed block; free slots form a stack, used ones a list in order of submission.
 struct RequestSlots: ~Copyable {
     let capacity: Int
     private let slots: UnsafeMutablePointer<RequestSlot>
@@ -94,7 +95,7 @@ struct RequestSlots: ~Copyable {
         return index
     }
 
-    /// Gives the slot back, releasing what it held.
+    /// Frees a slot and what it holds.
     mutating func release(_ index: Int32) {
         let slot = pointer(index)
         let (previous, next) = (slot.pointee.previous, slot.pointee.next)

@@ -1,15 +1,15 @@
 import NIOCore
 import Sockets
 
-/// Decides whether a connection that is alive is still of use, without any I/O.
+/// Decides whether a connection that is alive is still useful, without any I/O.
 ///
-/// A load balancer that answers PINGs in front of a dead backend looks alive for ever. Its requests show that it is
+/// A load balancer that answers PINGs in front of a dead backend looks alive forever. Only its requests show that it is
 /// not: they are not answered, or cannot be written.
 struct Responsiveness {
     /// The number of missed deadlines with no answer between them that makes a connection unresponsive.
     static let limit = 3
 
-    /// Requests that have run into their deadline since an answer last came.
+    /// Requests that have exceeded their deadline since the last answer.
     private(set) var missed = 0
     /// The reason to retire the connection, if there is one.
     private(set) var fault: String?
@@ -21,11 +21,11 @@ struct Responsiveness {
     private var blockage: HTTP2Session.Blockage?
     private var blockedSince = NIODeadline.distantPast
 
-    /// Records how many requests the connection has had so far.
+    /// Records the connection's requests and answers so far.
     /// - Parameters:
-    ///   - requests: requests that were ever submitted.
-    ///   - answers: answers that ever came.
-    /// - Returns: the requests since the last call, and whether an answer has come since.
+    ///   - requests: the total number of submitted requests.
+    ///   - answers: the total number of answers.
+    /// - Returns: the requests since the last call, and true if there was an answer since.
     mutating func look(requests: Int, answers: Int, now: NIODeadline) -> (submitted: Int, answered: Bool) {
         let submitted = requests - self.requests
         let answered = answers != self.answers
@@ -37,10 +37,10 @@ struct Responsiveness {
         return (submitted, answered)
     }
 
-    /// Records that a request ran into its deadline.
+    /// Records that a request exceeded its deadline.
     /// - Parameters:
     ///   - submitted: when it was submitted.
-    ///   - timeout: how long it had.
+    ///   - timeout: the time that it had.
     mutating func missedDeadline(submitted: NIODeadline, timeout: TimeAmount) {
         missed += 1
         guard fault == nil else { return }
@@ -51,8 +51,8 @@ struct Responsiveness {
         }
     }
 
-    /// Records whether a flow-control window keeps a request from being written.
-    /// - Parameter patience: how long that may last without progress.
+    /// Records whether a flow-control window blocks a request.
+    /// - Parameter patience: the time for which it may be blocked without progress.
     mutating func look(_ blockage: HTTP2Session.Blockage?, patience: TimeAmount, now: NIODeadline) {
         guard let blockage, blockage == self.blockage else {
             (self.blockage, blockedSince) = (blockage, now)

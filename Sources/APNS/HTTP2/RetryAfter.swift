@@ -2,7 +2,7 @@ import Glibc
 
 /// The value of a `Retry-After` field (RFC 9110 §10.2.3): seconds, or a time.
 enum RetryAfter {
-    /// Longer waits are taken for this, in seconds: a day.
+    /// The longest wait in seconds, one day; longer ones are reduced to it.
     static let longest: Int32 = 86_400
     private static let months = Array("JanFebMarAprMayJunJulAugSepOctNovDec".utf8)
 
@@ -16,14 +16,14 @@ enum RetryAfter {
         let value = Array(value)
         guard !value.isEmpty else { return nil }
         if value.allSatisfy(isDigit) {
-            // However many digits it has.
+            // Regardless of the number of digits.
             let digits = value.drop { $0 == UInt8(ascii: "0") }
             return digits.count > 9 ? longest : Int32(clamping: min(number(digits) ?? 0, Int(longest)))
         }
         return date(value).map { Int32(clamping: min(max(0, $0 - now), Int64(longest))) }
     }
 
-    /// Reads the one form of a time that senders may generate, `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7).
+    /// Reads the one date format that senders may generate, `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7).
     /// - Returns: seconds since 1970.
     private static func date(_ text: [UInt8]) -> Int64? {
         guard text.count == 29, text[3] == UInt8(ascii: ","), text[26...].elementsEqual("GMT".utf8),
@@ -36,9 +36,9 @@ enum RetryAfter {
         return 86_400 * days(year, month + 1, day) + Int64(hour * 3600 + minute * 60 + second)
     }
 
-    /// Returns the days from 1970 to a date of the Gregorian calendar.
+    /// Returns the number of days from 1970 to a date of the Gregorian calendar.
     private static func days(_ year: Int, _ month: Int, _ day: Int) -> Int64 {
-        // Years that begin in March have the leap day at their end.
+        // A year that begins in March has its leap day at the end.
         let shifted = month > 2 ? year : year - 1
         let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
         return Int64(shifted * 365 + shifted / 4 - shifted / 100 + shifted / 400 + dayOfYear - 719_468)

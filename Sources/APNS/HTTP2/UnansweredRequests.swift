@@ -1,8 +1,8 @@
-/// The requests that connections did not answer, so that they are sent again on others.
+/// The requests that connections did not answer, so that they are resent on others.
 ///
-/// A request is known by its `apns-id`, which is the same at each attempt. Bounded: the newest displace the oldest.
+/// A request is identified by its `apns-id`, which is the same at each attempt. Bounded: the newest replace the oldest.
 struct UnansweredRequests {
-    /// The number of requests that are remembered.
+    /// The number of requests that are kept.
     static let capacity = 256
 
     private struct Entry {
@@ -18,7 +18,7 @@ struct UnansweredRequests {
 
     /// - Parameters:
     ///   - connection: the identifier of the connection that did not answer.
-    ///   - isRefusal: true if it refused the request at once; without another connection the request is repeated on it.
+    ///   - isRefusal: true if it refused the request at once; without another connection the request is resent on it.
     mutating func insert(_ id: APNSID, connection: Int, isRefusal: Bool) {
         let entry = Entry(id: id, connection: connection, isRefusal: isRefusal)
         guard entries.count == Self.capacity else { return entries.append(entry) }
@@ -40,10 +40,10 @@ struct UnansweredRequests {
         return past
     }
 
-    /// Forgets a closed connection.
+    /// Removes the entries of a closed connection.
     mutating func forget(connection: Int) {
         guard entries.contains(where: { $0.connection == connection }) else { return }
-        // In order of age again, before some are taken out.
+        // Restores the order of age before entries are removed.
         entries = (entries[oldest...] + entries[..<oldest]).filter { $0.connection != connection }
         oldest = 0
     }

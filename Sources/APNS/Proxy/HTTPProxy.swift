@@ -1,50 +1,50 @@
 import NIOCore
 import Sockets
 
-/// A proxy that connects its clients by HTTP's CONNECT (RFC 9110 §9.3.6).
+/// A proxy that opens tunnels by HTTP's CONNECT (RFC 9110 §9.3.6).
 public struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
-    /// A user and a password for Basic authentication (RFC 7617). It is never described by its contents.
+    /// A user name and a password for Basic authentication (RFC 7617). Descriptions do not show them.
     public struct Credentials: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
-        /// Without colons.
+        /// The user name; no colons.
         public var user: String
-        /// May be empty.
+        /// The password; can be empty.
         public var password: String
 
-        /// Takes both as they are.
+        /// Creates credentials.
         public init(user: String, password: String) {
             self.user = user
             self.password = password
         }
 
-        /// Nothing of them.
+        /// A placeholder; the contents are not shown.
         public var description: String { "(not shown)" }
-        /// Nothing of them.
+        /// Empty; the contents are not shown.
         public var customMirror: Mirror { Mirror(self, children: []) }
     }
 
-    /// An error in a proxy's URL, or in the environment that should give one. Never quotes credentials.
+    /// An error in a proxy's URL, or in the environment variable with the URL. Never quotes credentials.
     public struct Invalid: Error, Sendable, Hashable, CustomStringConvertible {
-        /// The problem, and what would be right.
+        /// The problem, and what would be valid.
         public let description: String
     }
 
-    /// A host name or an IP address, without brackets.
+    /// A host name, or an IP address without brackets.
     public var host: String
     /// A TCP port.
     public var port: Int
-    /// For proxies that ask for them.
+    /// The credentials, for proxies that require them.
     public var credentials: Credentials?
 
-    /// Takes the parts as they are.
+    /// Creates a proxy from its parts, without checking them.
     public init(host: String, port: Int, credentials: Credentials? = nil) {
         self.host = host
         self.port = port
         self.credentials = credentials
     }
 
-    /// Reads `http://host:port` or `http://user:password@host:port`. `http://` may be missing, and the port is then and
-    /// otherwise 80. User and password may be percent-encoded, and must be where they contain `@`, `:`, `/` or `%`.
-    /// - Throws: ``Invalid``, which does not quote the user and the password.
+    /// Reads `http://host:port` or `http://user:password@host:port`. `http://` is optional, and the default port is 80.
+    /// User and password can be percent-encoded, and must be if they contain `@`, `:`, `/` or `%`.
+    /// - Throws: ``Invalid``, which does not quote the user or the password.
     public init(_ url: String) throws(Invalid) {
         var rest = Substring(url.trimmed)
         if let separator = rest.firstRange(of: "://") {
@@ -96,7 +96,7 @@ extension HTTPProxy.Invalid {
 }
 
 extension String {
-    /// Without white space around it.
+    /// The text without surrounding white space.
     var trimmed: String {
         let isSpace = { (character: Character) in character.isWhitespace }
         guard let first = firstIndex(where: { !isSpace($0) }), let last = lastIndex(where: { !isSpace($0) }) else {
@@ -107,9 +107,9 @@ extension String {
 }
 
 extension HTTPProxy {
-    /// The proxy that the environment names for an endpoint: `HTTPS_PROXY` or `https_proxy`, unless `NO_PROXY` or
-    /// `no_proxy` excepts it. Upper case wins; an empty variable counts as unset.
-    /// - Returns: `nil` where the endpoint is to be reached directly.
+    /// Returns the proxy for an endpoint from the environment: `HTTPS_PROXY` or `https_proxy`, unless `NO_PROXY` or
+    /// `no_proxy` exempts the endpoint. Upper case has priority; an empty variable counts as unset.
+    /// - Returns: `nil` if no proxy should be used.
     /// - Throws: ``Invalid``, naming the variable.
     public static func fromEnvironment(
         _ environment: [String: String], for endpoint: APNSEndpoint
@@ -139,11 +139,11 @@ extension HTTPProxy {
     }
 }
 
-/// The contents of `NO_PROXY`: the hosts that are reached without the proxy, separated by commas or white space.
+/// The contents of `NO_PROXY`: the hosts to reach without the proxy, separated by commas or white space.
 ///
-/// No standard tells what may stand there. This takes what curl, Go and Python agree on: `*`, a host name that also stands
-/// for the names below it, with or without a dot (or `*.`) before it, each with or without a port; IP addresses, and
-/// networks as `10.0.0.0/8`. Names are not looked up to be compared with addresses.
+/// No standard defines the format. This accepts what curl, Go and Python agree on: `*`; a host name, which also matches
+/// the names below it, with or without a leading dot (or `*.`) and a port; IP addresses; and networks such as
+/// `10.0.0.0/8`. Names are not resolved to be compared with addresses.
 struct ProxyExceptions {
     private enum Entry {
         case everything
@@ -188,7 +188,7 @@ struct ProxyExceptions {
             }
             return .network(address, bits: count, port: nil)
         }
-        // An IPv6 address without brackets is all colons.
+        // Before looking for a port: an IPv6 address without brackets has colons itself.
         if let address = addressBytes(String(word)) { return .network(address, bits: address.count * 8, port: nil) }
         var name = word
         if name.hasPrefix("*.") { name = name.dropFirst() }
@@ -215,7 +215,7 @@ struct ProxyExceptions {
         return network[whole] & mask == address[whole] & mask
     }
 
-    /// An IP address in network order; an IPv4 address that is written as IPv6 is the same address.
+    /// Returns an IP address in network order. An IPv4 address mapped to IPv6 is the same address.
     private static func addressBytes(_ text: String) -> [UInt8]? {
         switch try? SocketAddress(ipAddress: text, port: 0) {
         case .v4(let address)?: return withUnsafeBytes(of: address.address.sin_addr, Array.init)

@@ -2,7 +2,7 @@ import NIOCore
 import Sockets
 import TLS
 
-/// Stands where TLS will stand: asks the proxy for a tunnel, puts TLS into its place when there is one, and goes.
+/// Opens a tunnel through a proxy: asks the proxy for it, then adds TLS in its own place in the pipeline.
 final class ProxyHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -21,9 +21,9 @@ final class ProxyHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var timer: Scheduled<Void>?
 
     /// - Parameters:
-    ///   - timeout: how long the proxy may take to answer.
-    ///   - thenTLS: what speaks through the tunnel.
-    ///   - onConnected: called when it does.
+    ///   - timeout: the timeout of the proxy's answer.
+    ///   - thenTLS: makes the handler that uses the tunnel.
+    ///   - onConnected: called when that handler has been added.
     init(
         _ proxy: HTTPProxy, to endpoint: APNSEndpoint, timeout: TimeAmount, thenTLS makeTLS: @escaping () -> TLSHandler,
         onConnected: @escaping () -> Void
@@ -91,7 +91,7 @@ final class ProxyHandler: ChannelDuplexHandler, RemovableChannelHandler {
         fail(context, "\(error)")
     }
 
-    /// Nothing may be written before TLS is in its place: it would go to the proxy in the clear.
+    /// Rejects writes until TLS is in place: they would reach the proxy unencrypted.
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         guard state == .connected else {
             promise?.fail(ChannelError.ioOnClosedChannel)

@@ -3,26 +3,26 @@ import NIOCore
 
 /// The request to a proxy and the meaning of its answer, without any I/O.
 ///
-/// Only the head of the answer is HTTP: what comes behind it is the tunnel's already (RFC 9110 §9.3.6), and whatever
-/// Content-Length or Transfer-Encoding says of it is to be ignored. That is also why no HTTP codec reads it: there would be
-/// nothing to decode but one line, and bytes to be got back from it.
+/// Only the head of the answer is HTTP: what follows is the tunnel's (RFC 9110 §9.3.6), and Content-Length and
+/// Transfer-Encoding must be ignored. An HTTP codec would have only one line to decode, and would have to return the
+/// bytes after it.
 struct ProxyHandshake {
     enum Step: Equatable {
         case needsMore
-        /// The tunnel is there; these bytes came through it already.
+        /// The tunnel is open; these bytes have already come through it.
         case connected(ByteBuffer)
-        /// In words, to follow the proxy's name.
+        /// The reason, in words that follow the proxy's name.
         case failed(String)
     }
 
-    /// The size of all heads together.
+    /// The maximum size in bytes of all heads together.
     static let maximumSize = 16 * 1024
 
     private let endpoint: APNSEndpoint
     private let credentials: HTTPProxy.Credentials?
     private var received = ByteBuffer()
     private var size = 0
-    /// How far the present head was looked through, and whether its last line is empty so far.
+    /// The number of bytes of the current head that were scanned, and true if its last line is empty so far.
     private var scanned = 0
     private var lineIsEmpty = false
 
@@ -61,12 +61,12 @@ struct ProxyHandshake {
         }
     }
 
-    /// True if what came so far can be the beginning of an HTTP/1 response.
+    /// True if the bytes received so far can begin an HTTP/1 response.
     private var isHTTP: Bool {
         zip(received.readableBytesView, "HTTP/1.".utf8).allSatisfy { $0 == $1 }
     }
 
-    /// Takes everything up to the first empty line. Line ends may lack the CR (RFC 9112 §2.2).
+    /// Removes and returns everything up to the first empty line. Line ends may lack the CR (RFC 9112 §2.2).
     private mutating func takeHead() -> ByteBuffer? {
         for byte in received.readableBytesView.dropFirst(scanned) {
             scanned += 1
@@ -90,7 +90,7 @@ struct ProxyHandshake {
             parts[1].allSatisfy({ $0 &- 0x30 < 10 })
         else { return nil }
         let status = parts[1].reduce(0) { $0 * 10 + Int($1 - 0x30) }
-        // Somebody else's words in our log: only what is harmless there, and not too much of it.
+        // Untrusted text for our log: only printable ASCII, and not too much of it.
         let words = (parts.count > 2 ? parts[2] : []).prefix(80).filter { (0x20..<0x7F).contains($0) }
         return status >= 100 ? (status, String(decoding: words, as: UTF8.self)) : nil
     }

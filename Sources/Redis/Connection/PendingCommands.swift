@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The commands of one connection that have no answer yet, in the order of their answers.
+/// The commands of one connection that have not been answered, in the order of their answers.
 struct PendingCommands {
     typealias Completion = (Result<RESPReply, RedisError>) -> Void
 
@@ -25,28 +25,29 @@ struct PendingCommands {
         return deadline
     }
 
-    /// All commands appended so far were given to the socket.
+    /// Records that all commands appended so far have been written to the socket.
     mutating func markSent() {
         unsent = 0
     }
 
-    /// The command that the answer just read belongs to; `nil` when nothing that was sent waits for an answer.
+    /// Removes and returns the command that the answer just read belongs to; `nil` if no sent command waits for an
+    /// answer.
     mutating func answered() -> Entry? {
         guard entries.count > unsent else { return nil }
         return entries.popFirst()
     }
 
-    /// The command that is the longest overdue, if any.
+    /// Returns the command that is the longest overdue, if any.
     func overdue(at now: NIODeadline) -> Entry? {
         entries.lazy.filter { $0.deadline <= now }.min { $0.deadline < $1.deadline }
     }
 
-    /// The deadline of the next answer.
+    /// The earliest deadline.
     var nextDeadline: NIODeadline? {
         entries.lazy.map(\.deadline).filter { $0 < .distantFuture }.min()
     }
 
-    /// Gives up on all, oldest first.
+    /// Removes all commands, oldest first.
     mutating func removeAll() -> [(entry: Entry, sent: Bool)] {
         let sent = entries.count - unsent
         defer {

@@ -1,28 +1,28 @@
 import CHiredis
 import NIOCore
 
-/// Decodes replies from bytes with hiredis' reader.
+/// Decodes replies with hiredis' reader.
 ///
-/// The strings are copied once out of hiredis' buffer into the reply's.
+/// Strings are copied once, out of hiredis' buffer into the reply's.
 final class RESPDecoder {
     /// The reason why the stream cannot be read further.
     struct Violation: Error {
         let reason: String
     }
 
-    /// hiredis moves what is left to the front of its buffer after each reply of 1 KiB or more; small portions keep
-    /// that from being a square of the bytes read.
+    /// The maximum number of bytes to feed at once. After each reply of 1 KiB or more, hiredis moves the rest to the
+    /// front of its buffer; small portions keep the cost of that from growing with the square of the bytes read.
     static let portion = 16 * 1024
 
-    /// The capacity that the reader keeps; more is freed after use: 100 KB replies are the normal case and do
-    /// not come near it (a reply takes buffer only until its strings are whole), 16 MiB strings are the exception.
+    /// The capacity that the reader keeps; more is freed after use. Replies of 100 KB are normal and do not come near
+    /// it, because a reply uses the buffer only until its strings are complete; strings of 16 MiB are the exception.
     private static let keptCapacity = 1 << 20
 
-    /// hiredis' callbacks are given this, by way of `visit`; both must outlive the reader.
+    /// The argument of hiredis' callbacks, by way of `visit`; both must outlive the reader.
     private let builder: UnsafeMutablePointer<RESPReplyBuilder>
     private let visit: UnsafeMutablePointer<CHiredisVisit>
     private var current: UnsafeMutablePointer<redisReader>?
-    /// The most bytes that the reader has held, which its buffer has still room for; 0 once that is given back.
+    /// The maximum number of bytes that the reader has held, which is what its buffer has room for; 0 once it is freed.
     private(set) var peak = 0
 
     init() {
@@ -39,7 +39,7 @@ final class RESPDecoder {
         visit.deallocate()
     }
 
-    /// Accepts bytes, at best no more than `portion`; then `next` returns the replies that they complete.
+    /// Accepts bytes, preferably at most `portion`; then call `next` for the replies that they complete.
     func feed(_ bytes: UnsafeRawBufferPointer) throws(Violation) {
         let reader = try self.reader()
         guard reader.pointee.len + bytes.count <= RESPReplyBuilder.maximumSize else {
@@ -50,7 +50,7 @@ final class RESPDecoder {
         peak = max(peak, reader.pointee.len)
     }
 
-    /// The next reply that is whole.
+    /// Returns the next complete reply.
     func next() throws(Violation) -> RESPReply? {
         let reader = try self.reader()
         var object: UnsafeMutableRawPointer?
@@ -68,7 +68,7 @@ final class RESPDecoder {
     private func reader() throws(Violation) -> UnsafeMutablePointer<redisReader> {
         if let reader = current { return reader }
         guard let reader = chiredis_reader_create(visit) else { throw Violation(reason: "out of memory") }
-        // 0: never free the buffer. By default hiredis frees it after each reply of over 16 KiB and allocates it again.
+        // 0: never free the buffer. By default hiredis frees and reallocates it after each reply of over 16 KiB.
         reader.pointee.maxbuf = 0
         current = reader
         return reader

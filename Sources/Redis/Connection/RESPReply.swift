@@ -2,7 +2,7 @@ import NIOCore
 
 /// One reply of Redis: its elements in preorder, and the bytes of all its strings in one buffer.
 ///
-/// Elements are not allocated, neither while reading nor on access: an `Element` is an index into the reply.
+/// Elements are never allocated: an `Element` is an index into the reply.
 public struct RESPReply: Sendable {
     /// The kind of an element.
     public enum Kind: UInt8, Sendable {
@@ -14,14 +14,14 @@ public struct RESPReply: Sendable {
         case error
         /// A signed 64-bit number.
         case integer
-        /// No value: a null string or a null array.
+        /// No value: a null string or null array.
         case null
         /// Elements, perhaps none.
         case array
     }
 
-    /// `value` is the integer, the offset of the bytes, or the number of children; `length` that of the bytes; `end`
-    /// the index of the first node after this one and all below it.
+    /// `value` is the integer, the offset of the bytes, or the number of children. `length` is the number of bytes.
+    /// `end` is the index of the first node after this one and its descendants.
     struct Node: Sendable {
         var value: Int
         var length: UInt32
@@ -35,7 +35,7 @@ public struct RESPReply: Sendable {
     /// The reply itself.
     public var root: Element { Element(reply: self, index: 0) }
 
-    /// The error, when the reply as a whole is one.
+    /// The error, if the whole reply is one.
     public var error: RedisServerError? { root.error }
 
     /// One element of a reply.
@@ -51,11 +51,11 @@ public struct RESPReply: Sendable {
         /// True if there is no value.
         public var isNull: Bool { node.kind == .null }
 
-        /// The number, of an integer.
+        /// The number, if this is an integer.
         public var integer: Int? { node.kind == .integer ? node.value : nil }
 
-        /// The bytes of a string, status or error, sharing the reply's storage: as long as this buffer lives, all of
-        /// the reply's bytes stay in memory.
+        /// The bytes of a string, status or error. They share the reply's storage: while this buffer lives, all bytes
+        /// of the reply stay in memory.
         public var bytes: ByteBuffer? {
             let node = node
             guard node.kind.hasBytes else { return nil }
@@ -69,13 +69,14 @@ public struct RESPReply: Sendable {
             return reply.arena.getString(at: node.value, length: Int(node.length))
         }
 
-        /// The error, of an error element.
+        /// The error, if this is an error element.
         public var error: RedisServerError? {
             guard node.kind == .error, let text = string else { return nil }
             return RedisServerError(text: text)
         }
 
-        /// Looks at the bytes of a string, status or error where they are; `nil` for other elements.
+        /// Calls a function with the bytes of a string, status or error, without copying them; returns `nil` for other
+        /// elements.
         public func withUnsafeBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
             let node = node
             guard node.kind.hasBytes else { return nil }
@@ -84,10 +85,11 @@ public struct RESPReply: Sendable {
             }
         }
 
-        /// The number of children of an array, 0 for anything else.
+        /// The number of children of an array; 0 for other elements.
         public var count: Int { node.kind == .array ? node.value : 0 }
 
-        /// A child of an array. At once when the children hold no children themselves, else by walking over those before.
+        /// A child of an array. Constant time if no child is a non-empty array; otherwise walks over the preceding
+        /// children.
         ///
         /// - Precondition: `position` is from 0 to `count - 1`.
         public subscript(position: Int) -> Element {
@@ -98,17 +100,17 @@ public struct RESPReply: Sendable {
             return Element(reply: reply, index: child)
         }
 
-        /// The children of an array in order; none for anything else.
+        /// The children of an array in order; none for other elements.
         public var children: Children { Children(reply: reply, index: index + 1, left: count) }
     }
 
-    /// The children of an element, one after the other.
+    /// The children of an element, in order.
     public struct Children: Sequence, IteratorProtocol, Sendable {
         fileprivate let reply: RESPReply
         fileprivate var index: Int
         fileprivate var left: Int
 
-        /// The number of children not yet looked at.
+        /// The number of children that are left.
         public var underestimatedCount: Int { left }
 
         /// The next child.

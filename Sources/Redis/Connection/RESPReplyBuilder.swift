@@ -1,13 +1,13 @@
 import NIOCore
 
-/// Puts the elements that hiredis reports, parents before children, together into a reply.
+/// Builds a reply from the elements that hiredis reports, parents before children.
 struct RESPReplyBuilder {
     /// A reply with more bytes of strings than this counts as a broken stream. (Offsets in a `ByteBuffer` are 32 bits.)
     static let maximumSize = 1 << 30
-    /// The maximum that is allocated for strings that may follow.
+    /// The maximum number of bytes allocated in advance for strings.
     private static let reserveLimit = 128 * 1024
 
-    /// True if a reply was too large and had to be cut; the stream cannot continue then.
+    /// True if a reply was too large and has been cut off; the stream cannot be read further.
     private(set) var isTooLarge = false
 
     private var nodes: [RESPReply.Node] = []
@@ -45,7 +45,7 @@ struct RESPReplyBuilder {
         }
     }
 
-    /// Returns the reply; the builder is ready for the next one.
+    /// Returns the reply, and resets the builder for the next one.
     mutating func finish() -> RESPReply {
         defer {
             nodes = []
@@ -61,7 +61,7 @@ struct RESPReplyBuilder {
         close()
     }
 
-    /// One more element is complete, and with it perhaps the arrays whose last element it was.
+    /// Records that an element is complete, and with it the arrays that it completes.
     private mutating func close() {
         while !open.isEmpty {
             open[open.count - 1].missing -= 1
@@ -70,7 +70,7 @@ struct RESPReplyBuilder {
         }
     }
 
-    /// One allocation for all strings that follow if they are about as long as this one, as in the reply of a claim.
+    /// Allocates once for all following strings, if they are about as long as this one, as in the reply to a claim.
     private mutating func reserve(for length: Int) {
         let expected = open.reduce(length + 16) { $0.multipliedSaturating(by: $1.missing) }
         arena.reserveCapacity(

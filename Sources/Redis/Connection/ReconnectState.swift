@@ -13,13 +13,13 @@ struct ReconnectState {
     /// The consequence of a failed attempt or a lost connection.
     struct Retry: Equatable {
         let delay: TimeAmount
-        /// True to log it: the first, then one in `reportInterval`, also of several outages.
+        /// True to log it: the first one, and then one per `reportInterval`, even across outages.
         let isReported: Bool
-        /// The failed attempts since the last connection.
+        /// The number of failed attempts since the last connection.
         let failures: Int
     }
 
-    /// An outage that is over, and whose beginning was reported.
+    /// An outage that has ended, and whose beginning was reported.
     struct Recovery: Equatable {
         let after: TimeAmount
         let failures: Int
@@ -35,21 +35,21 @@ struct ReconnectState {
     private var outageBegan: NIODeadline?
     private var failuresOfOutage = 0
     private var isOutageReported = false
-    /// Kept beyond the outage: a server that accepts connections only to close them must not fill the log.
+    /// Kept across outages: a server that accepts and closes connections must not fill the log.
     private var lastReport: NIODeadline?
 
     init(backoff: ReconnectBackoff) {
         self.backoff = backoff
     }
 
-    /// - Returns: true to connect.
+    /// - Returns: true if the caller should connect.
     mutating func start() -> Bool {
         guard phase == .idle else { return false }
         phase = .connecting
         return true
     }
 
-    /// - Returns: true if the connection is wanted; and the outage that it ends.
+    /// - Returns: true if the connection is wanted, and the outage that it ends.
     mutating func connected(at now: NIODeadline) -> (isWanted: Bool, recovery: Recovery?) {
         guard phase == .connecting else { return (false, nil) }
         phase = .ready(since: now)
@@ -63,9 +63,9 @@ struct ReconnectState {
         return (true, Recovery(after: now - began, failures: failuresOfOutage))
     }
 
-    /// An attempt failed, or the connection was lost.
+    /// Records a failed attempt or a lost connection.
     ///
-    /// - Returns: the time of the next attempt; `nil` if no connection is wanted.
+    /// - Returns: the next attempt; `nil` if no connection is wanted.
     mutating func failed(because error: RedisError, at now: NIODeadline, random: Double) -> Retry? {
         switch phase {
         case .idle, .waiting, .closed:
@@ -73,7 +73,7 @@ struct ReconnectState {
         case .connecting:
             failuresOfOutage += 1
         case .ready(let since):
-            // A server that accepts connections only to close them must not reset the wait each time.
+            // A server that accepts and closes connections must not reset the wait each time.
             if now - since >= backoff.ceiling(failures: failures) { failures = 0 }
         }
         failures += 1
@@ -90,7 +90,7 @@ struct ReconnectState {
             failures: failuresOfOutage)
     }
 
-    /// - Returns: true to connect.
+    /// - Returns: true if the caller should connect.
     mutating func waited() -> Bool {
         guard phase == .waiting else { return false }
         phase = .connecting
@@ -105,28 +105,28 @@ struct ReconnectState {
 
 /// The wait before a new attempt to connect: exponential, with full jitter, so that a fleet does not reconnect in step.
 public struct ReconnectBackoff: Sendable, Equatable {
-    /// The maximum of the first wait.
+    /// The upper limit of the first wait.
     public var initial: TimeAmount
-    /// The maximum of any wait.
+    /// The upper limit of any wait.
     public var maximum: TimeAmount
 
-    /// A backoff, by default of 50 ms to 5 s.
+    /// Creates a backoff, by default from 50 ms to 5 s.
     public init(initial: TimeAmount = .milliseconds(50), maximum: TimeAmount = .seconds(5)) {
         self.initial = initial
         self.maximum = maximum
     }
 
-    /// The maximum of the wait after a number of failures in a row: doubles with each.
+    /// Returns the upper limit of the wait after a number of consecutive failures; it doubles with each.
     public func ceiling(failures: Int) -> TimeAmount {
         let doublings = max(0, failures - 1)
-        // After 62 doublings, even of a nanosecond, the limit applies.
+        // After 62 doublings, `maximum` applies even to a nanosecond.
         guard doublings < 62, initial.nanoseconds <= maximum.nanoseconds >> doublings else { return maximum }
         return .nanoseconds(initial.nanoseconds << doublings)
     }
 
-    /// The wait after a number of failures in a row.
+    /// Returns the wait after a number of consecutive failures.
     ///
-    /// - Parameter random: from 0 to 1, evenly spread.
+    /// - Parameter random: from 0 to 1, evenly distributed.
     public func delay(failures: Int, random: Double) -> TimeAmount {
         .nanoseconds(Int64(Double(ceiling(failures: failures).nanoseconds) * min(max(random, 0), 1)))
     }

@@ -1,19 +1,19 @@
-/// The credentials and the protocol for a server: everything of an endpoint except its place.
+/// The credentials, database and protocol for a server: everything in an endpoint except its location.
 ///
 /// Its descriptions, reflections included, never show the password.
 public struct RedisAccess: Sendable, Equatable {
     /// The ACL user; `nil` for the default user.
     public var user: String?
-    /// The password; `nil` for no authentication, or for one from a file.
+    /// The password; `nil` for no authentication, or if it is in a file.
     public var password: String?
-    /// A file that holds the password, read again for each connection.
+    /// A file with the password, read again for each connection.
     public var passwordFile: String?
     /// The number of the database.
     public var database: Int
-    /// True if connections are over TLS.
+    /// True if connections use TLS.
     public var usesTLS: Bool
 
-    /// Access from its parts.
+    /// Creates an access from its parts.
     public init(
         user: String? = nil, password: String? = nil, passwordFile: String? = nil, database: Int = 0,
         usesTLS: Bool = false
@@ -32,7 +32,7 @@ public struct RedisAccess: Sendable, Equatable {
 }
 
 extension RedisAccess: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-    /// The user, the database and whether there is TLS.
+    /// The user, the database and the use of TLS.
     public var description: String {
         "\(shownCredentials)/\(database)\(usesTLS ? " over TLS" : "")"
     }

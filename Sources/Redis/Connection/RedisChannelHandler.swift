@@ -5,7 +5,8 @@ final class RedisChannelHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// The connection keeps the channel, and that this handler: let go when the channel does.
+    /// Set to `nil` when the channel ends, to break a reference cycle: the connection keeps the channel, and the
+    /// channel this handler.
     private(set) var connection: RedisConnection?
     private let decoder = RESPDecoder()
 
@@ -21,7 +22,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
                 while !rest.isEmpty && connection.isOpen {
                     try decoder.feed(UnsafeRawBufferPointer(rebasing: rest.prefix(RESPDecoder.portion)))
                     rest = rest.dropFirst(RESPDecoder.portion)
-                    // A completion may close the connection; the remaining replies have no receiver then.
+                    // A completion may close the connection; the remaining replies then have no receiver.
                     while connection.isOpen, let reply = try decoder.next() {
                         connection.receive(reply)
                     }

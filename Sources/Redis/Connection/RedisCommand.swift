@@ -1,35 +1,35 @@
 import NIOCore
 
-/// A command and its arguments, which may be any bytes, gathered in one buffer.
+/// A command and its arguments, which can be any bytes, in one buffer.
 ///
-/// Its descriptions show the command's name and sizes only: arguments are payloads, and those of `AUTH` a password.
+/// Its descriptions show only the command's name and sizes: arguments are payloads, and those of `AUTH` a password.
 public struct RedisCommand: Sendable {
-    /// The maximum size of all arguments of one command: Redis' `proto-max-bulk-len` is 512 MiB unless configured.
+    /// The maximum size of all arguments of one command: Redis' default `proto-max-bulk-len` is 512 MiB.
     static let maximumSize = 512 * 1024 * 1024
 
     @usableFromInline var arguments: ByteBuffer
     @usableFromInline var lengths: [Int] = []
 
-    /// A command.
+    /// Creates a command.
     ///
     /// - Parameters:
-    ///   - name: the command's name, such as `EVALSHA`; arguments go into `append`.
-    ///   - arguments: how many arguments to expect.
-    ///   - bytes: how many bytes of arguments to expect.
+    ///   - name: the command's name, such as `EVALSHA`; add the arguments with `append`.
+    ///   - arguments: the expected number of arguments.
+    ///   - bytes: the expected number of bytes of all arguments.
     public init(_ name: String, expecting arguments: Int = 4, bytes: Int = 128) {
         self.arguments = ByteBufferAllocator().buffer(capacity: bytes)
         lengths.reserveCapacity(arguments + 1)
         append(name)
     }
 
-    /// A whole command of texts.
+    /// Creates a whole command of texts.
     public init(_ name: String, _ first: String, _ rest: String...) {
         self.init(name, expecting: rest.count + 1)
         append(first)
         for argument in rest { append(argument) }
     }
 
-    /// The number of arguments, the command's name included.
+    /// The number of arguments, including the command's name.
     public var count: Int { lengths.count }
 
     /// The bytes of all arguments.
@@ -60,16 +60,16 @@ public struct RedisCommand: Sendable {
         lengths.append(arguments.writeBytes(argument))
     }
 
-    /// Adds an argument in parts.
+    /// Adds an argument that is written in parts.
     /// - Parameter write: returns the number of bytes that it has written.
     @inlinable
     public mutating func append(_ write: (inout ByteBuffer) -> Int) {
         lengths.append(write(&arguments))
     }
 
-    /// Writes the command as Redis reads it.
+    /// Writes the command in RESP.
     ///
-    /// - Throws: `RedisError.commandTooLarge`; `output` is unchanged then.
+    /// - Throws: `RedisError.commandTooLarge`; `output` is then unchanged.
     func encode(into output: inout ByteBuffer, limit: Int = maximumSize) throws(RedisError) {
         guard byteCount <= limit, lengths.count <= Int(Int32.max) else {
             throw .commandTooLarge(bytes: byteCount, limit: limit)
@@ -95,7 +95,7 @@ public struct RedisCommand: Sendable {
         }
     }
 
-    /// Writes a line of RESP: the kind of what follows, and a length or a number of elements.
+    /// Writes a line of RESP: a type, and a length or a number of elements.
     private static func write(_ kind: UInt8, _ count: Int, to at: inout UnsafeMutablePointer<UInt8>) {
         at.pointee = kind
         at += 1
@@ -114,7 +114,7 @@ extension ByteBuffer {
     /// The maximum number of digits of an `Int`.
     private static let maximumDigits = 19
 
-    /// Writes a number in decimal without making a text of it.
+    /// Writes a decimal number without creating a `String`.
     /// - Parameter number: not negative.
     /// - Returns: the number of bytes written.
     @discardableResult

@@ -2,13 +2,13 @@ import NIOCore
 import NIOPosix
 import Sockets
 
-/// One connection to Redis: commands are written in the order of sending, and answered in the same order. Many
-/// may be in flight at once.
+/// One connection to Redis: commands are written in the order of sending, and answered in the same order. Many can be
+/// in flight at once.
 ///
-/// `@unchecked Sendable`: all state is touched on `eventLoop` only, which every method that touches it checks.
+/// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method that accesses it checks.
 public final class RedisConnection: @unchecked Sendable {
-    /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an
-    /// array is not.
+    /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an array is
+    /// not.
     public typealias Completion = (Result<RESPReply, RedisError>) -> Void
 
     /// The event loop of the connection.
@@ -26,7 +26,7 @@ public final class RedisConnection: @unchecked Sendable {
     private var outgoing = ByteBuffer()
     private var flushScheduled = false
     private var timer: (deadline: NIODeadline, task: Scheduled<Void>)?
-    /// The reason why the connection has ended.
+    /// The reason why the connection has ended; `nil` while it is open.
     private(set) var ended: RedisError?
 
     init(channel: any Channel, address: String) {
@@ -35,23 +35,23 @@ public final class RedisConnection: @unchecked Sendable {
         self.address = address
     }
 
-    /// True if commands can be sent. On the event loop only.
+    /// True if commands can be sent. Only on the event loop.
     public var isOpen: Bool {
         eventLoop.preconditionInEventLoop()
         return ended == nil
     }
 
-    /// The number of commands without an answer. On the event loop only.
+    /// The number of unanswered commands. Only on the event loop.
     public var pendingCount: Int {
         eventLoop.preconditionInEventLoop()
         return pending.count
     }
 
-    /// Sends a command. All commands of one tick of the event loop leave in one write. On the event loop only.
+    /// Sends a command. All commands of one tick of the event loop are sent in one write. Only on the event loop.
     ///
     /// - Parameters:
-    ///   - timeout: the time limit for the answer, after which the connection is given up; `nil` for none.
-    ///   - completion: called on the event loop; before `send` returns when the command cannot be sent at all.
+    ///   - timeout: the timeout of the answer, after which the connection is closed; `nil` for none.
+    ///   - completion: called on the event loop; before `send` returns if the command cannot be sent at all.
     public func send(_ command: RedisCommand, timeout: TimeAmount?, completion: @escaping Completion) {
         eventLoop.preconditionInEventLoop()
         if let ended {
@@ -74,7 +74,7 @@ public final class RedisConnection: @unchecked Sendable {
 
     /// Closes the connection; unanswered commands fail.
     ///
-    /// - Returns: a future of the end of the channel.
+    /// - Returns: a future that succeeds when the channel has closed.
     @discardableResult
     public func close(reason: String = "it was closed by this process") -> EventLoopFuture<Void> {
         if eventLoop.inEventLoop {
@@ -98,7 +98,7 @@ public final class RedisConnection: @unchecked Sendable {
         guard ended == nil else { return }
         if let onMessage, reply.root.count > 0, reply.root[0].string == "message" { return onMessage(reply) }
         guard let entry = pending.answered() else {
-            // A server with too many clients, or one that refuses this client otherwise, reports that and closes.
+            // A server that refuses this client, for example because it has too many clients, reports that and closes.
             if let error = reply.error {
                 lost("Redis answered: \(error.message)")
             } else {
@@ -121,7 +121,7 @@ public final class RedisConnection: @unchecked Sendable {
         end(.connectionLost(address: address, sent: pending.count > 0, reason: reason))
     }
 
-    /// One timer for all: it is set for the first command, and finds the next deadline only when it fires.
+    /// One timer for all commands: set for the first one, it finds the next deadline only when it fires.
     private func startTimer(for deadline: NIODeadline) {
         if let timer {
             guard deadline < timer.deadline else { return }

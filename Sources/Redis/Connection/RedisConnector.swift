@@ -4,14 +4,14 @@ import NIOPosix
 import Sockets
 import TLS
 
-/// Creates connections: resolves the name, connects, logs in.
+/// Makes connections: resolves the name, connects, logs in.
 struct RedisConnector {
     let eventLoop: any EventLoop
     let configuration: RedisClientConfiguration
     private let tls: TLSContext?
 
     /// - Parameter address: the address in errors.
-    /// - Throws: `.connect` when TLS cannot be set up on this machine.
+    /// - Throws: `.connect` if TLS cannot be set up on this machine.
     init(
         usesTLS: Bool, address: String, eventLoop: any EventLoop, configuration: RedisClientConfiguration
     ) throws(RedisError) {
@@ -31,12 +31,12 @@ struct RedisConnector {
         }
     }
 
-    /// Connects. The name is resolved and the password's file read each time, so that a failover by DNS and a new
-    /// password are followed.
+    /// Connects. Resolves the name and reads the password file each time, so that failovers by DNS and new passwords
+    /// take effect.
     ///
     /// - Parameters:
-    ///   - timeout: the time limit for connecting, and then again for logging in.
-    ///   - completion: called on the event loop with a ready connection, or with the reason of the failure.
+    ///   - timeout: the timeout for connecting, and again for logging in.
+    ///   - completion: called on the event loop with a connection that is ready, or with the reason for the failure.
     func connect(
         to endpoint: RedisEndpoint, timeout: TimeAmount,
         completion: @escaping (Result<RedisConnection, RedisError>) -> Void
@@ -93,7 +93,7 @@ struct RedisConnector {
         }
     }
 
-    /// All steps leave in one write and cost one round trip.
+    /// Sends all steps in one write, so that they cost one round trip.
     private func run(
         _ handshake: RedisHandshake, on connection: RedisConnection, timeout: TimeAmount,
         completion: @escaping (Result<RedisConnection, RedisError>) -> Void
@@ -129,7 +129,7 @@ struct RedisConnector {
     }
 }
 
-/// The reason for an error of the network, with advice where there is some.
+/// Returns the reason for a network error, with advice if there is any.
 func plainReason(of error: any Error) -> String {
     if let shortage = ConnectFailure.shortage(error) { return shortage }
     let reason = ConnectFailure.firstReason(error)
@@ -140,12 +140,12 @@ func plainReason(of error: any Error) -> String {
     }
 }
 
-/// With these the kernel closes a connection to a lost server within 30 s, however long a blocking wait lasts.
+/// With these options, the kernel closes a connection to a lost server within 30 s, however long a blocking wait lasts.
 extension NIOBSDSocket.Option {
     /// The seconds of silence before the first probe.
     static let keepaliveIdle = NIOBSDSocket.Option(rawValue: TCP_KEEPIDLE)
     /// The seconds between probes.
     static let keepaliveInterval = NIOBSDSocket.Option(rawValue: TCP_KEEPINTVL)
-    /// The probes without an answer after which the connection is closed.
+    /// The number of unanswered probes after which the connection is closed.
     static let keepaliveCount = NIOBSDSocket.Option(rawValue: TCP_KEEPCNT)
 }

@@ -1,17 +1,17 @@
 import Glibc
 
-/// Where a Redis server is and who we are to it.
+/// The location of a Redis server, and the access to it.
 ///
 /// Its descriptions, reflections included, never show the password.
 public struct RedisEndpoint: Sendable, Equatable {
-    /// How to reach the server.
+    /// The location of a server.
     public enum Location: Sendable, Hashable {
         /// A host name or IP address (IPv6 without brackets) and a TCP port.
         case host(String, port: Int)
         /// The absolute path of a Unix domain socket.
         case unixSocket(String)
 
-        /// As people write it: `host:port`, `[::1]:6379` or the socket's path.
+        /// The common notation: `host:port`, `[::1]:6379` or the socket's path.
         public var address: String {
             switch self {
             case .host(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
@@ -20,20 +20,20 @@ public struct RedisEndpoint: Sendable, Equatable {
         }
     }
 
-    /// Where the server listens.
+    /// The location of the server.
     public var location: Location
     /// The login, the database and the use of TLS.
     public var access: RedisAccess
 
-    /// An endpoint from place and access.
+    /// Creates an endpoint from location and access.
     public init(location: Location, access: RedisAccess = RedisAccess()) {
         self.location = location
         self.access = access
     }
 
     /// Parses `redis://[user[:password]@]host[:port][/db]`, the same with `rediss://` for TLS, and
-    /// `unix://[user:password@]/path[?db=n]` (also as `redis+unix:`). User, password and path may be percent-encoded.
-    /// With `?password_file=/path` the URL has no password, and the user may be alone.
+    /// `unix://[user:password@]/path[?db=n]` (also as `redis+unix:`). User, password and path can be percent-encoded.
+    /// With `?password_file=/path` the URL has no password, but can have a user.
     ///
     /// - Throws: `RedisURLError`, which never repeats a part of the URL.
     public init(url: String) throws(RedisURLError) {
@@ -70,7 +70,7 @@ public struct RedisEndpoint: Sendable, Equatable {
                 database: try query["db"].map(RedisURLText.database) ?? 0))
     }
 
-    /// The address as people write it: `host:port`, `[::1]:6379` or the socket's path.
+    /// The common notation: `host:port`, `[::1]:6379` or the socket's path.
     public var address: String { location.address }
 }
 
@@ -101,8 +101,8 @@ extension RedisEndpoint: CustomStringConvertible, CustomDebugStringConvertible, 
 }
 
 extension RedisEndpoint.Location {
-    /// A place that a server announces. Without a host it is the sender's own (`cluster-preferred-endpoint-type
-    /// unknown-endpoint`); `?` means that the node has not announced its host name.
+    /// Creates a location from a server's announcement. Without a host it is the sender's host
+    /// (`cluster-preferred-endpoint-type unknown-endpoint`); `?` means that the node has not announced its host name.
     init?(announced host: String?, port: Int?, by sender: RedisEndpoint.Location) {
         guard let port, (1...65535).contains(port), host != "?" else { return nil }
         if let host, !host.isEmpty {
@@ -118,11 +118,11 @@ extension RedisEndpoint.Location {
 extension RedisEndpoint {
     private static let maximumPasswordSize = 4096
 
-    /// The endpoint with the password that its file holds now.
+    /// Returns the endpoint with the current password from its file.
     ///
-    /// Secrets are mounted from memory, so that reading a line holds the event loop up no longer than a log line does.
+    /// Mounted secrets are in memory, so reading one blocks the event loop no longer than writing a log line does.
     ///
-    /// - Throws: `.connect` that names the file.
+    /// - Throws: `.connect`, naming the file.
     func withPasswordRead() throws(RedisError) -> RedisEndpoint {
         guard let passwordFile = access.passwordFile else { return self }
         let descriptor = open(passwordFile, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
@@ -136,7 +136,7 @@ extension RedisEndpoint {
             if count == 0 { break }
             bytes += portion[..<count]
         }
-        // Editors and `echo` end a file with a newline; passwords do not.
+        // Editors and `echo` end files with a newline; passwords do not contain one.
         if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
         if bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
         guard bytes.count <= Self.maximumPasswordSize, let text = String(validating: bytes, as: UTF8.self) else {

@@ -3,14 +3,14 @@ import Sockets
 
 /// An error reply of the server.
 public struct RedisServerError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The first word when it is in capitals (`ERR`, `NOSCRIPT`, `READONLY`, `MOVED`), else empty.
+    /// The first word if it is in capitals (`ERR`, `NOSCRIPT`, `READONLY`, `MOVED`); empty otherwise.
     public let prefix: String
-    /// The whole text of the error, the prefix included.
+    /// The whole text of the error, including the prefix.
     public let message: String
 
-    /// Takes the error apart.
+    /// Parses the text of an error.
     public init(text: String) {
-        // Redis repeats the arguments of a command it does not know, and those are payloads or a password.
+        // Redis repeats the arguments of unknown commands, and those are payloads or a password.
         let end = text.firstRange(of: ", with args beginning with:")?.lowerBound ?? text.endIndex
         message = String(Self.refusal(ofScript: text) ?? Self.withoutPlace(text[..<end]))
         let word = message.prefix { $0 != " " }
@@ -20,7 +20,7 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
     /// The text of the error.
     public var description: String { message }
 
-    /// Redis 7 and later append the place in the script, which is of no use without the script's text:
+    /// Removes the position in the script that Redis 7 and later append, which is useless without the script's text:
     /// ` script: <40 hex digits>, on @user_script:242.`, in Valkey 9 without the digest.
     private static func withoutPlace(_ text: Substring) -> Substring {
         guard let start = text.ranges(of: " script: ").last else { return text }
@@ -30,9 +30,9 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
         return place.hasPrefix("on @user_script:") ? text[..<start.lowerBound] : text
     }
 
-    /// Before Redis 7, the reason why a script may not write follows its position:
-    /// `ERR Error running script (call to f_…): @user_script:7: @user_script: 7: -READONLY You can't write …`. An error of
-    /// a command that was executed has no hyphen there.
+    /// Returns the reason why a script may not write. Before Redis 7 it follows the script's position:
+    /// `ERR Error running script (call to f_…): @user_script:7: @user_script: 7: -READONLY You can't write …`. Errors
+    /// of commands that were executed have no hyphen there.
     private static func refusal(ofScript text: String) -> Substring? {
         guard text.hasPrefix("ERR Error running script"), let place = text.firstRange(of: ": -") else { return nil }
         let refusal = text[place.upperBound...]
@@ -41,26 +41,26 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
     }
 }
 
-/// An error between the client and Redis. No message holds a password, a key or a payload.
+/// An error between the client and Redis. Messages never contain a password, a key or a payload.
 public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// There is no connection now; the command was not sent.
+    /// There is no connection; the command was not sent.
     case notConnected(address: String, reason: String)
     /// The connection was lost before the answer. If `sent` is true, the command may have been executed.
     case connectionLost(address: String, sent: Bool, reason: String)
-    /// No answer came in time; the connection was given up, and the command may have been executed.
+    /// No answer arrived in time; the connection was closed, and the command may have been executed.
     case timeout(address: String, after: TimeAmount)
     /// Redis answered with an error.
     case server(RedisServerError)
     /// The peer does not follow the Redis protocol; the command may have been executed.
     case protocolViolation(address: String, reason: String)
-    /// Redis refused the user or the password, or wants one.
+    /// Redis refused the user or the password, or requires one.
     case authentication(address: String, reply: RedisServerError)
     /// No connection could be made.
     case connect(address: String, reason: String)
-    /// The command is larger than Redis takes; it was not sent.
+    /// The command is larger than Redis accepts; it was not sent.
     case commandTooLarge(bytes: Int, limit: Int)
 
-    /// True if the command may have taken effect although no answer came.
+    /// True if the command may have been executed although there was no answer.
     public var mayHaveBeenExecuted: Bool {
         switch self {
         case .connectionLost(_, let sent, _): sent
@@ -74,7 +74,7 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         if case .server = self { true } else { false }
     }
 
-    /// The problem, its place, and what to do.
+    /// The problem, where it occurred, and what to do.
     public var description: String {
         switch self {
         case .notConnected(let address, let reason):
@@ -102,7 +102,7 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// As `description`, but about the connection itself: callers learn separately if their commands were lost.
+    /// Like `description`, but only about the connection: callers learn separately whether their commands were lost.
     public var headline: String {
         switch self {
         case .connectionLost(let address, _, let reason): "the connection to Redis at \(address) was lost: \(reason)"
@@ -111,7 +111,7 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// Address and reason, for a list of several.
+    /// The address and the reason, for a list of several errors.
     var shortText: String {
         switch self {
         case .connect(let address, let reason), .connectionLost(let address, _, let reason),

@@ -1,14 +1,14 @@
 import Sockets
 
-/// The first commands on a new connection: the login, the database, the client's name, and a check
-/// that the server answers.
+/// The first commands on a new connection: the login, the database, the client's name, and a check that the server
+/// answers.
 struct RedisHandshake {
     enum Step: Equatable {
         case authenticate
         case select
         case setName
-        /// A connection is ready when a command works. Without password, database and name there was none yet: a
-        /// server that requires a password or is still loading reports that here.
+        /// A connection is ready only when a command has worked. Without password, database and name, this is the first
+        /// one: a server that requires a password or is still loading reports that here.
         case ping
     }
 
@@ -43,7 +43,7 @@ struct RedisHandshake {
         self.commands = commands
     }
 
-    /// Takes the answers in the order of `commands`.
+    /// Processes the answers, in the order of `commands`.
     mutating func receive(_ result: Result<RESPReply, RedisError>) -> Outcome {
         let step = commands[answered].step
         answered += 1
@@ -70,25 +70,27 @@ struct RedisHandshake {
         case (.authenticate, "ERR") where error.message.contains("AUTH") || error.message.contains("password"):
             return .authentication(address: address, reply: error)
         case (.setName, "ERR"), (.setName, "NOPERM"), (.ping, "NOPERM"):
-            // The name is a courtesy that a proxy or an ACL may refuse, and who may not PING may yet do the work.
+            // The name is optional, so a proxy or an ACL may refuse it; and a user who may not PING can still do the
+            // work.
             return nil
         case (.ping, "MISCONF"):
-            // A server that cannot write to its disk refuses writes and PING, and answers all else.
+            // A server that cannot write to its disk refuses writes and PING, but answers everything else.
             return nil
         case (.select, "ERR"):
             return .connect(
                 address: address, reason: "\(error.message): check the database (/db) of the Redis URL")
         default:
-            // LOADING, MASTERDOWN, DENIED (protected mode), too many clients: about the server, whatever the command.
+            // LOADING, MASTERDOWN, DENIED (protected mode), too many clients: about the server, not the command.
             return .connect(address: address, reason: "Redis answered: \(error.message)")
         }
     }
 
-    /// A TLS port hangs up on plain commands, and a plain port waits for the end of what it takes for a command.
+    /// A TLS port closes the connection after plain commands; a plain port waits for the end of what it reads as a
+    /// command.
     private var lostHint: String { "; if the server wants TLS there, use rediss://" }
     private var silentHint: String { "; if the server does not speak TLS there, use redis://" }
 
-    /// CLIENT SETNAME takes no spaces, newlines or special characters.
+    /// Replaces the spaces, newlines and special characters that CLIENT SETNAME refuses.
     private static func printable(_ name: String) -> String {
         String(decoding: name.utf8.map { (0x21...0x7e).contains($0) ? $0 : UInt8(ascii: "-") }, as: UTF8.self)
     }

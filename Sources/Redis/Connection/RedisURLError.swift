@@ -1,30 +1,30 @@
-/// Why a text is not a Redis URL.
+/// The reason why a text is not a Redis URL.
 ///
-/// The messages never repeat a part of the URL: with a password that is not percent-encoded, any part may be a piece of it.
+/// The messages never repeat a part of the URL: any part may belong to a password that is not percent-encoded.
 public enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The scheme is unknown.
     case scheme
-    /// There is no host, or it holds characters that no host has.
+    /// There is no host, or it has invalid characters.
     case host
     /// The port is not a number from 1 to 65535.
     case port
-    /// The database is not a number from 0 up.
+    /// The database is not a non-negative number.
     case database
-    /// A Cluster has no databases but 0.
+    /// A Cluster has only database 0.
     case clusterDatabase
-    /// A user without a password, which is more likely a password without its colon.
+    /// There is a user without a password, which is more likely a password without its colon.
     case userWithoutPassword
-    /// A password and a file that holds one.
+    /// There are both a password and a password file.
     case passwordTwice
-    /// A `%` that two hex digits do not follow, or bytes that are not UTF-8.
+    /// A `%` is not followed by two hex digits, or the decoded bytes are not UTF-8.
     case percentEncoding
-    /// A `unix:` URL without an absolute path.
+    /// A `unix:` URL has no absolute path.
     case socketPath
-    /// A Sentinel URL that does not name the master.
+    /// A Sentinel URL does not name the master.
     case sentinelMaster
-    /// A user for the Sentinels without a password.
+    /// There is a user for the Sentinels without a password.
     case sentinelUser
-    /// A `?query` or `#fragment` that means nothing here.
+    /// There is a `?query` or `#fragment` that is not supported.
     case query
 
     /// The problem, and how the URL should look.

@@ -1,15 +1,15 @@
 import Sockets
 
-/// The pieces of a Redis URL. No error repeats any of its text.
+/// The parts of a Redis URL. Errors never repeat its text.
 enum RedisURLText {
-    /// User and password as the URL gives them, decoded.
+    /// User and password from the URL, decoded.
     struct Credentials: Equatable {
         var user: String?
         var password: String?
         var passwordFile: String?
     }
 
-    /// Cuts `…?query` off.
+    /// Splits off `?query`.
     static func splitQuery(
         _ text: Substring, allowing names: Set<String>
     ) throws(RedisURLError) -> (place: Substring, query: [String: String]) {
@@ -24,12 +24,12 @@ enum RedisURLText {
         return (place, values)
     }
 
-    /// Cuts `user:password@` off.
+    /// Splits off `user:password@`.
     static func splitCredentials(
         _ authority: Substring, passwordFile: String?
     ) throws(RedisURLError) -> (credentials: Credentials, server: Substring) {
         var credentials = Credentials(passwordFile: passwordFile)
-        // The last @, so that one in a password does no harm.
+        // The last @, so that a password can contain one.
         guard let at = authority.lastIndex(of: "@") else { return (credentials, authority) }
         let server = authority[authority.index(after: at)...]
         if let (user, password) = authority[..<at].splitOnce(at: ":") {
@@ -47,7 +47,7 @@ enum RedisURLText {
         return (credentials, server)
     }
 
-    /// `host`, `host:port` or `[address]:port`.
+    /// Parses `host`, `host:port` or `[address]:port`.
     static func server(_ text: Substring, defaultPort: Int = 6379) throws(RedisURLError) -> RedisEndpoint.Location {
         let host: Substring
         let port: Substring?
@@ -72,7 +72,7 @@ enum RedisURLText {
         return .host(String(host), port: number)
     }
 
-    /// Servers with commas between them, each once.
+    /// Parses a list of servers separated by commas, and removes duplicates.
     static func servers(_ text: Substring, defaultPort: Int) throws(RedisURLError) -> [RedisEndpoint.Location] {
         var servers: [RedisEndpoint.Location] = []
         for part in text.split(separator: ",", omittingEmptySubsequences: false) {
@@ -110,7 +110,7 @@ extension UInt8 {
         (0x30...0x39).contains(self) || (0x41...0x46).contains(self) || (0x61...0x66).contains(self)
     }
 
-    /// Letters, digits, `-`, `.`, and `_`, which service names in compose files have.
+    /// Letters, digits, `-`, `.`, and `_`, which occurs in service names of compose files.
     fileprivate var isHostNameByte: Bool {
         (0x30...0x39).contains(self) || (0x41...0x5a).contains(self) || (0x61...0x7a).contains(self)
             || self == UInt8(ascii: "-") || self == UInt8(ascii: ".") || self == UInt8(ascii: "_")

@@ -1,13 +1,13 @@
 import NIOCore
 
-/// Learns from the Sentinels which server the master is, for all clients of a process: over one connection to a Sentinel,
-/// whatever the number of clients.
+/// Learns from the Sentinels which server is the master, for all clients of a process, over one connection to a
+/// Sentinel.
 ///
-/// After a failover of a healthy master the old one still accepts writes for about ten seconds, which are lost when a
-/// Sentinel makes it a replica. So clients must learn of it at once, and the old master does not report it.
+/// After a failover from a healthy master, the old one accepts writes for about ten more seconds. They are lost when a
+/// Sentinel makes it a replica. So clients must learn of the failover at once, and the old master does not report it.
 /// (Source: Redis Sentinel documentation, "Pub/Sub messages" and `+convert-to-slave`.)
 ///
-/// `@unchecked Sendable`: all state is touched on `eventLoop` only.
+/// `@unchecked Sendable`: all state is accessed only on `eventLoop`.
 public final class MasterWatch: MasterSource, @unchecked Sendable {
     typealias Location = RedisEndpoint.Location
 
@@ -17,7 +17,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
     }
 
     private enum State {
-        /// Without clients.
+        /// No clients.
         case idle
         /// Connecting to a Sentinel, or waiting to try again.
         case connecting
@@ -34,7 +34,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
     private static let channel = "+switch-master"
     /// The wait before another Sentinel is tried.
     private static let pause: TimeAmount = .seconds(1)
-    /// The interval at which the Sentinel must answer a ping: one that hangs announces nothing.
+    /// The interval at which the Sentinel must answer a ping: one that hangs would announce nothing.
     private static let pingInterval: TimeAmount = .seconds(5)
 
     private let master: String
@@ -46,8 +46,8 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
     private var inquiry = Inquiry.none
     private var timer: Scheduled<Void>?
 
-    /// A watch, which does nothing while no client uses it. See ``RedisClientConfiguration/masterWatch``.
-    /// - Returns: `nil` unless the topology is one of Sentinels.
+    /// Creates a watch. It does nothing while no client uses it. See ``RedisClientConfiguration/masterWatch``.
+    /// - Returns: `nil` unless the topology has Sentinels.
     public init?(
         _ topology: RedisTopology, eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration()
@@ -113,14 +113,14 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
         }
         connection.onMessage = { [self] message in
             guard message.root.count == 3, message.root[2].string?.hasPrefix(master + " ") == true else { return }
-            // It knows, and others perhaps not yet.
+            // This Sentinel knows the new master; others may not yet.
             discovery.prefer(seed)
             inquire()
         }
         connection.send(RedisCommand("SUBSCRIBE", Self.channel), timeout: discovery.askTimeout) { [self] result in
             switch result {
             case .success:
-                // For what happened before.
+                // For changes before the subscription.
                 inquire()
                 schedulePing(over: connection)
             case .failure: connection.close()
@@ -148,7 +148,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
 
     // MARK: Asking
 
-    /// For news that were lost.
+    /// Schedules the next inquiry, in case an announcement was lost.
     private func scheduleInquiry() {
         let spread = Double.random(in: 0.8...1.2)
         let delay = TimeAmount.nanoseconds(Int64(Double(configuration.refreshInterval.nanoseconds) * spread))

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// The connections to the servers of a topology. To each node of a Cluster there is one, which the clients of an event loop
-/// share; it is made when the first of them needs it and closed when none has needed it for a while.
+/// The connections to the servers of a topology. Each node of a Cluster has one, shared by the clients of an event
+/// loop. It is opened when the first client needs it, and closed when it has been unused for a while.
 ///
 /// `@unchecked Sendable`: everything happens on `eventLoop`.
 final class NodeConnections: @unchecked Sendable {
@@ -12,8 +12,8 @@ final class NodeConnections: @unchecked Sendable {
     let topology: RedisTopology
     let eventLoop: any EventLoop
     let configuration: RedisClientConfiguration
-    /// For how long a connection to a node stays open that no client uses. While a slot moves, its commands go back and
-    /// forth.
+    /// The time for which an unused connection to a node stays open. While a slot moves, its commands alternate between
+    /// two nodes.
     var idleTime: TimeAmount = .seconds(10)
     private var nodes: [SharedConnection] = []
     private var inquiries: [Location: [InquiryCompletion]] = [:]
@@ -26,15 +26,15 @@ final class NodeConnections: @unchecked Sendable {
         self.configuration = configuration
     }
 
-    /// True if there is one connection for each server, and not one for each client.
+    /// True if there is one connection per server, and not one per client.
     private var isShared: Bool {
         if case .cluster = topology { true } else { false }
     }
 
-    /// Gets a connection to a server. The caller must release it.
+    /// Provides a connection to a server. The caller must release it.
     ///
-    /// - Parameter completion: called at once if there is a connection to share. One to a single server or a master
-    ///   is always new, because its name may now belong to another server.
+    /// - Parameter completion: called at once if there is a connection to share. A connection to a single server or a
+    ///   master is always new, because its name may now belong to another server.
     func use(_ location: Location, completion: @escaping Completion) {
         if isShared, let node = nodes.first(where: { $0.location == location }) {
             switch node.state.use(completion) {
@@ -48,8 +48,8 @@ final class NodeConnections: @unchecked Sendable {
         connect(to: endpoint(at: location), timeout: configuration.connectTimeout) { node.attemptEnded($0) }
     }
 
-    /// Asks a node of a Cluster for `CLUSTER SLOTS`, over a connection of its own: a search because of a problem
-    /// must not block or end working connections. Concurrent requests to the same node get the same answer.
+    /// Asks a node of a Cluster for `CLUSTER SLOTS`, over a separate connection: a search because of a problem must not
+    /// block or end working connections. Concurrent requests to the same node get the same answer.
     func slots(by node: Location, completion: @escaping InquiryCompletion) {
         guard inquiries[node] == nil else {
             inquiries[node]?.append(completion)
@@ -71,7 +71,7 @@ final class NodeConnections: @unchecked Sendable {
         }
     }
 
-    /// Connects to a Sentinel, or to a node for a single question; the caller closes the connection.
+    /// Connects to a Sentinel, or to a node for a single question. The caller closes the connection.
     func connectToSeed(
         at location: Location, completion: @escaping (Result<RedisConnection, RedisError>) -> Void
     ) {
@@ -82,8 +82,8 @@ final class NodeConnections: @unchecked Sendable {
         connect(to: endpoint, timeout: configuration.askTimeout, completion: completion)
     }
 
-    /// Closes all connections for good. Their users lose them.
-    /// - Returns: a future of the end of the connections.
+    /// Closes all connections for good.
+    /// - Returns: a future that succeeds when all connections have closed.
     func close() -> EventLoopFuture<Void> {
         isClosed = true
         let open = nodes
@@ -113,7 +113,8 @@ final class NodeConnections: @unchecked Sendable {
         }
     }
 
-    /// Made at the first attempt and kept: with TLS it holds the system's certificate authorities.
+    /// Returns the connector, made at the first attempt and kept: with TLS it holds the system's certificate
+    /// authorities.
     private func existingOrNewConnector() throws(RedisError) -> RedisConnector {
         if let connector { return connector }
         let new = try RedisConnector(
@@ -126,7 +127,7 @@ final class NodeConnections: @unchecked Sendable {
         nodes.removeAll { $0 === node }
     }
 
-    /// The last user has released the node's connection.
+    /// Called when the last user has released the node's connection.
     fileprivate func unused(_ node: SharedConnection) {
         let useCount = node.state.useCount
         guard isShared else { return node.closeIfIdle(since: useCount) }
@@ -134,9 +135,9 @@ final class NodeConnections: @unchecked Sendable {
     }
 }
 
-/// A server with its connection, or the attempt to make it.
+/// A server with its connection, or the attempt to open it.
 ///
-/// `@unchecked Sendable`: everything happens on the event loop of the connections that it belongs to.
+/// `@unchecked Sendable`: everything happens on the event loop of its owner.
 fileprivate final class SharedConnection: @unchecked Sendable {
     let location: RedisEndpoint.Location
     var state: NodeState<RedisConnection, NodeConnections.Completion>
@@ -160,7 +161,7 @@ fileprivate final class SharedConnection: @unchecked Sendable {
                 return
             }
             connection.onClose = { self.lost($0) }
-            // All before the first is called back: it may release its own at once, or close the connection.
+            // All links are made before the first callback, which may release its own at once, or close the connection.
             let links = waiting.map { _ in link(over: connection) }
             for (completion, link) in zip(waiting, links) {
                 completion(connection.ended.map(Result.failure) ?? .success(link))
@@ -195,7 +196,7 @@ fileprivate final class SharedConnection: @unchecked Sendable {
         state.idle(since: useCount)?.close(reason: "it is unused")
     }
 
-    /// - Returns: a future of the end of its connection, if there is one.
+    /// - Returns: a future that succeeds when its connection has closed; `nil` if there is none.
     func close() -> EventLoopFuture<Void>? {
         let connection = state.connection
         let error = RedisError.notConnected(address: location.address, reason: "the client was closed")
@@ -204,13 +205,13 @@ fileprivate final class SharedConnection: @unchecked Sendable {
     }
 }
 
-/// One user's part in a connection to a server, which may have other users too.
+/// One user's share of a connection to a server, which may have other users.
 ///
 /// `@unchecked Sendable`: everything happens on the connection's event loop.
 final class ServerLink: @unchecked Sendable {
     let connection: RedisConnection
     let location: RedisEndpoint.Location
-    /// The user's commands that have no answer yet; the user counts them.
+    /// The user's unanswered commands; counted by the user.
     var pendingCount = 0
     /// Called once when the connection ends, before the unanswered commands fail; not after `release`.
     var onClose: ((RedisError) -> Void)?
@@ -223,7 +224,7 @@ final class ServerLink: @unchecked Sendable {
         location = node.location
     }
 
-    /// Releases the connection. Commands in flight may still be answered.
+    /// Releases the connection. Commands in flight can still be answered.
     func release() {
         retirement?.cancel()
         onClose = nil
@@ -231,7 +232,7 @@ final class ServerLink: @unchecked Sendable {
         node = nil
     }
 
-    /// Closes the connection after this time if the user is the only one and has not released it; unanswered commands
+    /// Closes the connection after this time, if this is its only user and has not released it; unanswered commands
     /// fail.
     func retire(within time: TimeAmount, reason: String) {
         retirement = connection.eventLoop.scheduleTask(in: time) { [self] in

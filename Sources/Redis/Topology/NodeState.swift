@@ -15,7 +15,7 @@ struct NodeState<Connection, Waiter> {
     /// The result for a new user.
     enum Use {
         case connection(Connection)
-        /// It gets the connection, or the reason of the failure, when the attempt is over.
+        /// The user gets the connection, or the reason for the failure, when the attempt has ended.
         case wait
         /// The connection was closed: the user needs another.
         case closed
@@ -55,7 +55,7 @@ struct NodeState<Connection, Waiter> {
         }
     }
 
-    /// The attempt has succeeded.
+    /// Records that the attempt has succeeded.
     /// - Returns: the waiters, each of which is a user from now on; empty if the connection is no longer wanted.
     mutating func connected(_ connection: Connection) -> [Waiter] {
         guard case .connecting(let waiting) = state else { return [] }
@@ -63,7 +63,7 @@ struct NodeState<Connection, Waiter> {
         return waiting
     }
 
-    /// The attempt has failed, or the connection was lost or must be closed.
+    /// Records that the attempt has failed, or that the connection was lost or must be closed.
     /// - Returns: the waiters.
     mutating func close() -> [Waiter] {
         defer { state = .closed }
@@ -71,7 +71,7 @@ struct NodeState<Connection, Waiter> {
         return []
     }
 
-    /// A user has released the connection.
+    /// Records that a user has released the connection.
     /// - Returns: true if it has no users now.
     mutating func release() -> Bool {
         guard case .open(let connection, let users) = state else { return false }
@@ -79,7 +79,7 @@ struct NodeState<Connection, Waiter> {
         return users == 1
     }
 
-    /// The connection, if it has had no new user since the given `useCount`.
+    /// Returns the connection, if it has had no new user since the given `useCount`.
     func idle(since useCount: Int) -> Connection? {
         guard case .open(let connection, users: 0) = state, self.useCount == useCount else { return nil }
         return connection

@@ -1,10 +1,10 @@
 import Logging
 import NIOCore
 
-/// The clients for keys of several slots, on one event loop: in a Cluster one for each slot, else one for all. Those of a
-/// Cluster share one connection to each node.
+/// The clients for keys of several slots, on one event loop: in a Cluster one per slot, otherwise one for all. In a
+/// Cluster they share one connection to each node.
 ///
-/// `@unchecked Sendable`: all state is touched on `eventLoop` only, which every method checks.
+/// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method checks.
 public final class RedisClients: @unchecked Sendable {
     /// The servers, or the Sentinels or nodes that know them.
     public let topology: RedisTopology
@@ -18,7 +18,7 @@ public final class RedisClients: @unchecked Sendable {
     private let nodes: NodeConnections?
     private var clients: [Int: RedisClient] = [:]
 
-    /// No clients yet.
+    /// Creates an empty set of clients.
     public init(
         topology: RedisTopology, eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger
@@ -33,16 +33,16 @@ public final class RedisClients: @unchecked Sendable {
             } else { nil }
     }
 
-    /// The client that serves a key; the first time, it begins to connect. On the event loop only.
+    /// Returns the client for a key. A new client starts to connect. Only on the event loop.
     public func client(for key: String) -> RedisClient {
         eventLoop.preconditionInEventLoop()
         let client = prepareClient(for: key)
-        // Starting it once more does nothing.
+        // Starting it again does nothing.
         client.start()
         return client
     }
 
-    /// The client that serves a key, which connects with ``start()``. On the event loop, or before anything else is called.
+    /// Returns the client for a key, which connects with ``start()``. Only on the event loop, or before any other call.
     public func prepareClient(for key: String) -> RedisClient {
         let slot = if case .cluster = topology { RedisHashSlot.of(key) } else { 0 }
         if let client = clients[slot] { return client }
@@ -56,14 +56,14 @@ public final class RedisClients: @unchecked Sendable {
         return client
     }
 
-    /// Has all prepared clients connect. On the event loop only.
+    /// Makes all prepared clients connect. Only on the event loop.
     public func start() {
         eventLoop.preconditionInEventLoop()
         for client in clients.values { client.start() }
     }
 
-    /// Closes all clients for good. On the event loop only.
-    /// - Returns: a future of the end of all connections.
+    /// Closes all clients for good. Only on the event loop.
+    /// - Returns: a future that succeeds when all connections have closed.
     public func close() -> EventLoopFuture<Void> {
         eventLoop.preconditionInEventLoop()
         let ends = clients.values.map { $0.close() }

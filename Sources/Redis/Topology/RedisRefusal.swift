@@ -4,7 +4,7 @@
 enum RedisRefusal: Equatable {
     /// None: the caller handles the answer.
     case none
-    /// The slot belongs to this server now, for this command and all others.
+    /// The slot now belongs to this server, for this command and all others.
     case moved(RedisEndpoint.Location)
     /// The slot is moving to this server, which already has the key of this command.
     case ask(RedisEndpoint.Location)
@@ -24,11 +24,11 @@ enum RedisRefusal: Equatable {
                 ?? .wrongServer
         case ("ASK", .cluster):
             self = Redirection(error, sender: sender).map { $0.slot == slot ? .ask($0.location) : .none } ?? .none
-        // A master that became a replica, also behind a name in the DNS.
+        // A master that became a replica, perhaps behind a DNS name.
         case ("READONLY", _):
             self = .wrongServer
-        // A replica without its master, a master whose replicas follow another one, a replica that is fetching its data, a
-        // master without its majority.
+        // A replica without its master, a master whose replicas follow another one, a replica that is loading its data,
+        // a master without its majority.
         case ("MASTERDOWN", .sentinel), ("NOREPLICAS", .sentinel), ("LOADING", .sentinel), ("LOADING", .cluster),
             ("CLUSTERDOWN", .cluster):
             self = .wrongServer

@@ -4,23 +4,23 @@
 public enum RedisTopology: Sendable, Equatable {
     /// One server.
     case single(RedisEndpoint)
-    /// A master whose address Sentinels know.
+    /// A master whose address the Sentinels know.
     case sentinel(Sentinel)
-    /// The nodes of a Cluster, of which each key has its own.
+    /// The nodes of a Cluster; each key belongs to one of them.
     case cluster(Cluster)
 
     /// The Sentinels to ask for a master, and the access to it.
     public struct Sentinel: Sendable, Equatable {
-        /// The Sentinels to begin with; they name others.
+        /// The Sentinels to ask first; they name others.
         public var sentinels: [RedisEndpoint.Location]
-        /// The master's name at the Sentinels.
+        /// The master's name, as configured in the Sentinels.
         public var master: String
         /// The access to the master.
         public var access: RedisAccess
         /// The access to the Sentinels.
         public var sentinelAccess: RedisAccess
 
-        /// From its parts.
+        /// Creates a topology from its parts.
         public init(
             sentinels: [RedisEndpoint.Location], master: String, access: RedisAccess = RedisAccess(),
             sentinelAccess: RedisAccess = RedisAccess()
@@ -34,22 +34,22 @@ public enum RedisTopology: Sendable, Equatable {
 
     /// The nodes to ask for the owner of a slot, and the access to them.
     public struct Cluster: Sendable, Equatable {
-        /// The nodes to begin with; they name others.
+        /// The nodes to ask first; they name others.
         public var nodes: [RedisEndpoint.Location]
         /// The access to all nodes; the database is 0.
         public var access: RedisAccess
 
-        /// From its parts.
+        /// Creates a topology from its parts.
         public init(nodes: [RedisEndpoint.Location], access: RedisAccess = RedisAccess()) {
             self.nodes = nodes
             self.access = access
         }
     }
 
-    /// Parses what `RedisEndpoint` does, and
+    /// Parses the URLs of `RedisEndpoint`, and
     /// `redis+sentinel://[user:password@]host[:26379],…[/db]?master=name[&sentinel_user=…][&sentinel_password=…]`,
-    /// `redis+cluster://[user:password@]host[:6379],…`, and both with `rediss+` for TLS to all servers.
-    /// `password_file` and `sentinel_password_file` take the place of the passwords.
+    /// `redis+cluster://[user:password@]host[:6379],…`, and both with `rediss+` for TLS to all servers. `password_file`
+    /// and `sentinel_password_file` replace the passwords.
     ///
     /// - Throws: `RedisURLError`, which never repeats a part of the URL.
     public init(url: String) throws(RedisURLError) {
@@ -63,7 +63,7 @@ public enum RedisTopology: Sendable, Equatable {
         }
     }
 
-    /// True if connections are over TLS.
+    /// True if connections use TLS.
     public var usesTLS: Bool {
         switch self {
         case .single(let endpoint): endpoint.access.usesTLS
@@ -72,7 +72,7 @@ public enum RedisTopology: Sendable, Equatable {
         }
     }
 
-    /// The servers as text: the one, or those to ask.
+    /// The addresses of the server, or of the servers to ask.
     public var address: String {
         switch self {
         case .single(let endpoint): endpoint.address

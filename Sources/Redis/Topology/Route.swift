@@ -1,13 +1,13 @@
 import NIOCore
 
-/// The server that a client's commands go to, and the answers that it still expects from others, without any I/O.
+/// The server for a client's commands, and the answers still expected from others, without any I/O.
 ///
 ///     between servers ──► serving ──► between servers …
 ///            └──────────────┴───────► closed
 ///
-/// A slot moves at one moment: the old node executes the first part of a pipeline and redirects all the rest. The
-/// order of the pipeline is kept if the rest is sent to the new node before anything newer, and if the new node gets
-/// nothing before the old one has answered all commands in flight.
+/// A slot moves at one moment: the old node executes the first part of a pipeline and redirects the rest. The order of
+/// the pipeline is kept if the rest is sent to the new node before any newer commands, and if the new node gets nothing
+/// before the old one has answered all commands in flight.
 struct Route<Link: AnyObject> {
     private enum State {
         case serving(Link)
@@ -18,7 +18,7 @@ struct Route<Link: AnyObject> {
     private struct Between {
         /// The previous server, until it has answered all commands in flight.
         var retired: Link?
-        /// The next server, which becomes current when no other has commands in flight.
+        /// The next server, which becomes current when no other server has commands in flight.
         var found: Link?
         /// The commands that wait for the next server; `nil` if commands fail without one.
         var kept: Kept?
@@ -27,14 +27,14 @@ struct Route<Link: AnyObject> {
     private struct Kept {
         /// The commands that the old node has redirected.
         var sentAway: [RedisRequest] = []
-        /// The commands that came in the meantime.
+        /// The commands that arrived in the meantime.
         var arrived: [RedisRequest] = []
     }
 
     /// The destination of a new command.
     enum Destination {
         case server(Link)
-        /// It is sent when the next server becomes current.
+        /// The command is sent when the next server becomes current.
         case kept
         /// There is no server.
         case none
@@ -49,10 +49,10 @@ struct Route<Link: AnyObject> {
     }
 
     private var state = State.between(Between())
-    /// The commands that were sent to other nodes after `ASK`, and have no answer yet.
+    /// The number of unanswered commands that were sent to other nodes after `ASK`.
     private(set) var askedCount = 0
 
-    /// The server that new commands go to.
+    /// The server for new commands.
     var server: Link? {
         if case .serving(let link) = state { link } else { nil }
     }
@@ -62,13 +62,13 @@ struct Route<Link: AnyObject> {
         if case .between(let between) = state { between.retired } else { nil }
     }
 
-    /// The commands that wait for the next server.
+    /// The number of commands that wait for the next server.
     var keptCount: Int {
         guard case .between(let between) = state, let kept = between.kept else { return 0 }
         return kept.sentAway.count + kept.arrived.count
     }
 
-    /// A new command.
+    /// Returns the destination of a new command; keeps it if it must wait.
     mutating func send(_ request: RedisRequest) -> Destination {
         switch state {
         case .serving(let link):
@@ -83,8 +83,8 @@ struct Route<Link: AnyObject> {
         }
     }
 
-    /// The server has redirected a command because its slot has moved.
-    /// - Returns: true if the command is kept for the next server; else the caller must answer it.
+    /// Records that the server has redirected a command because its slot has moved.
+    /// - Returns: true if the command is kept for the next server; otherwise the caller must answer it.
     mutating func sentAway(_ request: RedisRequest, because error: RedisServerError) -> Bool {
         guard case .between(var between) = state, between.kept != nil, request.command != nil,
             request.redirections < RedisRequest.maximumRedirections
@@ -97,16 +97,16 @@ struct Route<Link: AnyObject> {
         return true
     }
 
-    /// Sends nothing more to the server.
-    /// - Parameter keepsCommands: true if commands wait for the next server; else they fail.
-    /// - Returns: false if it is not the server, or not any more.
+    /// Stops sending to the server.
+    /// - Parameter keepsCommands: true if commands wait for the next server; otherwise they fail.
+    /// - Returns: false if this is not the current server.
     mutating func retire(_ link: Link, keepsCommands: Bool) -> Bool {
         guard server === link else { return false }
         state = .between(Between(retired: link, kept: keepsCommands ? Kept() : nil))
         return true
     }
 
-    /// The next server was found.
+    /// Records that the next server was found.
     /// - Returns: false if none is wanted.
     mutating func found(_ link: Link) -> Bool {
         guard case .between(var between) = state, between.found == nil else { return false }
@@ -115,7 +115,7 @@ struct Route<Link: AnyObject> {
         return true
     }
 
-    /// Makes the next server current, if there is one and no other has commands in flight.
+    /// Makes the next server current, if there is one and no other server has commands in flight.
     /// - Returns: the server, and the commands to send before all others.
     mutating func takeOver() -> (server: Link, kept: [RedisRequest])? {
         guard case .between(let between) = state, let link = between.found, between.retired == nil, askedCount == 0
@@ -126,7 +126,8 @@ struct Route<Link: AnyObject> {
         return (link, (between.kept?.sentAway ?? []) + (between.kept?.arrived ?? []))
     }
 
-    /// A connection has no more commands in flight: it was lost, or a previous server has given its last answer.
+    /// Records that a connection has no more commands in flight: it was lost, or a previous server has given its last
+    /// answer.
     mutating func lost(_ link: Link) -> Loss {
         if server === link {
             state = .between(Between())
@@ -145,7 +146,7 @@ struct Route<Link: AnyObject> {
         return .ofNothing
     }
 
-    /// No server was found: no command is kept for one.
+    /// Stops keeping commands, because no server was found.
     /// - Returns: the commands that were kept.
     mutating func giveUpKept() -> [RedisRequest] {
         guard case .between(var between) = state, let kept = between.kept else { return [] }
@@ -154,10 +155,10 @@ struct Route<Link: AnyObject> {
         return kept.sentAway + kept.arrived
     }
 
-    /// A command is sent to another node.
+    /// Records that a command is sent to another node.
     mutating func asks() { askedCount += 1 }
 
-    /// Another node has answered, or its answer was lost.
+    /// Records that another node has answered, or that its answer was lost.
     mutating func asked() { askedCount -= 1 }
 
     /// - Returns: the links, and the commands that were kept.
@@ -172,13 +173,13 @@ struct Route<Link: AnyObject> {
     }
 }
 
-/// A command until its answer, by more than one server if necessary.
+/// A command until it is answered, perhaps by another server than the first.
 struct RedisRequest {
-    /// The number of times that a command follows its slot before its caller gets the redirection: two nodes that name each
-    /// other must not keep it forever.
+    /// The maximum number of redirections that a command follows; its caller then gets the redirection. Two nodes that
+    /// name each other must not keep the command forever.
     static let maximumRedirections = 5
 
-    /// Kept only if it may have to be sent again, which is in a Cluster.
+    /// Kept only if the command may have to be sent again, which is the case in a Cluster.
     let command: RedisCommand?
     let timeout: TimeAmount?
     let completion: RedisConnection.Completion
@@ -187,14 +188,15 @@ struct RedisRequest {
     var redirectedBy: RedisServerError?
 }
 
-/// Which of a Cluster's 16,384 slots a key belongs to.
+/// The assignment of keys to a Cluster's 16,384 slots.
 ///
 /// Source: Redis Cluster specification, "Key distribution model" and "Hash tags".
 public enum RedisHashSlot {
     /// The number of slots.
     public static let count = 16_384
 
-    /// The slot of a key: that of the text between its first `{` and the next `}` if not empty, else of the whole key.
+    /// Returns the slot of a key: of the text between its first `{` and the next `}` if that is not empty, otherwise of
+    /// the whole key.
     public static func of(_ key: String) -> Int {
         Int(crc16(hashed(Array(key.utf8)[...]))) % count
     }
@@ -206,7 +208,7 @@ public enum RedisHashSlot {
         return rest[..<close]
     }
 
-    /// CRC-16/XMODEM: polynomial 0x1021, from 0, nothing reflected.
+    /// CRC-16/XMODEM: polynomial 0x1021, initial value 0, not reflected.
     private static func crc16(_ bytes: ArraySlice<UInt8>) -> UInt16 {
         bytes.reduce(0) { crc, byte in
             (0..<8).reduce(crc ^ UInt16(byte) << 8) { crc, _ in

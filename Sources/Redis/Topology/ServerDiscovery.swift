@@ -2,7 +2,7 @@ import NIOCore
 
 /// Performs the steps of a `ServerDiscoveryState`: asks, connects, and verifies that a master is one.
 ///
-/// One search at a time. Everything on the event loop.
+/// Allows one search at a time. Only on the event loop.
 final class ServerDiscovery {
     typealias Location = RedisEndpoint.Location
 
@@ -40,7 +40,7 @@ final class ServerDiscovery {
     /// See `RedisClientConfiguration.askTimeout`.
     var askTimeout: TimeAmount { nodes.configuration.askTimeout }
 
-    /// Connects to the server that would be asked first.
+    /// Connects to the seed that would be asked first.
     func connectToSeed(completion: @escaping (Result<RedisConnection, RedisError>, Location) -> Void) {
         guard let seed = search.seeds.first else { return }
         nodes.connectToSeed(at: seed) { completion($0, seed) }
@@ -61,7 +61,7 @@ final class ServerDiscovery {
         search.demote(location)
     }
 
-    /// Asks whether the server is still the same one. The answer does not affect the next search.
+    /// Asks for the current server. The answer does not affect the next search.
     ///
     /// - Parameter completion: called with the current server; `nil` if none could be asked.
     func check(completion: @escaping (Location?) -> Void) {
@@ -103,7 +103,8 @@ final class ServerDiscovery {
         }
     }
 
-    /// A Sentinel that has not heard of a failover names the old master, which is a replica by now.
+    /// Verifies the role: a Sentinel that does not know of a failover yet names the old master, which may be a replica
+    /// by now.
     private func verify(_ link: ServerLink, _ completion: @escaping NodeConnections.Completion) {
         guard case .sentinel = nodes.topology else { return completion(.success(link)) }
         link.connection.send(RedisCommand("ROLE"), timeout: nodes.configuration.connectTimeout) { [self] result in
@@ -111,7 +112,7 @@ final class ServerDiscovery {
             case .success(let reply) where reply.root.count > 0 && reply.root[0].string == "master":
                 completion(.success(link))
             case .failure(.server(let error)) where error.prefix == "NOPERM":
-                // Without the permission to ask, the Sentinel's answer counts; a replica will refuse the first write.
+                // Without permission to ask, the Sentinel's answer counts; a replica will refuse the first write.
                 completion(.success(link))
             case .success:
                 link.release()
@@ -159,7 +160,7 @@ final class ServerDiscovery {
             connection.send(get, timeout: timeout) { place = $0 }
             connection.send(RedisCommand("SENTINEL", "SENTINELS", master), timeout: timeout) { others in
                 connection.close()
-                // One connection answers in order: the place of the master is there.
+                // A connection answers in order, so the master's address has already arrived.
                 completion(
                     (place ?? others).mapError { refusal($0, of: sentinel) }.map { reply in
                         ServerDiscoveryState.Answer(
@@ -170,7 +171,7 @@ final class ServerDiscovery {
     }
 }
 
-/// An error in an answer, as the reason to ask another server.
+/// Converts an error in an answer to the reason for asking another server.
 private func refusal(_ error: RedisError, of seed: RedisEndpoint.Location) -> RedisError {
     guard case .server(let answer) = error else { return error }
     var reason = "Redis answered: \(answer.message)"

@@ -13,7 +13,7 @@ struct ServerDiscoveryState {
         case ask(Location)
         /// Connect to this server.
         case connect(Location)
-        /// No seed knew a server that accepted the login; begin again later.
+        /// No seed named a server that accepted the login; begin again later.
         case failed(RedisError)
     }
 
@@ -30,11 +30,11 @@ struct ServerDiscoveryState {
     /// The maximum number of seeds, so that answers from the network cannot fill the memory.
     static let maximumSeeds = 1000
 
-    /// The seeds in the order of asking: the last good one first.
+    /// The seeds in the order of asking; the last one that worked is first.
     private(set) var seeds: [Location]
     private let configuredSeeds: [Location]
     private let fixed: Location?
-    /// The name of the whole deployment, for errors of no single server.
+    /// The name of the whole deployment, for errors that concern no single server.
     private let name: String
 
     /// The server that was announced since the last search began, if any.
@@ -46,7 +46,7 @@ struct ServerDiscoveryState {
     private var tried: Set<Location> = []
     private var failures: [RedisError] = []
 
-    /// A single server.
+    /// Creates a search for a single server.
     init(server: Location) {
         fixed = server
         configuredSeeds = []
@@ -54,7 +54,7 @@ struct ServerDiscoveryState {
         name = server.address
     }
 
-    /// A server that must be found by asking.
+    /// Creates a search that asks seeds for the server.
     init(seeds: [Location], name: String) {
         fixed = nil
         configuredSeeds = seeds
@@ -78,14 +78,14 @@ struct ServerDiscoveryState {
         return next()
     }
 
-    /// The seed has answered.
+    /// Records a seed's answer.
     mutating func answered(_ answer: Answer) -> Step {
         guard let asked else { return next() }
         var known = [asked]
         for other in configuredSeeds + answer.seeds where known.count < Self.maximumSeeds && !known.contains(other) {
             known.append(other)
         }
-        // Newly discovered seeds are asked in this round too, but none twice.
+        // Newly discovered seeds are asked in this search too, but only once.
         for seed in known where heardOf.count < Self.maximumSeeds && heardOf.insert(seed).inserted {
             unasked.append(seed)
         }
@@ -93,37 +93,37 @@ struct ServerDiscoveryState {
         guard let server = answer.server else {
             return seedFailed(.connect(address: asked.address, reason: answer.reason))
         }
-        // A server that has just refused the login is not tried again because another seed names it, too.
+        // A server that has just refused the login is not tried again because another seed names it too.
         guard tried.insert(server).inserted else { return next() }
         return .connect(server)
     }
 
-    /// The seed could not be reached.
+    /// Records that the seed could not be reached.
     mutating func seedFailed(_ error: RedisError) -> Step {
         if let asked { askLast(asked) }
         failures.append(error)
         return next()
     }
 
-    /// The server refused the login, or does not have the announced role.
+    /// Records that the server refused the login, or does not have the announced role.
     mutating func serverFailed(_ error: RedisError) -> Step {
         if let asked { askLast(asked) }
         failures.append(error)
         return next()
     }
 
-    /// An authority has announced the server: the next search begins there.
+    /// Records that an authority has announced the server: the next search begins there.
     mutating func moved(to server: Location) {
         hint = server
     }
 
-    /// This server is not the right one, or no longer: it is asked last.
+    /// Records that a server is not the right one, or no longer: it is asked last.
     mutating func demote(_ server: Location) {
         askLast(server)
         if hint == server { hint = nil }
     }
 
-    /// This seed knows the server: it is asked first.
+    /// Records that a seed knows the server: it is asked first.
     mutating func prefer(_ seed: Location) {
         guard let index = seeds.firstIndex(of: seed) else { return }
         seeds.insert(seeds.remove(at: index), at: 0)
@@ -144,7 +144,7 @@ struct ServerDiscoveryState {
         return .failed(summary)
     }
 
-    /// A refused login is reported first, because waiting rarely helps. Otherwise all failures are reported.
+    /// The error of the search: a refused login if there was one, because waiting rarely helps; otherwise all failures.
     private var summary: RedisError {
         let refused = failures.first { if case .authentication = $0 { true } else { false } }
         if let refused { return refused }
@@ -157,9 +157,9 @@ struct ServerDiscoveryState {
 }
 
 extension ServerDiscoveryState.Answer {
-    /// From the answers to `SENTINEL GET-MASTER-ADDR-BY-NAME` and `SENTINEL SENTINELS`.
+    /// Reads the answers to `SENTINEL GET-MASTER-ADDR-BY-NAME` and `SENTINEL SENTINELS`.
     ///
-    /// - Parameter sentinels: `nil` when that was refused; nothing is learned then.
+    /// - Parameter sentinels: `nil` if that command was refused; then no seeds are learned.
     init(master: RESPReply, sentinels: RESPReply?, name: String, sender: ServerDiscoveryState.Location) {
         server = ServerDiscoveryState.Location(
             announced: master.root.count == 2 ? master.root[0].string : "?",
@@ -168,7 +168,7 @@ extension ServerDiscoveryState.Answer {
         seeds = sentinels?.root.children.compactMap { Self.location(ofInstance: $0, sender: sender) } ?? []
     }
 
-    /// Names and values in turn. Redis 6.2 and later name the address `ip` also where it is a host name.
+    /// Reads alternating names and values. Redis 6.2 and later call the address `ip` even if it is a host name.
     private static func location(
         ofInstance instance: RESPReply.Element, sender: ServerDiscoveryState.Location
     ) -> ServerDiscoveryState.Location? {
@@ -182,7 +182,7 @@ extension ServerDiscoveryState.Answer {
         return host.flatMap { ServerDiscoveryState.Location(announced: $0, port: port, by: sender) }
     }
 
-    /// From the answer to `CLUSTER SLOTS`: first slot, last slot, then the nodes, the master first.
+    /// Reads the answer to `CLUSTER SLOTS`: first slot, last slot, then the nodes, beginning with the master.
     init(slots: RESPReply, slot: Int, sender: ServerDiscoveryState.Location) {
         server = nil
         seeds = []

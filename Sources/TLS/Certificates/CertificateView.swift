@@ -2,7 +2,7 @@ import COpenSSL
 import Glibc
 import PrintableText
 
-/// Reads an X509 that another owner keeps alive.
+/// A reader of an X509 that another owner keeps alive.
 struct CertificateView {
     let pointer: OpaquePointer
 
@@ -12,16 +12,16 @@ struct CertificateView {
     /// The subject's user ID (OID 0.9.2342.19200300.100.1.1).
     var userID: String? { subjectText(NID_userId) }
 
-    /// The certificate's name in messages.
+    /// The certificate's name for messages.
     var label: String { commonName.map(printable) ?? "without a common name" }
 
-    /// Seconds since 1970; nil for a date that cannot be read.
+    /// The start of validity in seconds since 1970; nil if the date cannot be read.
     var notBefore: Int64? { seconds(X509_get0_notBefore(pointer)) }
 
-    /// Seconds since 1970; nil for a date that cannot be read.
+    /// The end of validity in seconds since 1970; nil if the date cannot be read.
     var notAfter: Int64? { seconds(X509_get0_notAfter(pointer)) }
 
-    /// SHA-256 over the certificate's DER form, in lower-case hex.
+    /// The SHA-256 of the certificate's DER form, in lower-case hex.
     var fingerprint: String {
         var digest = [UInt8](repeating: 0, count: 32)
         var length: UInt32 = 32
@@ -30,14 +30,14 @@ struct CertificateView {
         return String(decoding: digest.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
     }
 
-    /// The hosts the certificate is for: its alternative names or, where it has none, its common name.
+    /// The hosts that the certificate is for: its alternative names or, if it has none, its common name.
     var hosts: [String] {
         let alternatives = alternativeNames
         return alternatives.isEmpty ? commonName.map { [printable($0)] } ?? [] : alternatives
     }
 
-    /// The DER inside the extension's OCTET STRING.
-    /// - Parameter oid: in numbers: names could be taken for those of another extension.
+    /// Returns the DER inside an extension's OCTET STRING.
+    /// - Parameter oid: in numbers, because a name could match another extension's.
     func extensionValue(_ oid: String) -> [UInt8]? {
         defer { ERR_clear_error() }
         guard let object = OBJ_txt2obj(oid, 1) else { return nil }
@@ -119,7 +119,7 @@ struct CertificateView {
     }
 }
 
-/// Seconds since 1970 as `2026-01-31T12:00:00Z`.
+/// Formats seconds since 1970 as `2026-01-31T12:00:00Z`.
 package func utcTime(_ seconds: Int64) -> String {
     var time = time_t(seconds)
     var parts = tm()
@@ -130,7 +130,7 @@ package func utcTime(_ seconds: Int64) -> String {
     }
 }
 
-/// A text from outside, fit for a log line: a certificate's names are the peer's to choose, and may hold line breaks
+/// Makes untrusted text safe for a log line: a certificate's names are chosen by the peer, and may contain line breaks
 /// or terminal escapes.
 package func printable(_ text: String) -> String {
     text.printable(replacing: "?", atMost: 253)
@@ -138,9 +138,9 @@ package func printable(_ text: String) -> String {
 
 /// The order of certificates in a chain.
 enum CertificateChain {
-    /// Puts a chain in order: a certificate, its issuer, the issuer's, and so on.
+    /// Puts a chain in order: a certificate, its issuer, the issuer's issuer, and so on.
     ///
-    /// Certificates outside of the chain are freed: a Keychain export may contain those of other identities, which must
+    /// Certificates outside the chain are freed: a Keychain export may contain those of other identities, which must
     /// not be sent to a server.
     static func ordered(from leaf: OpaquePointer, among others: [OpaquePointer]) -> [OpaquePointer] {
         defer { ERR_clear_error() }
@@ -156,9 +156,9 @@ enum CertificateChain {
     }
 }
 
-/// A certificate in DER form, as Apple's developer site gives them out (`.cer`).
+/// A certificate in DER form, as issued by Apple's developer site (`.cer`).
 enum DERCertificate {
-    /// An `X509` that the caller owns; nil for anything else.
+    /// Returns an `X509` that the caller owns; nil for other data.
     static func read(_ bytes: [UInt8]) -> OpaquePointer? {
         defer { ERR_clear_error() }
         return bytes.withUnsafeBufferPointer { bytes in
@@ -167,7 +167,7 @@ enum DERCertificate {
         }
     }
 
-    /// The DER form of an `X509`.
+    /// Returns the DER form of an `X509`.
     static func write(_ certificate: OpaquePointer) -> [UInt8]? {
         var bytes: UnsafeMutablePointer<UInt8>?
         let count = i2d_X509(certificate, &bytes)

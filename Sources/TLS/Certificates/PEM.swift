@@ -3,14 +3,15 @@ import Glibc
 
 /// Distinguishes PEM from binary forms.
 enum PEMText {
-    /// Returns true if the bytes contain the beginning of a PEM block. Text may precede it, as `openssl` writes it.
+    /// Returns true if the bytes contain the beginning of a PEM block. Text may precede it, as in the output of
+    /// `openssl`.
     static func isPEM(_ bytes: [UInt8]) -> Bool { bytes.firstRange(of: Array("-----BEGIN ".utf8)) != nil }
 }
 
 /// Certificates and keys in PEM form, from a file or from memory.
 struct PEM {
     let bytes: [UInt8]
-    /// The name in errors: the file's path, or the form in which it was given.
+    /// The name in errors: the file's path, or a description of the input.
     let source: String
 
     init(bytes: [UInt8], source: String) {
@@ -30,7 +31,7 @@ struct PEM {
             let count = fread(&chunk, 1, chunk.count, file)
             bytes.append(contentsOf: chunk[..<count])
             guard count < chunk.count else { continue }
-            // A directory opens like a file and fails only here.
+            // Opening a directory succeeds; only reading it fails.
             guard ferror(file) == 0 else {
                 throw TLSError(.fileUnreadable(path: path, reason: String(cString: strerror(errno))))
             }
@@ -39,7 +40,7 @@ struct PEM {
         self.init(bytes: bytes, source: path)
     }
 
-    /// All certificates, in their order, or the only one of a file in DER. The caller owns them.
+    /// Returns all certificates in order, or the only one of a DER file. The caller owns them.
     ///
     /// - Throws: `notPEM` if there is none, or one of them is damaged.
     func certificates() throws(TLSError) -> [OpaquePointer] {
@@ -59,14 +60,14 @@ struct PEM {
         return found
     }
 
-    /// The first private key. The caller owns it.
+    /// Returns the first private key. The caller owns it.
     ///
-    /// - Throws: `notPEM`, or `wrongPassphrase` for an encrypted key, `legacyProviderMissing`.
+    /// - Throws: `notPEM`; for an encrypted key also `wrongPassphrase` or `legacyProviderMissing`.
     func privateKey(passphrase: String?) throws(TLSError) -> OpaquePointer {
         try PrivateKeyText(bytes, source: source).read(passphrase: passphrase)
     }
 
-    /// A reader over the bytes. The caller frees it.
+    /// Returns a BIO with the bytes. The caller frees it.
     func memoryBIO() throws(TLSError) -> OpaquePointer {
         let bio = BIO_new(BIO_s_mem())
         var written = 0
@@ -78,14 +79,14 @@ struct PEM {
     }
 }
 
-/// A private key as files hold it: PEM or DER, in PKCS#8 or an older form, encrypted or not.
+/// A private key as stored in files: PEM or DER, in PKCS#8 or an older form, encrypted or not.
 package struct PrivateKeyText {
     private let bytes: [UInt8]
     private let source: String
-    /// Where to look for OpenSSL's legacy provider, if not where OpenSSL does.
+    /// The directory of OpenSSL's legacy provider; nil for OpenSSL's default.
     private let modules: String?
 
-    /// - Parameter source: the name in errors: the file's path, or the form in which it was given.
+    /// - Parameter source: the name in errors: the file's path, or a description of the input.
     package init(_ bytes: [UInt8], source: String) {
         self.init(bytes, source: source, modules: nil)
     }
@@ -104,7 +105,7 @@ package struct PrivateKeyText {
 
     /// Reads the first private key: an OpenSSL `EVP_PKEY`, which the caller owns.
     ///
-    /// - Throws: `notPEM` for what holds no private key, `wrongPassphrase` for an encrypted one,
+    /// - Throws: `notPEM` if there is no private key; for an encrypted one also `wrongPassphrase` or
     ///   `legacyProviderMissing`.
     package func read(passphrase: String?) throws(TLSError) -> OpaquePointer {
         switch try attempt(passphrase) {
@@ -141,7 +142,7 @@ package struct PrivateKeyText {
         }
         let failure = OpenSSLFailure.take()
         if let key { return .read(key) }
-        // OpenSSL's reasons differ with the kind of encryption; its request for a passphrase distinguishes the cases.
+        // OpenSSL's reasons vary with the encryption; only encrypted keys cause a request for a passphrase.
         guard request.wasAsked else { return .refused(TLSError(.notPEM(source: source, expected: "a private key"))) }
         guard passphrase != nil, failure.isUnsupportedAlgorithm else {
             return .refused(TLSError(.wrongPassphrase(source: source, given: passphrase != nil)))
@@ -157,13 +158,13 @@ package struct PrivateKeyText {
     }
 }
 
-/// A private key in its PKCS#8 form, which belongs to no OpenSSL library context.
+/// A private key in PKCS#8 form, which belongs to no OpenSSL library context.
 ///
-/// OpenSSL overwrites it when it is freed.
+/// OpenSSL overwrites the memory when the key is freed.
 final class ExportedKey {
     private let pointer: OpaquePointer
 
-    /// Takes a copy; nil for a key that cannot be exported.
+    /// Copies a key; nil if it cannot be exported.
     init?(_ key: OpaquePointer) {
         guard let pointer = EVP_PKEY2PKCS8(key) else { return nil }
         self.pointer = pointer
@@ -171,11 +172,11 @@ final class ExportedKey {
 
     deinit { PKCS8_PRIV_KEY_INFO_free(pointer) }
 
-    /// The key in the thread's present library context. The caller owns it.
+    /// Returns the key in the thread's current library context. The caller owns it.
     func imported() -> OpaquePointer? { EVP_PKCS82PKEY(pointer) }
 }
 
-/// Answers OpenSSL's request for a passphrase, and records that there was one.
+/// Answers OpenSSL's request for a passphrase, and records it.
 struct PassphraseRequest {
     let passphrase: [UInt8]?
     private(set) var wasAsked = false
@@ -184,7 +185,7 @@ struct PassphraseRequest {
         self.passphrase = passphrase.map { Array($0.utf8) }
     }
 
-    /// To be given to OpenSSL with a pointer to a request.
+    /// The callback for OpenSSL; its context is a pointer to a request.
     static let answer:
         @convention(c) (UnsafeMutablePointer<CChar>?, Int32, Int32, UnsafeMutableRawPointer?)
             -> Int32 = { buffer, size, _, context in
@@ -196,25 +197,25 @@ struct PassphraseRequest {
                 return Int32(passphrase.count)
             }
 
-    // Without our callback OpenSSL would ask on the terminal, which blocks a service.
+    // Without this callback, OpenSSL would prompt on the terminal, which blocks a service.
     static let refuse:
         @convention(c) (UnsafeMutablePointer<CChar>?, Int32, Int32, UnsafeMutableRawPointer?)
             -> Int32 = { _, _, _, _ in -1 }
 }
 
-/// The algorithms that OpenSSL 3 keeps apart in its legacy provider: RC2, DES and others that old files are encrypted
-/// with, among them the PKCS#12 files of macOS' Keychain.
+/// The algorithms in OpenSSL 3's legacy provider: RC2, DES and others that encrypt old files, including the PKCS#12
+/// files of macOS' Keychain.
 enum LegacyAlgorithms {
-    /// Runs a body for which OpenSSL knows the old algorithms too.
+    /// Runs a body in which OpenSSL supports the legacy algorithms.
     ///
-    /// They are in a library context of their own, which this thread uses while the body runs: no other
-    /// thread and no connection can use them. The result of the body must not depend on that context, which
-    /// is freed afterwards: keys and certificates must leave it in their DER forms.
+    /// They are in a separate library context, which only this thread uses while the body runs, and no connection. The
+    /// result of the body must not depend on that context, which is freed afterwards: return keys and certificates in
+    /// DER form.
     ///
     /// - Parameters:
     ///   - source: the name in errors.
-    ///   - directory: where to look for the provider's module, instead of where OpenSSL looks.
-    /// - Throws: `legacyProviderMissing`, and what the body throws.
+    ///   - directory: the directory of the provider's module; nil for OpenSSL's default.
+    /// - Throws: `legacyProviderMissing`, and the body's errors.
     static func with<Result>(
         for source: String, modules directory: String? = nil, _ body: () throws(TLSError) -> Result
     ) throws(TLSError) -> Result {
@@ -229,7 +230,7 @@ enum LegacyAlgorithms {
             throw TLSError(.legacyProviderMissing(source: source))
         }
         defer { OSSL_PROVIDER_unload(legacy) }
-        // A context that has any provider loaded by name no longer gets the default one by itself.
+        // A context that has loaded any provider by name no longer loads the default one implicitly.
         guard let standard = OSSL_PROVIDER_load(context, "default") else {
             throw TLSError(.invalidConfiguration(reason: OpenSSLFailure.take().text))
         }

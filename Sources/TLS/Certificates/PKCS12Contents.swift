@@ -8,10 +8,10 @@ struct PKCS12Contents {
     /// In DER.
     private(set) var certificates: [[UInt8]] = []
 
-    /// Bags may contain bags, but files use only a few levels.
+    /// Bags can be nested, but files use only a few levels.
     private static let maximumDepth = 8
 
-    /// Opens all contents of the file; nil if something cannot be opened, with the reason in OpenSSL's queue.
+    /// Decrypts all contents of the file; nil if that fails, with the reason in OpenSSL's queue.
     init?(_ file: OpaquePointer, passphrase: String?) {
         guard let safes = PKCS12_unpack_authsafes(file) else { return nil }
         defer {

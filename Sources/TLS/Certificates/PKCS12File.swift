@@ -1,7 +1,7 @@
 import COpenSSL
 
-/// A certificate with its private key and chain in one PKCS#12 file (`.p12`, `.pfx`; RFC 7292), as macOS' Keychain
-/// exports it.
+/// A certificate with its private key and chain in one PKCS#12 file (`.p12`, `.pfx`; RFC 7292), as exported by macOS'
+/// Keychain.
 struct PKCS12File {
     private let bytes: [UInt8]
     private let source: String
@@ -9,7 +9,7 @@ struct PKCS12File {
 
     /// - Parameters:
     ///   - source: the name in errors.
-    ///   - modules: where to look for OpenSSL's legacy provider, if not where OpenSSL does.
+    ///   - modules: the directory of OpenSSL's legacy provider; nil for OpenSSL's default.
     init(bytes: [UInt8], source: String, modules: String? = nil) {
         self.bytes = bytes
         self.source = source
@@ -22,16 +22,16 @@ struct PKCS12File {
         case refused(TLSError)
     }
 
-    /// Returns true if the bytes have a PKCS#12 file's outer form.
+    /// Returns true if the bytes have the outer structure of a PKCS#12 file.
     static func isPKCS12(_ bytes: [UInt8]) -> Bool {
         guard let file = parse(bytes) else { return false }
         PKCS12_free(file)
         return true
     }
 
-    /// The chain, the own certificate first, and the key. The caller owns them.
+    /// Returns the chain, beginning with the own certificate, and the key. The caller owns them.
     ///
-    /// - Parameter passphrase: files distinguish an empty one and none, but people do not: either is tried as both.
+    /// - Parameter passphrase: files distinguish an empty one from none, but people do not: both are tried for either.
     /// - Throws: `notPKCS12`, `wrongPassphrase`, `identityIncomplete`, `keyMismatch`, `legacyProviderMissing`.
     func identity(passphrase: String?) throws(TLSError) -> (chain: [OpaquePointer], key: OpaquePointer) {
         switch attempt(passphrase) {
@@ -61,7 +61,7 @@ struct PKCS12File {
         guard let file = Self.parse(bytes) else { return .refused(unreadable("its outer structure is broken")) }
         defer { PKCS12_free(file) }
         let wrongPassphrase = TLSError(.wrongPassphrase(source: source, given: passphrase != nil))
-        // OpenSSL takes the passphrase up to a NUL, and would find a wrong one right.
+        // OpenSSL reads a passphrase only up to a NUL, so it could accept a wrong one.
         guard passphrase?.utf8.contains(0) != true else { return .refused(wrongPassphrase) }
         let spellings = passphrase.map { $0.isEmpty ? [nil, $0] : [$0] } ?? [nil, ""]
         let hasChecksum = PKCS12_mac_present(file) == 1

@@ -1,19 +1,19 @@
 import COpenSSL
 
-/// The identity of this side: a certificate chain, the own certificate first, and its private key.
+/// The identity of this side: a certificate chain, beginning with the own certificate, and its private key.
 public struct TLSIdentity: Sendable {
-    /// From when on the own certificate is valid, in seconds since 1970; nil for a date that cannot be read.
+    /// The start of the own certificate's validity, in seconds since 1970; nil if the date cannot be read.
     public let notBefore: Int64?
-    /// When the own certificate expires, in seconds since 1970; nil for a date that cannot be read.
+    /// The end of the own certificate's validity, in seconds since 1970; nil if the date cannot be read.
     public let notAfter: Int64?
     /// The subject's common name.
     public let commonName: String?
-    /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), where APNs certificates carry the topic.
+    /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), which holds the topic in APNs certificates.
     public let userID: String?
 
     let keyPair: KeyPair
 
-    /// Reads the chain and the key from PEM files, which may be one and the same.
+    /// Reads the chain and the key from PEM files, which can be the same file.
     ///
     /// - Throws: `fileUnreadable`, `notPEM`, `wrongPassphrase`, or `keyMismatch`.
     public init(certificateFile: String, keyFile: String, passphrase: String? = nil) throws(TLSError) {
@@ -21,7 +21,7 @@ public struct TLSIdentity: Sendable {
             certificates: try PEM(file: certificateFile), key: try PEM(file: keyFile), passphrase: passphrase)
     }
 
-    /// Takes the chain and the key from PEM in memory.
+    /// Reads the chain and the key from PEM in memory.
     ///
     /// - Throws: `notPEM`, `wrongPassphrase`, or `keyMismatch`.
     public init(certificatePEM: [UInt8], keyPEM: [UInt8], passphrase: String? = nil) throws(TLSError) {
@@ -30,15 +30,14 @@ public struct TLSIdentity: Sendable {
             key: PEM(bytes: keyPEM, source: "the key PEM given"), passphrase: passphrase)
     }
 
-    /// Takes what a certificate file holds, whichever form it has: PEM, PKCS#12 or, with a key given, a single
-    /// certificate in DER (`.cer`).
+    /// Reads a certificate file in any form: PEM, PKCS#12 or, if a key is given, a single certificate in DER (`.cer`).
     ///
-    /// PKCS#12 files may be encrypted as macOS' Keychain does it (RC2, 3DES): OpenSSL's legacy provider is loaded for
-    /// such a file, and only while it is read.
+    /// PKCS#12 files may be encrypted with the algorithms of macOS' Keychain (RC2, 3DES): OpenSSL's legacy provider is
+    /// then loaded while the file is read.
     ///
     /// - Parameters:
-    ///   - keyBytes: the private key in PEM or DER; nil if the first file holds it too.
-    ///   - passphrase: of the PKCS#12 file or the private key. A PKCS#12 file takes an empty one and none for the same.
+    ///   - keyBytes: the private key in PEM or DER; nil if the first file contains it.
+    ///   - passphrase: the passphrase of the PKCS#12 file or the private key. For PKCS#12, an empty one equals none.
     ///   - source: the name of the file in errors, such as its path.
     ///   - keySource: the name of the key's file in errors.
     /// - Throws: `notRecognised`, `notPEM`, `notPKCS12`, `wrongPassphrase`, `identityIncomplete`, `keyMismatch`,
@@ -68,7 +67,7 @@ public struct TLSIdentity: Sendable {
             let (chain, key) = try PKCS12File(bytes: bytes, source: source).identity(passphrase: passphrase)
             try self.init(chain: chain, privateKey: key, source: source, keySource: source)
         } else {
-            // Everything in DER begins with the tag of a SEQUENCE.
+            // All DER begins with the tag of a SEQUENCE.
             throw TLSError(
                 bytes.first == 0x30
                     ? .notPKCS12(source: source, reason: "its outer structure is broken")
@@ -81,7 +80,7 @@ public struct TLSIdentity: Sendable {
             chain: try certificates.certificates(), key: key, passphrase: passphrase, source: certificates.source)
     }
 
-    /// Becomes the owner of the certificates, also if the key is refused.
+    /// Takes ownership of the certificates, even if the key is refused.
     private init(chain: [OpaquePointer], key: PEM, passphrase: String?, source: String) throws(TLSError) {
         let privateKey: OpaquePointer
         do {
@@ -108,7 +107,7 @@ public struct TLSIdentity: Sendable {
         self.userID = leaf.userID
     }
 
-    /// Returns the value of an extension of the own certificate: its value in DER, without the OCTET STRING around it.
+    /// Returns an extension of the own certificate: its DER, without the OCTET STRING around it.
     ///
     /// - Parameter oid: the extension's object identifier in numbers, such as `1.2.840.113635.100.6.3.6`.
     /// - Returns: nil if the certificate has no such extension, or the text is not an object identifier.
@@ -117,13 +116,13 @@ public struct TLSIdentity: Sendable {
 
 /// Keeps the certificates and the key alive.
 ///
-/// Unchecked because of the pointers; safe because they are set once and only ever handed to OpenSSL calls that take
-/// another reference, whose counts are atomic.
+/// Unchecked because of the pointers; safe because they are set once, and only passed to OpenSSL functions that add a
+/// reference, which is atomic.
 final class KeyPair: @unchecked Sendable {
     private let chain: [OpaquePointer]
     private let privateKey: OpaquePointer
 
-    /// Becomes the owner of the references. The chain has at least one certificate.
+    /// Takes ownership of the references. The chain has at least one certificate.
     init(chain: [OpaquePointer], privateKey: OpaquePointer) {
         self.chain = chain
         self.privateKey = privateKey

@@ -7,16 +7,16 @@ import ServiceLifecycle
 
 /// The admin port: plain HTTP/1.1, for metrics and probes.
 ///
-/// It has a thread of its own, so that it answers whatever the state of the working event loops. As a service it
-/// comes before all others, so that it runs until they have stopped.
+/// It has its own thread, so that it answers whatever the state of the other event loops. Start it as the first
+/// service, so that it runs until all others have stopped.
 package struct AdminServer: Service, CustomStringConvertible {
-    /// The sources of its answers. Called for each request, from anywhere.
+    /// The sources of its answers. Called for each request, from any thread.
     package struct Sources: Sendable {
         /// All metrics, in Prometheus' text format.
         package var metrics: @Sendable () async -> String
-        /// True if the process is alive.
+        /// Returns true if the process is alive.
         package var health: @Sendable () async -> Probe
-        /// True if it can do its work.
+        /// Returns true if the process can do its work.
         package var readiness: @Sendable () async -> Probe
 
         package init(
@@ -29,15 +29,15 @@ package struct AdminServer: Service, CustomStringConvertible {
         }
     }
 
-    /// The port that it listens on.
+    /// The port's number.
     package var port: Int { server.port }
     private let server: HTTPPort
     private let group: MultiThreadedEventLoopGroup
 
-    /// Begins to listen.
+    /// Starts to listen.
     /// - Parameters:
-    ///   - port: 0 for a free one.
-    ///   - logger: gets a warning when the port is full, at most once per minute.
+    ///   - port: 0 to choose a free one.
+    ///   - logger: logs a warning when the port is full, at most once per minute.
     /// - Throws: `HTTPPortFailure`.
     package static func start(
         host: String, port: Int, sources: Sources, logger: Logger? = nil
@@ -58,19 +58,19 @@ package struct AdminServer: Service, CustomStringConvertible {
 
     /// Answers until the task is cancelled or a graceful shutdown begins.
     package func run() async throws {
-        // Cancellation ends the wait as a graceful shutdown does.
+        // Cancellation ends the wait like a graceful shutdown.
         try? await gracefulShutdown()
         try await stop()
     }
 
-    /// Answers the requests in flight and closes the port.
+    /// Answers the requests in flight, then closes the port.
     package func stop() async throws {
         try await server.stop()
         try await group.shutdownGracefully()
     }
 }
 
-/// All that the admin port answers.
+/// The routes of the admin port.
 struct AdminRoutes: Sendable {
     typealias Context = BasicRequestContext
 
@@ -84,7 +84,7 @@ struct AdminRoutes: Sendable {
         """
 
     func router() -> Router<Context> {
-        // HEAD too, which some load balancers probe with.
+        // HEAD as well, because some load balancers probe with it.
         let router = Router(context: Context.self, options: .autoGenerateHeadEndpoints)
         router.middlewares.add(UnknownPaths())
         router.get("/") { _, _ in Self.text(Self.overview) }
@@ -109,7 +109,7 @@ struct AdminRoutes: Sendable {
     }
 }
 
-/// Answers other requests with the list of paths.
+/// Answers requests for unknown paths with a hint to the list.
 private struct UnknownPaths: RouterMiddleware {
     typealias Context = AdminRoutes.Context
 
@@ -125,13 +125,13 @@ private struct UnknownPaths: RouterMiddleware {
     }
 }
 
-/// The result of a probe of the process: true if it is healthy, and the problems.
+/// The result of a probe of the process: its state, and the problems.
 package struct Probe: Sendable, Equatable {
-    /// Something that is wrong.
+    /// A problem that the probe found.
     package struct Problem: Sendable, Equatable {
         /// The problem, as a sentence.
         package var sentence: String
-        /// For how many seconds it has been so.
+        /// The duration of the problem in seconds.
         package var seconds: Int
 
         package init(_ sentence: String, seconds: Int) {
@@ -142,9 +142,9 @@ package struct Probe: Sendable, Equatable {
 
     /// The answer in a word or two, such as `ready` or `draining`.
     package var word: String
-    /// True if all is well: then the probe is answered with 200, else with 503.
+    /// True if the process is healthy: the probe is then answered with 200, otherwise with 503.
     package var isGood: Bool
-    /// The problem.
+    /// The problems.
     package var problems: [Problem]
 
     package init(_ word: String, isGood: Bool, problems: [Problem] = []) {
@@ -153,7 +153,7 @@ package struct Probe: Sendable, Equatable {
         self.problems = problems
     }
 
-    /// The word, and a line for each problem.
+    /// The word, followed by one line per problem.
     package var text: String {
         var text = "\(word)\n"
         for problem in problems { text += "- \(problem.sentence) (for \(problem.seconds) s)\n" }

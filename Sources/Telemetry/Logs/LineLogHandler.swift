@@ -2,7 +2,7 @@ import Glibc
 import Logging
 import Synchronization
 
-/// The level of all loggers that have none of their own; it can be changed while they are in use. From anywhere.
+/// The level of all loggers without their own level. It can be changed while they are in use, from any thread.
 package final class SharedLogLevel: Sendable {
     private let value: Atomic<Int>
 
@@ -22,7 +22,7 @@ package final class SharedLogLevel: Sendable {
 package struct LineLogHandler: LogHandler {
     /// The metadata of all its lines.
     package var metadata: Logger.Metadata = [:]
-    /// Further metadata of its lines, by the place where they are written.
+    /// The source of further metadata, from the context in which a line is written.
     package var metadataProvider: Logger.MetadataProvider?
 
     private let label: String
@@ -34,10 +34,10 @@ package struct LineLogHandler: LogHandler {
 
     /// - Parameters:
     ///   - label: the logger's name.
-    ///   - format: `auto` is taken for text; see ``LogFormat/resolved(environment:)``.
-    ///   - isColored: true to color the level, in text.
-    ///   - output: the destination; one for all handlers that write to the same place.
-    ///   - level: the level of all handlers that are not given one of their own.
+    ///   - format: `auto` counts as text; see ``LogFormat/resolved(environment:)``.
+    ///   - isColored: true to color the level in the text format.
+    ///   - output: the destination; share one among all handlers that write to it.
+    ///   - level: the level of all handlers without their own level.
     package init(
         label: String, format: LogFormat, isColored: Bool = false, output: LogOutput, level: SharedLogLevel
     ) {
@@ -48,13 +48,13 @@ package struct LineLogHandler: LogHandler {
         shared = level
     }
 
-    /// Its own level, or else the one that it shares with others.
+    /// The handler's own level or, by default, the shared one.
     package var logLevel: Logger.Level {
         get { own ?? shared.level }
         set { own = newValue }
     }
 
-    /// One of what all its lines have.
+    /// An entry of the metadata of all its lines.
     package subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { metadata[key] }
         set { metadata[key] = newValue }
@@ -83,11 +83,11 @@ package struct LineLogHandler: LogHandler {
 }
 
 extension LineLogHandler {
-    /// The factory of loggers that write to standard error.
+    /// Returns a factory of handlers that write to standard error.
     /// - Parameters:
     ///   - format: the configured format; `auto` is resolved here.
-    ///   - environment: of the process: where systemd's journal is, and whether colors are wanted (`NO_COLOR`, see
-    ///     no-color.org).
+    ///   - environment: the process' environment, which identifies systemd's journal, and disables colors (`NO_COLOR`,
+    ///     see no-color.org).
     package static func standardError(
         _ format: LogFormat, level: SharedLogLevel, environment: [String: String]
     ) -> @Sendable (String) -> LineLogHandler {

@@ -1,9 +1,9 @@
-/// The names of metadata in log lines: one spelling for each, lower case with underscores, with
-/// the unit in the name if there is one. A test compares the sources with this table.
+/// The names of metadata in log lines. Each has one spelling: lower case with underscores, and with the unit in the
+/// name if there is one. A test compares the sources with this table.
 package enum LogKey: String, CaseIterable, Sendable {
     // The subject of a line.
 
-    /// The event, as a stable word for programs: the sentence may change, this may not.
+    /// The event, a stable word for programs: the sentence may change, the event may not.
     case event
     /// The configured app.
     case app
@@ -17,32 +17,32 @@ package enum LogKey: String, CaseIterable, Sendable {
     case campaign
     /// The labels of the job, a JSON object.
     case labels
-    /// The beginning of a device token or channel, and an ellipsis.
+    /// The beginning of a device token or channel, followed by an ellipsis.
     case token
     /// The trace of the job's `traceparent`.
     case traceID = "trace_id"
     /// The producer's span of the job's `traceparent`.
     case parentID = "parent_id"
-    /// A worker's name under which it claims jobs.
+    /// The name under which a lane claims jobs.
     case worker
 
     // The outcome of a notification.
 
     /// The outcome, or `retried` or `deferred`.
     case outcome
-    /// APNs' reason, or one of the worker's own.
+    /// The reason from APNs or from the worker.
     case reason
-    /// The failure of the last attempt, if that is not the reason itself.
+    /// The failure of the last attempt, if it differs from the reason.
     case cause
-    /// More about the reason, for people.
+    /// The explanation of the reason, for people.
     case detail
-    /// The requirement of Apple's that a notification does not meet.
+    /// The requirement of Apple's that a notification violates.
     case rule
-    /// APNs' status, or the gateway's.
+    /// The status from APNs or from the gateway.
     case status
     /// The `apns-id` of the request.
     case apnsID = "apns_id"
-    /// The `apns-unique-id` that APNs answered.
+    /// The `apns-unique-id` in the answer of APNs.
     case apnsUniqueID = "apns_unique_id"
     /// The number of attempts.
     case attempt
@@ -51,15 +51,15 @@ package enum LogKey: String, CaseIterable, Sendable {
 
     /// Host and port of APNs or of the gateway.
     case endpoint
-    /// Redis, as it is configured, without its password.
+    /// The configured Redis URL, without its password.
     case redis
-    /// The server of Redis that was connected to.
+    /// The Redis server of the connection.
     case server
     /// The apps of a worker and their endpoints.
     case apps
     /// The number of lanes of a process.
     case lanes
-    /// Where the admin port is.
+    /// The address of the admin port.
     case host, port
     /// The ports of a simulator.
     case apns, control, gateway, feedback
@@ -76,15 +76,15 @@ package enum LogKey: String, CaseIterable, Sendable {
 
     /// The number of occurrences since the last such line, if more than one.
     case count
-    /// The number of tries.
+    /// The number of failures.
     case failures
-    /// The time until the next try, in milliseconds.
+    /// The time until the next attempt, in milliseconds.
     case retryIn = "retry_in_ms"
     /// The duration of a problem, in milliseconds.
     case after = "after_ms"
-    /// A time limit, in milliseconds.
+    /// A timeout, in milliseconds.
     case limit = "limit_ms"
-    /// The former problem.
+    /// The previous problem.
     case was
     /// The number of jobs.
     case jobs
@@ -94,7 +94,7 @@ package enum LogKey: String, CaseIterable, Sendable {
     case connections
     /// The connections that were lost in the interval of a summary.
     case connectionsLost = "connections_lost"
-    /// The connections that were opened in it.
+    /// The connections that were opened in the interval of a summary.
     case connectionsMade = "connections_made"
     /// The number of unanswered requests.
     case inFlight = "in_flight"
@@ -104,17 +104,17 @@ package enum LogKey: String, CaseIterable, Sendable {
     case seconds
     /// The number of deliveries per second.
     case perSecond = "per_second"
-    /// The number of notifications by outcome.
+    /// The numbers of notifications by outcome.
     case delivered
     case invalidToken = "invalid_token"
     case suppressed, expired, dropped, dead
-    /// The number of retries, with and without an attempt spent.
+    /// The numbers of retries with and without a spent attempt.
     case retried, deferred
     /// The number of claimed jobs.
     case claimed
-    /// The number of notifications that a simulator accepted, in all and by its gateway.
+    /// The numbers of notifications that a simulator accepted, in total and by its gateway.
     case accepted
     case acceptedByGateway = "by_gateway"
-    /// The error, as some libraries name it.
+    /// The error, under the name that some libraries use.
     case error
 }

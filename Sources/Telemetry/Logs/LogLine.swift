@@ -2,8 +2,8 @@ import Glibc
 import Logging
 import PrintableText
 
-/// One line of a log in any of the formats. Whatever it contains, it stays one line, and nothing in it reaches a
-/// terminal as a command: jobs' IDs and servers' answers come from other programs.
+/// One line of a log in any of the formats. Whatever its contents, it stays one line and contains no control sequences
+/// for terminals: jobs' IDs and servers' answers come from other programs.
 struct LogLine {
     var time: LogTime
     var level: Logger.Level
@@ -11,11 +11,11 @@ struct LogLine {
     var message: String
     var metadata: Logger.Metadata
 
-    /// Longer texts are cut, to keep lines readable.
+    /// The maximum length of a text in bytes; longer texts are cut off to keep lines readable.
     private static let maximumLength = 8192
 
-    /// The line with its line feed.
-    /// - Parameter isColored: true to color the level, in text.
+    /// Returns the line, including its line feed.
+    /// - Parameter isColored: true to color the level in the text format.
     func bytes(_ format: LogFormat, isColored: Bool = false) -> [UInt8] {
         var line: [UInt8] = []
         line.reserveCapacity(256)
@@ -50,7 +50,7 @@ struct LogLine {
         }
     }
 
-    /// Unchanged if it is one plain word, otherwise in quotes.
+    /// Appends a plain word unchanged, other text in quotes.
     private static func appendWord(_ text: String, to line: inout [UInt8]) {
         let text = cut(text)
         let isPlain =
@@ -80,7 +80,8 @@ struct LogLine {
 
     // MARK: JSON
 
-    /// The names that every line has. Metadata with one of these names get an underscore, so that no name occurs twice.
+    /// The names that every line has. Metadata with one of these names gets an underscore, so that no name occurs
+    /// twice.
     private static let ownNames: Set<String> = ["time", "level", "message", "logger"]
 
     private func writeJSON(to line: inout [UInt8]) {
@@ -94,7 +95,7 @@ struct LogLine {
         Self.append(label, to: &line)
         var names = Self.ownNames
         for (key, value) in metadata.sorted(by: { $0.key < $1.key }) {
-            // Cut or renamed, it might equal another name.
+            // A cut or renamed name may equal another one.
             var name = Self.cut(key)
             while !names.insert(name).inserted { name += "_" }
             line.append(UInt8(ascii: ","))
@@ -109,7 +110,7 @@ struct LogLine {
         line.append(UInt8(ascii: "}"))
     }
 
-    /// The fields that hold numbers. Others stay strings whatever they look like: a job's ID can be `123`.
+    /// The fields that contain numbers. Others stay strings, even if they look like numbers: a job's ID can be `123`.
     private static let numericNames: Set<String> = [
         "accepted", "attempt", "by_gateway", "cancelled", "connections", "connections_lost", "connections_made",
         "count",
@@ -117,7 +118,7 @@ struct LogLine {
         "lanes", "per_second", "poisoned", "port", "retried", "scheduled", "seconds", "status", "suppressed", "waiting",
     ]
 
-    /// The number in a field, as JSON writes it.
+    /// Returns the number in a field, in JSON's notation; `nil` for a field that is a string.
     private static func number(_ value: Logger.MetadataValue, of name: String) -> String? {
         guard numericNames.contains(name) || name.hasSuffix("_ms") || name.hasSuffix("_bytes") else { return nil }
         let text = text(of: value)
@@ -191,25 +192,25 @@ extension Logger.Level {
 
 /// The format of log lines.
 package enum LogFormat: String, CaseIterable, Sendable {
-    /// The format that fits standard error: see ``resolved(environment:)``.
+    /// The format for the destination of standard error: see ``resolved(environment:)``.
     case auto
     /// For people: time, level, message, and the metadata as `key=value`.
     case text
     /// For programs: one JSON object per line.
     case json
-    /// For systemd's journal: as text, but without the time, which the journal adds, and with the priority in front.
+    /// For systemd's journal: text without the time, which the journal adds, and preceded by the priority.
     case journal
 
-    /// The format that is meant: for ``auto``, text on a terminal, the journal's where systemd has connected standard error to
-    /// it, and JSON everywhere else, which is mostly a container's runtime.
+    /// Resolves ``auto``: text on a terminal, the journal's format if systemd has connected standard error to its
+    /// journal, otherwise JSON, which suits container runtimes.
     package func resolved(environment: [String: String]) -> LogFormat {
         guard self == .auto else { return self }
         if isatty(STDERR_FILENO) == 1 { return .text }
         return Self.isJournal(environment["JOURNAL_STREAM"]) ? .journal : .json
     }
 
-    /// Returns true if standard error is the journal's stream. The variable alone is not enough: it is inherited by
-    /// programs whose output goes elsewhere (systemd.exec(5), "$JOURNAL_STREAM").
+    /// Returns true if standard error is the journal's stream. The variable alone does not show that: programs whose
+    /// output is redirected inherit it too (systemd.exec(5), "$JOURNAL_STREAM").
     private static func isJournal(_ stream: String?) -> Bool {
         var status = stat()
         guard let stream, fstat(STDERR_FILENO, &status) == 0 else { return false }
@@ -219,7 +220,7 @@ package enum LogFormat: String, CaseIterable, Sendable {
 
 /// Escapes the characters that a log line must not contain.
 package enum LogEscape {
-    /// A text from another program, with unprintable characters as visible escapes.
+    /// Returns untrusted text with unprintable characters as visible escapes.
     package static func escaped(_ text: String) -> String {
         var bytes: [UInt8] = []
         append(text, to: &bytes, quotes: false)
@@ -228,8 +229,8 @@ package enum LogEscape {
 
     /// Appends a text.
     /// - Parameters:
-    ///   - quotes: true if it is between double quotes.
-    ///   - isJSON: true if it is read as JSON, which has fewer escapes.
+    ///   - quotes: true if the text is between double quotes.
+    ///   - isJSON: true if the text is read as JSON, which has fewer escapes.
     static func append(_ text: String, to line: inout [UInt8], quotes: Bool, isJSON: Bool = false) {
         for scalar in text.unicodeScalars {
             switch scalar {
@@ -256,7 +257,7 @@ package struct LogTime: Sendable {
     /// - Parameter milliseconds: since 1970.
     package init(milliseconds: Int64) { self.milliseconds = milliseconds }
 
-    /// Now.
+    /// The current time.
     package static var now: LogTime {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)

@@ -1,26 +1,26 @@
 import Glibc
 import NIOConcurrencyHelpers
 
-/// The destination of a log. Each line is written whole, with one write(2), so that lines of threads do not mix.
+/// The destination of a log. Each line is written with one write(2), so that lines of different threads do not mix.
 ///
-/// Lines that cannot be written (a closed pipe, a full disk) are lost without other effects; their number is
-/// logged as soon as a line can be written again.
+/// Lines that cannot be written (a closed pipe, a full disk) are lost without further effects; their number is logged
+/// as soon as a line can be written again.
 package final class LogOutput: Sendable {
     private let descriptor: Int32
-    /// The number of lost lines. The lock also separates lines that are longer than one write to a pipe.
+    /// The number of lost lines. Its lock also keeps lines apart that are longer than one write to a pipe.
     private let lost = NIOLockedValueBox(0)
 
     /// - Parameter descriptor: the descriptor to write to, which the caller owns; standard error by default.
     package init(descriptor: Int32 = STDERR_FILENO) {
         self.descriptor = descriptor
-        // A reader that has ended would end the process by a signal; the error of the write is enough.
+        // Writing to a closed pipe would end the process with a signal; the error of the write is enough.
         signal(SIGPIPE, SIG_IGN)
     }
 
     /// Writes a line.
     /// - Parameters:
-    ///   - line: with its line feed.
-    ///   - lossLine: makes the line with the number of lost lines.
+    ///   - line: the line, including its line feed.
+    ///   - lossLine: returns the line for a number of lost lines.
     func write(_ line: [UInt8], lossLine: (Int) -> [UInt8]) {
         lost.withLockedValue { lost in
             if lost > 0 {
@@ -40,7 +40,7 @@ package final class LogOutput: Sendable {
             while offset < bytes.count {
                 let count = systemWrite(bytes[offset...])
                 if count < 0, errno == EINTR { continue }
-                // An incomplete line is ended if possible, so that the next one begins at the beginning.
+                // Ends an incomplete line if possible, so that the next one begins on a new line.
                 guard count > 0 else {
                     if offset > 0 { _ = systemWrite([UInt8(ascii: "\n")][...]) }
                     return false

@@ -1,11 +1,11 @@
-/// A metric: its name, its kind, what it measures, and the labels by which its series differ.
+/// A metric: its name, its kind, its help, and the labels by which its series differ.
 package struct Metric: Sendable {
     package enum Kind: String, Sendable {
-        /// Grows, from 0 at the start of the process.
+        /// Increases, from 0 at the start of the process.
         case counter
-        /// Rises and falls.
+        /// Increases and decreases.
         case gauge
-        /// Values in buckets.
+        /// Counts values in buckets.
         case histogram
     }
 
@@ -31,7 +31,7 @@ package struct Metric: Sendable {
 
 /// The values of a histogram.
 package struct HistogramCounts: Sendable, Equatable {
-    /// The number of values in each bucket, and at last of those above all bounds; not cumulative.
+    /// The number of values in each bucket, and last of those above all bounds; not cumulative.
     package var counts: [Int]
     package var sum: Double
 

@@ -1,7 +1,8 @@
 /// The metrics of a process in Prometheus' text format: the answer to a scrape.
 ///
-/// Kept from scrape to scrape: counters and histograms stay, and gauges must be set for each. The number of series is bounded,
-/// because each costs memory here and in Prometheus: beyond the limit new ones are left out and counted.
+/// Kept between scrapes: counters and histograms keep their values, and gauges must be set for each scrape. The number
+/// of series is bounded, because each costs memory here and in Prometheus: series beyond the limit are left out and
+/// counted.
 ///
 /// Source: Prometheus, "Exposition formats", text-based format, version 0.0.4.
 package struct MetricsPage: Sendable {
@@ -17,7 +18,7 @@ package struct MetricsPage: Sendable {
 
     private struct Family {
         let metric: Metric
-        /// By labels, as they are written.
+        /// Series by their labels, as written on the page.
         var series: [String: Value] = [:]
     }
 
@@ -28,10 +29,10 @@ package struct MetricsPage: Sendable {
     /// The largest number of series that were left out of a page.
     package private(set) var dropped = 0
 
-    /// - Parameter maximumSeries: the limit of series with labels; those without can't multiply.
+    /// - Parameter maximumSeries: the maximum number of series with labels; the number of others is fixed.
     package init(maximumSeries: Int = Self.maximumSeries) { maximum = maximumSeries }
 
-    /// Begins the next page. A gauge that is not set for it is absent: an old value would look current.
+    /// Begins the next page. A gauge that is not set for it is left out, because an old value would look current.
     package mutating func begin() {
         leftOut = 0
         for (name, family) in families where family.metric.kind == .gauge {
@@ -51,7 +52,7 @@ package struct MetricsPage: Sendable {
         set(metric, values, .number(value))
     }
 
-    /// Sets a histogram, counted in the metric's buckets.
+    /// Sets a histogram with the metric's buckets.
     package mutating func set(_ metric: Metric, by values: [String] = [], _ value: HistogramCounts) {
         precondition(value.counts.count == metric.buckets.count + 1, "\(metric.name) has other buckets")
         set(metric, values, .histogram(value))
@@ -110,7 +111,7 @@ package struct MetricsPage: Sendable {
     private static func written(_ value: Double) -> String {
         if value.isNaN { return "NaN" }
         if value.isInfinite { return value < 0 ? "-Inf" : "+Inf" }
-        // Beyond this not every whole number is one of these.
+        // From 2⁵³ on, not every whole number can be represented.
         if value == value.rounded(), abs(value) < 9_007_199_254_740_992 { return "\(Int64(value))" }
         return "\(value)"
     }

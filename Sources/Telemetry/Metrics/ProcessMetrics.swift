@@ -1,10 +1,10 @@
 import Glibc
 import Sockets
 
-/// The process' use of resources, under the names of Prometheus' own client libraries.
+/// The resource usage of the process, under the names used by Prometheus' client libraries.
 ///
-/// Source: Prometheus, "Writing client libraries", standard and runtime collectors: process metrics. What cannot be read is
-/// left out.
+/// Source: Prometheus, "Writing client libraries", standard and runtime collectors: process metrics. Values that cannot
+/// be read are left out.
 package enum ProcessMetrics {
     private static let processor = Metric(
         "process_cpu_seconds_total", .counter, "Processor time of the process, user and system, in seconds.")
@@ -25,7 +25,7 @@ package enum ProcessMetrics {
         if getrusage(thisProcess, &usage) == 0 {
             set(processor, seconds(usage.ru_utime) + seconds(usage.ru_stime))
         }
-        // The command's name, which may hold anything, ends with the last parenthesis; behind it is field 3.
+        // The command's name, which can contain anything, ends at the last parenthesis; field 3 follows.
         if let stat = contents("/proc/self/stat"), let end = stat.lastIndex(of: ")") {
             let fields = stat[end...].split(separator: " ").dropFirst().map { Double($0) }
             set(virtualMemory, fields.count > 20 ? fields[20] : nil)

@@ -11,10 +11,10 @@ package struct NotifySocket: Sendable {
     private let address: [UInt8]
 
     /// - Parameter name: the value of `NOTIFY_SOCKET`: a path or, after an @, an abstract name.
-    /// - Throws: ``Failure`` when it is neither.
+    /// - Throws: ``Failure`` if it is neither.
     package init(_ name: String) throws {
         var bytes = Array(name.utf8)
-        // The path of a socket must have room for the zero at its end.
+        // A socket's path must leave space for a final zero.
         guard bytes.count > 1, bytes.count < Self.longestPath, bytes[0] == UInt8(ascii: "/") || bytes[0] == 0x40 else {
             throw Failure(
                 description: "NOTIFY_SOCKET is \(name), which is neither the path of a socket nor an abstract name")
@@ -25,7 +25,8 @@ package struct NotifySocket: Sendable {
 
     private static let longestPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path)
 
-    /// Sends a message of lines such as `READY=1`. Never blocks: a manager that does not read must not delay a service.
+    /// Sends a message of lines such as `READY=1`. Never blocks: a manager that does not read must not delay the
+    /// service.
     /// - Throws: ``Failure``.
     package func send(_ message: String) throws {
         let type = Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue)
@@ -35,7 +36,7 @@ package struct NotifySocket: Sendable {
         var target = sockaddr_un()
         target.sun_family = sa_family_t(AF_UNIX)
         withUnsafeMutableBytes(of: &target.sun_path) { $0.copyBytes(from: address) }
-        // An abstract name ends by its length and not with a zero.
+        // An abstract name is ended by its length, not by a zero.
         let length = socklen_t(MemoryLayout<sa_family_t>.size + address.count)
         let bytes = Array(message.utf8)
         let sent = withUnsafePointer(to: &target) { pointer in

@@ -8,7 +8,7 @@ struct FuzzViolation: Error, CustomStringConvertible {
     var description: String
 }
 
-/// Runs an input of the fuzzer with a ``HTTP2Session``, and checks the session and its output after each step.
+/// Runs an input of the fuzzer with an ``HTTP2Session``, and checks the session and its output after each step.
 final class FuzzClient {
     /// An observation of the session's owner. The same bytes lead to the same records, however they are split.
     enum Record: Equatable {
@@ -19,7 +19,7 @@ final class FuzzClient {
         case output(ByteBuffer)
     }
 
-    /// The end of a request, as its slot shows it.
+    /// The end of a request as recorded in its slot.
     struct Answer: Equatable {
         var response: Response?
         var failure: RequestFailure?
@@ -34,16 +34,16 @@ final class FuzzClient {
         }
     }
 
-    /// A request, as the client's output and the session's events show it.
+    /// A request as seen in the client's output and the session's events.
     private final class Request {
         let number: Int
         let size: Int
-        /// The bytes of its body in the output.
+        /// The number of bytes of its body in the output.
         var written = 0
         var isComplete = false
         var isOpen = false
         var isReset = false
-        /// The window that the client has granted to the server in addition to the first.
+        /// The window that the client has granted to the server in addition to the initial one.
         var granted = 0
         var answer: Answer?
         var isLost = false
@@ -71,11 +71,11 @@ final class FuzzClient {
     private var isOver = false
     /// The number of frames of the output so far.
     private var frameCount = 0
-    /// The header block that CONTINUATION will continue.
+    /// The header block that CONTINUATION frames will complete.
     private var block: (stream: Int32, bytes: [UInt8])?
-    /// The PINGs of the owner that are not in the output yet.
+    /// The owner's PINGs that are not in the output yet.
     private var pendingPings = 0
-    /// The window that the client has granted on the connection in addition to the first.
+    /// The window that the client has granted on the connection in addition to the initial one.
     private var connectionGranted = 0
 
     private static let capacity = 20
@@ -88,7 +88,7 @@ final class FuzzClient {
         session = HTTP2Session(authority: HeaderText("x"), maximumStreams: Self.capacity, firstStream: first)
     }
 
-    /// Runs an input twice: with the server's bytes in the pieces that it sets, and one by one.
+    /// Runs an input twice: with the server's bytes in the pieces given by the input, and one by one.
     static func run(_ bytes: [UInt8]) throws(FuzzViolation) {
         let input = FuzzInput(bytes)
         let asGiven = FuzzClient(input, isSplit: false)
@@ -188,12 +188,12 @@ final class FuzzClient {
         }
     }
 
-    /// The streams that are open.
+    /// The open streams.
     private var openStreams: [Int32] {
         slots.keys.filter { requests[$0]?.isOpen == true && requests[$0]?.isInFlight == true }
     }
 
-    /// A stream that was opened: one that is open, if there are any.
+    /// Returns a stream that was opened; an open one, if there are any.
     private func stream(_ number: Int) -> Int32 {
         let streams = openStreams.sorted()
         return streams.isEmpty ? 1 : streams[number % streams.count]
@@ -204,7 +204,7 @@ final class FuzzClient {
         guard !isFlooded else { return }
         var rest = Array(bytes)[...]
         while !rest.isEmpty {
-            // In memory of its own, so that AddressSanitizer finds reads beyond the piece, and after the call.
+            // In separate memory, so that AddressSanitizer detects reads beyond the piece, and after the call.
             let piece = UnsafeMutableRawBufferPointer.allocate(
                 byteCount: isSplit ? min(pieces, rest.count) : rest.count, alignment: 1)
             defer { piece.deallocate() }
@@ -338,7 +338,7 @@ final class FuzzClient {
             nghttp2_hd_inflate_get_dynamic_table_size(session.reader.inflater) <= 4096
                 && session.encoder.capacity <= 4096,
             "a table of HPACK's is larger than 4,096 bytes")
-        // A GOAWAY, PINGs and their answers, resets, and WINDOW_UPDATE at most for each half of a window.
+        // A GOAWAY, PINGs and their answers, resets, and at most one WINDOW_UPDATE per half a window.
         let limit =
             100 + 17 * (HTTP2Session.maximumAnswers + pendingPings) + 2 * 13 * requests.count
             + 26 * (server.received[0] ?? 0) / 32_768
@@ -372,7 +372,7 @@ final class FuzzClient {
 
     // MARK: Output
 
-    /// - Returns: true if that was all.
+    /// - Returns: true if that was all output.
     @discardableResult
     private func take(upTo limit: Int = .max) throws(FuzzViolation) -> Bool {
         // The owner of a flooded session closes it.

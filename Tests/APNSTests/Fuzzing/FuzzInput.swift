@@ -2,10 +2,10 @@ import NIOCore
 
 @testable import APNS
 
-/// An input of the fuzzer for ``HTTP2Session``: the server's bytes, then a program with one byte per step, then a byte with the
-/// program's length and two flags.
+/// An input of the fuzzer for ``HTTP2Session``: the server's bytes, then a program with one byte per step, then a byte
+/// with the program's length and two flags.
 ///
-/// The program is at the end, so that it stays the same if the fuzzer adds or removes bytes of the server's.
+/// The program is at the end, so that it stays the same when the fuzzer adds or removes bytes of the server.
 struct FuzzInput {
     enum Step: Equatable {
         /// Reads the next bytes of the server.
@@ -24,8 +24,8 @@ struct FuzzInput {
         case takeAll(Int)
         /// Takes all output, and frees the slots of the requests that have ended.
         case collect
-        /// Reads frames that the server's bytes do not have, because they would make inputs long: PINGs, DATA of
-        /// 16,384 bytes, 100 frames of padding, header fields of 1,000 bytes, and answers to all requests that are open.
+        /// Reads frames that are not in the server's bytes, because they would make inputs long: PINGs, DATA of 16,384
+        /// bytes, 100 frames of padding, header fields of 1,000 bytes, and answers to all open requests.
         case pings(Int)
         case data(stream: Int)
         case padding(stream: Int)
@@ -62,12 +62,13 @@ struct FuzzInput {
 
     let server: ArraySlice<UInt8>
     let program: [Step]
-    /// True if the conversation begins with the server's SETTINGS and six requests, which the input then need not have.
+    /// True if the conversation begins with the server's SETTINGS and six requests, so that the input need not contain
+    /// them.
     let isOpened: Bool
     /// True if the session soon runs out of stream identifiers.
     let isLast: Bool
 
-    /// The most steps of a program.
+    /// The maximum number of steps of a program.
     static let maximumSteps = 63
 
     init(_ bytes: [UInt8]) {
@@ -81,7 +82,7 @@ struct FuzzInput {
     }
 }
 
-/// The requests that the fuzzer submits, by their number.
+/// The fuzzer's requests, by number.
 enum FuzzRequest {
     static let count = 16
     static let notifications = (0..<count).map(notification)
@@ -90,7 +91,7 @@ enum FuzzRequest {
         let size = [2, 30, 0, 1000, 20_000, 70_000][number < 6 ? number : 1]
         var notification = Notification(
             deviceToken: DeviceToken(canonical: ByteBuffer(repeating: 0x61, count: 64)),
-            // Each byte depends on its place, so that misplaced parts of the body are found.
+            // Each byte depends on its position, so that misplaced parts of the body are detected.
             payload: ByteBuffer(bytes: (0..<size).map { UInt8($0 % 251) }), topic: ByteBuffer(string: "com.example.app")
         )
         switch number {
@@ -119,7 +120,7 @@ enum FuzzRequest {
         switch number {
         case 0, 2, 8...12: tokens[0]
         case 14: tokens[1]
-        // It does not fit into a frame.
+        // Too long for one frame.
         case 15: tokens[2]
         default: nil
         }

@@ -2,12 +2,12 @@ import NIOCore
 
 @testable import APNS
 
-/// The server's frames, read independently of ``HTTP2Session``: the limits that they set, and the answers that they need. It
-/// checks nothing, because the session has accepted the frames.
+/// The server's frames, parsed independently of ``HTTP2Session``: the limits that they set, and the answers that they
+/// require. It checks nothing, because the session has accepted the frames.
 struct FuzzServer {
     /// An answer that the client owes.
     enum Answer: Equatable {
-        /// With the sizes of HPACK's table that the SETTINGS set.
+        /// The answer to SETTINGS, with the sizes that they set for HPACK's table.
         case settings(tables: [Int])
         case ping([UInt8])
     }
@@ -18,13 +18,13 @@ struct FuzzServer {
     /// The last stream of the last GOAWAY; `nil` before the first.
     private(set) var lastStream: Int32?
     private(set) var streamWindow = 65_535
-    /// The windows of the connection, which has the number 0, and of the streams that the client has opened.
+    /// The windows of the connection, which has number 0, and of the streams that the client has opened.
     var windows: [Int32: Int] = [0: 65_535]
-    /// The bytes of DATA that came on the connection and on each stream.
+    /// The number of bytes of DATA received on the connection and on each stream.
     private(set) var received: [Int32: Int] = [:]
     private var unread: [UInt8] = []
 
-    /// The client has sent HEADERS.
+    /// Records that the client has sent HEADERS.
     mutating func opened(_ stream: Int32) { windows[stream] = streamWindow }
 
     mutating func takeEvents() -> [HTTP2Session.Event] {
@@ -34,7 +34,7 @@ struct FuzzServer {
 
     mutating func takeAnswer() -> Answer? { answers.isEmpty ? nil : answers.removeFirst() }
 
-    /// The number of the next bytes up to the end of a frame.
+    /// Returns the number of the next bytes up to the end of a frame.
     func toBoundary(_ next: ArraySlice<UInt8>) -> Int {
         let header = unread.prefix(3) + next.prefix(max(0, 3 - unread.count))
         guard header.count == 3 else { return next.count }

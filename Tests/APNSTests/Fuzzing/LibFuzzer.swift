@@ -1,7 +1,7 @@
 #if FUZZER
     import Glibc
 
-    /// libFuzzer's program with ``FuzzClient`` as its target, which `scripts/fuzz` builds.
+    /// The main program of libFuzzer with ``FuzzClient`` as its target, built by `scripts/fuzz`.
     @main
     enum LibFuzzer {
         static func main() {
@@ -25,7 +25,7 @@
     @_silgen_name("LLVMFuzzerMutate")
     private func mutateBytes(_ bytes: UnsafeMutablePointer<UInt8>, _ count: Int, _ maximum: Int) -> Int
 
-    /// Changes an input: at random, or frame by frame, so that the lengths of the server's frames stay right.
+    /// Changes an input: at random, or frame by frame, so that the lengths of the server's frames stay correct.
     @_cdecl("LLVMFuzzerCustomMutator")
     func mutate(_ bytes: UnsafeMutablePointer<UInt8>, _ count: Int, _ maximum: Int, _ seed: CUnsignedInt) -> Int {
         var random = LinearGenerator(state: UInt64(seed))
@@ -59,7 +59,7 @@
         return output.count
     }
 
-    /// The whole frames of a server; what follows the last is left out.
+    /// Returns the complete frames of a server.
     private func frames(_ server: ArraySlice<UInt8>) -> [[UInt8]] {
         var (rest, frames): (ArraySlice<UInt8>, [[UInt8]]) = (server, [])
         while rest.count >= 9 {
