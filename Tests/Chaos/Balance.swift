@@ -64,7 +64,7 @@ struct Balance {
     }
 
     private mutating func compareDuplicates(_ options: ChaosRun.Options) {
-        // A failover or a power cut can lose claims and settlements of its last moments: duplicates are not counted then.
+        // A failover or a power cut can lose its last claims and settlements, so duplicates are not counted then.
         guard options.topology == .single, options.durability == .strict else { return }
         expect(simulator.duplicates, sums.duplicates, "notifications were sent again under another apns-id")
         if sums.duplicates > explained {

@@ -18,8 +18,8 @@ struct ChaosRun {
 
     /// The workers' lease in milliseconds: the shortest possible, so that many leases expire in a short run.
     static let lease = 7000
-    /// If nothing more is settled for this long, the remaining jobs are stuck. An answer of APNs can defer a notification
-    /// for 90 seconds.
+    /// If nothing more is settled for this long, the remaining jobs are stuck. An answer of APNs can defer a
+    /// notification for 90 seconds.
     private static let patience = Duration.seconds(120)
 
     private let options: Options
