@@ -335,7 +335,7 @@ public final class QueueConnection {
             })
     }
 
-    // MARK: What Redis holds
+    // MARK: Reading claims
 
     /// Reads all claims of the lane.
     public func claims(completion: @escaping (Result<[ClaimID], RedisError>) -> Void) {

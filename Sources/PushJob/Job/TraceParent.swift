@@ -17,7 +17,7 @@ public struct TraceParent: Sendable, Equatable {
         (traceID, parentID) = (trace, parent)
     }
 
-    /// The length in version 00; later versions can have more after it, behind another hyphen.
+    /// The length in version 00; later versions can have more after another hyphen.
     private static let length = 55
     private static let traceLength = 32
     private static let parentLength = 16

@@ -199,7 +199,7 @@ extension Job {
     /// alert's body must be shortened, a new buffer. It is made again on each call.
     ///
     /// - Parameter limit: the number of bytes that APNs accepts. It applies only to a job with `truncate`; any other
-    ///   payload is returned whatever its length.
+    ///   payload is returned regardless of its length.
     /// - Throws: ``JobError/payloadTooLong(excess:limit:)`` for a job with `truncate` that cannot be made to fit.
     public func payload(limit: Int) throws(JobError) -> ByteBuffer {
         guard makesPayload else { return bytes(payload) }

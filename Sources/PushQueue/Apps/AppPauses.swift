@@ -8,7 +8,7 @@ import Redis
 public final class AppPauses {
     /// The answer to a worker that asks for a probe.
     public enum ProbeAnswer: Sendable, Equatable {
-        /// The app is not paused any more.
+        /// The app is no longer paused.
         case closed
         /// Send one notification of the app.
         case granted
