@@ -48,8 +48,8 @@ package struct CampaignChange: Encodable, Sendable {
         return changes
     }
 
-    /// Makes jobs due that were deferred because of a pause or limit that a change has ended: their turns were those of the
-    /// former state.
+    /// Makes jobs due that were deferred because of a pause or limit that a change has ended: their due times depend on
+    /// the former state.
     /// - Parameter changes: the result of the change in each queue.
     /// - Throws: `RedisError`, or `QueueConnection.Failure`.
     package static func makeDue(
@@ -84,7 +84,8 @@ extension JobCommands {
         package var unconfirmed = 0
     }
 
-    /// Waits until all lanes with jobs have reported a version of the commands. The others read it with their next claim.
+    /// Waits until all lanes with jobs have reported a version of the commands. Other lanes read it with their next
+    /// claim.
     /// - Throws: `RedisError`.
     package static func waitForConfirmation(
         of version: String, _ client: RedisClient, _ keys: QueueKeys

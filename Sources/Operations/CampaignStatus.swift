@@ -17,21 +17,21 @@ package struct CampaignStatus: Encodable {
     package var stateSinceAt: Int64?
     package var by: String?
     package var reason: String?
-    /// How many notifications it has in all, if its producer has recorded that.
+    /// The total number of its notifications, if its producer has recorded it.
     package var total: Int?
     package var ended: Int
     package var left: Int?
     /// Notifications that ended, by outcome.
     package var outcomes: [String: Int]
-    /// The same for dead letters, by reason.
+    /// Notifications that became dead letters, by reason.
     package var deadReasons: [String: Int]
-    /// How often notifications were tried again, by reason.
+    /// The number of times that notifications were tried again, by reason.
     package var retryReasons: [String: Int]
     package var startedAt: Int64?
     package var updatedAt: Int64?
-    /// Notifications that ended per second: since the last look or, without one, since the start.
+    /// Notifications that ended per second: since the last reading or, without one, since the start.
     package var perSecond: Double?
-    /// The time that the rest needs at this rate, in milliseconds.
+    /// The time that the remaining notifications need at this rate, in milliseconds.
     package var leftMs: Int64?
 
     package init(_ counts: CampaignCounts, _ command: JobCommands.Command?, queue: String) {
@@ -64,7 +64,7 @@ package struct CampaignStatus: Encodable {
         leftMs = left.flatMap { rate > 0 && state == "running" ? Int64(Double($0) * 1000 / rate) : nil }
     }
 
-    /// Computes the rate from what has ended since an earlier look.
+    /// Computes the rate from the notifications that have ended since an earlier reading.
     package mutating func compare(with earlier: CampaignStatus, after milliseconds: Int64) {
         guard milliseconds > 0 else { return }
         setRate(Double(max(0, ended - earlier.ended)) * 1000 / Double(milliseconds))
@@ -96,7 +96,7 @@ package struct CampaignStatus: Encodable {
         return Words.number(left) + (leftMs.map { " (\(Words.brief($0)))" } ?? "")
     }
 
-    /// All of it, a line each.
+    /// Returns all facts, one per line.
     package func page(now: Int64) -> [String] {
         var lines = ["campaign \(campaign), queue \(queue): \(state)"]
         if let stateSinceAt, state != "running" {
@@ -166,7 +166,8 @@ extension CampaignStatus {
         return found
     }
 
-    /// Returns the queues where a campaign is known. All queues if it is known nowhere: its jobs may not have been claimed yet.
+    /// Returns the queues that know a campaign; all queues if none does, because its jobs may not have been claimed
+    /// yet.
     /// - Throws: `RedisError`.
     package static func queues(
         knowing name: String, of queues: [QueueKeys], _ fleet: Fleet

@@ -20,7 +20,7 @@ package struct DeadLetterRow {
     package let key: String
     package let at: Int64
     private let header: Header?
-    /// The job as its producer wrote it; empty if only its line was read.
+    /// The job as its producer wrote it; empty if only the header was read.
     package let original: ByteBuffer
 
     package init(_ listed: DeadLetters.Listed, queue: String) {
@@ -31,7 +31,7 @@ package struct DeadLetterRow {
         do {
             header = try JSONDecoder().decode(Header.self, from: Data(listed.letter.header.readableBytesView))
         } catch {
-            // Shown as unreadable: somebody else wrote it.
+            // Shown as unreadable: another program has written it.
             header = nil
         }
     }
@@ -41,7 +41,7 @@ package struct DeadLetterRow {
     /// The app that the job names.
     package var app: String? { header?.app }
 
-    /// A line of a table. Nothing in it does anything to a terminal.
+    /// Returns the cells of a table's row, which are printable.
     package func cells(now: Int64) -> [String] {
         let attempts = header?.attempts.map(String.init) ?? "-"
         let cells = [
@@ -65,7 +65,7 @@ package struct DeadLetterRow {
         header?.labels.map { $0.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ") }
     }
 
-    /// All of it, for people: names and values that are known.
+    /// Returns the known facts for people, as names and values.
     package func facts(now: Int64) -> [(name: String, value: String)] {
         let members: [(String, String?)] = [
             ("queue", queue), ("key", key), ("time", "\(Moment.text(at)), \(Moment.age(now - at)) ago"),
@@ -80,7 +80,7 @@ package struct DeadLetterRow {
         return members.compactMap { name, value in value.map { (name, $0) } }
     }
 
-    /// The facts, a line each, and the job.
+    /// Returns the facts, one per line, and the job.
     package func page(now: Int64) -> String {
         let lines = facts(now: now).map { $0.name.padded(to: 12) + $0.value.printable + "\n" }
         let job = String(decoding: original.readableBytesView, as: UTF8.self)
@@ -108,8 +108,8 @@ package struct DeadLetterRow {
         }
     }
 
-    /// A line of JSON.
-    /// - Parameter isWhole: with the tokens and the job itself, as text where it is some.
+    /// Returns a line of JSON.
+    /// - Parameter isWhole: true to include the tokens and the job, as text if it is UTF-8, else as base64.
     package func json(isWhole: Bool) throws -> String {
         let bytes = original.readableBytesView
         let job = isWhole ? String(validating: bytes, as: UTF8.self) : nil

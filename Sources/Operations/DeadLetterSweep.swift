@@ -3,20 +3,20 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// Goes through a queue's dead letters, page by page, until there are no more, or enough, or the process is to end.
+/// Processes a queue's dead letters page by page, until there are no more, the limit is reached, or it is interrupted.
 package struct DeadLetterSweep {
     /// The progress so far.
     package struct Tally {
         package var looked = 0
         package var chosen = 0
         package var reasons: [String: Int] = [:]
-        /// True if somebody ended it before its end.
+        /// True if the sweep was interrupted.
         package var isInterrupted = false
 
-        /// Nothing yet.
+        /// Makes an empty tally.
         package init() {}
 
-        /// Adds another queue's.
+        /// Adds the tally of another queue.
         package mutating func add(_ other: Tally) {
             looked += other.looked
             chosen += other.chosen
@@ -24,7 +24,7 @@ package struct DeadLetterSweep {
             isInterrupted = isInterrupted || other.isInterrupted
         }
 
-        /// Such as `12 BadPayload, 3 UnknownApp`.
+        /// The reasons with their numbers, such as `12 BadPayload, 3 UnknownApp`.
         package var byReason: String {
             reasons.largestFirst.map { "\($0.value) \($0.key.printable)" }.joined(separator: ", ")
         }
@@ -36,7 +36,7 @@ package struct DeadLetterSweep {
     package var limit: Int?
     package var newestFirst = false
     package var pace = RequeuePace(perSecond: nil)
-    /// True once the sweep is to end early.
+    /// Returns true once the sweep must end early.
     package var isInterrupted: @Sendable () -> Bool = { false }
     package private(set) var tally = Tally()
 
@@ -44,17 +44,18 @@ package struct DeadLetterSweep {
         self.letters = letters
         self.action = action
         self.filter = filter
-        // A key is one letter's, and who has found it need not look at the others.
+        // A key belongs to one dead letter, so the search can end once it is found.
         limit = filter.keys.isEmpty ? nil : Set(filter.keys).count
     }
 
-    /// - Parameter page: gets what each page brought, and the sum so far.
+    /// Processes the dead letters.
+    /// - Parameter page: gets each page, and the tally so far.
     package mutating func run(_ page: (DeadLetters.Page, Tally) throws -> Void = { _, _ in }) async throws {
         var cursor: String?
         repeat {
             let (portion, wait) = pace.portion(at: .now())
             if wait > .zero {
-                // In pieces, so that an interruption is noticed.
+                // Short pieces, so that an interruption is noticed.
                 try await Task.sleep(for: .nanoseconds(min(wait.nanoseconds, 50_000_000)))
             } else {
                 let rest = limit.map { $0 - tally.chosen } ?? .max
@@ -72,7 +73,7 @@ package struct DeadLetterSweep {
         } while !tally.isInterrupted
     }
 
-    /// Counts letters.
+    /// Counts dead letters.
     package static func count(
         _ letters: DeadLetters, _ filter: DeadLetterFilter, limit: Int?, onlyReadable: Bool
     ) async throws -> Tally {
@@ -82,7 +83,7 @@ package struct DeadLetterSweep {
         return sweep.tally
     }
 
-    /// Chooses no more than so many.
+    /// Lowers the limit to this number, if it is higher.
     package mutating func lower(_ limit: Int?) {
         if let limit { self.limit = min(self.limit ?? limit, limit) }
     }

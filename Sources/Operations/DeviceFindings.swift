@@ -10,11 +10,11 @@ package struct DeviceFindings {
     package let now: Int64
     package var record = DeviceRecord()
     package var results: [(queue: String, result: StoredResult)] = []
-    /// The number of results that were looked at.
+    /// The number of results that were examined.
     package var searched = 0
     package var jobs: [JobRow] = []
     package var dead: [DeadLetterRow] = []
-    /// True if a search ended before it was through, because its time was over.
+    /// True if a search ended early because its time was over.
     package var isPartial = false
 
     package init(token: String, now: Int64) {
@@ -22,14 +22,14 @@ package struct DeviceFindings {
         self.now = now
     }
 
-    /// The maximum number of results of a queue that are searched.
+    /// The maximum number of results of a queue that are examined.
     private static let maximumResults = 100_000
 
     /// Searches one queue's jobs, results and dead letters.
     /// - Parameters:
-    ///   - client: of the server that has the queue's results and dead letters.
+    ///   - client: a client of the server that has the queue's results and dead letters.
     ///   - limit: the maximum number of results, of jobs and of dead letters.
-    ///   - time: the time that the search may take; `nil` to search all.
+    ///   - time: the time limit; `nil` to search everything.
     /// - Throws: `RedisError`, or `QueueConnection.Failure`.
     package mutating func search(
         _ jobs: QueueJobs, _ client: RedisClient, limit: Int, for time: Duration? = nil
@@ -37,7 +37,7 @@ package struct DeviceFindings {
         let keys = jobs.keys
         var filter = JobFilter()
         filter.tokens = [token]
-        // A third for each, so that none keeps the others from beginning.
+        // A third for each search, so that each can begin.
         func end() -> ContinuousClock.Instant? { time.map { .now + $0 / 3 } }
         let listing = try await jobs.list(filter, limit: limit, until: end())
         isPartial = isPartial || listing.cursor != nil && listing.jobs.count < limit

@@ -2,15 +2,15 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// All queues, workers and apps of a Redis, as a command sees them.
+/// The queues, workers and apps in a Redis, for commands.
 package struct Fleet: Sendable {
     package let clients: RedisClients
     package let prefix: String
-    /// Queues that are looked at whether anything is found of them or not.
+    /// The queues that are read even if they have no keys.
     package let named: [QueueKeys]
-    /// True if somebody has named them, and they are not just the default.
+    /// True if the operator has named them, and they are not just the default.
     package let isNamed: Bool
-    /// True if others are looked for.
+    /// True if other queues are searched for.
     package let searches: Bool
     /// Waits until a client is connected.
     package let waitUntilReady: @Sendable (RedisClient) async throws -> Void
@@ -27,7 +27,7 @@ package struct Fleet: Sendable {
         self.waitUntilReady = waitUntilReady
     }
 
-    /// Queues are shown up to this number.
+    /// The maximum number of queues that are shown.
     package static let maximumQueues = 500
 
     /// True for a Redis Cluster, where queues are on different servers.
@@ -37,7 +37,7 @@ package struct Fleet: Sendable {
 
     package var sharedKeys: SharedKeys { SharedKeys(prefix: prefix) }
 
-    /// A client that is ready, and serves a key.
+    /// Returns a ready client for the server of a key.
     /// - Throws: `RedisError`.
     package func client(for key: String) async throws -> RedisClient {
         let client = try await clients.eventLoop.submit { clients.client(for: key) }.get()
@@ -46,16 +46,16 @@ package struct Fleet: Sendable {
     }
 
     package func close() async {
-        // What becomes of connections that nobody needs is of no interest.
+        // Errors of connections that are no longer needed do not matter.
         try? await clients.eventLoop.flatSubmit { clients.close() }.get()
     }
 
-    /// The queues there are.
-    /// - Returns: their keys by name, and why there may be more, if there may.
+    /// Returns the queues.
+    /// - Returns: their keys, and the reason why there may be more queues, if there may.
     package func queues() async throws -> (keys: [QueueKeys], incomplete: String?) {
         guard searches else { return (named, nil) }
         var found = try await search()
-        // The default name is looked at where there is nothing else.
+        // The default queue matters only if there are no others.
         let isOfInterest = isNamed || found.names.isEmpty
         var queues = isOfInterest ? named : []
         let known = Set(queues.map(\.queue))
@@ -70,10 +70,10 @@ package struct Fleet: Sendable {
         return (queues, found.incomplete)
     }
 
-    /// Gives a worker a command, in all of its queues.
+    /// Gives a worker a command through all of its queues.
     /// - Parameters:
     ///   - at: Redis' time in milliseconds since 1970, from which the command's lifetime counts.
-    ///   - queues: the queues that are known.
+    ///   - queues: the known queues.
     /// - Throws: `RedisError`.
     package func give(
         _ command: WorkerCommand.Kind, to worker: FleetStatus.Worker, at: Int64, _ queues: [QueueKeys]
@@ -89,7 +89,7 @@ package struct Fleet: Sendable {
         try await AuditLog.record(entry, client(for: sharedKeys.audit), sharedKeys)
     }
 
-    /// Looks for queues on all servers.
+    /// Searches all servers for queues.
     package func search() async throws -> QueueSearch {
         var found = QueueSearch(prefix: prefix)
         for key in try await masterKeys(&found) {
@@ -98,7 +98,7 @@ package struct Fleet: Sendable {
         return found
     }
 
-    /// Looks through the keys of one server.
+    /// Searches the keys of one server.
     private func search(_ client: RedisClient, _ found: inout QueueSearch) async throws {
         var cursor = "0"
         var looked = 0
@@ -124,7 +124,7 @@ package struct Fleet: Sendable {
         } while cursor != "0"
     }
 
-    /// For each server with keys of its own one key that it has, or would have.
+    /// Returns one key for each server with slots: one that it has, or would have.
     private func masterKeys(_ found: inout QueueSearch) async throws -> [String] {
         let any = named.first?.jobs ?? "0"
         guard case .cluster = clients.topology else { return [any] }
@@ -144,7 +144,7 @@ package struct Fleet: Sendable {
         let wanted = Set(slots.values)
         var keys: [Int: String] = [:]
         var number = 0
-        // Sixteen thousand slots: a million names hit each of them.
+        // There are 16,384 slots; a million names hit each of them.
         while keys.count < wanted.count, number < 1_000_000 {
             let slot = RedisHashSlot.of("\(number)")
             if wanted.contains(slot) { keys[slot] = "\(number)" }
@@ -154,29 +154,30 @@ package struct Fleet: Sendable {
     }
 }
 
-/// Which keys are queues', without any I/O.
+/// Finds the names of queues among keys. Has no I/O.
 package struct QueueSearch {
-    /// So many keys are looked through at the most, on each server: a Redis can have others' data too.
+    /// The maximum number of keys that are searched on each server: a Redis can have other data, too.
     package static let maximumKeys = 1_000_000
-    /// So many at once: Redis does nothing else meanwhile.
+    /// The number of keys of one call, during which Redis does nothing else.
     package static let batch = 2000
 
     private static let kinds: Set<Substring> = ["jobs", "retry", "workers", "dead", "paused", "results"]
 
     package let prefix: String
     package private(set) var names: Set<String> = []
-    /// Why there may be more queues.
+    /// The reason why there may be more queues.
     package var incomplete: String?
 
     package init(prefix: String) { self.prefix = prefix }
 
-    /// The pattern for `SCAN`: of each queue a few keys, and not those of which there can be a million.
+    /// The pattern for `SCAN`: it matches a few keys of each queue, but none of the keys of which there can be a
+    /// million.
     package var pattern: String {
         let escaped = prefix.map { "*?[]\\^".contains($0) ? "\\\($0)" : "\($0)" }.joined()
         return "\(escaped):{*}:[jrwdp]*"
     }
 
-    /// Takes a key for what it is.
+    /// Records the queue of a key, if it is one of a queue's.
     package mutating func found(_ key: String) {
         let start = "\(prefix):{"
         guard key.hasPrefix(start), let end = key.lastIndex(of: "}") else { return }

@@ -1,7 +1,7 @@
 import PushQueue
 
 extension FleetStatus.Server {
-    /// The findings that need attention now. Those that matter only when the server dies are left to `check`.
+    /// The findings that need attention now. Only `check` reports those that matter when the server dies.
     fileprivate var problems: [FleetStatus.Problem] {
         found.findings.compactMap { finding in
             FleetStatus.Problem.Kind(rawValue: finding.kind.rawValue).map {
@@ -11,13 +11,13 @@ extension FleetStatus.Server {
     }
 }
 
-// What needs a person, without any I/O.
+// Finds problems that need an operator, without any I/O.
 extension FleetStatus {
-    /// For how long the lease of a worker may have ended before that is a problem, in milliseconds: those that live take its
-    /// jobs over within a second or two.
+    /// The time in milliseconds for which a worker's lease can have expired before this is a problem: living workers
+    /// reclaim its jobs within a second or two.
     package static let reapingTime: Int64 = 5000
 
-    /// Returns what needs attention.
+    /// Returns the problems that need attention.
     package func findProblems(_ limits: Limits) -> [Problem] {
         var problems = servers.flatMap(\.problems)
         for queue in queues { problems += self.problems(of: queue, limits) + deadLetterProblems(of: queue, limits) }

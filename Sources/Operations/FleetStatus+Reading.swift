@@ -6,12 +6,12 @@ extension FleetStatus {
     /// The result of reading a queue.
     package typealias Look = (keys: QueueKeys, result: Result<QueueOverview, RedisServerError>)
 
-    /// Asks Redis.
+    /// Reads the status from Redis.
     /// - Parameters:
-    ///   - queues: those to look at.
-    ///   - apps: the names of apps that are looked at whether workers know them or not.
-    ///   - limits: beyond which something is a problem.
-    /// - Throws: `RedisError`, where Redis cannot be asked.
+    ///   - queues: the queues to read.
+    ///   - apps: the names of apps that are shown even if no worker has them.
+    ///   - limits: the limits beyond which something is a problem.
+    /// - Throws: `RedisError` if Redis cannot be reached.
     package static func read(
         _ fleet: Fleet, _ queues: [QueueKeys], apps: [String] = [], limits: Limits = Limits()
     ) async throws -> FleetStatus {
@@ -42,7 +42,7 @@ extension FleetStatus {
         return status
     }
 
-    /// Each server that has queues, once.
+    /// Reads each server that has queues, once.
     private static func servers(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [Server] {
         var servers: [Server] = []
         for keys in queues {
@@ -57,7 +57,7 @@ extension FleetStatus {
         return servers
     }
 
-    /// Reads what the fleet shares.
+    /// Reads the state that the fleet shares.
     private mutating func readShared(_ fleet: Fleet, apps: Set<String>, _ reports: [WorkerReport]) async throws {
         let keys = fleet.sharedKeys
         let client = try await fleet.client(for: keys.invalidTokens)
@@ -91,7 +91,7 @@ extension FleetStatus {
         return looks.sorted { $0.0 < $1.0 }.map(\.1)
     }
 
-    /// Whoever looks need not know that a queue's jobs are in another list: its workers tell.
+    /// Reads a queue. An operator need not specify that its jobs are in another list, because its workers report this.
     private static func overview(_ fleet: Fleet, _ keys: QueueKeys) async throws -> QueueOverview {
         let client = try await fleet.client(for: keys.retry)
         let first = try await QueueOverview.read(client, keys)
@@ -136,20 +136,20 @@ extension FleetStatus {
 
     private static func sightings(_ look: Look) -> [Sighting] {
         guard case .success(let found) = look.result else { return [] }
-        // The long lease of a lane that held nothing outlives its process.
+        // The long lease of a lane without claims outlives its process.
         return found.workers.filter { $0.isLiving || $0.leaseLeft < 0 }.map {
             Sighting(queue: look.keys.queue, now: found.now, worker: $0)
         }
     }
 
-    /// Fills in what only two looks tell.
+    /// Computes the rates, which need two readings.
     package mutating func compare(with before: FleetStatus) {
         let seconds = Double(at - before.at) / 1000
         guard seconds > 0 else { return }
         for (index, queue) in queues.enumerated() {
             guard let old = before.queues.first(where: { $0.name == queue.name }), old.error == nil else { continue }
             let delivered = (queue.today["delivered"] ?? 0) - (old.today["delivered"] ?? 0)
-            // At midnight the counters begin anew.
+            // At midnight the counters restart at 0.
             queues[index].deliveredRate = Double(max(0, delivered)) / seconds
         }
     }

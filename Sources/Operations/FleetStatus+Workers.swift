@@ -1,22 +1,22 @@
 import PushQueue
 
-// From what each lane tells on each queue to processes and apps, without any I/O.
+// Derives workers and apps from what each lane reports on each queue, without any I/O.
 extension FleetStatus {
-    /// A worker with its queue.
+    /// A lane as it was found in a queue.
     package struct Sighting {
         package var queue: String
         package var now: Int64
         package var worker: QueueOverview.Worker
 
-        /// The process it belongs to; its own name where it does not tell.
+        /// The name of its process; without a report, its own name.
         package var process: String { report?.process ?? worker.name }
 
-        /// Its report, if that can be its own.
+        /// Its report, if its name matches that of the lane.
         package var report: WorkerReport? {
             worker.report.flatMap { worker.name.hasPrefix($0.process + ".") ? $0 : nil }
         }
 
-        /// Which lane of which process.
+        /// The process and the lane's index in it.
         package var lane: String { "\(process) \(report?.lane ?? 0)" }
     }
 
@@ -71,12 +71,12 @@ extension FleetStatus {
     private static func state(living: Bool, _ reports: [WorkerReport]) -> Worker.State {
         guard living else { return .gone }
         if reports.isEmpty { return .unknown }
-        // Lanes are told one after the other; what one of them is, the process is about to be.
+        // Lanes receive a command one after the other, so the state of one will be that of the process.
         if reports.contains(where: { $0.state == .draining }) { return .draining }
         return reports.contains { $0.state == .quiet } ? .quiet : .running
     }
 
-    /// - Parameter pauses: what Redis holds, by app.
+    /// - Parameter pauses: the pauses in Redis, by app.
     package static func apps(_ reports: [WorkerReport], pauses: [String: AppPause]) -> [App] {
         var apps: [String: App] = [:]
         for (name, pause) in pauses {

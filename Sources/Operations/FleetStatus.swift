@@ -1,7 +1,8 @@
 import PrintableText
 import PushQueue
 
-/// How everything is, as `status --json` prints it. The names of the members stay; members that say nothing are left out.
+/// The status of a fleet, as `status --json` prints it. The names of the members are stable; members without a value
+/// are omitted.
 package struct FleetStatus: Encodable, Sendable {
     /// A problem that needs an operator.
     package struct Problem: Encodable, Sendable, Equatable {
@@ -39,7 +40,7 @@ package struct FleetStatus: Encodable, Sendable {
         package var subject: String
         /// The problem.
         package var message: String
-        /// The advice.
+        /// The action that solves the problem.
         package var advice: String
     }
 
@@ -49,23 +50,23 @@ package struct FleetStatus: Encodable, Sendable {
         package var age: Int64?
         /// The maximum number of a queue's dead letters; `nil` for any number.
         package var dead: Int?
-        /// The maximum share of dead letters in the day's outcomes of a queue; `nil` for ``defaultDeadShare``, and at least
-        /// ``leastDead`` of them.
+        /// The maximum share of dead letters in the day's outcomes of a queue; `nil` for ``defaultDeadShare``, and at
+        /// least ``leastDead`` of them.
         package var deadShare: Double?
 
         package static let defaultDeadShare = 0.01
         package static let leastDead = 10
 
-        /// No limits but those for dead letters.
+        /// Makes limits that apply only to dead letters.
         package init() {}
     }
 
     package struct Pause: Encodable, Sendable, Equatable {
         package var reason: String
         package var detail: String?
-        /// In milliseconds since 1970; so are all times here.
+        /// The beginning in milliseconds since 1970, as all times here.
         package var since: Int64?
-        /// When the next probe is made; a pause without one is a person's, and only a person ends it.
+        /// The time of the next probe; `nil` for an operator's pause, which only an operator ends.
         package var until: Int64?
         package var by: String?
 
@@ -82,7 +83,7 @@ package struct FleetStatus: Encodable, Sendable {
         /// The queues that it holds.
         package var queues: [String]
 
-        /// Its report; `nil` where it refuses one.
+        /// Its report; `nil` if it refuses one.
         package var info: ServerInfo? { try? found.info.get() }
 
         private enum CodingKeys: String, CodingKey {
@@ -110,32 +111,32 @@ package struct FleetStatus: Encodable, Sendable {
 
     package struct Queue: Encodable, Sendable {
         package var name: String
-        /// Jobs that nobody has taken.
+        /// Jobs that no lane has claimed.
         package var waiting = 0
-        /// Retries whose time has come.
+        /// Retried, scheduled and deferred jobs that are due.
         package var due = 0
-        /// Retries, scheduled and deferred jobs whose time is to come.
+        /// Retried, scheduled and deferred jobs that are not due yet.
         package var later = 0
-        /// The jobs of `due` and `later` by the reason, if they are not too many to count.
+        /// The jobs of `due` and `later` by kind, unless they are too many to count.
         package var retrying, scheduled, deferred: Int?
-        /// Jobs that workers have.
+        /// Jobs that are claimed and not settled.
         package var claimed = 0
         /// Dead letters, and the sum of their lengths in bytes.
         package var dead = 0
         package var deadBytes = 0
-        /// The age of the oldest job that should be under way, in milliseconds, if it can be known.
+        /// The age of the oldest job that could be in flight by now, in milliseconds, if known.
         package var oldestAgeMs: Int64?
         package var paused: Pause?
-        /// Workers with a lease.
+        /// Living lanes.
         package var workers = 0
-        /// Delivered a second, where the queue has been looked at twice.
+        /// Notifications delivered per second, if the queue was read twice.
         package var deliveredRate: Double?
         /// Today's counters (UTC): notifications by outcome, and by outcome and reason.
         package var today: [String: Int] = [:]
-        /// The newest dead letters by reason, and how many of all that are.
+        /// The newest dead letters by reason, and their number.
         package var deadReasons: [String: Int] = [:]
         package var deadSampled = 0
-        /// Why nothing of this is known.
+        /// The error because of which the queue could not be read.
         package var error: String?
     }
 
@@ -148,28 +149,28 @@ package struct FleetStatus: Encodable, Sendable {
         package var pid = 0
         package var version = ""
         package var state = State.unknown
-        /// Lanes with a lease, and how many there should be.
+        /// Living lanes, and the number that there should be.
         package var lanes = 0
         package var lanesTotal = 0
         package var queues: [String] = []
         package var startedAt: Int64?
-        /// When it last told of itself.
+        /// The time of its last report.
         package var updatedAt: Int64?
-        /// How long ago that is, in milliseconds.
+        /// The age of its last report, in milliseconds.
         package var silenceMs: Int64?
-        /// The problems that keep it from its work, a sentence each.
+        /// The problems that keep it from its work, one sentence each.
         package var notReady: [String] = []
-        /// Those of them that are not about an app: an app's problems are shown with the app.
+        /// Those problems that are not about an app: an app's problems are shown with the app.
         package var ownObstacles: [String] = []
         /// Notifications without an answer.
         package var inFlight = 0
-        /// Jobs that it has.
+        /// Jobs that are claimed and not settled.
         package var claimed = 0
         /// Notifications that have ended since the start.
         package var done = 0
-        /// How many did in a second, lately.
+        /// Notifications that ended per second, over the last minute.
         package var rate = 0.0
-        /// In how many milliseconds the first of its leases ends; negative when it has ended.
+        /// The milliseconds until the first of its leases ends; negative if it has ended.
         package var leaseLeftMs: Int64 = 0
         package var redis = ""
 
@@ -189,19 +190,19 @@ package struct FleetStatus: Encodable, Sendable {
         package var endpoints: [String] = []
         package var state = State.unknown
         package var paused: Pause?
-        /// Connections that take requests, and those that are being made, of all workers.
+        /// Connections that accept requests, and connections that are being established, of all workers.
         package var connections = 0
         package var connecting = 0
         package var streams = 0
         package var streamLimit = 0
         /// Lanes that have the app.
         package var lanes = 0
-        /// Those of them whose requests get no answer at all.
+        /// Lanes in which no request gets an answer.
         package var lanesUnanswered = 0
         /// Lanes whose requests all get server errors, and the error.
         package var lanesWithServerErrors = 0
         package var serverError: String?
-        /// Why there is no connection.
+        /// The reason why there is no connection.
         package var failure: String?
         /// The time at which the oldest provider token in use was signed.
         package var tokenIssuedAt: Int64?
@@ -214,20 +215,20 @@ package struct FleetStatus: Encodable, Sendable {
     package var redis = ""
     package var prefix = ""
     package var problems: [Problem] = []
-    /// Notes on what is shown.
+    /// Remarks about the status.
     package var notes: [String] = []
     package var servers: [Server] = []
     package var queues: [Queue] = []
     package var workers: [Worker] = []
     package var apps: [App] = []
-    /// Tokens in the set of invalid ones.
+    /// The number of tokens in the set of invalid tokens.
     package var invalidTokens = 0
-    /// Notifications that ended in a second, lately, by the workers' own word.
+    /// Notifications that ended per second over the last minute, as the workers report it.
     package var rate = 0.0
 
-    /// Nothing yet.
+    /// Makes an empty status.
     package init() {}
 
-    /// Workers that live.
+    /// Workers that are alive.
     package var living: [Worker] { workers.filter { $0.state != .gone } }
 }

@@ -1,16 +1,16 @@
 import FoundationEssentials
 
-/// Times as people read them.
+/// Times in the form in which they are shown.
 package enum Moment {
-    /// Now, in milliseconds since 1970.
+    /// The current time in milliseconds since 1970.
     package static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
 
-    /// Such as `2026-11-21T15:53:52Z`.
+    /// Returns a time such as `2026-11-21T15:53:52Z`.
     package static func text(_ milliseconds: Int64) -> String {
         Date(timeIntervalSince1970: Double(milliseconds) / 1000).formatted(.iso8601)
     }
 
-    /// Such as `45s`, `3m`, `2h` or `12d`.
+    /// Returns an age such as `45s`, `3m`, `2h` or `12d`.
     package static func age(_ milliseconds: Int64) -> String {
         let seconds = max(0, milliseconds / 1000)
         return switch seconds {
@@ -23,13 +23,13 @@ package enum Moment {
 }
 
 extension String {
-    /// With spaces behind it, up to so many characters.
+    /// Returns the string with spaces appended up to a width.
     package func padded(to width: Int) -> String { self + String(repeating: " ", count: max(0, width - count)) }
 }
 
-/// Numbers and times as people read them.
+/// Numbers and times in the form in which they are shown.
 package enum Words {
-    /// Such as `1,204`.
+    /// Returns a number such as `1,204`.
     package static func number(_ value: Int) -> String {
         var digits = String(abs(value))
         var groups: [String] = []
@@ -40,7 +40,7 @@ package enum Words {
         return (value < 0 ? "-" : "") + ([digits] + groups).joined(separator: ",")
     }
 
-    /// Such as `482 bytes`, `1.5 KiB` and `1,024.0 MiB`.
+    /// Returns a size such as `482 bytes`, `1.5 KiB` or `1,024.0 MiB`.
     package static func bytes(_ count: Int) -> String {
         guard count >= 1 << 10 else { return "\(count) bytes" }
         let (unit, name) = count >= 1 << 20 ? (1 << 20, "MiB") : (1 << 10, "KiB")
@@ -48,7 +48,7 @@ package enum Words {
         return "\(number(tenths / 10)).\(tenths % 10) \(name)"
     }
 
-    /// Such as `850 ms`, `12 s`, `3 min`, `2 h 5 min` or `3 d 4 h`.
+    /// Returns a duration such as `850 ms`, `12 s`, `3 min`, `2 h 5 min` or `3 d 4 h`.
     package static func duration(_ milliseconds: Int64) -> String {
         let seconds = milliseconds / 1000
         switch seconds {
@@ -64,19 +64,19 @@ package enum Words {
         }
     }
 
-    /// `, since 3 min`, or nothing where that is not known.
+    /// Returns `, since 3 min`, or nothing if the time is unknown.
     package static func since(_ time: Int64?, now: Int64) -> String {
         time.map { ", since \(duration(max(0, now - $0)))" } ?? ""
     }
 
-    /// Hours, minutes and seconds in UTC.
+    /// Returns hours, minutes and seconds in UTC.
     package static func clock(_ milliseconds: Int64) -> String {
         let seconds = milliseconds / 1000 % 86_400
         return [seconds / 3600, seconds / 60 % 60, seconds % 60].map { $0 < 10 ? "0\($0)" : "\($0)" }
             .joined(separator: ":")
     }
 
-    /// A rate as one decimal, or none where that says nothing.
+    /// Returns a rate with one decimal; from 10 without one.
     package static func rate(_ value: Double) -> String {
         if value >= 10 { return number(Int(value.rounded())) }
         let tenths = Int((value * 10).rounded())
@@ -85,7 +85,7 @@ package enum Words {
 }
 
 extension Words {
-    /// A duration in few characters, such as `12s`, `3m`, `2h` or `4d`.
+    /// Returns a short duration such as `12s`, `3m`, `2h` or `4d`.
     package static func brief(_ milliseconds: Int64) -> String {
         let seconds = milliseconds / 1000
         switch seconds {
@@ -97,9 +97,9 @@ extension Words {
     }
 }
 
-/// Values as a line of JSON.
+/// Encodes values as a line of JSON.
 package enum JSONLine {
-    /// - Parameter keys: how members are named that are not by themselves.
+    /// - Parameter keys: the names of members without explicit names.
     package static func text(
         _ value: some Encodable, keys: JSONEncoder.KeyEncodingStrategy = .useDefaultKeys
     ) throws -> String {

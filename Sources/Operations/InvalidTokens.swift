@@ -3,7 +3,7 @@ import NIOCore
 import PrintableText
 import PushQueue
 
-/// An invalid token as it is written for people and programs.
+/// An invalid token in the output of commands.
 package struct InvalidTokenLine {
     package static let titles = ["TOKEN", "SINCE", "REASON", "SOURCE", "ENVIRONMENT", "TOPIC"]
     package static let members = ["token", "since", "reason", "source", "environment", "topic"]
@@ -20,7 +20,7 @@ package struct InvalidTokenLine {
         ]
     }
 
-    /// A line of a table. Nothing in it does anything to a terminal.
+    /// The cells of a table's row, which are printable.
     package var cells: [String] { values.map { $0.map { String(buffer: $0).printable } ?? "-" } }
 
     /// The cells by which lines are counted.
@@ -46,7 +46,7 @@ package struct InvalidTokenLine {
         line.writeString("\r\n")
     }
 
-    /// RFC 4180.
+    /// Quotes a value if RFC 4180 requires it.
     private static func write(quoted value: ByteBuffer, to line: inout ByteBuffer) {
         let isPlain = value.readableBytesView.allSatisfy { $0 != 0x22 && $0 != 0x2C && $0 != 0x0A && $0 != 0x0D }
         if isPlain { return _ = line.writeImmutableBuffer(value) }
@@ -59,13 +59,13 @@ package struct InvalidTokenLine {
     }
 }
 
-/// Chooses invalid tokens by what is known of them.
+/// Selects invalid tokens by their details.
 package struct InvalidTokenFilter: Equatable {
     package var topics: [String] = []
     package var reasons: [String] = []
     package var sources: [String] = []
     package var environments: [String] = []
-    /// In milliseconds since 1970.
+    /// The range of the time since which they are invalid, in milliseconds since 1970.
     package var earliest: Int64?
     package var latest: Int64?
 
@@ -92,8 +92,8 @@ package struct InvalidTokenFilter: Equatable {
 }
 
 extension InvalidTokenClient {
-    /// Goes through all tokens that fit.
-    /// - Parameter page: gets those of each part; `false` ends it.
+    /// Reads all tokens that match.
+    /// - Parameter page: gets the matching tokens of each part; returns `false` to stop.
     package func sweep(
         _ filter: InvalidTokenFilter, withDetails: Bool = true,
         _ page: ([InvalidTokenSet.Listed]) async throws -> Bool

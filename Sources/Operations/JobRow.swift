@@ -25,13 +25,13 @@ package struct JobRow {
         return parts.isEmpty ? nil : parts.joined(separator: " ")
     }
 
-    /// Such as `in 3m`, `due` or `-`.
+    /// The time of the next attempt, such as `in 3m`, `due` or `-`.
     private var next: String {
         guard let due = job.due else { return "-" }
         return due > now ? "in \(Moment.age(due - now + 999))" : "due"
     }
 
-    /// A line of a table. Nothing in it does anything to a terminal.
+    /// The cells of a table's row, which are printable.
     package var cells: [String] {
         let tokens = job.tokens
         let first = tokens.first.map { String(String(buffer: $0).prefix(8)) + "…" } ?? "-"
@@ -46,8 +46,8 @@ package struct JobRow {
 
     private static func text(_ value: ByteBuffer?) -> String { value.map { String(buffer: $0) } ?? "-" }
 
-    /// All about it, for people.
-    /// - Parameter verdicts: what a check of the job found.
+    /// Returns all facts and the job, for people.
+    /// - Parameter verdicts: the findings of a check of the job.
     package func page(_ verdicts: [String]) -> String {
         func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
         let failure = job.failure
@@ -96,8 +96,8 @@ package struct JobRow {
         }
     }
 
-    /// A line of JSON.
-    /// - Parameter verdicts: what a check of the job found; `nil` leaves out the tokens and the job too.
+    /// Returns a line of JSON.
+    /// - Parameter verdicts: the findings of a check of the job; `nil` to omit the tokens and the job, too.
     package func json(_ verdicts: [Verdict]?) throws -> String {
         func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
         let bytes = job.original.readableBytesView

@@ -2,7 +2,7 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// A key of the queues or of the fleet, and the memory that it takes.
+/// A key of the queues or of the fleet, and its size.
 package struct KeySize: Encodable, Sendable {
     package let key, type: String
     /// The number of its members.
@@ -12,8 +12,8 @@ package struct KeySize: Encodable, Sendable {
 }
 
 package enum KeySizes {
-    /// Reads the sizes of the keys that can become large, the largest first. Keys of single jobs, tokens and minutes are left
-    /// out.
+    /// Reads the sizes of the keys that can become large, the largest first. Omits the keys of single jobs, tokens and
+    /// minutes.
     /// - Throws: `RedisError`.
     package static func read(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [KeySize] {
         let shared = fleet.sharedKeys

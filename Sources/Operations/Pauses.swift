@@ -4,7 +4,7 @@ import PushJob
 import PushQueue
 import Redis
 
-/// The change that `pause` and `resume` have made, as JSON.
+/// A change of a pause, as `pause` and `resume` print it in JSON.
 package struct PauseChange: Encodable {
     package var queue: String?
     package var app: String?
@@ -12,10 +12,10 @@ package struct PauseChange: Encodable {
     package var paused: FleetStatus.Pause?
     /// The pause before.
     package var before: FleetStatus.Pause?
-    /// Jobs of a paused queue that workers have claimed, and their notifications at most.
+    /// The number of a paused queue's claimed jobs, and the maximum number of their notifications.
     package var claimed: Int?
     package var notifications: Int?
-    /// Its jobs that wait.
+    /// The number of its waiting jobs.
     package var waiting: Int?
 
     package init(
@@ -29,7 +29,7 @@ package struct PauseChange: Encodable {
 
 extension PauseChange {
     /// Pauses a queue, or changes the reason of its pause.
-    /// - Parameter handsBack: true to have workers hand back what they have claimed and not submitted.
+    /// - Parameter handsBack: true to make workers hand back the jobs that they have not submitted.
     /// - Throws: `RedisError`.
     package static func pause(
         _ keys: QueueKeys, reason: String, by: String, handsBack: Bool, _ client: RedisClient
@@ -53,7 +53,7 @@ extension PauseChange {
         return PauseChange(app: app, paused: .init(pause), before: before.map { .init($0) })
     }
 
-    /// A pause that is changed keeps its time. A new one begins now, by Redis' clock.
+    /// Returns the beginning of a pause. A changed pause keeps its own; a new one begins now, by Redis' clock.
     private static func since(_ before: AppPause?, _ client: RedisClient) async throws -> Int64 {
         if let since = before?.since { return since }
         let time = try await client.call(RedisCommand("TIME")).root.children.compactMap(\.string).first
@@ -62,10 +62,10 @@ extension PauseChange {
 }
 
 extension FleetStatus.Pause {
-    /// True if an operator gave no reason: it names the operator then.
+    /// True if an operator gave no reason: the reason then names the operator.
     package var isReasonless: Bool { by.map { reason == "by \($0)" } ?? false }
 
-    /// Why, since when and by whom.
+    /// The reason, the beginning and the origin.
     package var inWords: String {
         let since = since.map { ", since " + Moment.text($0) }
         let by = isReasonless ? nil : by.map { isByHand ? ", by \($0)" : ", noticed by \($0)" }
@@ -73,20 +73,20 @@ extension FleetStatus.Pause {
     }
 }
 
-/// The notifications that workers still send of the jobs that they have claimed.
+/// The notifications of claimed jobs, which workers still send.
 package struct ClaimedNotifications {
-    /// The devices of the claimed jobs. Some of them may have got theirs.
+    /// The number of devices of the claimed jobs. Some may have received their notification already.
     package var notifications = 0
     /// True if there were too many claims to count.
     package var isPartial = false
-    /// The time that they take at the workers' present rate; `nil` if nothing is sent.
+    /// The time that they take at the workers' current rate, in milliseconds; `nil` if nothing is sent.
     package var milliseconds: Int64?
 
     /// The maximum number of bytes that are read.
     private static let maximumBytes = 64 << 20
 
-    /// Counts the devices of a queue's claimed jobs. In the meantime workers settle jobs and, before they have seen the pause,
-    /// claim some.
+    /// Counts the devices of a queue's claimed jobs. In the meantime workers settle jobs and, before they have seen the
+    /// pause, claim some.
     package static func count(
         _ client: RedisClient, _ keys: QueueKeys, _ found: QueueOverview, as format: JobFormat
     ) async throws -> ClaimedNotifications {

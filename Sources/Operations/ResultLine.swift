@@ -2,7 +2,7 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// A result as it is written for people and programs.
+/// A result in the output of commands.
 package struct ResultLine {
     package let queue: String
     package let result: StoredResult
@@ -12,9 +12,9 @@ package struct ResultLine {
         self.result = result
     }
 
-    /// Appends a JSON object: the fields of which something is known, `queue`, and `entry`, which no two results of a queue
-    /// have in common. `at` is in milliseconds since 1970.
-    /// - Parameter others: members that are left out.
+    /// Appends a JSON object: the known fields, `queue`, and `entry`, which is unique in a queue. `at` is in
+    /// milliseconds since 1970.
+    /// - Parameter others: members to omit.
     package func writeJSON(to json: inout ByteBuffer, without others: Set<String> = []) {
         json.writeString("{\"queue\":")
         json.writeJSONString(queue)
@@ -31,7 +31,8 @@ package struct ResultLine {
         json.writeString("}")
     }
 
-    /// True for a value that is JSON itself. Any producer can write to the stream, so what it should be does not count.
+    /// Returns true for a value that is JSON itself. The value is validated, because any producer can write to the
+    /// stream.
     private static func isPlain(_ name: String, _ value: ByteBuffer) -> Bool {
         switch name {
         case "status", "attempt", "time":

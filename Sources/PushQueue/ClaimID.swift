@@ -1,15 +1,14 @@
 import NIOCore
 import Redis
 
-/// A claim: the number that its lane gave it, and the stamp of the execution of the claim script that took the job.
+/// A claim: the number that its lane gave it, and the stamp of the claim script's execution.
 ///
-/// The number alone would name an assignment only together with the state of Redis in which the claim ran: the same command,
-/// delivered late or after a failover, puts another job under the same number. With the stamp, a settlement of the one never
-/// ends the other.
+/// The number alone is ambiguous: a claim command that arrives late, or is repeated after a failover, puts another job
+/// under the same number. Because of the stamp, settling one of these jobs never ends the other.
 public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
     /// From 1; 0 for no claim.
     public var number: Int
-    /// 14 or 15 letters and digits.
+    /// 17 letters and digits; a reserved claim has one more.
     public var stamp: String
 
     /// - Parameters:
@@ -23,8 +22,8 @@ public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
     /// No claim.
     public static let none = ClaimID(number: 0, stamp: "")
 
-    /// Reads the field of a claim in Redis.
-    /// - Returns: `nil` for another field.
+    /// Parses a claim's field in Redis.
+    /// - Returns: `nil` if the field is not a claim.
     init?(field: String) {
         let parts = field.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count == 2, let number = Int(parts[0]), number > 0, !parts[1].isEmpty else { return nil }
@@ -34,7 +33,7 @@ public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
     /// The field in Redis, `<number>.<stamp>`.
     public var description: String { "\(number).\(stamp)" }
 
-    /// The claim that a reservation replaces this one by.
+    /// The claim that replaces this one when its reservation is granted.
     var reserved: ClaimID { ClaimID(number: number, stamp: stamp + "r") }
 }
 

@@ -1,25 +1,25 @@
 import NIOCore
 import PushJob
 
-/// The result of one notification for producers: an entry of ``QueueKeys/results``.
+/// The result of one notification, for producers: an entry of ``QueueKeys/results``.
 public struct NotificationResult: Sendable {
     /// The producer's id, if the job has one.
     public var id: ByteBuffer?
-    /// The device token or the channel; `nil` where the job was never read that far.
+    /// The device token or the channel; `nil` if the job was not parsed that far.
     public var token: ByteBuffer?
     /// How it ended.
     public var outcome: Outcome
-    /// Why, where it was not delivered: APNs' reason or one of the worker's own.
+    /// The reason if it was not delivered: APNs' or one of the worker's own.
     public var reason: String?
     /// APNs' status, or the gateway's.
     public var status: Int?
-    /// The `apns-id` that it was sent with.
+    /// The `apns-id` of the request.
     public var apnsID: String?
-    /// The `apns-unique-id` that APNs answered.
+    /// The `apns-unique-id` of APNs' response.
     public var apnsUniqueID: String?
-    /// The app that it went through.
+    /// The name of the app that sent it.
     public var app: String?
-    /// How many attempts were made.
+    /// The number of attempts that were made.
     public var attempt: Int
     /// The trace of its job.
     public var trace: TraceParent?
@@ -28,7 +28,7 @@ public struct NotificationResult: Sendable {
     /// The labels of its job: a JSON object.
     public var labels: ByteBuffer?
 
-    /// A result of which nothing but the outcome is known yet.
+    /// Makes a result whose other members are not known yet.
     public init(_ outcome: Outcome, reason: String? = nil, attempt: Int = 0) {
         self.outcome = outcome
         self.reason = reason
@@ -36,11 +36,11 @@ public struct NotificationResult: Sendable {
     }
 }
 
-/// Which results a queue keeps.
+/// The results that a queue keeps.
 public enum ResultsKept: String, CaseIterable, Sendable {
-    /// Of every notification.
+    /// All results.
     case all
-    /// Of those that were not delivered.
+    /// The results of notifications that were not delivered.
     case failures
     /// None.
     case off
@@ -55,23 +55,23 @@ public enum ResultsKept: String, CaseIterable, Sendable {
     }
 }
 
-/// Results on their way to Redis, as MessagePack: an array for each, of its values in the order of the stream's fields.
-/// Redis' Lua can read that, and it holds any bytes.
+/// Results encoded for Redis as MessagePack: one array per result, with its values in the order of the stream's fields.
+/// Redis' Lua can decode MessagePack, and it holds any bytes.
 public struct PackedResults: Sendable {
     private var values = ByteBuffer()
-    /// How many there are.
+    /// The number of results.
     public private(set) var count = 0
 
-    /// None yet.
+    /// Makes an empty batch.
     public init() {}
 
-    /// True if there are none.
+    /// True if there are no results.
     public var isEmpty: Bool { count == 0 }
 
-    /// A producer's token that is none can be as long as the job; nobody needs more of it to know it again.
+    /// In bytes. A malformed token can be as long as its job; this much of it is enough to recognize it.
     private static let maximumTokenLength = 2048
 
-    /// Adds one.
+    /// Adds a result.
     public mutating func append(_ result: NotificationResult) {
         count += 1
         values.writeInteger(UInt8(0x9D))
@@ -90,7 +90,7 @@ public struct PackedResults: Sendable {
         write(result.labels)
     }
 
-    /// The script's argument.
+    /// The encoded results, as scripts read them.
     var argument: ByteBuffer {
         var argument = ByteBuffer()
         argument.reserveCapacity(values.readableBytes + 5)

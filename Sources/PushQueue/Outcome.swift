@@ -1,12 +1,14 @@
-/// How a notification ended. The raw value is its spelling everywhere: in Redis' counters, in results, metrics and logs.
+/// How a notification ended. The raw value is its spelling everywhere: in Redis' counters, in results, metrics and
+/// logs.
 public enum Outcome: String, CaseIterable, Sendable {
     /// APNs accepted it.
     case delivered
     /// APNs reported that its device token is not valid. The token is in the set of invalid tokens.
     case invalidToken = "invalid_token"
-    /// Its expiration passed first.
+    /// Its expiration passed before it was delivered.
     case expired
-    /// It was given up as its job asked: no answer came (`on_uncertain: drop`), or another job has its id (`unique_for`).
+    /// It was dropped as its job requested: no answer arrived (`on_uncertain: drop`), or another job has its id
+    /// (`unique_for`).
     case dropped
     /// It was not sent, because its device token was in the set of invalid tokens.
     case suppressed
@@ -30,13 +32,13 @@ public enum Outcome: String, CaseIterable, Sendable {
     }
 }
 
-/// Why a notification that has not ended goes back to Redis. The raw value is its counter's name.
+/// The reason why a notification goes back to Redis instead of ending. The raw value is the name of its counter.
 public enum Postponement: String, CaseIterable, Sendable {
-    /// It failed and is tried again; an attempt is spent.
+    /// It failed and will be tried again; an attempt is spent.
     case retried
     /// It can't be sent now; no attempt is spent.
     case deferred
-    /// Its job asks for a later time (`send_at`).
+    /// Its job requests a later time (`send_at`).
     case scheduled
 }
 

@@ -1,7 +1,7 @@
 import NIOCore
 import Redis
 
-/// Looks at what a worker needs of Redis, and changes nothing.
+/// Checks that Redis has what a worker needs. Changes nothing.
 public struct QueueCheck {
     /// The findings.
     public struct Report: Sendable, Equatable {
@@ -11,28 +11,28 @@ public struct QueueCheck {
         public var clockLead: Int64 = 0
         /// The facts, as sentences.
         public var facts: [String] = []
-        /// The risks, with what to do.
+        /// Risks, each with advice.
         public var warnings: [String] = []
-        /// The problems that keep a worker from working, with what to do.
+        /// Problems that keep a worker from working, each with advice.
         public var failures: [String] = []
     }
 
     private let client: RedisClient
     private let keys: QueueKeys
 
-    /// - Parameter client: of the server that has the queue, and ready.
+    /// - Parameter client: a ready client of the server that has the queue.
     public init(_ client: RedisClient, _ keys: QueueKeys) {
         self.client = client
         self.keys = keys
     }
 
-    /// Looks at everything.
+    /// Runs all checks.
     /// - Parameter now: this machine's time, in seconds since 1970.
-    /// - Throws: `RedisError` when the connection breaks; what the server refuses is in the report.
+    /// - Throws: `RedisError` if the connection breaks; commands that the server refuses are in the report.
     public func run(now: Int64) async throws -> Report {
         var report = Report()
         Self.judge(try await QueueServer.read(client, keys), &report)
-        // A server that refuses writes is left, and found again.
+        // If the server answered like a replica, the client has left it and looks for the master again.
         try await client.waitUntilReady(timeout: .seconds(10))
         try await attempt("TIME", &report) { report in
             let time = try await client.call(RedisCommand("TIME")).root.children.compactMap(\.string)
@@ -70,7 +70,7 @@ public struct QueueCheck {
         return report
     }
 
-    /// Records a refusal of the server as a finding.
+    /// Runs a check, and reports a command that the server refuses as a failure.
     private func attempt(
         _ command: String, _ report: inout Report, _ body: (inout Report) async throws -> Void
     ) async throws {
@@ -98,7 +98,7 @@ public struct QueueCheck {
         }
     }
 
-    /// Such as `memory 1.1 of 20.0 MiB (noeviction), append-only file on, 2 replicas`.
+    /// Returns facts such as `memory 1.1 of 20.0 MiB (noeviction), append-only file on, 2 replicas`.
     private static func facts(_ info: ServerInfo, isFailedOver: Bool) -> String? {
         var facts: [String] = []
         if let memory = info.memoryInWords {

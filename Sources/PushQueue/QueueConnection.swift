@@ -1,15 +1,15 @@
 import NIOCore
 import Redis
 
-/// One worker's way to its queue: the transitions as calls, over a Redis client on the same event loop.
+/// A lane's connection to its queue: each transition is a call, over a Redis client on the same event loop.
 ///
-/// Not thread-safe; everything is called, and calls back, on the client's event loop.
+/// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public final class QueueConnection {
     /// The failure of a transition.
     public enum Failure: Error, Sendable, CustomStringConvertible {
-        /// Redis could not be asked, or did not answer.
+        /// Redis could not be reached, did not answer, or answered with an error.
         case redis(RedisError)
-        /// A reply that the script cannot give: another version's script, or not Redis.
+        /// The reply is not one of the script's: the server runs another version of it, or is not Redis.
         case unexpectedReply(QueueScript)
 
         /// The problem and its place.
@@ -25,61 +25,63 @@ public final class QueueConnection {
     public struct Claimed: Sendable {
         /// True if the queue is paused.
         public var isPaused: Bool
-        /// True if the pause asks for the jobs that were not submitted.
+        /// True if the pause asks lanes to hand back the jobs that they have not submitted.
         public var handsBack = false
-        /// True when the lane's lease had expired and its claims were reclaimed: it must go on under another name.
+        /// True if the lane's lease had expired and its claims were reclaimed: it must continue under another name.
         public var leaseLost: Bool
         /// Redis' time in milliseconds since 1970.
         public var now: Int64
-        /// Milliseconds until more jobs can be claimed: 0 when some wait, `nil` when none do.
+        /// Milliseconds until more jobs can be claimed: 0 if some are waiting, `nil` if there are none.
         public var nextDue: Int64?
         /// A lane whose lease has expired and whose claims should be reclaimed.
         public var expiredWorker: String?
-        /// How many dead letters had to go to keep within the limits.
+        /// The number of dead letters that were evicted to stay within the limits.
         public var evicted: Int
-        /// An operator's command, if a heartbeat was sent. The same command comes many times.
+        /// An operator's command, if a heartbeat was sent. The same command is returned with each heartbeat until it
+        /// expires.
         public var command: WorkerCommand?
         /// The stamp of the claims; empty without jobs.
         public var stamp: String
-        /// The number of claims that the lane had before; negative if it is unknown.
+        /// The number of claims that the lane had before; negative if unknown.
         public var held: Int
-        /// All job commands, if they are not those that the lane knows.
+        /// All job commands; `nil` if the lane knows them already.
         public var commands: JobCommands?
-        /// The jobs, under consecutive numbers from the one that was given. They share one buffer.
+        /// The jobs. Their claims have consecutive numbers, beginning with the one that was passed. They share one
+        /// buffer.
         public var bodies: [ByteBuffer]
     }
 
     /// The result of a settlement.
     public struct Settled: Sendable, Equatable {
-        /// How many claims were no longer (or not any more) the worker's own, and were left alone.
+        /// The number of claims that were no longer the lane's own, and were left alone.
         public var lost: Int
-        /// How many dead letters had to go to keep within the limits.
+        /// The number of dead letters that were evicted to stay within the limits.
         public var evicted: Int
     }
 
     /// The result of a reclaim.
     public struct Reclaimed: Sendable, Equatable {
-        /// Jobs that went back to the list.
+        /// The number of jobs that went back to the list.
         public var reclaimed: Int
-        /// Jobs that became dead letters.
+        /// The number of jobs that became dead letters.
         public var poisoned: Int
-        /// Dead letters that were evicted to keep within the limits.
+        /// The number of dead letters that were evicted to stay within the limits.
         public var evicted: Int
-        /// Claims that are still there: a call gives back only as many as take Redis a few milliseconds.
+        /// The number of claims that remain: a call gives back only as many as Redis handles in a few milliseconds.
         public var left: Int
     }
 
     /// The result of a release.
     public struct Released: Sendable, Equatable {
-        /// Jobs that went back to the list.
+        /// The number of jobs that went back to the list.
         public var released: Int
-        /// Claims that are still there: a call gives back only as many as take Redis a few milliseconds.
+        /// The number of claims that remain: a call gives back only as many as Redis handles in a few milliseconds.
         public var left: Int
     }
 
     /// The keys of the queue.
     public let keys: QueueKeys
-    /// The worker's name: one lane of one process.
+    /// The lane's name.
     public let worker: String
 
     private let client: any RedisSender
@@ -87,13 +89,13 @@ public final class QueueConnection {
     private let random: () -> UInt32
     let scripts: ScriptRunner
 
-    /// - Parameter client: for commands that do not block.
+    /// - Parameter client: a client for commands that do not block.
     public convenience init(client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits) {
         self.init(client: client, keys: keys, worker: worker, limits: limits, clock: .server)
     }
 
     /// - Parameters:
-    ///   - client: for commands that do not block.
+    ///   - client: a client for commands that do not block.
     ///   - clock: the clock that the scripts read.
     ///   - random: the source of the random part of stamps.
     package init(
@@ -110,11 +112,13 @@ public final class QueueConnection {
 
     /// Claims jobs and renews the lease.
     /// - Parameters:
-    ///   - count: how many jobs at most; 0 only renews.
-    ///   - first: the number for the first of them. A claim whose reply was lost is repeated with the same number.
-    ///   - join: whether this is the worker's first claim.
-    ///   - knownCommands: the version of the job commands that the lane knows; others come with the claim.
-    ///   - heartbeat: what the lane reports about itself, at intervals; the claim then also brings commands.
+    ///   - count: the maximum number of jobs; 0 only renews the lease.
+    ///   - first: the number of the first claim. To repeat a claim whose reply was lost, pass the same number.
+    ///   - join: true for the lane's first claim.
+    ///   - knownCommands: the version of the job commands that the lane knows; other versions are returned with the
+    ///     claim.
+    ///   - heartbeat: the lane's report about itself, sent at intervals; the claim then also returns operators'
+    ///     commands.
     public func claim(
         count: Int, first: Int, join: Bool, knownCommands: String = "", heartbeat: WorkerHeartbeat? = nil,
         completion: @escaping (Result<Claimed, Failure>) -> Void
@@ -149,7 +153,7 @@ public final class QueueConnection {
             completion: { result in completion(result.flatMap(Self.readClaim)) })
     }
 
-    /// Four letters and digits for a stamp.
+    /// Returns four letters and digits for a stamp.
     private static func nonce(_ random: UInt32) -> String {
         let text = String(random % 1_679_616, radix: 36)
         return String(repeating: "0", count: 4 - text.utf8.count) + text
@@ -178,8 +182,8 @@ public final class QueueConnection {
                 commands: JobCommands(hash: commands), bodies: bodies))
     }
 
-    /// Makes sure that jobs are the only ones with their ids.
-    /// - Parameter completion: gets what became of each, in their order.
+    /// Reserves the ids of jobs that must be unique.
+    /// - Parameter completion: gets the result of each reservation, in their order.
     public func reserve(
         _ reservations: [Reservation], completion: @escaping (Result<[ReservationResult], Failure>) -> Void
     ) {
@@ -253,7 +257,7 @@ public final class QueueConnection {
     }
 
     /// Puts claims of a lane whose lease has expired back into the queue.
-    /// - Parameter completion: gets `nil` when the lease has not expired, or another lane was faster.
+    /// - Parameter completion: gets `nil` if the lease has not expired, or another lane was faster.
     public func reclaim(_ other: String, completion: @escaping (Result<Reclaimed?, Failure>) -> Void) {
         scripts.run(
             .reclaim,
@@ -284,8 +288,8 @@ public final class QueueConnection {
             })
     }
 
-    /// Gives back claims that have not been settled; the call that gives back the last of them ends the lease.
-    /// - Parameter process: the worker's process, where it ends and needs no orders any more.
+    /// Releases claims that have not been settled. The call that releases the last of them ends the lease.
+    /// - Parameter process: the name of the lane's process if that ends: the command to it is then deleted.
     public func release(endOf process: String? = nil, completion: @escaping (Result<Released, Failure>) -> Void) {
         let keyNames = [keys.workers, keys.claimed(worker), keys.inbox, keys.jobs, keys.workerInfo]
         scripts.run(
@@ -305,11 +309,11 @@ public final class QueueConnection {
             })
     }
 
-    /// Assigns times to jobs of a campaign whose rate is limited.
+    /// Assigns send times to jobs of a campaign with a rate limit.
     /// - Parameters:
-    ///   - amounts: the notifications of each job.
+    ///   - amounts: the number of notifications of each job.
     ///   - since: the time at which the limit was set, in milliseconds since 1970.
-    ///   - completion: gets the milliseconds until each job may be sent.
+    ///   - completion: gets the milliseconds until each job can be sent.
     public func limit(
         campaign: String, perSecond: Int, since: Int64, amounts: [Int],
         completion: @escaping (Result<[Int], Failure>) -> Void
@@ -331,9 +335,9 @@ public final class QueueConnection {
             })
     }
 
-    // MARK: What Redis holds
+    // MARK: Reading claims
 
-    /// All the lane's claims.
+    /// Reads all claims of the lane.
     public func claims(completion: @escaping (Result<[ClaimID], RedisError>) -> Void) {
         client.send(RedisCommand("HKEYS", keys.claimed(worker))) { result in
             completion(
@@ -341,7 +345,7 @@ public final class QueueConnection {
         }
     }
 
-    /// The jobs of some of the lane's claims; `nil` for one that is not there any more.
+    /// Reads the jobs of some of the lane's claims; `nil` for a claim that no longer exists.
     public func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], RedisError>) -> Void) {
         var command = RedisCommand("HMGET", expecting: claims.count + 1, bytes: 64 + claims.count * 24)
         command.append(keys.claimed(worker))
@@ -350,15 +354,15 @@ public final class QueueConnection {
     }
 }
 
-/// The bounds that keep a queue's memory in hand.
+/// A queue's leases, and the limits that bound its memory.
 public struct QueueLimits: Sendable {
     /// A lane's lease in milliseconds: the time for which its claims stay its own without a renewal.
     public var lease = 30_000
     /// The lease of a lane that has no claims, in milliseconds: it protects nothing, so it is long and seldom renewed.
     public var idleLease: Int { 30 * lease }
-    /// Larger jobs become dead letters before they travel, in bytes.
+    /// The maximum size of a job in bytes. A claim makes larger jobs dead letters and does not return them.
     public var maximumJobSize = 16 * 1024 * 1024
-    /// A claim ends with the job with which its jobs reach this many bytes.
+    /// The size of a claim in bytes: it ends with the job that reaches it.
     public var maximumClaimSize = 1024 * 1024
     /// The maximum number of dead letters.
     public var maximumDeadLetters = 1_000_000
@@ -368,12 +372,13 @@ public struct QueueLimits: Sendable {
     public var maximumDeadLetterBytes = 1 << 30
     /// Which results are kept for producers.
     public var results = ResultsKept.failures
-    /// How many results are kept, about: Redis drops the oldest in blocks.
+    /// The approximate number of results that are kept: Redis drops the oldest in blocks.
     public var maximumResults = 100_000
-    /// A job that was taken back from dead workers more often than this is poison.
+    /// The number of times that a job can be reclaimed from expired lanes. The next time, it becomes a dead letter as
+    /// poison.
     public var maximumReclaims = 5
 
-    /// The argument of scripts that make results themselves: 0 if none are kept.
+    /// The argument of scripts that write results themselves: 0 if none are kept.
     var resultsKept: Int { results == .off ? 0 : maximumResults }
 
     /// The defaults.

@@ -2,17 +2,18 @@ import NIOCore
 import PushJob
 import Redis
 
-/// The number of jobs of a queue in each state, all counted in one moment, and the times of those that come next.
+/// The number of a queue's jobs in each state, counted atomically; the first due time, and the job at the head of the
+/// list.
 public struct QueueGauges: Sendable {
-    /// Redis' time when it was counted, in milliseconds since 1970.
+    /// Redis' time of the count, in milliseconds since 1970.
     public var now: Int64
-    /// Jobs that nobody has taken yet.
+    /// Jobs that no lane has claimed.
     public var jobs: Int
-    /// Jobs that wait for their time: retries, scheduled and parked ones.
+    /// Retried, scheduled and deferred jobs.
     public var retries: Int
-    /// Jobs that workers have taken and not settled.
+    /// Jobs that are claimed and not settled.
     public var claims: Int
-    /// Jobs that are to be sent: all but the dead letters.
+    /// Jobs that are still to be sent: all except the dead letters.
     public var total: Int { jobs + retries + claims }
     /// Dead letters.
     public var dead: Int
@@ -20,26 +21,27 @@ public struct QueueGauges: Sendable {
     public var deadBytes: Int
     /// True if the queue is paused.
     public var isPaused: Bool
-    /// When the first of ``retries`` is due, in milliseconds since 1970; `nil` without any.
+    /// The due time of the first of ``retries``, in milliseconds since 1970; `nil` if there are none.
     public var firstDue: Int64?
-    /// The job at the head of the list; `nil` where there is none, or it is larger than ``headLimit``.
+    /// The job at the head of the list; `nil` if the list is empty, or the job is larger than ``headLimit``.
     public var head: ByteBuffer?
 
-    /// How large the job at the head may be, in bytes, to be looked at.
+    /// The maximum size of ``head`` in bytes.
     public static let headLimit = 65_536
 
-    /// For how many milliseconds the fleet's workers share a reading: it costs Redis more, the more lanes there are.
+    /// How long all workers share one reading, in milliseconds: its cost for Redis grows with the number of lanes.
     public static let maximumAge = 9500
 
-    /// When the job at the head was enqueued, in milliseconds since 1970, as far as it says.
-    /// - Parameter format: how the queue's jobs are written.
+    /// Returns the time at which the job at the head was enqueued, in milliseconds since 1970; `nil` if unknown.
+    /// - Parameter format: the format of the queue's jobs.
     public func headEnqueuedAt(as format: JobFormat) -> Int64? {
         guard let head else { return nil }
-        // A body that nobody can read says nothing; the worker that claims it tells of it.
+        // An unreadable job has no known time; the worker that claims it reports the error.
         return try? JobDecoder.decode(head, as: format).enqueuedAt
     }
 
-    /// For how many milliseconds the first of ``retries`` has been due; 0 for one that somebody has put there without a time.
+    /// How long the first of ``retries`` has been due, in milliseconds; 0 if another client has added it without a due
+    /// time.
     public var overdue: Int64 {
         guard let firstDue, firstDue > 0 else { return 0 }
         return max(0, now - firstDue)
@@ -47,7 +49,7 @@ public struct QueueGauges: Sendable {
 }
 
 extension QueueConnection {
-    /// Counts what the queue holds, or returns what another worker has counted within ``QueueGauges/maximumAge``.
+    /// Counts the queue's jobs, or returns another worker's reading that is at most ``QueueGauges/maximumAge`` old.
     public func gauges(completion: @escaping (Result<QueueGauges, Failure>) -> Void) {
         scripts.run(
             .gauges, QueueGauges.keyNames(keys),
@@ -62,7 +64,7 @@ extension QueueConnection {
 }
 
 extension QueueGauges {
-    /// Counts what the queue holds, for a command.
+    /// Counts the queue's jobs now, for a command.
     /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueGauges {
         let command = QueueScript.gauges.command(keyNames(keys)) { append(keys, maximumAge: 0, to: &$0) }

@@ -1,22 +1,22 @@
 import NIOCore
 import Redis
 
-/// The names of a queue's keys in Redis. All keys of a queue carry the same hash tag, so that a queue is one Cluster slot
-/// and each of its transitions can be one script.
+/// The names of a queue's keys in Redis. All keys of a queue carry the same hash tag, so that a queue is one Cluster
+/// slot and each of its transitions can be one script.
 public struct QueueKeys: Sendable {
     /// The queue's name.
     public let queue: String
-    /// Which end of the list of jobs is its head, from which jobs are taken.
+    /// The end of the list of jobs that is its head, from which jobs are claimed.
     public enum Head: String, Sendable {
-        /// Producers push at the right, as this project's and Resque do.
+        /// Producers push at the right, as this project's producers and Resque do.
         case left = "LEFT"
         /// Producers push at the left, as Sidekiq does.
         case right = "RIGHT"
     }
 
-    /// LIST of jobs to send; producers `RPUSH` here, and `LPUSH` puts a job first. Its name can be another (`list`).
+    /// LIST of jobs to send; producers `RPUSH` here, and `LPUSH` puts a job first. Can be another key (`list`).
     public let jobs: String
-    /// Which end of it is its head.
+    /// The end of ``jobs`` that is its head.
     public let head: Head
     /// ZSET of retried, deferred and scheduled jobs by due time in ms.
     public let retry: String
@@ -28,39 +28,39 @@ public struct QueueKeys: Sendable {
     public let dead: String
     /// STRING: the total size of the dead letters in bytes.
     public let deadBytes: String
-    /// STRING: the last counts for metrics, for ten seconds.
+    /// STRING: the last counts for metrics, kept for ten seconds.
     public let gauges: String
-    /// STREAM of results: the outcome of each notification, with the setting `results`.
+    /// STREAM of results: the outcomes of those notifications that the setting `results` selects.
     public let results: String
-    /// STRING: if it exists, workers claim nothing: JSON with `reason`, `since` and `by`, or any text.
+    /// STRING that pauses the queue while it exists: JSON with `reason`, `since` and `by`, or any text.
     public let paused: String
     /// HASH: lane → its heartbeat, for `status`.
     public let workerInfo: String
-    /// The day's counters are under this and the date.
+    /// The prefix of the keys of a day's counters, before the date.
     public let statsPrefix: String
-    /// A minute's counters are under this and the minute.
+    /// The prefix of the keys of a minute's counters, before the minute.
     package let minutesPrefix: String
     /// HASH: operators' commands about the jobs of a campaign or with an id; see ``JobCommands``.
     public let jobCommands: String
     /// ZSET of campaigns by the time of their last settlement in ms.
     public let campaigns: String
-    /// A campaign's counters are under this and its name.
+    /// The prefix of the keys of a campaign's counters, before its name.
     public let campaignPrefix: String
 
     private let base: String
 
-    /// A prefix, or the name of a queue, that is not valid.
+    /// The error for a prefix, queue name or list that is not valid.
     public struct Invalid: Error, Sendable, CustomStringConvertible {
         /// The problem, and what to do.
         public let description: String
     }
 
     /// - Parameters:
-    ///   - prefix: what all keys begin with, `push` by default.
+    ///   - prefix: the prefix of all keys, `push` by default.
     ///   - queue: the queue's name, `default` by default.
-    ///   - list: the list of jobs to send, where others than this project's producers name it. In a Cluster it must be of the
-    ///     queue's slot: see ``listIsInSlot``.
-    ///   - head: which end of that list is its head.
+    ///   - list: the key of the list of jobs, if it is not the queue's own. In a Cluster it must be in the queue's
+    ///     slot: see ``listIsInSlot``.
+    ///   - head: the end of that list that is its head.
     public init(
         prefix: String = "push", queue: String = "default", list: String? = nil, head: Head = .left
     ) throws(Invalid) {
@@ -106,21 +106,21 @@ public struct QueueKeys: Sendable {
         campaignPrefix = base + "campaign:"
     }
 
-    /// True if a Cluster keeps the list of jobs where it keeps the queue's other keys. If not, no script can move a job
+    /// True if the list of jobs is in the same Cluster slot as the queue's other keys. If not, no script can move a job
     /// between them.
     public var listIsInSlot: Bool { RedisHashSlot.of(jobs) == RedisHashSlot.of(retry) }
 
     /// The command by which producers push jobs.
     package var pushCommand: String { head == .left ? "RPUSH" : "LPUSH" }
 
-    /// True if the list of jobs, or its head, is not what it is by default.
+    /// True if the list of jobs or its head is not the default.
     public var hasOtherList: Bool { jobs != base + "jobs" || head != .left }
 
     /// HASH of a lane's claims: `<number>.<stamp>` → job.
     public func claimed(_ worker: String) -> String { "\(base)claimed:\(worker)" }
 
     /// STRING: the claim that has reserved the id of a job with `unique_for`.
-    /// - Parameter id: a producer's id, of any bytes: only ever behind the prefix, which has the hash tag already.
+    /// - Parameter id: a producer's id. It can hold any bytes, because the prefix already has the hash tag.
     public func unique(_ id: ByteBuffer) -> ByteBuffer {
         var key = ByteBuffer(string: base + "unique:")
         key.writeImmutableBuffer(id)
@@ -130,19 +130,20 @@ public struct QueueKeys: Sendable {
     /// STRING: `<next> <first> <stamp> <size>` of the lane's last claim, so that a late command cannot claim twice.
     public func next(_ worker: String) -> String { "\(base)next:\(worker)" }
 
-    /// STRING: a command to a worker (`quiet`, `stop`), for ten minutes.
-    /// - Parameter process: the part of its workers' names that its lanes have in common.
+    /// STRING: a command to a worker (`quiet`, `work`, `stop`), kept for ten minutes.
+    /// - Parameter process: the part of a lane's name that all lanes of its process share.
     public func order(_ process: String) -> String { "\(base)order:\(process)" }
 
-    /// HASH of a campaign's counters by outcome and reason, with `total`, `started_at` and `updated_at`; for 90 days.
+    /// HASH of a campaign's counters by outcome and reason, with `total`, `started_at` and `updated_at`; kept for 90
+    /// days.
     public func campaign(_ name: String) -> String { campaignPrefix + name }
 
-    /// HASH of a day's counters by outcome and reason (`delivered`, `dead:MalformedJSON`, …), for 40 days.
+    /// HASH of a day's counters by outcome and reason (`delivered`, `dead:MalformedJSON`, …); kept for 40 days.
     /// - Parameter date: such as `2026-11-21`, in UTC.
     public func stats(_ date: String) -> String { statsPrefix + date }
 
-    /// HASH of a minute's counters for charts: outcomes, retries and deferrals by reason, latencies (`answer:96`: 64 to 96 ms),
-    /// and a sample of the backlog; for 25 hours.
+    /// HASH of a minute's counters for charts: outcomes, retries and deferrals by reason, latencies (`answer:96`: 64 to
+    /// 96 ms), and a sample of the backlog; kept for 25 hours.
     /// - Parameter minute: such as `2026-11-21T14:05`, in UTC.
     package func minute(_ minute: String) -> String { minutesPrefix + minute }
 }

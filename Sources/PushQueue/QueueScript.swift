@@ -1,11 +1,11 @@
 import NIOCore
 import Redis
 
-/// The Lua scripts that change or read the queue, one atomic step each. The file of a script begins with its keys,
+/// The Lua scripts that change or read the queue, each as one atomic step. A script's file begins with its keys,
 /// arguments and reply.
 ///
-/// A script that raises an error keeps what it has done so far: popped jobs would be lost, pushed jobs doubled. So a
-/// script reads and checks all that it needs, then computes, then writes. After its first write it calls only commands
+/// Redis does not undo what a script did before it raised an error: popped jobs would be lost, pushed jobs doubled. So
+/// a script reads and checks everything first, then computes, then writes. After its first write it calls only commands
 /// that can't fail, or whose failure it catches (`redis.pcall`).
 public enum QueueScript: Int, CaseIterable, Sendable {
     // The queue.
@@ -40,10 +40,10 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case setKey
     case recordAction
 
-    /// The script after the parts that it requires.
+    /// The source of the script, after the parts that it requires.
     public var source: [UInt8] { source(clock: .server) }
 
-    /// The script after the parts that it requires.
+    /// The source of the script, after the parts that it requires.
     /// - Parameter clock: the clock that the script reads.
     package func source(clock: ClockSource) -> [UInt8] {
         switch clock {
@@ -95,7 +95,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
 }
 
 extension QueueScript {
-    /// Returns one command that runs the script, for callers that run it once.
+    /// Returns an `EVAL` of the script, for callers that run it once.
     func command(_ keys: [String], arguments: (inout RedisCommand) -> Void) -> RedisCommand {
         let source = source
         var command = RedisCommand("EVAL", expecting: keys.count + 16, bytes: source.count + 1024)

@@ -1,16 +1,16 @@
 import NIOCore
 import PushJob
 
-/// The reservation that a claimed job with `unique_for` needs before it is sent: it must be the only one with its id.
+/// A request to reserve the id of a claimed job with `unique_for`, so that only one job with this id is sent.
 ///
-/// The claim in Redis is replaced by ``body``, which says that the job is reserved. Everything that is settled with offsets
-/// into the job must use those of ``body`` from then on, and no longer those of what was claimed: decode it anew.
+/// When it is granted, ``body`` replaces the job in the claim, marked as reserved. From then on, settlements must use
+/// offsets into ``body``, not into the job as it was claimed: decode it again.
 public struct Reservation: Sendable {
     /// The job's claim.
     public let claim: ClaimID
     /// The claim of the reserved job, which takes the place of ``claim``.
     public var reservedClaim: ClaimID { claim.reserved }
-    /// The reserved job: what the claim holds when the reservation is granted.
+    /// The reserved job: the contents of the claim once the reservation is granted.
     public let body: ByteBuffer
     /// The results to add if the job turns out to be a duplicate.
     public var results = PackedResults()
@@ -20,10 +20,10 @@ public struct Reservation: Sendable {
     let id: ByteBuffer
     let milliseconds: Int64
     let head: ByteBuffer
-    /// Where the original's bytes stand in the job as it was claimed.
+    /// The range of the original's bytes in the job as it was claimed.
     let original: Range<Int>
 
-    /// - Returns: `nil` for a job that does not ask to be unique, or that has its reservation.
+    /// - Returns: `nil` for a job that is not to be unique, or already has its reservation.
     public init?(of job: Job, claim: ClaimID) {
         guard let milliseconds = job.uniqueFor, let id = job.id, !job.envelope.isReserved else { return nil }
         self.init(
@@ -47,7 +47,8 @@ public struct Reservation: Sendable {
         self.body = body
     }
 
-    /// A wrapper's own head with one member more, so that nothing it says is lost; for a bare job a new one.
+    /// Returns the head of the reserved job: a wrapper's own head with one more member, or a new head for an unwrapped
+    /// job.
     private static func head(_ claimed: ByteBuffer, _ envelope: Envelope) -> ByteBuffer {
         var head = ByteBuffer()
         head.writeStaticString(Envelope.prefix)
@@ -65,10 +66,10 @@ public struct Reservation: Sendable {
 
 /// The answer to a ``Reservation``.
 public enum ReservationResult: Sendable, Equatable {
-    /// The job may be sent, as ``Reservation/body``.
+    /// The job can be sent, as ``Reservation/body``.
     case granted
-    /// Another job with its id came first: this one has ended, and the claim is settled.
+    /// Another job has reserved the id first: this job has ended, and its claim is settled.
     case duplicate
-    /// The claim is not the worker's own any more.
+    /// The claim is no longer the lane's own.
     case lost
 }

@@ -1,22 +1,22 @@
 import NIOCore
 import Redis
 
-/// A consumer group of a queue's results, which gives each result to one of several consumers, until that one acknowledges it.
+/// A consumer group of a queue's results. It delivers each result to one of several consumers.
 ///
-/// Results that a consumer has taken and not acknowledged stay pending. Others take it over when the consumer has not shown any
-/// life for some time.
+/// A result is pending until its consumer acknowledges it. When a consumer has been idle for some time, others take
+/// over its pending results.
 public struct ResultGroup: Sendable {
     /// A pending result.
     public struct Pending: Sendable, Equatable {
         /// The entry's id.
         public var entry: String
-        /// The consumer that has it.
+        /// The consumer that it was delivered to.
         public var consumer: String
-        /// How often it was given to a consumer.
+        /// The number of times that it was delivered.
         public var deliveries: Int
     }
 
-    /// The consumer of parked results, from which no other takes them over.
+    /// The consumer that holds parked results: no other takes them over from it.
     public static let parked = "parked"
 
     private let client: RedisClient
@@ -25,9 +25,9 @@ public struct ResultGroup: Sendable {
     private let consumer: String
 
     /// - Parameters:
-    ///   - client: of the server that has the queue. Reading blocks its connection.
+    ///   - client: a client of the server that has the queue. Reading blocks its connection.
     ///   - group: the group's name.
-    ///   - consumer: the name of this consumer, which no other running one has.
+    ///   - consumer: the name of this consumer; must be unique among running consumers.
     public init(_ client: RedisClient, _ keys: QueueKeys, group: String, consumer: String) {
         self.client = client
         self.keys = keys
@@ -35,12 +35,13 @@ public struct ResultGroup: Sendable {
         self.consumer = consumer
     }
 
-    /// Makes the group, and the stream, if there are none.
-    /// - Parameter milliseconds: the time since 1970 of the first result that a new group has; `nil` for the next one.
+    /// Creates the group and the stream if they do not exist.
+    /// - Parameter milliseconds: the time since 1970 from which on a new group gets results; `nil` for new results
+    ///   only.
     /// - Returns: true if the group is new.
     /// - Throws: `RedisError`.
     public func create(since milliseconds: Int64?) async throws -> Bool {
-        // The group begins behind the entry that is named.
+        // A group begins after the entry that it is created with.
         let start = milliseconds.map { $0 > 0 ? "\($0 - 1)-\(UInt64.max)" : "0" } ?? "$"
         do {
             _ = try await client.call(RedisCommand("XGROUP", "CREATE", keys.results, group, start, "MKSTREAM"))
@@ -50,10 +51,10 @@ public struct ResultGroup: Sendable {
         }
     }
 
-    /// Takes results that no consumer has had.
+    /// Reads results that were not delivered to any consumer before.
     /// - Parameters:
     ///   - count: their maximum number.
-    ///   - milliseconds: the maximum time to wait for the first of them; `nil` to not wait.
+    ///   - milliseconds: the maximum time to wait for the first of them; `nil` to return at once.
     /// - Throws: `RedisError`.
     public func take(_ count: Int, waiting milliseconds: Int?) async throws -> [StoredResult] {
         var command = RedisCommand("XREADGROUP", "GROUP", group, consumer, "COUNT", "\(count)")
@@ -63,7 +64,7 @@ public struct ResultGroup: Sendable {
         }
         for word in ["STREAMS", keys.results, ">"] { command.append(word) }
         let reply = try await client.call(command, deadline: .milliseconds(Int64(milliseconds ?? 0) + 10_000))
-        // An array with the only stream, which is its name and its entries; nothing where there are none.
+        // An array with one stream, which is its name and its entries; nil without results.
         guard reply.root.count == 1, reply.root[0].count == 2 else { return [] }
         return reply.root[0][1].children.compactMap(StoredResult.init)
     }
@@ -71,8 +72,8 @@ public struct ResultGroup: Sendable {
     /// Lists pending results, the oldest first.
     /// - Parameters:
     ///   - other: the consumer that has them; `nil` for any.
-    ///   - idle: the milliseconds for which their consumer has shown no life.
-    ///   - entry: only those after this one.
+    ///   - idle: the minimum time since they were last delivered or renewed, in milliseconds.
+    ///   - entry: the entry after which to begin; `nil` to begin with the oldest.
     ///   - count: their maximum number.
     /// - Throws: `RedisError`.
     public func pending(
@@ -96,15 +97,16 @@ public struct ResultGroup: Sendable {
     }
 
     /// Takes over pending results.
-    /// - Parameter idle: the milliseconds for which their consumer must have shown no life. Of several that take over the
-    ///   same result, one gets it.
-    /// - Returns: those that this consumer has now. Entries that the stream has dropped in the meantime are acknowledged.
+    /// - Parameter idle: the minimum time since they were last delivered or renewed, in milliseconds. If several
+    ///   consumers take over the same result, only one gets it.
+    /// - Returns: the results that this consumer has now. Entries that the stream has dropped in the meantime are
+    ///   acknowledged.
     /// - Throws: `RedisError`.
     public func takeOver(_ entries: [String], idle: Int) async throws -> [StoredResult] {
         guard !entries.isEmpty else { return [] }
         let reply = try await client.call(claim(entries, by: consumer, idle: idle))
         let results = reply.root.children.compactMap(StoredResult.init)
-        // Redis 7 drops them itself; 6.2 answers nothing in their places.
+        // Redis 7 drops them itself; 6.2 replies with nil in their places.
         if results.count < entries.count { try await forgetDropped(entries) }
         return results
     }
@@ -118,7 +120,7 @@ public struct ResultGroup: Sendable {
         try await acknowledge(dropped)
     }
 
-    /// Shows that this consumer still works on results, so that no other takes them over.
+    /// Renews results that this consumer still works on, so that no other takes them over.
     /// - Throws: `RedisError`.
     public func renew(_ entries: [String]) async throws {
         guard !entries.isEmpty else { return }
@@ -142,7 +144,7 @@ public struct ResultGroup: Sendable {
         return command
     }
 
-    /// Ends results for the group.
+    /// Acknowledges results: the group has handled them.
     /// - Throws: `RedisError`.
     public func acknowledge(_ entries: [String]) async throws {
         guard !entries.isEmpty else { return }
@@ -151,7 +153,7 @@ public struct ResultGroup: Sendable {
         _ = try await client.call(command)
     }
 
-    /// Removes this consumer if it has nothing pending, so that names of processes that have ended do not pile up.
+    /// Removes this consumer if it has nothing pending, so that the names of former processes do not accumulate.
     /// - Throws: `RedisError`.
     public func leave() async throws {
         guard try await pending(of: consumer, count: 1).isEmpty else { return }

@@ -6,7 +6,7 @@ package enum ClockSource: Sendable, Equatable {
     case key(String)
 }
 
-/// The code that scripts share, in parts. A script, or a part, names those that it requires in its first line:
+/// The code that scripts share, in parts. The first line of a script or part names the parts that it requires:
 ///
 ///     -- require: time, count
 struct ScriptParts {
@@ -16,7 +16,7 @@ struct ScriptParts {
         case unknownPart(String)
     }
 
-    /// By name.
+    /// The sources of the parts by name.
     let texts: [String: [UInt8]]
 
     init(_ texts: [String: [UInt8]]) {
@@ -44,7 +44,8 @@ struct ScriptParts {
         ])
     }
 
-    /// Returns a script after the parts that it requires, each once, and each after those that it requires itself.
+    /// Returns a script after the parts that it requires. Each part occurs once, after the parts that it requires
+    /// itself.
     /// - Throws: ``Mistake``.
     func assemble(_ script: [UInt8]) throws -> [UInt8] {
         var assembled: [UInt8] = []
@@ -61,7 +62,7 @@ struct ScriptParts {
         assembled += text
     }
 
-    /// The names of the parts that a script or part requires itself.
+    /// Returns the names of the parts that a script or part requires directly.
     static func requirements(of text: [UInt8]) -> [String] {
         let line = String(decoding: text.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
         let mark = "-- require: "

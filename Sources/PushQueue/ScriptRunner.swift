@@ -1,9 +1,9 @@
 import NIOCore
 import Redis
 
-/// Runs scripts on one server by their digests, and makes them known there again where they are not.
+/// Runs scripts on one server by their digests, and sends the source of a script that the server does not know.
 ///
-/// Not thread-safe; everything is called, and calls back, on the client's event loop.
+/// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 final class ScriptRunner {
     private let client: any RedisSender
     private let clock: ClockSource
@@ -15,10 +15,11 @@ final class ScriptRunner {
         self.clock = clock
     }
 
+    /// Runs a script.
     /// - Parameters:
-    ///   - moreKeys: keys of any bytes, behind the others.
-    ///   - count: roughly how many arguments there will be.
-    ///   - arguments: adds them; called again when the script has to be sent whole.
+    ///   - moreKeys: keys of any bytes, after the others.
+    ///   - count: the approximate number of arguments.
+    ///   - arguments: appends them; called again if the source of the script has to be sent.
     func run(
         _ script: QueueScript, _ keyNames: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int = 16,
         arguments: @escaping (inout RedisCommand) -> Void,
@@ -43,7 +44,7 @@ final class ScriptRunner {
             return send(make("EVAL") { $0.append(script.source(clock: clock)) }, completion)
         }
         client.send(make("EVALSHA") { $0.append(digest) }) { [self] result in
-            // The server was restarted, or its scripts were flushed. `EVAL` also makes the script known again.
+            // The server was restarted, or its scripts were flushed. `EVAL` also loads the script again.
             if case .failure(.server(let error)) = result, error.prefix == "NOSCRIPT" {
                 return send(make("EVAL") { $0.append(script.source(clock: clock)) }, completion)
             }

@@ -2,53 +2,54 @@ import NIOCore
 import PushJob
 import Redis
 
-/// A batch of settlements: what becomes of claims, to be written in one script call.
+/// A batch of settlements that one script call writes.
 ///
-/// Nothing of a job is in it but what is added to the original: Redis has the bytes, and wraps or buries them itself.
+/// It holds no jobs, only what is added to them: Redis has their bytes, and wraps or buries them itself.
 public struct Settlement: Sendable {
-    /// When a job is to be tried again.
+    /// The time at which a job is due again.
     public enum Due: Sendable, Equatable {
-        /// In so many milliseconds.
+        /// After some milliseconds.
         case after(milliseconds: Int64)
         /// At a time in milliseconds since 1970.
         case at(milliseconds: Int64)
     }
 
-    /// The counter of jobs whose notifications ended in more ways than one; those are counted one by one.
+    /// The counter of jobs whose notifications had different outcomes, which are counted one by one.
     package static let mixed = "mixed"
 
-    /// The settlements of the jobs of one campaign, or of none.
+    /// The settlements of the jobs of one campaign, or of those without a campaign.
     private struct Group {
         var acknowledged: [[ClaimID]] = Array(repeating: [], count: Outcome.allCases.count)
-        /// The same, each with its results.
+        /// Claims that end with results, by outcome, each with its results.
         var done: [Outcome: (count: Int, arguments: RedisArguments)] = [:]
         var arguments = RedisArguments()
     }
 
-    /// Those of the current campaign.
+    /// The settlements of the current campaign.
     private var group = Group()
     /// The campaign of ``group``; `nil` for jobs without one.
     private var campaign: ByteBuffer?
-    /// Those of the other campaigns.
+    /// The settlements of other campaigns.
     private var others: [ByteBuffer?: Group] = [:]
     private var otherClaims: [ClaimID] = []
-    /// How many claims are settled.
+    /// The number of claims.
     public private(set) var count = 0
-    /// How many bytes of jobs the script copies.
+    /// The number of bytes of jobs that the script copies.
     public private(set) var copiedBytes = 0
-    /// Tokens that these jobs have found to be invalid. They are in the set before this is written, and no part of it; but a
-    /// Redis that comes in another's place may not have them, and has to be told of them again before this.
+    /// Tokens that these jobs have found to be invalid. They are not part of the settlement: they are added to the set
+    /// before it is written. A master that takes over in a failover may lack them, so they must be added again before
+    /// this is written there.
     public var invalidTokens: [InvalidToken] = []
     /// The lane's counts since it last wrote them; most settlements carry none.
     ///
-    /// It counts only if Redis finds a claim of the settlement. A settlement that is written again finds none, and counts
-    /// nothing twice. One with no claims at all always counts, and must not be written again.
+    /// They count only if Redis finds a claim of the settlement. A settlement that is written again finds none, so
+    /// nothing counts twice. A settlement without claims always counts, and must not be written again.
     package var minute: MinuteCounts?
 
     /// An empty batch.
     public init() {}
 
-    /// Roughly how many bytes it takes to keep it.
+    /// The approximate size in memory, in bytes.
     public var size: Int {
         groups.reduce(count * 32 + (minute == nil ? 0 : 1024)) { sum, group in
             group.done.values.reduce(sum + group.arguments.size) { $0 + $1.arguments.size }
@@ -63,7 +64,7 @@ public struct Settlement: Sendable {
 
     private var groups: [Group] { [group] + others.values }
 
-    /// Settles jobs of a campaign from now on, whose counters the settlements are added to.
+    /// Sets the campaign of the settlements that follow, which also add to its counters.
     /// - Parameter campaign: its name; `nil` for jobs without one.
     public mutating func use(campaign: ByteBuffer?) {
         guard campaign != self.campaign else { return }
@@ -72,13 +73,13 @@ public struct Settlement: Sendable {
         self.campaign = campaign
     }
 
-    /// Ends a job with its only notification.
+    /// Ends a job that had one notification left.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome) {
         count += 1
         group.acknowledged[outcome.index].append(claim)
     }
 
-    /// Ends a job with its only notification.
+    /// Ends a job that had one notification left.
     /// - Parameter results: the notification's result for producers; empty if it is not kept.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome, results: PackedResults) {
         guard !results.isEmpty else { return end(claim, outcome) }
@@ -89,18 +90,18 @@ public struct Settlement: Sendable {
         group.done[outcome]?.arguments.append(results.argument)
     }
 
-    /// Ends a job with all its notifications.
-    /// - Parameter notifications: how many ended that way. Must be positive.
+    /// Ends a job whose notifications all had the same outcome.
+    /// - Parameter notifications: their number, from 1.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome, notifications: Int) {
         acknowledge(claim, as: outcome.rawValue)
         if notifications > 1 { addCount(outcome.rawValue, notifications - 1) }
     }
 
-    /// Ends a job whose notifications ended in more ways than one. They are counted with ``addCount(_:_:)``.
+    /// Ends a job whose notifications had different outcomes. Count those with ``addCount(_:_:)``.
     public mutating func endMixed(_ claim: ClaimID) { acknowledge(claim, as: Self.mixed) }
 
-    /// Not among ``acknowledged``, which are written first: dead letters stand before it, which need the claim, and counts behind
-    /// it, which ask whether it was found.
+    /// Not added to ``acknowledged``, which is written first: dead letters before this action need the claim, and
+    /// counts after it apply only if the claim was found.
     private mutating func acknowledge(_ claim: ClaimID, as counter: String) {
         count += 1
         otherClaims.append(claim)
@@ -110,7 +111,7 @@ public struct Settlement: Sendable {
         group.arguments.append(claim)
     }
 
-    /// Tells producers of notifications if the settlement before it finds its claim.
+    /// Adds results for producers, which apply only if the settlement before them finds its claim.
     public mutating func addResults(_ results: PackedResults) {
         guard !results.isEmpty else { return }
         group.arguments.append("result")
@@ -119,9 +120,9 @@ public struct Settlement: Sendable {
 
     /// Postpones a job.
     /// - Parameters:
-    ///   - postponement: what to count it as.
+    ///   - postponement: the counter.
     ///   - head: the wrapper's head (see `EnvelopeWriter`).
-    ///   - reason: counted too, as `<counter>:<reason>`; `nil` without one.
+    ///   - reason: counted as `<counter>:<reason>`, too; `nil` for none.
     ///   - original: the range of the original's bytes in the claimed job.
     public mutating func postpone(
         _ claim: ClaimID, _ postponement: Postponement, due: Due, head: ByteBuffer, reason: String?,
@@ -143,13 +144,14 @@ public struct Settlement: Sendable {
         count += 1
     }
 
-    /// The job is replaced by pieces with some of its tokens each, which are due at once.
+    /// Replaces a job by pieces that are due at once, each with some of its tokens.
     /// - Parameters:
     ///   - prefix: the wrapper's members that all pieces share, without `"job":` (see `EnvelopeWriter.prefix()`).
-    ///   - pieces: where in the claimed job each piece's tokens stand, with the commas between them.
-    ///   - cut: where in the claimed job the original's list of tokens stands, which the pieces do without.
-    ///   - original: where the original's bytes stand in the claimed job.
-    ///   - text: where the tokens do not stand in the claimed job as they are to be written: what `pieces` are places in.
+    ///   - pieces: the range of each piece's tokens in the claimed job, with the commas between them.
+    ///   - cut: the range of the original's list of tokens in the claimed job. The pieces leave it out.
+    ///   - original: the range of the original's bytes in the claimed job.
+    ///   - text: the text that `pieces` are ranges of, if the claimed job does not have the tokens as they must be
+    ///     written.
     public mutating func split(
         _ claim: ClaimID, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>,
         text: ByteBuffer? = nil
@@ -177,14 +179,14 @@ public struct Settlement: Sendable {
         count += 1
     }
 
-    /// The job becomes a dead letter.
+    /// Makes a job a dead letter.
     /// - Parameters:
-    ///   - outcome: what to count it as: ``Outcome/dead`` or ``Outcome/cancelled``.
-    ///   - reason: a word of letters and digits, for counters and for `requeue`.
-    ///   - attempts: how many attempts were made.
-    ///   - members: more JSON about it, each member with a comma before it.
-    ///   - original: where the original's bytes stand in the claimed job.
-    ///   - settles: `false` where other notifications of the job go on, and a settlement for those follows.
+    ///   - outcome: the outcome to count: ``Outcome/dead`` or ``Outcome/cancelled``.
+    ///   - reason: a code of letters and digits, for counters and for `requeue`.
+    ///   - attempts: the number of attempts that were made.
+    ///   - members: further JSON members about it, each with a leading comma.
+    ///   - original: the range of the original's bytes in the claimed job.
+    ///   - settles: `false` if other notifications of the job are not dead: a later settlement then ends the claim.
     public mutating func bury(
         _ claim: ClaimID, as outcome: Outcome = .dead, reason: String, attempts: Int, members: ByteBuffer,
         original: Range<Int>, settles: Bool = true
@@ -206,14 +208,14 @@ public struct Settlement: Sendable {
         }
     }
 
-    /// Counts something if the settlement before it found its claim.
+    /// Adds to a counter, only if the settlement before it finds its claim.
     public mutating func addCount(_ field: String, _ amount: Int) {
         group.arguments.append("count")
         group.arguments.append(field)
         group.arguments.append(amount)
     }
 
-    /// Writes the script's arguments behind those that all batches have.
+    /// Appends the script's arguments after those that all batches have.
     func append(to command: inout RedisCommand) {
         append(group, of: campaign, to: &command)
         for (campaign, group) in others { append(group, of: campaign, to: &command) }
@@ -241,7 +243,7 @@ public struct Settlement: Sendable {
         group.arguments.append(to: &command)
     }
 
-    /// Roughly how many arguments the command will have.
+    /// The approximate number of arguments.
     var expectedArguments: Int {
         groups.reduce(minute == nil ? 16 : 96) { sum, group in
             let acknowledged = group.acknowledged.reduce(sum) { $0 + $1.count } + group.arguments.count + 2
@@ -250,14 +252,14 @@ public struct Settlement: Sendable {
     }
 }
 
-/// Arguments gathered before their command is.
+/// Arguments that are collected before their command is made.
 struct RedisArguments: Sendable {
     private var bytes = ByteBuffer()
     private var lengths: [Int] = []
 
     var count: Int { lengths.count }
 
-    /// Roughly how many bytes it takes to keep them.
+    /// The approximate size in memory, in bytes.
     var size: Int { bytes.readableBytes + lengths.count * 8 }
 
     mutating func append(_ text: String) { lengths.append(bytes.writeString(text)) }

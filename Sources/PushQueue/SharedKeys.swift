@@ -1,13 +1,13 @@
-/// The names of the keys that all queues share. They carry one hash tag, which no queue can have, so that in a Cluster they
-/// are one slot and one script may use several of them.
+/// The names of the keys that all queues share. They carry one hash tag, which no queue can have, so in a Cluster they
+/// are one slot, and one script can use several of them.
 public struct SharedKeys: Sendable {
     /// The hash tag. ``QueueKeys`` refuses a queue of this name.
     static let tag = "shared"
 
     /// SET of invalid device tokens, lower-case hex.
     public let invalidTokens: String
-    /// HASH: invalid token → JSON: `at` (invalid since, by APNs) and `marked_at` in ms, `reason`, `topic`, `environment` and
-    /// `source`.
+    /// HASH: invalid token → JSON: `at` (invalid since, by APNs) and `marked_at` in ms, `reason`, `topic`,
+    /// `environment` and `source`.
     public let invalidTokenDetails: String
     /// HASH: device token → the time of its device's last registration, in ms since 1970. Producers may write here.
     public let registrations: String
@@ -19,7 +19,7 @@ public struct SharedKeys: Sendable {
 
     private let base: String
 
-    /// - Parameter prefix: the beginning of all keys.
+    /// - Parameter prefix: the prefix of all keys.
     public init(prefix: String = "push") {
         base = "\(prefix):{\(Self.tag)}:"
         invalidTokens = base + "invalid-tokens"
@@ -29,7 +29,8 @@ public struct SharedKeys: Sendable {
         audit = base + "audit"
     }
 
-    /// STRING: if it exists, the app is paused: JSON with `reason`, `since`, `until` (the next probe, ms), or any text.
+    /// STRING that pauses the app while it exists: JSON with `reason`, `since`, `until` (the next probe, ms), or any
+    /// text.
     public func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }
 
     /// STRING: the time up to which an app's rate is used up, in µs since 1970.

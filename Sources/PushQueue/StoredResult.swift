@@ -1,26 +1,26 @@
 import NIOCore
 import Redis
 
-/// A result as it stands in a queue's stream.
+/// A result in a queue's stream.
 public struct StoredResult: Sendable {
     /// The entry's id, `<milliseconds since 1970>-<number>`.
     public let entry: String
-    /// The fields in their order; those of which nothing is known are empty.
+    /// The fields in their order; unknown ones are empty.
     public let fields: [(name: String, value: ByteBuffer)]
 
-    /// A field's value; `nil` where nothing is known.
+    /// The value of a field; `nil` if unknown.
     public subscript(name: String) -> String? {
         guard let field = fields.first(where: { $0.name == name }), field.value.readableBytes > 0 else { return nil }
         return String(buffer: field.value)
     }
 
-    /// The id of the entry before all others.
+    /// An id before those of all entries.
     public static let beginning = "0-0"
 
     /// Reads some results, the oldest first.
     /// - Parameters:
-    ///   - entry: they stand behind this one.
-    ///   - count: how many at the most.
+    ///   - entry: the entry after which to begin.
+    ///   - count: their maximum number.
     /// - Throws: `RedisError`.
     public static func read(
         after entry: String, count: Int, _ client: RedisClient, _ keys: QueueKeys
@@ -30,10 +30,10 @@ public struct StoredResult: Sendable {
 
     /// Reads some results of a period.
     /// - Parameters:
-    ///   - start: the first one: an entry, or a time in milliseconds; with `(` before an entry, the one next to it; `-` for
-    ///     the oldest and `+` for the newest.
-    ///   - end: the last one, in the same way.
-    ///   - newestFirst: whether to go back in time; `start` is the newest then.
+    ///   - start: the first one: an entry's id, or a time in milliseconds; `(` before an id excludes that entry; `-` is
+    ///     the oldest and `+` the newest.
+    ///   - end: the last one, in the same form.
+    ///   - newestFirst: true to go back in time; `start` is then the newest.
     ///   - count: their maximum number.
     /// - Throws: `RedisError`.
     public static func read(
@@ -45,7 +45,7 @@ public struct StoredResult: Sendable {
         return reply.root.children.compactMap(StoredResult.init)
     }
 
-    /// The place of an entry among all.
+    /// The position of an entry in the stream.
     package struct Place: Comparable, Sendable {
         let milliseconds: UInt64
         let number: UInt64
@@ -55,16 +55,16 @@ public struct StoredResult: Sendable {
         }
     }
 
-    /// The place of the entry.
+    /// The position of the entry.
     package var place: Place {
         let parts = entry.split(separator: "-").map { UInt64($0) ?? 0 }
         return Place(milliseconds: parts.first ?? 0, number: parts.count > 1 ? parts[1] : 0)
     }
 
-    /// Waits until there is another result.
+    /// Waits until there is a new result.
     /// - Parameters:
-    ///   - entry: behind this one.
-    ///   - milliseconds: how long to wait at the most.
+    ///   - entry: the entry after which it is.
+    ///   - milliseconds: the maximum time to wait.
     /// - Throws: `RedisError`.
     public static func wait(
         after entry: String, milliseconds: Int, _ client: RedisClient, _ keys: QueueKeys

@@ -3,7 +3,7 @@ import Redis
 
 /// The device tokens that APNs throttles, which no worker sends to for a while.
 ///
-/// Not thread-safe; everything is called, and calls back, on the client's event loop.
+/// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public struct ThrottledTokens {
     /// The maximum number of tokens that are read; there are rarely more than a few.
     private static let maximumCount = 1000
@@ -12,7 +12,7 @@ public struct ThrottledTokens {
     private let client: any RedisSender
     private let scripts: ScriptRunner
 
-    /// - Parameter client: of the slot of the shared keys.
+    /// - Parameter client: a client for the slot of the shared keys.
     public init(client: any RedisSender, keys: SharedKeys) {
         self.init(client: client, keys: keys, clock: .server)
     }
@@ -23,8 +23,8 @@ public struct ThrottledTokens {
         scripts = ScriptRunner(client: client, clock: clock)
     }
 
-    /// Adds a token for the other workers, and removes those whose time has passed. Works on a Redis whose memory is full.
-    /// - Parameter until: when it may be tried again, in milliseconds since 1970.
+    /// Adds a token for all workers, and removes those whose time has passed. Works on a Redis whose memory is full.
+    /// - Parameter until: the time at which it can be sent to again, in milliseconds since 1970.
     public func add(
         _ token: ByteBuffer, until: Int64, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void
     ) {
@@ -36,7 +36,7 @@ public struct ThrottledTokens {
             }, completion: { completion($0.map { _ in }) })
     }
 
-    /// Reads the tokens that must not be sent to now, and until when (ms since 1970).
+    /// Reads the tokens that must not be sent to now, each with the end of that (ms since 1970).
     public func read(
         now: Int64, completion: @escaping (Result<[(token: ByteBuffer, until: Int64)], RedisError>) -> Void
     ) {

@@ -1,35 +1,35 @@
 import NIOCore
 
-/// Device tokens in one buffer, as they are looked up together.
+/// Device tokens in one buffer, to be looked up together.
 public struct TokenList: Sendable {
     private static let separator = UInt8(ascii: ",")
 
     /// The tokens, with a comma between them.
     private(set) var bytes: ByteBuffer
-    /// How many there are.
+    /// The number of tokens.
     public private(set) var count = 0
 
     /// An empty list.
-    /// - Parameter expected: how many tokens there will be.
+    /// - Parameter expected: the expected number of tokens.
     public init(expecting expected: Int = 64) {
         bytes = ByteBufferAllocator().buffer(capacity: expected * 65)
     }
 
-    /// Adds a token: hex digits.
+    /// Adds a token of hex digits.
     public mutating func append(_ token: ByteBuffer) {
         if count > 0 { bytes.writeInteger(Self.separator) }
         bytes.writeImmutableBuffer(token)
         count += 1
     }
 
-    /// Adds something in the place of what is no token, and is never found.
+    /// Adds a placeholder that is never found, for a value that is not a token.
     public mutating func appendNothing() {
         if count > 0 { bytes.writeInteger(Self.separator) }
         bytes.writeInteger(UInt8(ascii: "-"))
         count += 1
     }
 
-    /// The tokens at some places.
+    /// Returns the tokens at some places.
     /// - Parameter places: in ascending order.
     public func tokens(at places: [Int]) -> [ByteBuffer] {
         var found: [ByteBuffer] = []

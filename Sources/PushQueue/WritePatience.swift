@@ -1,13 +1,13 @@
 import NIOCore
 import Redis
 
-/// For how long something is written again that Redis does not take, without any I/O.
+/// Decides when, and for how long, to repeat a write that Redis does not accept. Has no I/O.
 public struct WritePatience: Sendable {
     /// The next action after a failure.
     public enum Next: Sendable, Equatable {
-        /// Write it again.
+        /// Repeat the write.
         case again(after: TimeAmount)
-        /// It has been long enough.
+        /// The time limit has passed.
         case giveUp
     }
 
@@ -18,8 +18,8 @@ public struct WritePatience: Sendable {
     private var since: NIODeadline?
 
     /// - Parameters:
-    ///   - limit: for how long it is tried.
-    ///   - backoff: the pauses.
+    ///   - limit: the time for which the write is repeated.
+    ///   - backoff: the pauses between attempts.
     public init(
         limit: TimeAmount,
         backoff: ReconnectBackoff = ReconnectBackoff(initial: .milliseconds(50), maximum: .seconds(1))
@@ -28,28 +28,28 @@ public struct WritePatience: Sendable {
         self.backoff = backoff
     }
 
-    /// Returns true if it has failed for so long.
+    /// Returns true if writes have been failing for at least this time.
     public func hasLasted(_ time: TimeAmount, now: NIODeadline) -> Bool {
         since.map { now - $0 >= time } ?? false
     }
 
-    /// It was not taken.
-    /// - Parameter random: from 0 to 1, evenly spread.
+    /// Records a failed write.
+    /// - Parameter random: from 0 to 1, evenly distributed.
     public mutating func failed(now: NIODeadline, random: Double) -> Next {
         let began = since ?? now
         since = began
         failures += 1
         let left = began + limit - now
         guard left > .zero else { return .giveUp }
-        // Never at once: a Redis that refuses at once would be asked without end.
+        // Never immediately: a Redis that refuses at once would be called without a pause.
         let pause = max(backoff.delay(failures: failures, random: random), .milliseconds(5))
         return .again(after: min(pause, left))
     }
 
-    /// It was taken.
+    /// Records a successful write.
     public mutating func succeeded() { (since, failures) = (nil, 0) }
 
-    /// From now on there is less time: no more than this, counted from the first call.
+    /// Reduces the remaining time to at most `limit`. Only the first call does.
     public mutating func shorten(to limit: TimeAmount, now: NIODeadline) {
         guard !isShortened else { return }
         isShortened = true
@@ -64,8 +64,8 @@ extension QueueConnection.Failure {
         if case .redis(let error) = self { error.isAnswer } else { true }
     }
 
-    /// True if it may pass by itself: Redis is away, loads, is full or has no master; and not a wrong password, a
-    /// missing right or a key that holds something else.
+    /// True if the failure can pass by itself: Redis is unreachable, loading, full or without a master. False for a
+    /// wrong password, a missing permission or a key of another type.
     public var mayPass: Bool {
         switch self {
         case .unexpectedReply, .redis(.authentication), .redis(.commandTooLarge): false

@@ -6,7 +6,7 @@ import NIOPosix
 import PushQueue
 import Redis
 
-/// Claims and settles what waits in a queue.
+/// Claims and settles the waiting jobs of a queue.
 struct Claims: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Claim and settle a queue's jobs until none is left.",

@@ -3,7 +3,7 @@ import PushJob
 import PushQueue
 
 enum DecodeBenchmark {
-    /// Decodes as many jobs, of a thousand different ones.
+    /// Decodes this number of jobs, in rounds of a thousand different ones.
     static func run(_ sample: SampleJob, times: Int) throws -> Cost {
         let jobs = (0..<1000).map { sample.job(number: $0, sent: 1_790_000_000_000_000) }
         var cost = Cost()

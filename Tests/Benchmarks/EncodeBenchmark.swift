@@ -4,7 +4,7 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// One connection's framing, with the server's part played by bytes that are made up here.
+/// The framing of one connection; the server's bytes are made up here.
 enum EncodeBenchmark {
     private static let batch = 500
     private static let windowUpdate: UInt8 = 8
@@ -17,7 +17,7 @@ enum EncodeBenchmark {
         var output = ByteBuffer()
         framing.takeOutput(into: &output)
         var answers = ByteBuffer()
-        // SETTINGS: 1,000 streams at once; and room for their bodies.
+        // SETTINGS: 1,000 streams at once; and a window for their bodies.
         frame(type: 4, flags: 0, stream: 0, [0, 3, 0, 0, 3, 0xE8], into: &answers)
         frame(type: windowUpdate, flags: 0, stream: 0, [0, 0x10, 0, 0], into: &answers)
         _ = framing.receive(answers)

@@ -6,7 +6,7 @@ import NIOPosix
 import PushQueue
 import Redis
 
-/// Pushes jobs at an even rate, each with the time of its sending in it.
+/// Pushes jobs at an even rate, each with the time at which it was pushed.
 struct Pace: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Push jobs at an even rate, with their time in them.")
 
@@ -37,7 +37,7 @@ struct Pace: AsyncParsableCommand {
     }
 }
 
-/// Pushes what is due, a job a command as producers do. Belongs to the client's event loop.
+/// Pushes the jobs that are due, one per command as producers do. Belongs to the client's event loop.
 private final class Pacer {
     private let sample: SampleJob
     private let key: String
@@ -65,7 +65,7 @@ private final class Pacer {
         schedule(loop)
     }
 
-    // By the clock from the beginning, so that a late turn makes up for what it missed and the rate holds.
+    // Due times count from the beginning, so a late turn catches up and the rate is kept.
     private func schedule(_ loop: any EventLoop) {
         guard pushed < total else { return }
         let next = began + .nanoseconds(Int64(pushed) * 1_000_000_000 / Int64(rate))

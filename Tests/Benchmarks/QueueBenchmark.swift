@@ -5,9 +5,9 @@ import NIOPosix
 import PushQueue
 import Redis
 
-/// A worker's calls to its queue against a real Redis: everything that happens on the event loop's thread for them.
+/// A worker's calls to its queue in a real Redis: all the work on the event loop's thread.
 enum QueueBenchmark {
-    /// How many jobs a claim or a settlement is for.
+    /// The number of jobs of a claim or a settlement.
     static let batch = 256
 
     /// - Returns: the costs of claiming a job and of settling one.
@@ -66,7 +66,7 @@ enum QueueBenchmark {
             queue.claim(count: batch, first: first, join: done == 0) { [self] result in
                 switch result {
                 case .success(let claimed) where claimed.bodies.count == batch:
-                    // The first batch makes the scripts known and warms up.
+                    // The first batch loads the scripts and warms up.
                     if done > 0 { claim.add(since: start, times: batch) }
                     settleBatch(first, claimed.stamp)
                 case .success(let claimed):

@@ -2,8 +2,8 @@ import ArgumentParser
 import FoundationEssentials
 import NIOCore
 
-/// The job that everything is measured with: a file's text in which `@id@`, `@token@` and `@sent@` stand for what
-/// differs from one job to the next.
+/// The job of all measurements: a file's text with the placeholders `@id@`, `@token@` and `@sent@` for the parts that
+/// differ between jobs.
 struct SampleJob: Sendable {
     private let parts: [String]
 

@@ -1,6 +1,6 @@
 import TestSupport
 
-/// The accounts of Redis and APNs and the outcome of every notification, and whether they agree.
+/// Compares the accounts of Redis and APNs with the outcome of every notification.
 struct Balance {
     let sums: Ledger.Sums
     let notifications: Int
@@ -9,9 +9,9 @@ struct Balance {
     let simulator: SimulatorProcess.Account
     private(set) var problems: Problems
 
-    /// Notifications that were sent again because the answer to an earlier request never came.
+    /// Notifications that were sent again because the answer to an earlier request never arrived.
     let unanswered: Int
-    /// Notifications of jobs that were taken over from workers that were gone, once for each time.
+    /// Notifications of jobs that were reclaimed from lanes whose lease had expired, counted once per reclaim.
     let takenOver: Int
 
     init(
@@ -32,16 +32,17 @@ struct Balance {
         compareDuplicates(options)
     }
 
-    /// Of the accepted ones, those that Redis counts as expired or dropped: their answers were lost.
+    /// Accepted notifications that Redis counts as expired or dropped, because their answers were lost.
     var acceptedThenLapsed: Int { sums.accepted - (counters["delivered"] ?? 0) }
 
-    /// How many duplicates there may be.
+    /// The maximum number of duplicates that are explained.
     var explained: Int { (counters["possible_duplicates"] ?? 0) + simulator.acceptedTakenBack + sums.poison * 6 }
 
     private mutating func compare(_ remains: QueueRemains) {
         let dead = remains.count("dead") + sums.uncountedDead
         let lapsed = remains.count("expired") + remains.count("dropped") - remains.count("dropped:Duplicate")
-        // A token that is in the set when its job comes back, because the worker died before it had settled it.
+        // Suppressed: the token was in the set when its job was claimed again, because the worker died before the
+        // settlement.
         let invalid = remains.count("invalid_token") + remains.count("suppressed")
         let ended = remains.count("delivered") + invalid + dead + lapsed
         expect(ended, notifications, "Redis counts other ends than there are notifications")
@@ -63,7 +64,7 @@ struct Balance {
     }
 
     private mutating func compareDuplicates(_ options: ChaosRun.Options) {
-        // A failover or a power cut may forget claims and settlements of its last moments, so that they are not counted.
+        // A failover or a power cut can lose its last claims and settlements, so duplicates are not counted then.
         guard options.topology == .single, options.durability == .strict else { return }
         expect(simulator.duplicates, sums.duplicates, "notifications were sent again under another apns-id")
         if sums.duplicates > explained {

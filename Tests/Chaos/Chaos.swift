@@ -1,7 +1,7 @@
 import ArgumentParser
 import Foundation
 
-/// `scripts/chaos`: workers under load while everything goes wrong that can, and an account that has to balance.
+/// `scripts/chaos`: runs workers under load while everything fails that can, and checks that the account balances.
 @main
 struct Chaos: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

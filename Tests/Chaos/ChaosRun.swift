@@ -1,7 +1,7 @@
 import Foundation
 import TestSupport
 
-/// One run: load and faults at the same time, then peace, a drain, and the account.
+/// One run: load and faults at the same time, then a recovery, a drain, and the account.
 struct ChaosRun {
     struct Options {
         var topology: Topology
@@ -12,13 +12,14 @@ struct ChaosRun {
         var seed: UInt64
         var logs: URL?
 
-        /// The topology, and what is special about it.
+        /// The topology, and the durability if it is relaxed.
         var name: String { topology.rawValue + (durability == .strict ? "" : ", relaxed") }
     }
 
-    /// The workers' lease in milliseconds: the shortest there is, so that much of it ends in a short run.
+    /// The workers' lease in milliseconds: the shortest possible, so that many leases expire in a short run.
     static let lease = 7000
-    /// If nothing more is settled for so long, what is left is stuck. APNs may put a notification off for 90 seconds.
+    /// If nothing more is settled for this long, the remaining jobs are stuck. An answer of APNs can defer a
+    /// notification for 90 seconds.
     private static let patience = Duration.seconds(120)
 
     private let options: Options
@@ -39,7 +40,7 @@ struct ChaosRun {
         log = EventLog()
     }
 
-    /// Runs it to its end.
+    /// Runs to the end.
     func run() async throws -> Outcome {
         for slot in 0..<options.workers { try stage.fleet.start(slot) }
         log.start()
@@ -71,7 +72,7 @@ struct ChaosRun {
             fleet: story, producer: producer.soFar)
     }
 
-    /// Every fault at its time. One that takes long does not hold up the others, except those of its own target.
+    /// Plays every fault at its time. A long fault delays only those of the same target.
     private func play(_ plan: Plan) async {
         await withTaskGroup(of: Void.self) { group in
             let targets = Dictionary(grouping: plan.faults, by: \.target)
@@ -91,7 +92,7 @@ struct ChaosRun {
 
     private func play(_ fault: Fault) async {
         await log.wait(until: fault.begin)
-        // Later than planned if the one before it took longer to get over.
+        // Later than planned if recovery from the fault before it took longer.
         let begin = log.milliseconds
         await attempt("\(fault.target): \(fault.name)") {
             let detail = try await stage.begin(fault)

@@ -5,12 +5,14 @@ import TestSupport
 /// Three masters with a replica each.
 final class ClusterServers: QueueServers {
     private static let queueKey = "push:{default}:jobs"
-    /// A node does not answer while it moves a large key. With a shorter timeout it would be failed over in the middle of the
-    /// move, and the keys that the other node had already received would be lost: the replica does not know of the move.
+    /// A node does not answer while it moves a large key. With a shorter timeout it would be failed over in the middle
+    /// of the move, and the keys that the other node had already received would be lost: the replica does not know of
+    /// the move.
     private static let nodeTimeout = 5000
-    /// The maximum size of the list, in bytes, for a move of its slot. A key is moved as a whole, which blocks both nodes.
+    /// The maximum size of the list, in bytes, for a move of its slot. A key is moved as a whole, which blocks both
+    /// nodes.
     private static let largestMove = 32 << 20
-    /// Six nodes of a machine with few cores take a while to agree again.
+    /// Six nodes on a machine with few cores take a while to agree again.
     private static let patience = Duration.seconds(180)
 
     private let cluster: RedisCluster
@@ -78,10 +80,10 @@ final class ClusterServers: QueueServers {
         try cluster.owner(ofSlot: cluster.slot(of: key)).connect()
     }
 
-    /// A replica takes its master's place in good order.
+    /// Makes a replica the master in a graceful failover.
     private func failOver(from owner: RedisServer) async throws {
         guard let replica = try replica(of: owner) else { return }
-        // A replica gives up after five seconds, silently.
+        // A replica abandons a failover after five seconds, silently.
         try await eventually("the replica takes over", within: Self.patience, orderingEvery: .seconds(6)) {
             _ = try? replica.run("CLUSTER", "FAILOVER")
             return true
@@ -90,13 +92,13 @@ final class ClusterServers: QueueServers {
         }
     }
 
-    /// The queue's slot moves to another master.
+    /// Moves the queue's slot to another master.
     ///
-    /// On a busy machine nodes sometimes consider others dead, and refuse all commands for a while. A move that has begun is
-    /// repeated until it succeeds: while a slot is between two nodes, no script can reach all its keys.
+    /// On a busy machine nodes sometimes consider others dead, and refuse all commands for a while. A move that has
+    /// begun is repeated until it succeeds: while a slot is between two nodes, no script can reach all its keys.
     private func reshard() async throws {
         try await eventually("the slot moves", within: Self.patience) {
-            // As the owner itself says: the target of a broken move does not learn of a failover of the source.
+            // According to the owner itself: the target of a broken move does not learn of a failover of the source.
             let owner = self.cluster.nodes.first { (try? self.cluster.owner(ofSlot: self.slot, by: $0)) === $0 }
             guard let owner else { return false }
             let masters = self.cluster.nodes.filter { $0 !== owner && self.isMaster($0) }
@@ -121,7 +123,7 @@ final class ClusterServers: QueueServers {
         }
     }
 
-    /// All nodes agree on who owns the queue's slot, and it is served, with a replica in step.
+    /// Waits until all nodes agree on the owner of the queue's slot, and it is served, with a replica in step.
     func waitUntilWell() async throws {
         try await eventually("the Cluster serves", within: Self.patience) {
             guard let owner = try? self.cluster.owner(ofSlot: self.slot) else { return false }

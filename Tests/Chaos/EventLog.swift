@@ -10,7 +10,7 @@ final class EventLog: Sendable {
 
     private let state = Mutex(State())
 
-    /// The run begins now.
+    /// Starts the clock of the run.
     func start() { state.withLock { $0.begin = .now } }
 
     var milliseconds: Int {

@@ -1,12 +1,12 @@
-/// Something that goes wrong, and for how long.
+/// A fault, its target, and its duration.
 struct Fault: Equatable, Sendable {
-    /// A fault.
+    /// The kind of fault.
     enum Action: Equatable, Sendable {
-        /// `kill -9`; another takes its place when the fault ends.
+        /// `kill -9`; another worker replaces it when the fault ends.
         case killWorker
         /// SIGSTOP, and SIGCONT when the fault ends.
         case stopWorker
-        /// SIGTERM; another takes its place at once, while it drains.
+        /// SIGTERM; another worker replaces it at once, while it drains.
         case endWorker
         /// The network between a worker and its Redis, or its APNs.
         case network(Network)
@@ -36,7 +36,7 @@ struct Fault: Equatable, Sendable {
         case powerCut = "power cut"
     }
 
-    /// Whom it happens to. No two things happen to one target at once.
+    /// The target of a fault. No two faults of one target overlap.
     enum Target: Hashable, Sendable {
         case worker(Int)
         /// The connections of a worker to Redis.

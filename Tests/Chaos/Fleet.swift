@@ -4,7 +4,7 @@ import TestSupport
 
 /// The workers: a fixed number of places, with a changing process in each.
 final class Fleet: Sendable {
-    /// How the processes have ended that there were.
+    /// The starts and ends of all processes.
     struct History: Sendable {
         var started = 0
         var killed = 0
@@ -12,11 +12,11 @@ final class Fleet: Sendable {
         var accounts: [WorkerProcess.Account] = []
         /// Processes that ended unexpectedly or with a wrong status, with the end of their log.
         var problems: [String] = []
-        /// How many lines of each level all logs have.
+        /// The number of lines of each level in all logs.
         var logLines: [String: Int] = [:]
     }
 
-    /// A worker's place, with its own ways to Redis and to APNs.
+    /// A worker's place, with its own connections to Redis and to APNs.
     struct Place: Sendable {
         let redis: FaultProxy?
         let apns: FaultProxy
@@ -31,7 +31,7 @@ final class Fleet: Sendable {
     private let history = Mutex(History())
 
     /// - Parameters:
-    ///   - redisURL: for workers that have no way of their own to it.
+    ///   - redisURL: for workers without a proxy of their own.
     ///   - logs: the directory for the workers' logs; `nil` to discard them.
     init(places: [Place], redisURL: String, lease: Int, logs: URL?) {
         self.places = places
@@ -41,7 +41,7 @@ final class Fleet: Sendable {
         workers = Mutex(Array(repeating: nil, count: places.count))
     }
 
-    /// Starts a worker where there is none.
+    /// Starts a worker if there is none.
     func start(_ slot: Int) throws {
         guard worker(slot) == nil else { return }
         let redis = places[slot].redis.map { "redis://127.0.0.1:\($0.port)" } ?? redisURL
@@ -57,10 +57,10 @@ final class Fleet: Sendable {
         history.withLock { $0.started += 1 }
     }
 
-    /// `kill -9`.
+    /// Kills a worker with `kill -9`.
     func kill(_ slot: Int) {
         guard let process = take(slot) else { return }
-        // If it had ended by itself, that end would be reported.
+        // If it has ended by itself, this end is reported.
         guard process.process.ending == nil else { return ended(process, slot, by: nil) }
         process.process.kill()
         history.withLock { $0.killed += 1 }
@@ -69,13 +69,13 @@ final class Fleet: Sendable {
 
     func send(_ signal: Int32, to slot: Int) { worker(slot)?.process.send(signal) }
 
-    /// SIGTERM, and another in its place at once.
+    /// Ends a worker with SIGTERM, and starts another in its place at once.
     func replace(_ slot: Int) throws {
         end(slot)
         try start(slot)
     }
 
-    /// SIGTERM; its end is awaited by ``waitForEnds()``.
+    /// Ends a worker with SIGTERM; ``waitForEnds()`` waits for its end.
     func end(_ slot: Int) {
         guard let process = take(slot) else { return }
         let task = Task { [self] in
@@ -93,7 +93,7 @@ final class Fleet: Sendable {
         draining.withLock { $0.append(task) }
     }
 
-    /// Waits for all processes that were asked to end.
+    /// Waits for all processes that got SIGTERM.
     func waitForEnds() async {
         let tasks = draining.withLock { tasks in
             defer { tasks = [] }
@@ -102,7 +102,7 @@ final class Fleet: Sendable {
         for task in tasks { await task.value }
     }
 
-    /// Notes workers that have ended by themselves, and puts others in their places.
+    /// Records workers that have ended by themselves, and starts others in their places.
     func look() throws {
         for slot in places.indices {
             guard let process = worker(slot), let ending = process.process.ending else { continue }

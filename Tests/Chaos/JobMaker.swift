@@ -1,18 +1,18 @@
 import Foundation
 import TestSupport
 
-/// Makes the jobs: each follows from the seed and its number, so that none need be remembered.
+/// Makes the jobs: each depends only on the seed and its number, so none need be stored.
 struct JobMaker: Sendable {
-    /// How many jobs there are.
+    /// The number of jobs.
     let count: Int
     private let seed: UInt64
-    /// When the run began, in seconds since 1970.
+    /// The start of the run, in seconds since 1970.
     private let start: Int
-    /// How many are pushed a second.
+    /// The number of jobs that are pushed per second.
     private let rate: Double
-    /// True if APNs may put jobs off for up to 90 seconds.
+    /// True if APNs' answers can defer jobs for up to 90 seconds.
     private let isLong: Bool
-    /// The jobs whose kinds are given, evenly over the run.
+    /// The jobs of predetermined kinds, evenly distributed over the run.
     private let always: [Int: Kind]
 
     private static let kinds: [Kind] = Kind.allCases.flatMap { Array(repeating: $0, count: $0.weight) }
@@ -34,7 +34,7 @@ struct JobMaker: Sendable {
         return kind == .putOff && !isLong ? .plain : kind
     }
 
-    /// How many notifications a job is for.
+    /// Returns the number of notifications of a job.
     func notifications(_ number: Int) -> Int {
         switch kind(number) {
         case .fanOut: 10 + Int(random(number, 1) % 291)
@@ -46,7 +46,7 @@ struct JobMaker: Sendable {
         }
     }
 
-    /// The number of copies of a job that are pushed.
+    /// Returns the number of copies of a job that are pushed.
     func copies(_ number: Int) -> Int { kind(number) == .unique ? 2 : 1 }
 
     /// Returns the kind of one of a job's notifications: those of a job for many devices are of many kinds.
@@ -63,7 +63,7 @@ struct JobMaker: Sendable {
         }
     }
 
-    /// The device token of a notification: it says whose it is.
+    /// Returns the device token of a notification, which contains its job's number and its index.
     func token(_ number: Int, _ index: Int) -> String {
         let kind = kind(number, index)
         if kind == .malformedToken { return "no token: \(number)/\(index)" }
@@ -74,7 +74,7 @@ struct JobMaker: Sendable {
             ])
     }
 
-    /// Which notification a token is for, if it is one of ours.
+    /// Returns the notification that a token is for, if it is one of ours.
     func place(of token: some StringProtocol) -> (number: Int, index: Int)? {
         let place: (Int, Int)?
         if token.hasPrefix("no token: ") {
@@ -92,14 +92,14 @@ struct JobMaker: Sendable {
         return place
     }
 
-    /// The number of the job with these bytes, or that these are what is left of.
+    /// Returns the number of the job that has these bytes, or of which they are a part.
     static func number(of body: [UInt8]) -> Int? {
         let text = String(decoding: body, as: UTF8.self)
         guard let marker = text.firstRange(of: "chaos-") else { return nil }
         return Int(text[marker.upperBound...].prefix { $0.isNumber })
     }
 
-    /// The job as it is pushed.
+    /// Returns the job as it is pushed.
     func body(_ number: Int) -> [UInt8] {
         let kind = kind(number)
         let name = #""id":"chaos-\#(number)","#
@@ -112,7 +112,7 @@ struct JobMaker: Sendable {
             case .withoutID: #"{"note":"chaos-\#(number)",\#(token)"priority":5,\#(payload)}"#
             case .background: #"{\#(name)\#(token)"payload":{"aps":{"content-available":1}}}"#
             case .voip:
-                // Without one a call is given up after half a minute, which an outage may outlast.
+                // Without an expiration, a call expires after half a minute, and an outage can last longer.
                 #"{\#(name)\#(token)"push_type":"voip","expiration":"1d","payload":{"call":"\#(filler(4500))"}}"#
             case .liveActivity: #"{\#(name)\#(token)"push_type":"liveactivity","priority":10,\#(update)}"#
             case .collapsed: #"{\#(name)\#(token)"collapse_id":"c\#(number % 7)","expiration":"1h",\#(payload)}"#
@@ -142,7 +142,7 @@ struct JobMaker: Sendable {
         return Array(text.utf8)
     }
 
-    /// A member of a wrapper that could destroy or multiply jobs.
+    /// Returns a member of a wrapper that could destroy or multiply jobs.
     private func hostileMember(_ number: Int) -> String {
         let members =
             kind(number) == .hostileTokens
@@ -159,7 +159,7 @@ struct JobMaker: Sendable {
         return "\"tokens\":[\(tokens.joined(separator: ","))],"
     }
 
-    /// Some seconds after the job is pushed.
+    /// Returns a time some seconds after the job is pushed.
     private func laterThanPushed(_ number: Int) -> Int {
         start + Int(Double(number) / rate) + Int(random(number, 1) % 15)
     }
@@ -174,7 +174,8 @@ struct JobMaker: Sendable {
         SeededGenerator.mixed(SeededGenerator.mixed(seed &+ UInt64(number)) &+ salt &* 0x9E37_79B9_7F4A_7C15)
     }
 
-    /// Numbers of so many digits each, one after the other. Those that are longer lose their first ones.
+    /// Returns numbers in hex, one after the other, each with its number of digits. Longer numbers lose their first
+    /// digits.
     private static func hex(_ parts: [(value: UInt64, digits: Int)]) -> String {
         String(unsafeUninitializedCapacity: parts.reduce(0) { $0 + $1.digits }) { buffer in
             var end = 0

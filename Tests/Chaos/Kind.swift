@@ -1,27 +1,27 @@
-/// The kinds of jobs that are pushed. Which one a job is follows from the seed and its number alone.
+/// The kinds of jobs that are pushed. The kind of a job depends only on the seed and its number.
 enum Kind: CaseIterable {
-    // Those that are delivered in the end, whatever happens on the way.
+    // Jobs that are delivered in the end, whatever faults occur.
     case plain, withoutID, background, voip, liveActivity, collapsed, ownAPNsID, later
     case refusedOnce, throttledTwice, failedOnce, putOff
     case answerLost, unansweredOnce, droppedOnce, takenBack
     case fanOut, fullFanOut, bigFanOut, wideFanOut, hugeFanOut
-    // One notification each, and many bytes that are not for it.
+    // Jobs with one notification and many additional bytes.
     case bytes70k, bytes1M, bytes7M
-    // Pushed twice with one id.
+    // Jobs that are pushed twice with the same id.
     case unique
     // A valid wrapper from a producer, in the form of the worker's.
     case wrapped
-    // Those that may be late.
+    // Jobs that can expire before they are delivered.
     case shortLived
-    // Those that never are.
+    // Jobs that are never delivered.
     case expired, expiring, unanswered
     case gone, badToken, foreignToken, refused
     case exhausted, exhaustedUnanswered
     case truncated, noJSON, notAnObject, missingPayload, malformedToken, tooLarge
-    // Wrapped with something in the wrapper that no worker writes.
+    // Jobs in a wrapper with a member that no worker writes.
     case hostileWrapper, hostileTokens
 
-    /// In how many of 100,000 jobs. Three in four notifications are of jobs for many devices.
+    /// The number of jobs of this kind in 100,000. Three in four notifications are of jobs for many devices.
     var weight: Int {
         switch self {
         case .plain: 53_000
@@ -57,7 +57,7 @@ enum Kind: CaseIterable {
         }
     }
 
-    /// Those of which each run has at least one, however short it is.
+    /// The kinds of which each run has at least one job, however short it is.
     static let always: [Kind] = [.fullFanOut, .bigFanOut, .wideFanOut, .bytes70k, .bytes1M, .bytes7M]
 
     /// True for a job for many devices, whose notifications are of many kinds.
@@ -68,13 +68,14 @@ enum Kind: CaseIterable {
         }
     }
 
-    /// True for a job for more devices than the worker keeps in one job: its pieces have the original without its tokens.
+    /// True for a job for more devices than the worker keeps in one job: its pieces have the original without its
+    /// tokens.
     var isSplit: Bool { isFanOut && self != .fanOut && self != .fullFanOut }
 
-    /// The first four digits of its tokens, by which the simulator's rules know it.
+    /// The first four digits of its tokens, by which the simulator's rules recognize it.
     var prefix: String {
         switch self {
-        // Those with many bytes come back, too, and so are wrapped.
+        // Jobs with many bytes are tried again, too, so they are wrapped.
         case .refusedOnce, .bytes70k, .bytes1M, .bytes7M: "0503"
         case .throttledTwice: "0429"
         case .failedOnce: "0500"
@@ -123,7 +124,7 @@ struct Ends: OptionSet {
     static let delivered = Ends(rawValue: 1)
     static let invalid = Ends(rawValue: 2)
     static let dead = Ends(rawValue: 4)
-    /// Expired, or dropped because its answer never came: Redis only counts these.
+    /// Expired, or dropped because its answer never arrived: Redis only counts these.
     static let lapsed = Ends(rawValue: 8)
 }
 
@@ -142,7 +143,7 @@ struct Expectation {
     }
 }
 
-/// The simulator's faults: always to some kinds, and now and then to all the others.
+/// The simulator's faults: always for some kinds, and occasionally for all others.
 enum SimulatorRules {
     static let all = [
         "prefix=0410,answer=410", "prefix=0400,answer=BadDeviceToken", "prefix=0401,answer=DeviceTokenNotForTopic",
@@ -162,7 +163,7 @@ enum SimulatorRules {
         "rate=0.0003,answer=silence",
         "rate=0.0001,answer=goaway,last-stream=exact", "rate=0.0001,answer=goaway,last-stream=accepted,reason=Shutdown",
         "rate=0.00005,answer=drop,accept=false",
-        // Connections that are open and do not work.
+        // Connections that are open but do not work.
         "at=connect,after=11,answer=wedge", "at=connect,after=13,answer=no-window",
         "at=connect,after=17,answer=no-settings",
     ]

@@ -2,16 +2,16 @@
 struct Ledger {
     /// One notification.
     struct Entry {
-        /// How often APNs accepted it.
+        /// The number of times that APNs accepted it.
         var accepted: UInt16 = 0
-        /// How many dead letters are about it.
+        /// The number of dead letters about it.
         var letters: UInt8 = 0
-        /// True if one of them is there because workers died of the job, or with it.
+        /// True if one of them was buried because workers repeatedly died while they had the job.
         var isPoison = false
         var isInvalid = false
     }
 
-    /// How many there are of each sort. Every notification is of exactly one, if all is well.
+    /// The number of notifications of each sort. Without problems, each notification is of exactly one.
     struct Sums: Encodable {
         /// Accepted by APNs, and in no dead letter.
         var accepted = 0
@@ -53,7 +53,7 @@ struct Ledger {
         entries = Array(repeating: Entry(), count: total)
     }
 
-    // MARK: Taking down what was found
+    // MARK: Recording
 
     mutating func accepted(_ token: Substring, _ times: Int) {
         guard let index = index(of: token) else { return problems.add("APNs accepted an unknown token", "\(token)") }
@@ -113,7 +113,7 @@ struct Ledger {
 
     // MARK: Adding up
 
-    /// Looks at every notification: each has exactly one end, and one that is possible for its kind.
+    /// Checks that each notification has exactly one end, and that it is possible for its kind.
     mutating func close() {
         sums.uncountedDead = uncountedDead
         for number in 0..<maker.count {

@@ -12,7 +12,7 @@ struct Outcome {
 
     var isBalanced: Bool { balance.problems.isEmpty }
 
-    /// How often each fault happened.
+    /// The number of times that each fault happened.
     var faults: [String: Int] {
         Dictionary(plan.faults.map { ("\($0.place): \($0.name)", 1) }, uniquingKeysWith: +)
     }
@@ -87,7 +87,7 @@ struct Outcome {
 }
 
 extension Fault {
-    /// Whom it happened to, whichever of them it was.
+    /// The kind of target.
     fileprivate var place: String {
         switch target {
         case .worker: "worker"

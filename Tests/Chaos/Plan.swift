@@ -1,11 +1,11 @@
 import TestSupport
 
-/// Which faults happen when: the same for the same seed, whatever the machine makes of them.
+/// The faults and their times. They depend only on the seed and the options, not on the machine.
 struct Plan {
     /// In the order of their beginnings.
     let faults: [Fault]
 
-    /// How often each kind of fault is drawn.
+    /// The weight and the range of durations of each kind of fault.
     private struct Odds {
         var worker: [(Fault.Action, weight: Int, milliseconds: ClosedRange<Int>)]
         var network: [(Fault.Network, weight: Int, milliseconds: ClosedRange<Int>)]
@@ -13,8 +13,8 @@ struct Plan {
     }
 
     /// - Parameters:
-    ///   - lease: of the workers, in milliseconds: some are stopped for longer than that.
-    ///   - topology: which faults Redis can have.
+    ///   - lease: the workers' lease in milliseconds: some workers are stopped for longer.
+    ///   - topology: determines the possible faults of Redis.
     ///   - durability: true if Redis may lose confirmed writes.
     init(seed: UInt64, seconds: Int, workers: Int, lease: Int, topology: Topology, durability: Durability) {
         var generator = SeededGenerator(seed: seed)
@@ -49,7 +49,7 @@ struct Plan {
             }
             now += Int.random(in: 100...1100, using: &generator)
             guard fault.begin >= free[fault.target, default: 0] else { continue }
-            // A moment's peace, so that it is not only ever down.
+            // A pause, so that the target works in between.
             let pause = fault.target == .redis ? topology.peace : 300
             free[fault.target] = fault.end + pause
             faults.append(Self.ending(fault, by: end))
@@ -84,11 +84,11 @@ struct Plan {
     }
 }
 
-/// How Redis is set up.
+/// The topology of Redis.
 enum Topology: String, CaseIterable, Sendable {
     case single, sentinel, cluster
 
-    /// True if the workers' ways to Redis can be disturbed: servers of a set announce their own addresses.
+    /// True if the workers' connections to Redis can be disturbed: servers of a set announce their own addresses.
     var hasProxies: Bool { self == .single }
 
     /// The time between two faults of Redis, in milliseconds.
@@ -123,10 +123,10 @@ enum Topology: String, CaseIterable, Sendable {
     }
 }
 
-/// The measures of Redis and the producer against forgetting what was confirmed.
+/// The measures of Redis and the producer against the loss of confirmed writes.
 enum Durability: String, Sendable {
-    /// One server writes to its disk before it answers; a master takes writes only while a replica keeps up, and the
-    /// producer waits until one has the jobs.
+    /// A single server writes to its disk before it answers; a master accepts writes only while a replica keeps up, and
+    /// the producer waits until a replica has the jobs.
     case strict
     /// `appendfsync everysec`, no `min-replicas-to-write`, and a producer that does not wait for replicas.
     case relaxed

@@ -13,13 +13,13 @@ final class Producer: Sendable {
         var pushed = 0
         /// Pushes that were repeated because there was no answer or Redis refused.
         var repeated = 0
-        /// Of those, the ones that had been made after all.
+        /// Repeated pushes that had succeeded before.
         var alreadyMade = 0
-        /// Pushes that Redis had confirmed and forgot; they are made again.
+        /// Pushes that Redis had confirmed and lost; they are made again.
         var lostByRedis = 0
     }
 
-    /// Batches that Redis has, so that a push whose answer was lost is not made twice. In the queue's slot.
+    /// The batches that Redis has, so that a push whose answer was lost is not made twice. In the queue's slot.
     static let batchesKey = "push:{default}:chaos"
     private static let jobsKey = "push:{default}:jobs"
     private static let script = """
@@ -49,7 +49,7 @@ final class Producer: Sendable {
     /// The progress so far.
     var soFar: Progress { progress.withLock { $0 } }
 
-    /// Pushes all jobs within a time, or as soon after it as Redis takes them.
+    /// Pushes all jobs within a time, or as soon after it as Redis accepts them.
     func run(within time: Duration) async throws {
         let start = ContinuousClock.now
         for batch in 0..<batches {
@@ -59,7 +59,7 @@ final class Producer: Sendable {
         }
     }
 
-    /// Makes sure, when all is well again, that Redis has all of them.
+    /// Checks, when all has recovered, that Redis has all jobs, and pushes those that are missing.
     func confirm() async throws {
         for batch in 0..<batches {
             if try await isThere(batch) { continue }
@@ -70,7 +70,7 @@ final class Producer: Sendable {
         try await client.close().get()
     }
 
-    /// Its connection may have been among those that the last fault has killed.
+    /// Returns true if Redis has a batch. Repeats the command, because the last fault may have killed the connection.
     private func isThere(_ batch: Int) async throws -> Bool {
         let command = RedisCommand("SISMEMBER", Self.batchesKey, "\(batch)")
         let deadline = ContinuousClock.now + .seconds(30)

@@ -23,9 +23,9 @@ struct QueueRemains {
     private(set) var letters: [Letter] = []
     private(set) var invalidTokens: [String] = []
     private(set) var invalidTokenDetails = 0
-    /// Bodies of jobs that have not ended, and where they are.
+    /// Bodies of jobs that have not ended, with their places.
     private(set) var unsettled: [(body: [UInt8], place: String)] = []
-    /// Keys that should be gone.
+    /// Keys that should not exist.
     private(set) var keysLeft: [String] = []
 
     init(_ servers: any QueueServers) throws {
@@ -38,7 +38,7 @@ struct QueueRemains {
         invalidTokenDetails = try set.run("HLEN", "push:{shared}:invalid-tokens:details").number ?? 0
     }
 
-    /// How many jobs have not ended: a quick look, for while it changes.
+    /// Returns the number of jobs that have not ended. It is quick, and approximate while jobs move.
     static func unsettledCount(_ servers: any QueueServers) throws -> Int {
         let queue = try servers.connect(for: base + "jobs")
         return try keys(of: queue).reduce(0) { sum, key in
@@ -53,7 +53,7 @@ struct QueueRemains {
         }
     }
 
-    /// The counters only.
+    /// Returns only the counters.
     static func counters(_ servers: any QueueServers) throws -> [String: Int] {
         let queue = try servers.connect(for: base + "jobs")
         var counters: [String: Int] = [:]
@@ -76,7 +76,7 @@ struct QueueRemains {
         case _ where key == Producer.batchesKey || rest.hasPrefix("unique:") || rest.hasPrefix("next:"): return
         case "dead-bytes", "gauges", "results": return
         case _ where rest.hasPrefix("minute:"): return
-        // A killed lane without claims keeps its long lease for a while. What it had claimed would be found below.
+        // A killed lane without claims keeps its long lease for a while. Its claims would be found below.
         case "workers", "worker-info": return
         default: keysLeft.append(key)
         }
@@ -89,7 +89,7 @@ struct QueueRemains {
 
     private static func letters(_ queue: RedisTestConnection) throws -> [Letter] {
         var letters: [Letter] = []
-        // A hundred at a time: one answer may take no longer than the connection waits.
+        // A hundred at a time: an answer must not take longer than the connection's timeout.
         while true {
             let start = letters.count
             let answer = try queue.run("ZRANGE", base + "dead", "\(start)", "\(start + 99)")
@@ -134,7 +134,7 @@ struct QueueRemains {
 }
 
 extension RedisValue {
-    /// The bytes of a string, whatever they are.
+    /// The bytes of a string, UTF-8 or not.
     fileprivate var rawBytes: [UInt8] {
         if case .bytes(let bytes) = self { return bytes }
         return Array((text ?? "").utf8)

@@ -1,13 +1,13 @@
 import Foundation
 import TestSupport
 
-/// The Redis under test, whatever its topology: where it is, what can be done to it, and what it holds.
+/// The Redis under test, in any topology: its address, its faults, and its contents.
 ///
-/// Its methods wait on the calling thread, some of them for seconds.
+/// Its methods block the calling thread, some of them for seconds.
 protocol QueueServers: Sendable {
-    /// Where workers find it.
+    /// The URL for workers.
     var url: String { get }
-    /// How many replicas must have a write before it counts as done.
+    /// The number of replicas that must have a write before it counts as done.
     var replicasToWaitFor: Int { get }
     /// Begins a fault.
     /// - Returns: a description of it for the log.
@@ -18,7 +18,7 @@ protocol QueueServers: Sendable {
     func heal() async throws
     /// Waits until all servers serve, and all replicas follow their masters.
     func waitUntilWell() async throws
-    /// A connection to the server that holds a key.
+    /// Returns a connection to the server that holds a key.
     func connect(for key: String) throws -> RedisTestConnection
 }
 
@@ -46,7 +46,7 @@ final class SingleServer: QueueServers {
         return nil
     }
 
-    /// Ends the server, and takes from its file what was written in the last second, as if it had not reached the disk.
+    /// Kills the server, and cuts from its file what was written in the last second, as if it had not reached the disk.
     private func cutPower() async throws -> String? {
         let old = try lastFile()
         try await Task.sleep(for: .seconds(1))
@@ -59,7 +59,7 @@ final class SingleServer: QueueServers {
         return "\(new.size - old.size) bytes were forgotten"
     }
 
-    /// The part of the append-only file that is being written.
+    /// Returns the part of the append-only file that is being written.
     private func lastFile() throws -> (url: URL, size: Int) {
         let directory = server.directory.appending(path: "appendonlydir")
         let files = try FileManager.default.contentsOfDirectory(at: directory, includingPropertiesForKeys: nil)
@@ -101,7 +101,7 @@ extension RedisTestConnection {
         }
     }
 
-    /// Ends it.
+    /// Ends a fault that a command can cause.
     func end(_ fault: Fault.RedisFault) throws {
         if fault == .fill { try run("CONFIG", "SET", "maxmemory", "0") }
     }

@@ -4,7 +4,7 @@ import TestSupport
 
 /// A master, two replicas and three Sentinels.
 ///
-/// With strict durability a failover forgets the claims and settlements of its last moments at most, and never a job.
+/// With strict durability, a failover loses at most the claims and settlements of its last moments, and never a job.
 final class SentinelServers: QueueServers {
     private let redis: RedisSentinelSet
     /// The servers that were killed or stopped, by the fault that did it.
@@ -68,7 +68,7 @@ final class SentinelServers: QueueServers {
 
     func connect(for key: String) throws -> RedisTestConnection { try redis.master().connect() }
 
-    /// All Sentinels agree on the master, and all others follow it.
+    /// Waits until all Sentinels agree on the master, and all other servers follow it.
     func waitUntilWell() async throws {
         try await eventually("the replicas follow the master", within: .seconds(180)) {
             let master = try? self.redis.master()

@@ -2,7 +2,7 @@ import Foundation
 import NIOCore
 import TestSupport
 
-/// Everything that is set up for a run, and what the faults do to it.
+/// The processes of a run, and the effects of faults on them.
 final class Stage: Sendable {
     let topology: Topology
     let servers: any QueueServers
@@ -62,7 +62,7 @@ final class Stage: Sendable {
         }
     }
 
-    /// Ends whatever may still be wrong.
+    /// Ends all faults that may still last.
     func heal() async throws {
         for (slot, place) in fleet.places.enumerated() {
             fleet.send(SIGCONT, to: slot)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import PushJob
 
-/// Documents broken at random or on purpose, and what the scanner and Foundation say about each.
+/// Documents that are broken at random or on purpose, judged by the scanner and by Foundation.
 @Suite("JSON mutations")
 struct JSONMutationTests {
     static let job = #"""
@@ -28,7 +28,7 @@ struct JSONMutationTests {
         }
     }
 
-    /// Every byte of a job, made into every other value: 256 documents a byte.
+    /// Every byte of a job, changed to every other value: 256 documents per byte.
     @Test("what a job with one byte changed is, the scanner, the decoder and Foundation agree on")
     func everyByteEveryValue() {
         let original = Array(
@@ -53,7 +53,7 @@ struct JSONMutationTests {
             for _ in 0..<Int.random(in: 1...4, using: &random) { Self.change(&bytes, using: &random) }
             if compare(bytes) { good += 1 }
         }
-        // Both kinds must be there in numbers, or the comparison says little.
+        // With few documents of either kind, the comparison would prove little.
         #expect((2000..<28_000).contains(good), "\(good) documents were good")
     }
 
@@ -65,7 +65,7 @@ struct JSONMutationTests {
         "{\"\":{},\"k\":[[[[]]]],\n\t\"k2\":\"v\"}\r\n",
     ]
 
-    /// The pieces that tend to matter to a parser.
+    /// Pieces that often matter to a parser.
     private static let pieces: [[UInt8]] =
         [
             "\"", "\\", "{", "}", "[", "]", ",", ":", " ", "\n", "0", "1", "-", "+", ".", "e", "E", "t", "null", "true",
@@ -90,17 +90,18 @@ struct JSONMutationTests {
         }
     }
 
-    /// Where Foundation is known to differ from RFC 8259, or from what this project wants:
+    /// The known differences of Foundation from RFC 8259, or from the rules of this project.
     private enum Difference {
-        /// Foundation takes UTF-8 with a byte order mark, and UTF-16 and UTF-32, which it tells by their NUL bytes. RFC
-        /// 8259, 8.1: "JSON text … MUST be encoded using UTF-8", and no mark may be added. The scanner refuses them.
+        /// Foundation accepts UTF-8 with a byte order mark, and UTF-16 and UTF-32, which it recognizes by their NUL
+        /// bytes. RFC 8259, 8.1: "JSON text … MUST be encoded using UTF-8", and no mark may be added. The scanner
+        /// refuses them.
         static func isOtherEncoding(_ bytes: [UInt8]) -> Bool {
             bytes.starts(with: [0xEF, 0xBB, 0xBF]) || bytes.starts(with: [0xFE, 0xFF])
                 || bytes.starts(with: [0xFF, 0xFE]) || bytes.prefix(4).contains(0)
         }
 
-        /// Foundation makes a number of each and refuses those that a double cannot hold. RFC 8259, 6, allows them;
-        /// nothing here needs their value.
+        /// Foundation converts numbers, and refuses those that a double cannot hold. RFC 8259, 6, allows them; nothing
+        /// here needs their value.
         static func hasHugeNumber(_ error: NSError) -> Bool {
             (error.userInfo[NSDebugDescriptionErrorKey] as? String)?.contains("not representable") ?? false
         }
@@ -123,8 +124,8 @@ struct JSONMutationTests {
                 scannerError != nil || Difference.hasHugeNumber(foundationError),
                 "only the scanner takes \(bytes): \(String(decoding: bytes, as: UTF8.self)) \(foundationError)")
         } else if let scannerError, scannerError.kind == .trailingComma {
-            // Foundation on Linux takes a comma before a closing bracket, which the grammar (RFC 8259, 4 and 5) does not
-            // have. Without that comma, both must agree again.
+            // Foundation on Linux accepts a comma before a closing bracket, which the grammar (RFC 8259, 4 and 5) does
+            // not allow. Without that comma, both must agree again.
             var rest = bytes
             rest.remove(at: scannerError.offset)
             compare(rest)

@@ -3,9 +3,9 @@ import Testing
 
 @testable import PushJob
 
-/// A job from text, decoded.
+/// Decodes a job from text.
 func decodeJob(_ text: String) throws(JobError) -> Job {
-    // Behind a prefix, as a claimed job lies in the middle of a reply: offsets must not count from the storage.
+    // Between other bytes, as a claimed job is within a reply: offsets must not count from the start of the storage.
     var buffer = ByteBuffer(string: "#####" + text + "#####")
     buffer.moveReaderIndex(forwardBy: 5)
     buffer.moveWriterIndex(to: buffer.writerIndex - 5)
@@ -30,7 +30,7 @@ extension Job {
 
 @Suite("Job decoder")
 struct JobDecoderTests {
-    /// A job with one more member.
+    /// Returns a job with one more member.
     static func job(_ member: String) -> String { #"{"token":"ab","payload":{},\#(member)}"# }
 
     @Test("reads every member of a job that has them all")
@@ -363,6 +363,6 @@ struct JobDecoderTests {
 }
 
 extension ByteBuffer {
-    /// Where in memory the readable bytes start.
+    /// The address of the readable bytes.
     fileprivate var address: Int { withUnsafeReadableBytes { Int(bitPattern: $0.baseAddress) } }
 }

@@ -172,7 +172,7 @@ struct JobEnvelopeTests {
     func roundTrip() throws {
         let texts = ["x", "a\"b\\c", "Grüße 😀", "{}", "\"job\":", "\u{7}\n\u{0}"]
         for text in texts {
-            // An id has no control characters; everything else may be anything.
+            // An id has no control characters; all other texts can have any.
             let id = text.filter { $0 != "\u{7}" && $0 != "\n" && $0 != "\u{0}" } + "1"
             var writer = EnvelopeWriter(attempt: 4)
             writer.write(id: ByteBuffer(string: id))

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The identity of a job that can't be decoded")
 struct JobIdentityTests {
-    /// The members that were read, by name.
+    /// Returns the members that were read, by name.
     private func identity(_ body: String, as format: JobFormat = .native) -> [String: String] {
         let job = JobDecoder.identify(ByteBuffer(string: body), as: format)
         let fields: [(String, JobField?)] = [
@@ -42,7 +42,7 @@ struct JobIdentityTests {
         let body = #"{"id":"a\nb","token":5,"app":"","campaign":7,"labels":{"a":1},"channel":"no base64!"}"#
         #expect(identity(body).isEmpty)
         #expect(identity(#"{"id":7,"token":"ab"}"#) == ["token": "ab"])
-        // The first is the one that counts; a second may not be slipped in behind it.
+        // Only the first counts: a second one must not replace it.
         #expect(identity(#"{"id":"first","id":"second"}"#) == ["id": "first"])
     }
 
@@ -76,7 +76,7 @@ struct JobIdentityTests {
                 #"{"class":"PushJob","args":["{\"id\":\"a\",\"token\":\"ab\",\"priority\":7}"],"jid":"j1"}"#, as: format
             )
                 == ["id": "a", "token": "ab"])
-        // Of another class, and not of Sidekiq's form at all.
+        // A job of another class, and one that is not in Sidekiq's format.
         #expect(
             identity(#"{"class":"MailJob","args":[{"to":"x"}],"jid":"j1"}"#, as: format) == ["id": "j1"])
         #expect(identity(#"{"id":"a","token":"ab","payload":{}}"#, as: format) == ["id": "a", "token": "ab"])

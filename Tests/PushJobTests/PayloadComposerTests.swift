@@ -41,7 +41,7 @@ struct PayloadComposerTests {
         ])
     func shortestAlert(alert: String, composed text: String) throws {
         #expect(try composed(#""alert":\#(alert)"#) == #"{"aps":{"alert":\#(text)}}"#)
-        // A payload of the producer's own is left alone.
+        // A producer's own payload is not changed.
         let payload = #"{"aps":{"alert":\#(alert)}}"#
         let job = try decodeJob(#"{"token":"ab","payload":\#(payload)}"#)
         #expect(try String(buffer: job.payload(limit: 4096)) == payload)
@@ -71,7 +71,7 @@ struct PayloadComposerTests {
                 == #"{"aps":{"alert":"x","badge":2}}"#)
     }
 
-    /// Jobs of random short forms, against what Foundation makes of the members.
+    /// Compares jobs of random short forms with the values that Foundation reads.
     @Test("on 3,000 random jobs, what is composed has the members' values and nothing else")
     func random() throws {
         var random = SeededGenerator(seed: 0xC0FFEE)

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Shortened payloads")
 struct PayloadShortenerTests {
-    /// Returns the payload that a job with this one and `truncate` sends.
+    /// Returns the payload that a job with this payload and `truncate` sends.
     static func sent(_ payload: String, limit: Int) throws -> String {
         let job = try decodeJob(#"{"token":"ab","truncate":true,"payload":\#(payload)}"#)
         return String(buffer: try job.payload(limit: limit))
@@ -56,7 +56,7 @@ struct PayloadShortenerTests {
 
     @Test("a word's end counts if it is not more than 20 characters back, and its space is left out")
     func words() throws {
-        /// The body that is left of one with so much room.
+        /// Returns a body after it was shortened to a number of bytes.
         func body(_ text: String, _ room: Int) throws -> String {
             let frame = #"{"aps":{"alert":""}}"#.utf8.count
             return String(
@@ -98,7 +98,7 @@ struct PayloadShortenerTests {
         }
     }
 
-    /// As it is, and with all that may be escaped. A control character must be.
+    /// Returns a text as it is, and with all characters escaped. A control character must be escaped.
     private static func writings(of text: String) -> [String] {
         let escaped = text.utf16.map { "\\u" + String(0x10000 + Int($0), radix: 16).dropFirst() }.joined()
         return text.unicodeScalars.contains { $0.value < 0x20 } ? [escaped, #"\r\n"#] : [text, escaped]
@@ -124,7 +124,7 @@ struct PayloadShortenerTests {
         #expect(description.hasPrefix("the payload is 7 bytes too long for the limit of 4096"))
     }
 
-    /// A text and how it is written: scalar by scalar, each plain or escaped.
+    /// A text and its written form: scalar by scalar, each plain or escaped.
     private struct Written {
         var scalars: [(scalar: Unicode.Scalar, raw: String)] = []
 
@@ -136,7 +136,7 @@ struct PayloadShortenerTests {
 
         var raw: String { scalars.map(\.raw).joined() }
 
-        /// How many bytes the first characters take as they are written.
+        /// The lengths in bytes of the first characters as they are written.
         var lengths: [Int] {
             var lengths = [0]
             var rest = scalars[...]
@@ -156,7 +156,7 @@ struct PayloadShortenerTests {
                 "\u{600}", "…",
                 "\u{10FFFF}",
             ]
-            // Long ones are not read from their start, so there must be some with plain stretches and some without.
+            // Long texts are not read from their start, so some must have plain stretches and some must not.
             let isPlain = Bool.random(using: &random)
             for _ in 0..<Int.random(in: 0...(Bool.random(using: &random) ? 40 : 400), using: &random) {
                 if isPlain, Int.random(in: 0..<10, using: &random) > 0 {
@@ -180,7 +180,8 @@ struct PayloadShortenerTests {
         }
     }
 
-    /// How many characters to keep, found by trying: the most that fit or, within 20 of them, those up to a word's end.
+    /// Returns the number of characters to keep, found by trying: the most that fit or, within 20 of them, up to a
+    /// word's end.
     private static func kept(_ written: Written, room: Int) -> Int {
         let characters = Array(written.text)
         let lengths = written.lengths
@@ -220,9 +221,9 @@ struct PayloadShortenerTests {
             let room = limit - frame
             let characters = Array(written.text)
             let expected = room < 3 ? "" : String(characters.prefix(Self.kept(written, room: room))) + "…"
-            // As bytes, for a body may start with a mark that makes one character with the quote before it.
+            // As bytes, because a body can begin with a mark that forms one character with the quote before it.
             #expect(result.utf8.starts(with: start.utf8) && result.utf8.reversed().starts(with: end.utf8.reversed()))
-            // Compared as scalars: canonically equal is not the same.
+            // As scalars, because Swift's strings are equal if they are canonically equal.
             #expect(
                 try Self.body(of: result).map { Array($0.unicodeScalars) } == Array(expected.unicodeScalars),
                 "\(payload) in \(limit): \(result) not \(expected.debugDescription)")

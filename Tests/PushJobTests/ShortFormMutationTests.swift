@@ -5,7 +5,7 @@ import Testing
 
 @testable import PushJob
 
-/// Jobs of short forms, broken at random: whatever still is a job has a payload that is JSON.
+/// Jobs of short forms that are broken at random: each that is still a valid job has a payload that is JSON.
 @Suite("Short form mutations")
 struct ShortFormMutationTests {
     static let jobs = [
@@ -56,7 +56,7 @@ struct ShortFormMutationTests {
                 tooLong += 1
             }
         }
-        // All kinds must be there in numbers, or the comparison says little.
+        // With few jobs of any kind, the comparison would prove little.
         #expect(good > 5000 && shortened > 300 && tooLong > 1000, "\(good), \(shortened), \(tooLong)")
     }
 
@@ -67,7 +67,7 @@ struct ShortFormMutationTests {
             let object = try JSONSerialization.jsonObject(with: Data(bytes))
             #expect(object is [String: Any])
         } catch {
-            // Numbers that a double cannot hold are JSON, only not to Foundation.
+            // Numbers that a double cannot hold are JSON, but Foundation refuses them.
             #expect(
                 ((error as NSError).userInfo[NSDebugDescriptionErrorKey] as? String)?.contains("not representable")
                     == true,

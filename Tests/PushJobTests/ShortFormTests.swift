@@ -3,10 +3,10 @@ import Testing
 
 @testable import PushJob
 
-/// A job of these members and a token.
+/// Returns a job of these members and a token.
 func shortJob(_ members: String) -> String { #"{"token":"ab",\#(members)}"# }
 
-/// The payload of a job of these members, with no limit.
+/// Returns the payload of a job of these members, without a limit.
 func composed(_ members: String) throws -> String {
     String(buffer: try decodeJob(shortJob(members)).payload(limit: .max))
 }
@@ -15,7 +15,7 @@ func composed(_ members: String) throws -> String {
 struct ShortFormTests {
     static let members = JobMember.allCases.filter { $0.shortForm != nil }
 
-    /// Values of each, and what is sent for them; nothing where the payload has no such member then.
+    /// Values of each short form, with the values that are sent; `nil` if the payload then has no such member.
     static let good: [(JobMember, [(String, String?)])] = [
         (
             .alert,

@@ -123,7 +123,7 @@ struct SidekiqJobTests {
         #expect(error.description.contains("the class Mail::Job") && error.description.contains("PushJob, Push::Other"))
         let odd = try #require(refusal(#"{"class":"secret token\n","args":[{"token":"ab","alert":""}]}"#, only))
         #expect(odd.code.rawValue == "OtherClass" && !odd.description.contains("secret"))
-        // Once taken, a job stays taken.
+        // A job that was accepted once is always accepted.
         #expect(only.withoutClasses == .sidekiq(classes: []))
     }
 
@@ -143,7 +143,7 @@ struct SidekiqJobTests {
         #expect(try job.payload(limit: 4096).readableBytes > 10)
     }
 
-    /// Each member of a job's list of tokens may be first, last or between others, and the list itself too.
+    /// Jobs whose list of tokens is the first member, the last, or between others.
     static let lists = [
         #"{"tokens":["aa","bb","cc"],"alert":"é"}"#, #"{"alert":"\u00e9\"","tokens": [ "aa" , "bb","cc" ] }"#,
         #"{"alert":"😀","tokens":["aa","bb","cc"] ,"badge":1}"#,

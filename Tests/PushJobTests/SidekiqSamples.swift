@@ -1,4 +1,4 @@
-/// Jobs as the libraries write them: the order of the members and the forms of the times are theirs.
+/// Jobs as the libraries write them, with their order of members and their formats of times.
 enum SidekiqSamples {
     static let token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
     static let argument = #"{"token":"\#(token)","alert":"Grüße \u00e9 \"x\"","expiration":"1h"}"#
@@ -17,7 +17,7 @@ enum SidekiqSamples {
         """#
     /// Resque 1 and 2: `Resque::Job.create`.
     static let resque = #"{"class":"PushJob","args":[\#(argument)]}"#
-    /// A program that gives its job as text.
+    /// A program that passes its job as text.
     static let text = #"""
         {"class":"PushJob","args":["{\"token\":\"\#(token)\",\"alert\":\"Gr\u00fc\u00dfe \\u00e9 \\\"x\\\"\",\"expiration\":\"1h\"}"],"jid":"b4a577edbccf1d805744efa9","enqueued_at":1700000001.5}
         """#
@@ -25,7 +25,7 @@ enum SidekiqSamples {
     static let activeJob = activeJob(
         wrapper: "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper",
         around: #""jid":"b4a577edbccf1d805744efa9","created_at":1700000000.12,"enqueued_at":1700000001.5"#)
-    /// ActiveJob through Sidekiq 8, which brings its own adapter.
+    /// ActiveJob through Sidekiq 8, which has its own adapter.
     static let activeJob8 = activeJob(
         wrapper: "Sidekiq::ActiveJob::Wrapper",
         around: #""jid":"b4a577edbccf1d805744efa9","created_at":1700000000120,"enqueued_at":1700000001500"#)

@@ -76,12 +76,12 @@ struct AuditLogTests {
         let detail = try #require(entry.detail)
         #expect(detail.hasPrefix("token=q83vEjRW…= of job 0af7651916cd43dd8448eb211c80319c xxx"))
         #expect(detail.unicodeScalars.count == 500 && detail.hasSuffix("x…"))
-        // A token that is hidden among unprintable characters, or that is longer than the text may be.
+        // A token that is hidden among unprintable characters, and one that is longer than a text can be.
         let hidden = token.map { "\($0)\u{200E}" }.joined()
         let long = String(repeating: token, count: 20)
         let other = AuditEntry(.testSend, hidden, by: long, detail: "", via: .cli)
         #expect(other.subject == "0a1B2c3D…" && other.by == "0a1B2c3D…" && other.detail == nil)
-        // What is no token stays readable.
+        // A text that is not a token stays readable.
         let name = "spring-sale/2026/all-customers-of-the-northern-and-southern-shops"
         #expect(AuditEntry(.cancelCampaign, name, by: "a", via: .cli).subject == name)
 

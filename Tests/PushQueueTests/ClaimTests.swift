@@ -88,7 +88,7 @@ struct ClaimTests {
             var claimed = try await worker.claim(0)
             #expect(claimed.held == 0 && limits.idleLease == 600_000)
             #expect(try left(at: claimed.now) == 600_000)
-            // With nothing to take either.
+            // Also with nothing to claim.
             claimed = try await worker.claim(5)
             #expect(claimed.held == 0)
             #expect(try left(at: claimed.now) == 20_000)
@@ -214,7 +214,7 @@ struct ClaimTests {
             let settlement = worker.filled { settlement in
                 for number in 1...3 { settlement.end(number, .delivered) }
             }
-            // A failover to a replica that has neither the claim nor the pushes, but others.
+            // A failover to a replica that has neither the claim nor the pushes, but other jobs.
             try queue.redis.run("DEL", queue.keys.claimed("w"), queue.keys.next("w"))
             try queue.push(["d", "e", "f"])
             let again = try await worker.claim(3)
@@ -237,7 +237,7 @@ struct ClaimTests {
             #expect(try queue.everything() == before)
             let rest = try await worker.claim(50, first: 106)
             #expect(rest.bodies.count == 7)
-            // A claim that brought less than it asked for is repeated as it was, though there is more now.
+            // A claim that returned fewer jobs than its limit is repeated unchanged, although there are more jobs now.
             try queue.push(["new"])
             #expect(try await worker.claim(50, first: 106).texts == rest.texts)
             #expect(try queue.jobs() == ["new"])
@@ -283,7 +283,7 @@ struct ClaimTests {
             #expect(claimed.texts == ["a", "b"])
             #expect(try queue.claims("w") == [1: "a", 2: "b"])
             let dead = try queue.dead()
-            // Two equal jobs are two letters, and a wrapper does not go with its original.
+            // Two equal jobs become two dead letters, and the wrappers are not part of their originals.
             #expect(dead.map(\.original.text) == [big, big, big])
             for letter in dead {
                 #expect(letter.header.text.contains(#""reason":"JobTooLarge""#))
@@ -317,7 +317,7 @@ struct ClaimTests {
             for (index, retry) in retries.enumerated() { try queue.push(retry: retry, at: Int64(index + 1)) }
             try queue.redis.run("RPUSH", queue.keys.inbox, "inbox")
             let claimed = try await queue.worker("w", limits).claim(12)
-            // One each: neither kind of job can keep the other out.
+            // One of each: neither kind of job can starve the other.
             #expect(claimed.texts.first == "inbox")
             #expect(Set(claimed.texts) == ["inbox", "fresh-0000", "retry-0000"])
             #expect(claimed.nextDue == 0)
@@ -359,8 +359,8 @@ struct ClaimTests {
             #expect(claims <= count / max(1, full * 9 / 10) + 2, "\(claims) claims")
             let calls = try queue.calls()
             #expect(calls["lpush"] == nil && calls["rpush"] == nil)
-            // Half of the reads look at a portion's last job. A read for each of the hundreds of jobs of a full claim would
-            // cost a third more.
+            // Half of the reads look at a portion's last job. A read for each of the hundreds of jobs of a full claim
+            // would cost a third more.
             #expect((calls["lrange"] ?? 0) <= claims * 24)
         }
     }
@@ -416,7 +416,7 @@ struct ClaimTests {
                 first += claimed.bodies.count
             }
             #expect(first == 25)
-            // Every job is read alone and once.
+            // Each job is read by itself, and once.
             #expect(try queue.calls()["lrange"] == first - start)
         }
     }

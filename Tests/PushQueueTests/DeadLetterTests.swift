@@ -60,7 +60,7 @@ struct DeadLetterTests {
             #expect(try queue.dead().map(\.original.text) == ["older", "old", "job1"])
             try await worker.settle { $0.bury(2, reason: "X") }
             #expect(try queue.dead().map(\.original.text) == ["old", "job1", "job2"])
-            // What is thrown out to make room counts as dead all the same.
+            // Dead letters that are evicted at once count as dead, too.
             let last = worker.filled { settlement in for claim in 3...5 { settlement.bury(claim, reason: "X") } }
             #expect(try await worker.settled(last) == QueueConnection.Settled(lost: 0, evicted: 3))
             #expect(try await worker.settled(last) == QueueConnection.Settled(lost: 3, evicted: 0))

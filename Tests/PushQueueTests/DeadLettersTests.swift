@@ -62,7 +62,7 @@ struct DeadLettersTests {
             let counted = try await queue.sweep(.count(onlyReadable: false), filter).tally
             #expect(counted == expected.count)
             #expect(try queue.everything() == before)
-            // By their keys they are found too, and each alone.
+            // Each is also found by its key, and alone.
             for letter in found {
                 var filter = DeadLetterFilter()
                 filter.keys = [letter.key.uppercased()]
@@ -76,7 +76,7 @@ struct DeadLettersTests {
         arguments: [true, false])
     func pages(newestFirst: Bool) async throws {
         try await withQueue { queue in
-            // Most of them in one millisecond, as a batch of settlements writes them.
+            // Most of them have the same millisecond, as a batch of settlements writes them.
             for number in 0..<1100 { try queue.bury(.numbered(number), at: 5000 + Int64(max(0, number - 1000))) }
             var (cursor, keys, looked): (String?, [String], [Int]) = (nil, [], [])
             repeat {
@@ -231,7 +231,7 @@ struct DeadLettersTests {
 extension TestQueue {
     var letters: DeadLetters { DeadLetters(client, keys) }
 
-    /// Goes through all pages.
+    /// Processes all pages.
     func sweep(
         _ action: DeadLetters.Action, _ filter: DeadLetterFilter, newestFirst: Bool = false
     ) async throws -> (letters: [DeadLetters.Listed], tally: Int) {
@@ -253,7 +253,7 @@ extension TestQueue {
         #expect(try redis.run([Array("ZADD".utf8), Array(keys.dead.utf8), Array("\(time)".utf8), member]) == 1)
     }
 
-    /// The same by Redis' clock, which is what ages are counted by.
+    /// Writes a dead letter of an age by Redis' clock, by which ages are counted.
     func bury(_ member: String, secondsAgo: Int64) throws {
         let now = try #require(redis.run("TIME").elements?.first?.number)
         try bury(member, at: (Int64(now) - secondsAgo) * 1000)
@@ -261,7 +261,7 @@ extension TestQueue {
 }
 
 extension String {
-    /// A letter of a job of its own.
+    /// Returns a dead letter of a distinct job.
     static func numbered(_ number: Int, reason: String = "X") -> String {
         #"{"v":1,"reason":"\#(reason)","at":5000,"claim":"w:\#(number)","attempts":2,"id":"job-\#(number)"}"# + "\n"
             + #"{"id":"job-\#(number)","token":"ab","payload":{}}"#

@@ -82,7 +82,7 @@ struct FeedbackMarkTests {
             try await withWriter(queue.client.topology, keys) { writer in
                 let tokens = ["aa", "bb", "cc"] + strange.keys.sorted()
                 _ = try await writer.mark(tokens.map { record($0) })
-                // The same token twice in a batch, the older last.
+                // The same token twice in a batch, the older report last.
                 _ = try await writer.mark([record("b0", at: 9000), record("b0", at: 8000)])
             }
             let details = sources(try queue.redis.run("HGETALL", keys.invalidTokenDetails))
@@ -215,7 +215,7 @@ struct WritePatienceTests {
         .uptimeNanoseconds(1_000_000_000_000) + .milliseconds(milliseconds)
     }
 
-    /// When it is tried again, until it is given up.
+    /// Returns the number of attempts until the patience ends, and the time of its end.
     private func run(_ patience: inout WritePatience, from start: Int64, random: Double) -> (tries: Int, end: Int64) {
         var (now, tries) = (start, 0)
         while true {

@@ -151,7 +151,7 @@ struct FleetStateTests {
             }
             await #expect(throws: QueueConnection.Failure.self) { try await fleet.trip() }
             await #expect(throws: QueueConnection.Failure.self) { try await fleet.probe() }
-            // They are read all at once, and one that is no pause hides no other.
+            // All pauses are read at once, and a key that is not a pause hides no other.
             #expect(try await fleet.read(["shop", "other"]) == [nil, nil])
             await #expect(throws: QueueConnection.Failure.self) { try await fleet.reserve(1, perSecond: 1) }
             #expect(try queue.redis.run("LLEN", queue.sharedKeys.appRate("shop")) == 1)
@@ -167,7 +167,7 @@ struct FleetStateTests {
                 let asked = try #require(queue.redis.run("TIME").elements?.compactMap { $0.text.flatMap(Int.init) })
                 let wait = try await fleet.reserve(100, perSecond: 1000)
                 let end = try #require(queue.redis.run("GET", key).text.flatMap(Int.init))
-                // In microseconds: a portion is a tenth of a second, and begins where the one before it ended, or later.
+                // In microseconds: a portion is a tenth of a second, and begins at or after the end of the one before.
                 #expect(end - before >= 100_000)
                 #expect(Int(wait) * 1000 <= max(0, end - 100_000 - asked[0] * 1_000_000 - asked[1]) + 1000)
                 before = end
@@ -231,7 +231,7 @@ struct FleetStateTests {
             let renewed = try now()
             #expect(try await fleet.share("three", issuedAt: renewed) == .taken)
 
-            // Of two workers that were refused the same one, the second finds the first's.
+            // If two workers were refused the same token, the second finds the token of the first.
             #expect(try await fleet.share("four", issuedAt: now(), refusedAt: renewed) == .taken)
             #expect(try await fleet.share("five", issuedAt: now(), refusedAt: renewed - 1) == other("four"))
         }
@@ -250,7 +250,7 @@ struct FleetStateTests {
                 #expect(abs(seconds - lead) < 60)
             }
             #expect(try queue.redis.run("EXISTS", key) == 0)
-            // One from the future, which another version may have put there, holds nobody up.
+            // A token from the future, which another version may have stored, does not block workers.
             try queue.redis.run("SET", key, "\(now + 10_000) future")
             #expect(try await fleet.share("x", issuedAt: now) == .taken)
         }

@@ -5,16 +5,16 @@ import Testing
 
 @testable import PushQueue
 
-/// A server that has reached its `maxmemory`, and whose policy is `noeviction`: what works there nevertheless.
+/// The functions that work on a server that has reached its `maxmemory` with the policy `noeviction`.
 @Suite("On a Redis whose memory is full")
 struct FullRedisTests {
-    /// - Parameter prepare: before the memory is full.
+    /// - Parameter prepare: runs before the memory is full.
     private func withFullRedis(
         prepare: (TestQueue) async throws -> Void = { _ in }, _ body: (TestQueue) async throws -> Void
     ) async throws {
         try await withQueue(on: RedisServer(arguments: ["--maxmemory-policy", "noeviction"])) { queue in
             try await prepare(queue)
-            // Below what is used, however large the server is by itself.
+            // Less than any server uses, so its memory is full.
             try queue.redis.run("CONFIG", "SET", "maxmemory", "100000")
             guard case .error(let text) = try queue.redis.run("SET", "test", "x") else {
                 Issue.record("the server's memory is not full")
@@ -53,7 +53,7 @@ struct FullRedisTests {
                 let answer: AppPauses.ProbeAnswer = try await call(queue) { pauses.value.probe("shop", completion: $0) }
                 return answer == .granted
             }
-            // What a script lets write on a full server keeps its time.
+            // A script that writes on a full server removes the key's expiry first, and must set it again.
             let life = try #require(queue.redis.run("PTTL", keys.appPaused("shop")).number)
             #expect(life > 80_000_000)
             let next: Int64? = try await call(queue) {

@@ -4,11 +4,11 @@ import Testing
 
 @testable import PushQueue
 
-/// Jobs, wrappers and keys that any producer, or a hand at `redis-cli`, could write. Whatever they are, and whether a script
-/// answers or fails: as many jobs are there afterwards as before.
+/// Jobs, wrappers and keys that any producer, or an operator with `redis-cli`, could write. Whatever they are, and
+/// whether a script succeeds or fails, the number of jobs stays the same.
 @Suite("Scripts that meet anything")
 struct HostileScriptTests {
-    /// Texts that JSON parsers disagree about, and numbers that JSON knows but Lua turns into something else.
+    /// Texts on which JSON parsers disagree, and JSON numbers that Lua changes.
     private static let values: [[UInt8]] =
         JSONCase.all.map(\.bytes)
         + [
@@ -25,7 +25,7 @@ struct HostileScriptTests {
         "attempt", "reclaims", "requeues", "enqueued", "reserved", "id", "origin", "claim", "error", "tokens", "other",
     ]
 
-    /// Bodies of one value: a job, an original, a member of a wrapper, and a wrapper's head.
+    /// Returns bodies with a value as a job, an original, a member of a wrapper, and a wrapper's head.
     private static func bodies(of value: [UInt8]) -> [[UInt8]] {
         func body(_ before: String, _ after: String) -> [UInt8] { Array(before.utf8) + value + Array(after.utf8) }
         let mark = #"{"apns_worker":1,"#
@@ -56,7 +56,7 @@ struct HostileScriptTests {
         }
     }
 
-    /// Takes jobs through claims, reclaims up to the dead letters, and back again.
+    /// Moves jobs through claims and reclaims to the dead letters, and back again.
     private static func walk(_ queue: TestQueue, _ maximumJobSize: Int, expecting count: Int) async throws {
         var limits = QueueLimits()
         limits.maximumJobSize = maximumJobSize
@@ -90,7 +90,7 @@ struct HostileScriptTests {
         #expect(try queue.dead().isEmpty && queue.redis.run("EXISTS", queue.keys.deadBytes).number == 0)
     }
 
-    /// All jobs, wherever they are.
+    /// Returns the number of jobs in all places.
     private static func count(_ queue: TestQueue) throws -> Int {
         let keys = queue.keys
         var sum = 0
@@ -103,7 +103,7 @@ struct HostileScriptTests {
         return sum
     }
 
-    /// Commands that put something unexpected under each key; `K` stands for it.
+    /// Commands that store unexpected values under each key, which is `K` in them.
     private static let hostilities: [(key: @Sendable (QueueKeys) -> String, commands: [[String]])] = [
         (
             { $0.next("w") },
@@ -170,14 +170,14 @@ struct HostileScriptTests {
                         try await body()
                         #expect(try Self.count(queue) == before - ended, "\(command)")
                     } catch is QueueConnection.Failure {
-                        // It says that it can't; then it has done nothing.
+                        // A script that fails has changed nothing.
                         #expect(try Self.count(queue) == before, "\(command)")
                     }
                 }
                 try await attempt { _ = try await worker.claim(0, heartbeat: news) }
                 try await attempt { _ = try await worker.claim(3, first: 7, heartbeat: news) }
                 try await attempt { _ = try await queue.worker("v", limits).claim(9) }
-                // Not all of them are there where the claims were replaced.
+                // If the claims were replaced, not all of them exist.
                 let isOurs = !key.contains(":claimed:")
                 try await attempt(ending: isOurs ? 1 : 0) {
                     try await worker.settle { $0.end(1, .delivered, results: .sample) }

@@ -175,7 +175,7 @@ struct InvalidTokenTests {
                     loop.execute { set.value.find(list) { continuation.resume(with: $0) } }
                 }
             }
-            // Redis is asked about a thousand at a time.
+            // The script looks up a thousand tokens at a time.
             let places = [0, 1, 999, 1000, 1001, 1999, 2000, 3999]
             try await queue.addInvalidTokens(places.map { token(String(format: "%08x", $0)) })
             var list = TokenList(expecting: 1)

@@ -34,7 +34,7 @@ struct JobCommandsTests {
             #expect(command.reason == "wrong price" && command.since > 0 && command.at == command.since)
             #expect(commands.commands[.id("j:1")] == command)
             #expect(try await worker.claim(0, knownCommands: commands.version).commands == nil)
-            // A lane whose commands ended, with the key or by hand, forgets them.
+            // If the commands end because their key expires or is deleted, the lane forgets them.
             try queue.redis.run("DEL", queue.keys.jobCommands)
             let none = try #require(try await worker.claim(0, knownCommands: commands.version).commands)
             #expect(none.isEmpty && none.version.isEmpty)
@@ -130,7 +130,7 @@ struct JobCommandsTests {
             }
             let first = try await turns(100, since: 1, 1, 10, 5)
             #expect(first == [0, 10, 110])
-            // As many milliseconds later as have passed since the first call.
+            // The next turn is 160 ms after the first call, some of which have passed.
             let second = try #require(try await turns(100, since: 1, 1).first)
             #expect(second <= 160 && second > 0)
             #expect(try await turns(1, since: 2, 1, 1) == [0, 1000])

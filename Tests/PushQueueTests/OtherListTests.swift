@@ -18,7 +18,7 @@ struct OtherListTests {
                 let all = try #require(queue.redis.run("LRANGE", list, "0", "-1").elements)
                 return all.reversed().compactMap(\.text)
             }
-            // As Sidekiq pushes.
+            // Pushed as Sidekiq does.
             for number in 1...120 { try queue.redis.run("LPUSH", list, "job \(number)") }
             let jobs = (1...120).map { "job \($0)" }
 

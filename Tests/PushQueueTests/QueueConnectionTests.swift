@@ -11,7 +11,7 @@ struct QueueConnectionTests {
         try await withQueue(on: server) { queue in
             let worker = queue.worker("w")
             var first = 1
-            // Once with the scripts not yet known, once with them known, and once with them forgotten, and so again.
+            // The server knows the scripts in the second round only; before the last two it has forgotten them.
             for _ in 0..<4 {
                 try queue.push(["a", "b", "c"])
                 #expect(try await worker.claim(3, first: first).bodies.count == 3)
@@ -56,7 +56,7 @@ struct QueueConnectionTests {
         }
     }
 
-    /// The keys that each script reads or writes, by what stands in place of the right type.
+    /// Returns the keys that a script reads or writes, and whose type it checks.
     private func keys(_ script: QueueScript, _ queue: TestQueue) throws -> [String] {
         let keys = queue.keys
         let stats = try #require(queue.redis.run("KEYS", keys.statsPrefix + "*").elements?.first?.text)
@@ -68,7 +68,7 @@ struct QueueConnectionTests {
         case .reclaim:
             [keys.workers, keys.claimed("w"), keys.jobs, keys.dead, keys.results, stats]
         case .release: [keys.workers, keys.claimed("w"), keys.inbox, keys.jobs]
-        // Those of apps and tokens are elsewhere.
+        // Other tests cover the keys of apps and tokens.
         case .pageDeadLetters: [keys.dead, keys.jobs, stats]
         case .pageJobs, .changeJobs, .countRetries: []
         case .gauges, .overview, .commandJobs, .limitCampaign, .findInvalidTokens, .addInvalidTokens, .registerTokens,
@@ -99,7 +99,7 @@ struct QueueConnectionTests {
             }
             for key in try keys(script, queue) {
                 #expect(try queue.redis.run("RENAME", key, key + ":away") == .status("OK"))
-                // What is a string anyway is replaced by something else than a string.
+                // A key that holds a string is replaced by another type.
                 let kind = key.contains(":unique:") ? "list" : "string"
                 try queue.redis.run(kind == "list" ? "RPUSH" : "SET", key, "something else")
                 let before = try queue.everything()
@@ -107,7 +107,7 @@ struct QueueConnectionTests {
                     switch script {
                     case .claim: _ = try await worker.claim(10, first: 5)
                     case .reserve:
-                        // The key's own check is asked for by the second, after the first could have been granted.
+                        // The second reservation finds the wrong type, after the first could have been granted.
                         _ = try await worker.reserve([
                             .bare(worker.id(2), "job 2", id: "new"), .bare(worker.id(3), "job 3", id: "x"),
                         ])
@@ -124,7 +124,7 @@ struct QueueConnectionTests {
                 let text = failure?.description ?? ""
                 #expect(text.contains("WRONGTYPE \(key) holds a \(kind)"), "\(text)")
                 #expect(try queue.everything() == before, "\(key)")
-                // A lane that can't be reclaimed is left for an hour.
+                // A lane that can't be reclaimed is not tried again for an hour.
                 if script == .reclaim, key == queue.keys.claimed("w") { try queue.endLease("w") }
                 #expect(try queue.redis.run("RENAME", key + ":away", key) == .status("OK"))
             }

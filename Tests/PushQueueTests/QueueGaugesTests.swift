@@ -37,7 +37,7 @@ struct QueueGaugesTests {
             try await client.close().get()
             return try result.get()
         } catch {
-            // What went wrong is thrown below.
+            // The error is thrown below.
             _ = try? await client.close().get()
             throw error
         }
@@ -94,7 +94,7 @@ struct QueueGaugesTests {
         #expect(try redis.run("EXISTS", keys.gauges).number == 0)
 
         _ = try await read()
-        // On a slow machine it would expire.
+        // On a slow machine it could expire.
         try redis.run("PERSIST", keys.gauges)
         try redis.run("RPUSH", keys.jobs, "4")
         #expect(try await read().jobs == 4)

@@ -9,7 +9,7 @@ import Testing
 @testable import PushQueue
 
 extension MinuteCounts {
-    /// A minute with each thing that can be counted in it, except for the reasons.
+    /// Counts of every kind, with one reason for each.
     static func sample(_ outcome: Outcome = .delivered) -> MinuteCounts {
         var counts = MinuteCounts()
         counts.outcomes[outcome] = 2
@@ -38,7 +38,7 @@ struct QueueHistoryTests {
         return stride(from: 0, to: flat.count, by: 2).reduce(into: [:]) { $0[flat[$1]] = flat[$1 + 1] }
     }
 
-    /// The fields of the only minute that the queue has.
+    /// Returns the fields of the only minute of the queue.
     private static func minute(_ queue: TestQueue) throws -> [String: String] {
         let keys = (try queue.redis.run("KEYS", queue.keys.minutesPrefix + "*").elements ?? []).compactMap(\.text)
         try #require(keys.count <= 1, "\(keys)")
@@ -69,7 +69,7 @@ struct QueueHistoryTests {
                     "answer:16": "2", "backlog": "3", "oldest": "7000",
                 ])
             #expect((86_400...90_000).contains(try #require(queue.redis.run("TTL", key).number)))
-            // The day's counters are those of the claims.
+            // The day's counters count the claims.
             #expect(try queue.stats() == ["delivered": 2])
         }
     }
@@ -84,7 +84,7 @@ struct QueueHistoryTests {
             }
             for _ in 0..<3 { try await worker.settle(settlement) }
             #expect(try Self.minute(queue)["delivered"] == "2")
-            // One of two claims is enough.
+            // One of two claims is enough to be counted.
             try await worker.settle { settlement in
                 settlement.end(1, .delivered)
                 settlement.end(2, .delivered)
@@ -96,7 +96,7 @@ struct QueueHistoryTests {
                 settlement.minute = .sample()
             }
             #expect(try Self.minute(queue)["delivered"] == "4")
-            // Without claims there is nothing to find.
+            // A settlement without claims always counts.
             try await worker.settle { $0.minute = .sample(.dead) }
             #expect(try Self.minute(queue)["dead"] == "2")
         }
@@ -224,7 +224,7 @@ struct QueueHistoryTests {
             print(
                 "commands within a settlement: \(plain), with the minute's first sums \(first), with later ones \(later)"
             )
-            // One for each of the five fields, and HLEN, HEXISTS, HGET, EXPIRE; one more for each new reason.
+            // One call for each of the five fields, and HLEN, HEXISTS, HGET, EXPIRE; one more for each new reason.
             #expect(later <= plain + 5 + 6 && first <= later + 10)
         }
     }
@@ -428,7 +428,7 @@ struct LatencyCountsTests {
         var counts = LatencyCounts()
         var times: [Int] = []
         for _ in 0..<20_000 {
-            // Long on the right, as latencies are.
+            // With a long tail, as latencies have.
             let factor = Double.random(in: 0.5...1.5, using: &generator)
             let isSlow = Int.random(in: 0..<50, using: &generator) == 0
             times.append(Int(Double(median) * factor * (isSlow ? 8 : 1)))

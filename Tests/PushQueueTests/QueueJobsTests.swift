@@ -22,7 +22,7 @@ struct QueueJobsTests {
         return elements.compactMap { $0.text }
     }
 
-    /// The ids of all jobs, in the order in which they are listed.
+    /// Returns the ids of all jobs, in the order in which they are listed.
     private static func ids(_ jobs: QueueJobs, _ filter: JobFilter = JobFilter()) async throws -> [String] {
         var ids: [String] = []
         try await jobs.sweep(filter) { _, page, _ in
@@ -141,7 +141,7 @@ struct QueueJobsTests {
                 for job in page { if let id = job.id { keys[String(buffer: id)] = job.key } }
                 return true
             }
-            // As `redis.sha1hex` has it.
+            // The same digest as that of `redis.sha1hex`.
             let body = try #require(queue.jobs().first)
             let digest = try #require(queue.redis.run("EVAL", "return redis.sha1hex(ARGV[1])", "0", body).text)
             #expect(keys["a"] == String(digest.prefix(10)))
@@ -171,7 +171,7 @@ struct QueueJobsTests {
             var (seen, next) = ([Int](), 5000)
             try await jobs.sweep(JobFilter()) { _, page, _ in
                 seen += page.compactMap { $0.id.flatMap { Int(String(buffer: $0).dropFirst(4)) } }
-                // New jobs come at the tail, and workers take from the head.
+                // New jobs are added at the tail, and workers claim from the head.
                 for _ in 0..<Int.random(in: 0...40) {
                     try queue.redis.run(push, list, Self.job(next))
                     next += 1
@@ -204,7 +204,7 @@ struct QueueJobsTests {
                 cursor = page.cursor
             } while cursor != nil
             #expect(count == 1510 && largest <= QueueJobs.pageSize)
-            // A page may end with a large job.
+            // A page can end with a large job.
             #expect(bytes.allSatisfy { $0 <= QueueJobs.pageBytes + (2 << 20) }, "\(bytes)")
             #expect(try await Self.ids(jobs).count == 2110)
             #expect(try queue.jobs().count == 1510)
@@ -344,7 +344,7 @@ struct QueueJobsTests {
             async let working = Self.work(worker, releasing)
             try await changes.run()
             let settled = try await working
-            // Jobs that were released after the last look.
+            // Jobs that were released after the last round.
             try await changes.run()
             let left = try queue.jobs() + queue.inbox()
             #expect(left.allSatisfy { !$0.contains("wrong") })
@@ -353,7 +353,7 @@ struct QueueJobsTests {
         }
     }
 
-    /// Claims jobs, settles some and gives others back.
+    /// Claims jobs, settles some and releases others.
     private static func work(_ worker: TestWorker, _ releasing: TestWorker) async throws -> Int {
         var (settled, first) = (0, 1)
         for round in 0..<60 {
@@ -456,7 +456,7 @@ struct QueueJobsTests {
             try queue.redis.run("CONFIG", "RESETSTAT")
             let jobs = QueueJobs(queue.client, queue.keys)
             #expect(try await jobs.sweep(JobFilter(), decodes: false) { _, _, _ in true } == 200_000)
-            // 500 jobs to a page, read in portions: 1 M such jobs take Redis 5 s in calls of some 2.4 ms.
+            // 500 jobs per page, read in portions: 1 M such jobs take Redis 5 s in calls of some 2.4 ms.
             let calls = try queue.calls()
             #expect(calls["eval"] == 403 && calls["lrange"] ?? 0 <= 403 * 17, "\(calls)")
             var filter = JobFilter()
@@ -483,7 +483,7 @@ struct QueueJobsTests {
             try queue.push(retry: #"{"error":{"why":"deferred","x":1}}"#, at: 2)
             let counts = try await RetryCounts.read(queue.client, queue.keys)
             #expect(counts?.retrying == 2500 && counts?.deferred == 3 && counts?.scheduled == 4)
-            // As they are listed.
+            // The listing has the same numbers.
             var states: [StoredJob.State: Int] = [:]
             try await QueueJobs(queue.client, queue.keys).sweep(JobFilter()) { _, page, _ in
                 for job in page { states[job.state, default: 0] += 1 }

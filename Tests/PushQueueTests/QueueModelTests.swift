@@ -5,7 +5,7 @@ import Testing
 @testable import PushJob
 @testable import PushQueue
 
-/// Lanes that claim, settle, die, come back, reclaim and release in random order, and an account of where every job is.
+/// Lanes that claim, settle, die, return, reclaim and release in random order, and an account of where each job is.
 @Suite("A queue under workers that do anything at any time")
 struct QueueModelTests {
     @Test("every job is in one place at any time, and ends once", arguments: 1...8)
@@ -47,11 +47,11 @@ private struct Model {
     private var workers: [Worker] = []
     private var names = 0
     private(set) var pushed = 0
-    /// The numbers of jobs whose end Redis has taken.
+    /// The numbers of jobs whose settlement Redis has accepted.
     private(set) var ended: Set<Int> = []
     private(set) var buried = 0
     private(set) var reclaimed = 0
-    /// The ids that are taken, and the numbers of the jobs that have them.
+    /// The reserved ids, and the numbers of the jobs that have them.
     private var reservedIDs: Set<String> = []
     private(set) var reservedJobs: Set<Int> = []
     private(set) var duplicates = 0
@@ -76,7 +76,7 @@ private struct Model {
         case 45..<55: try await reserve(index)
         case 55..<75: try await settle(index)
         case 75..<80:
-            // The reply to a batch was lost, and it is written again.
+            // The reply to a batch was lost, and the batch is written again.
             guard let settlement = workers[index].lastBatch else { return }
             let before = try queue.everything()
             #expect(try await workers[index].connection.settle(settlement) == settlement.count)
@@ -84,7 +84,7 @@ private struct Model {
         case 80..<84:
             try queue.endLease(name)
         case 84..<87:
-            // Killed: nobody will speak for it any more.
+            // Killed: its lease ends.
             try queue.endLease(name)
             workers.remove(at: index)
             addWorker()
@@ -135,9 +135,9 @@ private struct Model {
         workers[index] = worker
     }
 
-    /// Settles some of what the worker has, and of what it had.
+    /// Settles some of the worker's claims, and of its former claims.
     private mutating func settle(_ index: Int) async throws {
-        // What was never claimed may yet be: numbers from the future are no test.
+        // Numbers that were never claimed may still be claimed, so they are not used.
         guard workers[index].next > 1 else { return }
         let name = workers[index].connection.name
         let held = try queue.claims(name)
@@ -181,7 +181,7 @@ private struct Model {
         workers[index].lastClaim = nil
     }
 
-    /// Asks for ids for some of what the worker has and one that it has not.
+    /// Reserves ids for some of the worker's claims, and for one that it does not have.
     private mutating func reserve(_ index: Int) async throws {
         let worker = workers[index]
         let held = try queue.claims(worker.connection.name)
@@ -210,7 +210,7 @@ private struct Model {
             expected.append(.lost)
         }
         #expect(try await worker.connection.reserve(reservations) == expected)
-        // The reply was lost, and it is asked again.
+        // The reply was lost, and the reservation is repeated.
         let before = try queue.everything()
         let again = expected.map { $0 == .duplicate ? .lost : $0 }
         #expect(try await worker.connection.reserve(reservations) == again)
@@ -218,7 +218,7 @@ private struct Model {
         for (reservation, result) in zip(reservations, expected) where result == .granted {
             #expect(try queue.claims(worker.connection.name)[reservation.claim.number] == reservation.body.text)
         }
-        // A claim that was asked about has been answered: it is not repeated.
+        // A claim whose ids are being reserved has been answered: it is not repeated.
         workers[index].lastClaim = nil
     }
 
@@ -227,7 +227,7 @@ private struct Model {
         if let counts = try await workers[index].connection.reclaim(other) { reclaimed += counts[0] }
     }
 
-    /// All workers die, and one that is patient enough ends what is left.
+    /// Kills all workers, reclaims their claims, and ends the remaining jobs.
     mutating func finish() async throws {
         for name in try queue.workers() {
             try queue.endLease(name)
@@ -247,7 +247,7 @@ private struct Model {
         }
     }
 
-    /// Each job is in exactly one place: a key of Redis, or ended.
+    /// Checks that each job is in exactly one place: a key of Redis, or among the ended jobs.
     mutating func check() throws {
         var places = Array(ended)
         let letters = try queue.dead()
@@ -266,7 +266,7 @@ private struct Model {
         for body in bodies {
             let number = try Self.number(of: body)
             places.append(number)
-            // Wherever it goes, it takes its reservation with it.
+            // A job keeps its reservation in every place.
             #expect(Envelope.read(ByteBuffer(string: body)).isReserved == reservedJobs.contains(number))
         }
         let doubled = Dictionary(grouping: places) { $0 }.filter { $1.count > 1 }.keys.sorted()

@@ -57,7 +57,7 @@ struct QueueScriptTests {
     }
 
     private static func words(_ text: [UInt8]) -> Set<String> {
-        // Not the members of tables, nor what is between quotes.
+        // Neither the members of tables, nor text between quotes.
         Set(
             code(text).flatMap { line in
                 line.replacing(/'[^']*'/, with: "''").matches(of: /(?:^|[^.\w])([A-Za-z_]\w*)(?! = [^=])/).map {
@@ -66,7 +66,7 @@ struct QueueScriptTests {
             })
     }
 
-    /// The lines without comments.
+    /// Returns the lines that are not comments.
     private static func code(_ text: [UInt8]) -> [Substring] {
         String(decoding: text, as: UTF8.self).split(separator: "\n").filter { !$0.contains(/^ *--/) }
     }
@@ -129,7 +129,7 @@ struct QueueScriptTests {
         rates.reserve(1, of: "shop", perSecond: 10) { result in
             if case .failure(let error) = result { failure = error }
         }
-        // The script, and the command that makes it known.
+        // The script, and the command that loads it.
         #expect(sender.count == 2)
         guard case .redis(.notConnected) = failure else { Issue.record("\(String(describing: failure))"); return }
     }

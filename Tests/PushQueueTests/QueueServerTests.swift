@@ -28,7 +28,7 @@ struct QueueServerTests {
         #expect(Self.kinds(Self.server()).isEmpty && Self.kinds(Self.server(isFailedOver: true)).isEmpty)
         let unlimited = Self.server(["maxmemory": "0", "maxmemory_policy": "allkeys-lru", "used_memory": "99999999"])
         #expect(Self.kinds(unlimited).isEmpty && !unlimited.isFull && !unlimited.refusesWrites)
-        // Without Sentinels nobody expects replicas.
+        // Without Sentinels, replicas are not expected.
         let alone = Self.server(["connected_slaves": "0", "min_slaves_good_slaves": ""])
         #expect(Self.kinds(alone).isEmpty)
     }
@@ -66,7 +66,7 @@ struct QueueServerTests {
             #expect(Self.kinds(server) == [.evicts, .nearlyFull])
             #expect(server.findings[0].message.contains("(maxmemory-policy \(policy)): unique_for reservations"))
             #expect(server.findings[0].message.hasSuffix("but no jobs"))
-            // With nothing left to evict it refuses.
+            // With nothing left to evict, it refuses writes.
             let full = Self.server(["maxmemory_policy": policy], refusal: "OOM command not allowed")
             #expect(Self.kinds(full) == [.full, .evicts])
         }
@@ -79,7 +79,7 @@ struct QueueServerTests {
         #expect(Self.kinds(Self.server(["connected_slaves": "0"], isFailedOver: true)) == [.noReplica])
         #expect(
             Self.kinds(Self.server(["min_slaves_good_slaves": ""], isFailedOver: true)) == [.noMinimumOfReplicas])
-        // A report that has nothing of replication says nothing of it.
+        // A report without a section on replication leads to no finding about it.
         let unsaid = ["connected_slaves": "", "min_slaves_good_slaves": "", "role": ""]
         let silent = Self.server(unsaid, isFailedOver: true)
         #expect(Self.kinds(silent).isEmpty)

@@ -76,7 +76,7 @@ struct ReclaimTests {
         }
     }
 
-    /// Bodies, and the original that must come out of each.
+    /// Bodies, each with its original.
     static let bodies: [(body: String, original: String)] = [
         (#"{"token":"ab","payload":{}}"#, #"{"token":"ab","payload":{}}"#),
         ("", ""), ("}", "}"), ("not JSON \u{0}\n", "not JSON \u{0}\n"), (#"{"apns_worker":1,"#, #"{"apns_worker":1,"#),
@@ -89,7 +89,7 @@ struct ReclaimTests {
         (#"{"apns_worker":1,"reserved":true,"attempt":2,"job":{}}"#, "{}"),
         (#"{"apns_worker":1,"reserved":true,"job":{}}"#, "{}"),
         (#"{"apns_worker":1,"id":"x","attempt":2,"job":{}}"#, "{}"), (#"{"apns_worker":1,"job":}"#, ""),
-        // A producer's own jobs that begin like a wrapper.
+        // Producers' own jobs that begin like a wrapper.
         (#"{"v":1,"attempt":2,"token":"ab","payload":{}}"#, #"{"v":1,"attempt":2,"token":"ab","payload":{}}"#),
         (#"{"v":1,"reclaims":9,"payload":{"job":1},"job":2}"#, #"{"v":1,"reclaims":9,"payload":{"job":1},"job":2}"#),
         (#"{"v":1,"tokens":["ab"],"job":"campaign-7"}"#, #"{"v":1,"tokens":["ab"],"job":"campaign-7"}"#),
@@ -146,7 +146,7 @@ struct ReclaimTests {
         }
     }
 
-    /// The original, as the worker's own reader finds it: the whole body if it is not a wrapper.
+    /// Returns the original that the worker's reader finds: the whole body if it is not a wrapper.
     private static func readable(_ body: String, _ original: String) -> String {
         Envelope.read(ByteBuffer(string: body)).isWrapped ? original : body
     }
@@ -155,7 +155,7 @@ struct ReclaimTests {
     func randomWrappers() async throws {
         var random = SeededGenerator(seed: 77)
         let texts = ["payload", "token", "job", #""job":"#, "é\u{0}\n\\", #","reclaims":7,"#, "x", "{}}", "]"]
-        // An id may have no control characters.
+        // An id must not have control characters.
         let ids = texts.filter { !$0.contains("\u{0}") }
         let originals = [
             "{}", #"{"payload":{},"token":"ab"}"#, "", "}", #""job":{"#, "\u{0}\u{1}", #"{"apns_worker":1,"job":{}}"#,
@@ -191,7 +191,7 @@ struct ReclaimTests {
                 #expect(after.slice(new.original) == before.slice(old.original))
                 #expect(new.attempt == old.attempt && new.enqueued == old.enqueued)
                 #expect(after.slice(new.id) == before.slice(old.id))
-                // One with neither keeps the identity that its first claim gave it.
+                // A job with neither keeps the identity from its first claim.
                 if old.id != nil || old.origin != nil {
                     #expect(after.slice(new.origin) == before.slice(old.origin))
                 } else {

@@ -17,7 +17,7 @@ struct ReleaseTests {
             #expect(try queue.jobs() == rest + ["waited", "newer"])
             #expect(try Set(queue.everything().keys) == [queue.keys.jobs, queue.keys.next("w"), try statsKey(queue)])
             #expect(try queue.workers().isEmpty)
-            // Nobody died, so nothing was reclaimed.
+            // No lease expired, so nothing was reclaimed.
             #expect(try queue.stats() == ["delivered": 3])
         }
     }

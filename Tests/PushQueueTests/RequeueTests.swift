@@ -251,7 +251,7 @@ struct RequeuePaceTests {
 }
 
 extension TestQueue {
-    /// The jobs that wait, as bytes.
+    /// Returns the waiting jobs as bytes.
     func bodies() throws -> [ByteBuffer] {
         try (redis.run("LRANGE", keys.jobs, "0", "-1").elements ?? []).map { ByteBuffer(bytes: $0.bytes) }
     }

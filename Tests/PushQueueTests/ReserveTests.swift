@@ -11,7 +11,7 @@ struct ReserveTests {
         #"{"id":"\#(id)","unique_for":"\#(duration)",\#(members)"token":"ab","payload":{}}"#
     }
 
-    /// Returns the reservation that a worker asks for when it has claimed this.
+    /// Returns the reservation that a worker makes for a claimed body.
     private static func reservation(_ claim: Int, _ body: String, _ worker: TestWorker? = nil) throws -> Reservation {
         let id = worker?.id(claim) ?? ClaimID(number: claim, stamp: "x")
         return try #require(Reservation(of: JobDecoder.decode(ByteBuffer(string: body)), claim: id))
@@ -50,7 +50,7 @@ struct ReserveTests {
             let job = Self.job("x")
             let first = try await queue.worker("w", claiming: [job])
             #expect(try await first.reserve([Self.reservation(1, job, first)]) == [.granted])
-            // What is settled, in whatever way, has been sent once.
+            // A settled job has been sent once, whatever its outcome.
             try await first.settle { $0.end(1, .delivered) }
             let second = try await queue.worker("x", claiming: [job])
             #expect(try await second.reserve([Self.reservation(1, job, second)]) == [.duplicate])
@@ -235,7 +235,7 @@ struct ReserveTests {
 }
 
 extension Reservation {
-    /// Of a bare body that need not be a job.
+    /// Makes the reservation of an unwrapped body, which need not be a job.
     static func bare(_ claim: ClaimID, _ body: String, id: String) -> Reservation {
         bare(claim, body, id: ByteBuffer(string: id))
     }

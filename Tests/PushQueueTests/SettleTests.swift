@@ -110,7 +110,7 @@ struct SettleTests {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["other", "fan-out"])
             let lost = try await worker.settle {
-                // Ends without further ado are written before all else; this one must wait for its letter.
+                // Ends without results are written first; this one must follow its dead letter.
                 $0.end(1, .delivered)
                 $0.bury(
                     2, reason: "BadTopic", attempts: 1, members: DeadLetter.members(tokens: [ByteBuffer(string: "ab")]),
@@ -220,7 +220,7 @@ struct SettleTests {
         }
     }
 
-    /// One of each, for the claims 1 to 6.
+    /// Returns one action of each kind, for the claims 1 to 6.
     private static func mixture(_ worker: TestWorker) -> Settlement {
         worker.filled {
             $0.end(1, .delivered)
@@ -282,7 +282,7 @@ struct SettleTests {
 }
 
 extension TestQueue {
-    /// A worker that has claimed these jobs, under the numbers from 1 on.
+    /// Returns a worker that has claimed these jobs, with numbers from 1.
     func worker(_ name: String, claiming jobs: [String], _ limits: QueueLimits = QueueLimits()) async throws
         -> TestWorker
     {
@@ -295,7 +295,7 @@ extension TestQueue {
         return worker
     }
 
-    /// Runs a script without the code that is made for it.
+    /// Runs a script with any keys and arguments.
     func eval(_ script: QueueScript, _ keys: [String], _ arguments: [String]) throws -> RedisValue {
         let texts = ["\(keys.count)"] + keys + arguments
         return try redis.run([Array("EVAL".utf8), script.source] + texts.map { Array($0.utf8) })
@@ -303,7 +303,7 @@ extension TestQueue {
 }
 
 extension Settlement {
-    /// A retry of a bare job, due at once, that no other is equal to.
+    /// Adds a retry of an unwrapped job, which is due at once and differs from all others.
     mutating func retry(_ claim: Int) {
         var writer = EnvelopeWriter(attempt: 2)
         writer.write(claim: ByteBuffer(string: "w:\(claim)"))

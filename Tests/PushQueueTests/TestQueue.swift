@@ -8,7 +8,7 @@ import Testing
 
 @testable import PushQueue
 
-/// A queue of its own in a server that all tests share, looked at through hiredis' own client.
+/// A separate queue in a server that all tests share, inspected with hiredis' own client.
 final class TestQueue {
     static let server = Result { try RedisServer() }
 
@@ -44,7 +44,7 @@ final class TestQueue {
 
     func push(retry job: String, at score: Int64) throws { try redis.run("ZADD", keys.retry, "\(score)", job) }
 
-    /// The lease of a worker has ended, as if it had not been heard of for long.
+    /// Ends the lease of a worker, as if it had expired long ago.
     func endLease(_ worker: String) throws { try redis.run("ZADD", keys.workers, "XX", "1", worker) }
 
     func jobs() throws -> [String] { try texts("LRANGE", keys.jobs, "0", "-1") }
@@ -52,7 +52,7 @@ final class TestQueue {
     func retries() throws -> [String] { try texts("ZRANGE", keys.retry, "0", "-1") }
     func workers() throws -> [String] { try texts("ZRANGE", keys.workers, "0", "-1") }
 
-    /// The jobs of a lane's claims by their numbers, which must be different ones.
+    /// Returns the jobs of a lane's claims by their numbers, which must be unique.
     func claims(_ worker: String) throws -> [Int: String] {
         let flat = try texts("HGETALL", keys.claimed(worker))
         return try stride(from: 0, to: flat.count, by: 2).reduce(into: [:]) { claims, index in
@@ -68,7 +68,7 @@ final class TestQueue {
         }
     }
 
-    /// The counters of all days: a test may run past midnight.
+    /// Returns the counters of all days, because a test can run past midnight.
     func stats() throws -> [String: Int] {
         var stats: [String: Int] = [:]
         for key in try texts("KEYS", keys.statsPrefix + "*") {
@@ -78,7 +78,8 @@ final class TestQueue {
         return stats
     }
 
-    /// How often each command was called since the server's statistics were reset, within scripts too.
+    /// Returns the number of calls of each command since the server's statistics were reset, including those in
+    /// scripts.
     func calls() throws -> [String: Int] {
         var calls: [String: Int] = [:]
         for line in (try redis.run("INFO", "commandstats").text ?? "").split(whereSeparator: \.isNewline) {
@@ -92,7 +93,7 @@ final class TestQueue {
         return calls
     }
 
-    /// Everything that the queue has in Redis, to see that nothing has changed; but for the ends of leases.
+    /// Returns everything that the queue has in Redis except the ends of leases, to check that nothing has changed.
     func everything() throws -> [String: RedisValue] {
         let names = try texts("KEYS", keys.jobs.dropLast(4) + "*")
         return try names.filter { $0 != keys.workers }.reduce(into: [:]) { $0[$1] = try value(of: $1) }
@@ -104,7 +105,7 @@ final class TestQueue {
         case "list": return try redis.run("LRANGE", key, "0", "-1")
         case "zset": return try redis.run("ZRANGE", key, "0", "-1", "WITHSCORES")
         case "hash":
-            // In whatever order Redis has them at the moment.
+            // Redis returns them in any order.
             let flat = try redis.run("HGETALL", key).elements ?? []
             let fields = stride(from: 0, to: flat.count, by: 2).map { RedisValue.array([flat[$0], flat[$0 + 1]]) }
             return .array(fields.sorted { $0.elements?[0].text ?? "" < $1.elements?[0].text ?? "" })
@@ -143,7 +144,7 @@ final class Stamps: Sendable {
     static func id(_ number: Int) -> ClaimID { (current ?? Stamps())[number] }
 }
 
-/// A worker's connection to a queue, from a test's task.
+/// A worker's connection to a queue, for a test's task.
 struct TestWorker: Sendable {
     let name: String
     let stamps: Stamps
@@ -174,7 +175,7 @@ struct TestWorker: Sendable {
         return claimed
     }
 
-    /// A claim of this lane.
+    /// Returns a claim of this lane.
     func id(_ number: Int) -> ClaimID { stamps[number] }
 
     func filled(_ fill: (inout Settlement) -> Void) -> Settlement {
@@ -208,14 +209,14 @@ struct TestWorker: Sendable {
         return results
     }
 
-    /// The milliseconds until each job of a limited campaign may be sent.
+    /// Returns the milliseconds until each job of a limited campaign can be sent.
     func limit(_ campaign: String, _ perSecond: Int, since: Int64, _ amounts: [Int]) async throws -> [Int] {
         try await call {
             $0.limit(campaign: campaign, perSecond: perSecond, since: since, amounts: amounts, completion: $1)
         }
     }
 
-    /// - Returns: how many jobs went back and how many became dead letters; `nil` when the lease had not expired.
+    /// - Returns: the numbers of jobs that went back and that became dead letters; `nil` if the lease had not expired.
     @discardableResult
     func reclaim(_ other: String) async throws -> [Int]? {
         var all: [Int]?
@@ -252,7 +253,7 @@ struct TestWorker: Sendable {
     }
 }
 
-/// A queue, and a client for its workers that is closed when `body` ends.
+/// Runs `body` with a queue and a client for its workers, and closes the client afterwards.
 func withQueue(on server: RedisServer? = nil, _ body: (TestQueue) async throws -> Void) async throws {
     let server = try server ?? TestQueue.server.get()
     let client = RedisClient(
@@ -291,7 +292,7 @@ extension ByteBuffer {
     var text: String { String(decoding: readableBytesView, as: UTF8.self) }
 }
 
-/// Claims by their numbers, of the worker whose settlement is filled.
+/// Settlements of claims by their numbers, for the worker whose settlement is filled.
 extension Settlement {
     mutating func end(_ number: Int, _ outcome: Outcome) { end(Stamps.id(number), outcome) }
 

@@ -40,7 +40,7 @@ struct WorkerReportTests {
             expected.updatedAt = overview.now
             expected.startedAt = overview.now - 5000
             var read = try #require(worker.report)
-            // The two are two commands.
+            // The times are from two commands.
             #expect(overview.now - read.updatedAt < 5000 && read.updatedAt - read.startedAt == 5000)
             (read.updatedAt, read.startedAt) = (expected.updatedAt, expected.startedAt)
             #expect(read == expected)
@@ -113,7 +113,7 @@ struct WorkerCommandTests {
             #expect(try await queue.worker("host.7.ab.1").claim(0, heartbeat: news).command == order)
             let other = WorkerHeartbeat(WorkerReportTests.report("host.8.ab"), uptime: 1)
             #expect(try await queue.worker("host.8.ab.0").claim(0, heartbeat: other).command == nil)
-            // The worker may have ended.
+            // The command expires, because the worker may have ended.
             let left = try #require(queue.redis.run("PTTL", queue.keys.order("host.7.ab")).number)
             #expect(left > 0 && left <= WorkerCommand.lifetime)
         }

@@ -1,11 +1,11 @@
 import Foundation
 
-/// The programs of this package, as they were built with the tests.
+/// The programs of this package that were built with the tests.
 public enum BuiltProgram {
     /// The path of a program.
-    /// - Throws: ``ChildProcess/Failure`` when it is not beside the tests.
+    /// - Throws: ``ChildProcess/Failure`` if it is not beside the tests.
     public static func path(_ name: String) throws -> String {
-        // The tests' own binary lies beside it or, run by a helper, the bundle that the helper was given does.
+        // Beside the tests' own binary or, if a helper runs them, beside the bundle that the helper was given.
         let neighbours = [Bundle.main.executablePath].compactMap { $0 } + CommandLine.arguments
         let candidates = neighbours.map { URL(filePath: $0).deletingLastPathComponent().appending(path: name).path }
         guard let path = candidates.first(where: FileManager.default.isExecutableFile(atPath:)) else {

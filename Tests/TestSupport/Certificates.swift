@@ -2,17 +2,17 @@ import Foundation
 
 /// Certificates and keys to test with, made by `scripts/make-certs`.
 public enum TestCertificates {
-    /// The script did not work, for the reason it gave.
+    /// The failure of the script.
     public struct Failure: Error, CustomStringConvertible {
         /// The message of the script or the system.
         public let description: String
     }
 
-    /// The directory that holds them: the one in `TEST_CERTIFICATES`, which `scripts/test` makes once for all processes. If
-    /// that is not set, one is made on first use, and removed when the process exits.
+    /// Returns the directory that holds them: the one in `TEST_CERTIFICATES`, which `scripts/test` makes once for all
+    /// processes. If that is not set, a directory is made on first use, and removed when the process exits.
     public static func directory() throws -> String { try made.get() }
 
-    /// The path of one of them.
+    /// Returns the path of one of them.
     public static func path(_ name: String) throws -> String { try directory() + "/" + name }
 
     private static let made: Result<String, Failure> = {

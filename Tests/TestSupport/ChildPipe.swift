@@ -1,17 +1,17 @@
 import Foundation
 
-/// A pipe to or from a child process that no other child gets hold of.
+/// A pipe to or from a child process that no other child inherits.
 ///
-/// Foundation's `Pipe` is inherited by whatever another thread starts at that moment. Its end then never comes while that
-/// other child lives, and two children that hold each other's pipes wait for ever. This one is closed on exec from its
-/// first moment; the child's own end is given to it by `dup2`, which undoes that.
+/// Foundation's `Pipe` is inherited by every process that another thread starts at that moment. Then it does not end
+/// while that process lives, and two children that hold each other's pipes wait forever. This pipe is closed on exec
+/// from the beginning; `dup2`, which gives the child its own end, undoes that.
 public struct ChildPipe: Sendable {
-    /// Where what was written comes out.
+    /// The end to read from.
     public let reading: FileHandle
-    /// Where to write.
+    /// The end to write to.
     public let writing: FileHandle
 
-    /// Makes a pipe. Whoever starts the child closes the child's end afterwards, or the pipe never ends.
+    /// Makes a pipe. After starting the child, close the child's end: otherwise the pipe never ends.
     public init() throws {
         var ends: [Int32] = [-1, -1]
         // A pair of sockets, because Swift does not see Linux's pipe2.

@@ -1,13 +1,13 @@
 import Foundation
 import Synchronization
 
-/// A program that a test started, with all it says kept in files: nothing is lost, and no full pipe stops it.
+/// A program that a test started. Files keep all of its output: nothing is lost, and no full pipe blocks it.
 ///
-/// It ends with `kill`, with the object, or at the latest with the test process, however that ends. Unlike Foundation's
-/// `Process` it starts the program with no signal blocked: children inherit the mask of the thread that starts them, and
-/// on Swift's threads SIGTERM and SIGINT are blocked.
+/// It ends with `kill`, with the object, or at the latest with the test process, even if that is killed. Unlike
+/// Foundation's `Process` it starts the program with no signal blocked: children inherit the mask of the thread that
+/// starts them, and on Swift's threads SIGTERM and SIGINT are blocked.
 public final class ChildProcess: Sendable {
-    /// A program that does not start, or does not do what is waited for.
+    /// The failure of a program that does not start, or does not do what a test waits for.
     public struct Failure: Error, CustomStringConvertible {
         /// The error, with the end of the program's output.
         public let description: String
@@ -24,7 +24,7 @@ public final class ChildProcess: Sendable {
         case signalled(Int32)
     }
 
-    /// Where those that there are write to, by their directories' paths.
+    /// The standard errors of all programs, by the paths of their directories.
     private static let all = Mutex<[String: (name: String, errors: URL)]>([:])
 
     private struct State {
@@ -32,9 +32,9 @@ public final class ChildProcess: Sendable {
         var watchdog: Watchdog?
     }
 
-    /// The process id. It may be another program's once ``ending`` is known.
+    /// The process id. It can belong to another program once ``ending`` is known.
     public let processIdentifier: Int32
-    /// A directory of its own, which goes when the object does.
+    /// The program's own directory, which is removed with the object.
     public let directory: URL
     private let name: String
     private let state: Mutex<State>
@@ -75,7 +75,7 @@ public final class ChildProcess: Sendable {
     /// The standard error so far.
     public var errors: String { text("errors") }
 
-    /// How it ended, if it has.
+    /// The way in which it ended; `nil` while it runs.
     public var ending: Ending? {
         state.withLock { state in
             if state.ending == nil {
@@ -95,14 +95,14 @@ public final class ChildProcess: Sendable {
         if ending == nil { _ = Foundation.kill(processIdentifier, signal) }
     }
 
-    /// Ends it as a crash would, and waits for its end.
+    /// Kills it, as a crash would, and waits for its end.
     public func kill() {
         send(SIGKILL)
         while ending == nil { usleep(1000) }
     }
 
     /// Waits for its end.
-    /// - Throws: ``Failure`` when it has not ended by then; it is killed.
+    /// - Throws: ``Failure`` if it has not ended by then; it is then killed.
     @discardableResult
     public func wait(within limit: Duration = .seconds(60)) async throws -> Ending {
         do {
@@ -115,7 +115,7 @@ public final class ChildProcess: Sendable {
         return ending
     }
 
-    /// Waits for its end on this thread: for programs that take a moment only.
+    /// Waits for its end on this thread, for programs that take only a moment.
     public func waitBlocking(within limit: Duration = .seconds(60)) throws -> Ending {
         let deadline = ContinuousClock.now + limit
         while true {
@@ -128,7 +128,7 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// An error that ends with what the program said last.
+    /// Returns an error that ends with the last output of the program.
     public func failure(_ message: String) -> Failure {
         Failure(description: "\(name): \(message); it said:\n\(output.suffix(1000))\n\(errors.suffix(3000))")
     }
@@ -168,20 +168,20 @@ private final class Descriptor {
     deinit { close(number) }
 }
 
-/// Kills a process when this one ends, SIGKILL included: it waits for the end of a pipe that only this process holds.
+/// Kills a process when this one ends, even by SIGKILL: it waits for the end of a pipe that only this process holds.
 private final class Watchdog: Sendable {
     private let processIdentifier: Int32
     private let pipe: Int32
 
     init(over child: Int32, _ directory: URL) throws {
-        // A socket pair is closed on exec from its first moment; a pipe would be so only a little later.
+        // A socket pair is closed on exec from the beginning; a pipe would be so only a little later.
         var ends: [Int32] = [-1, -1]
         let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
         guard socketpair(AF_UNIX, type, 0, &ends) == 0 else {
             throw ChildProcess.Failure(description: "no pair of sockets to be had")
         }
         pipe = ends[1]
-        // Ctrl-C reaches the whole group, and a child that is stopped at that moment would outlive it forever.
+        // Ctrl-C reaches the whole process group. If it ended the watchdog, a child that is stopped would live forever.
         processIdentifier = try Spawn.run(
             [
                 "/bin/sh", "-c", "trap '' INT TERM HUP; read line; kill -9 $0; rm -rf \"$1\"", "\(child)",
@@ -230,7 +230,7 @@ private enum Spawn {
         for (index, descriptor) in [input, output, errors].enumerated() {
             posix_spawn_file_actions_adddup2(&actions, descriptor.number, Int32(index))
         }
-        // Whatever else this process has open is not the child's, such as the pipes of other tests.
+        // The child must not inherit other open files of this process, such as the pipes of other tests.
         for name in try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd") {
             if let number = Int32(name), number > 2 { posix_spawn_file_actions_addclose(&actions, number) }
         }

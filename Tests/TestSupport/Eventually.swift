@@ -2,7 +2,8 @@
 /// - Parameters:
 ///   - what: the condition in words, for the error.
 ///   - limit: the time after which the error is thrown. It is generous: a slow machine must not fail a test.
-/// - Throws: ``ChildProcess/Failure`` with the condition, where it was awaited, and the last output of all child processes.
+/// - Throws: ``ChildProcess/Failure`` with the condition, where it was awaited, and the last output of all child
+///   processes.
 public func eventually(
     _ what: String = "a condition", within limit: Duration = .seconds(60), file: StaticString = #fileID,
     line: UInt = #line, _ condition: () async throws -> Bool
@@ -20,12 +21,12 @@ public func eventually(
     }
 }
 
-/// Gives an order, and gives it again at intervals, until it is carried out: a server may refuse it, or give up silently.
+/// Sends a command repeatedly until it has its effect: a server may refuse it, or abandon it silently.
 /// - Parameters:
-///   - interval: the time after an accepted order before the next.
-///   - order: returns false if the order was refused, so that it is given again at once.
-///   - isDone: true once the order is carried out.
-/// - Throws: as ``eventually(_:within:file:line:_:)``.
+///   - interval: the time after an accepted command before the next.
+///   - order: sends the command; returns false if it was refused, so that it is sent again at once.
+///   - isDone: true once the command has had its effect.
+/// - Throws: like ``eventually(_:within:file:line:_:)``.
 public func eventually(
     _ what: String, within limit: Duration, orderingEvery interval: Duration, _ order: () async throws -> Bool,
     until isDone: () async throws -> Bool

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Prometheus' text format, read as strictly as the scraper reads it.
+/// Prometheus' text format, parsed as strictly as the scraper does.
 public struct Exposition {
     /// An error in a page.
     public struct Malformed: Error {
@@ -20,12 +20,12 @@ public struct Exposition {
         public var samples: [(name: String, labels: [String: String], value: Double)] = []
     }
 
-    /// In the order in which they stand.
+    /// The names in their order in the page.
     public private(set) var names: [String] = []
-    /// By name.
+    /// The metrics by name.
     public private(set) var families: [String: Family] = [:]
 
-    /// Reads a page.
+    /// Parses a page.
     /// - Throws: ``Malformed``.
     public init(_ text: String) throws {
         guard text.isEmpty || text.hasSuffix("\n") else { throw Malformed(line: "", why: "no line feed at the end") }
@@ -49,12 +49,12 @@ public struct Exposition {
         }
     }
 
-    /// The value of a series; nil where there is none.
+    /// Returns the value of a series; nil if there is none.
     public func value(_ name: String, _ labels: [String: String] = [:]) -> Double? {
         families.values.flatMap(\.samples).first { $0.name == name && $0.labels == labels }?.value
     }
 
-    /// The sum of all series of a metric that have these labels, whatever others they have.
+    /// Returns the sum of all series of a metric that have these labels, among others.
     public func sum(_ name: String, _ labels: [String: String] = [:]) -> Double {
         families.values.flatMap(\.samples).reduce(0) { sum, sample in
             let fits = sample.name == name && labels.allSatisfy { sample.labels[$0.key] == $0.value }

@@ -6,10 +6,10 @@ import NIOPosix
 public final class FaultProxy: Sendable {
     /// The faults of a proxy, until ``heal()``.
     public enum Fault: Equatable, Sendable {
-        /// Bytes take this much longer, in either direction.
+        /// Bytes are delayed by this time, in either direction.
         case delay(TimeAmount)
-        /// Connections are accepted and stay open, and whatever is sent over them is gone: what is left of a peer whose
-        /// machine lost its power.
+        /// Connections are accepted and stay open, but all bytes are lost, as with a peer whose machine has lost its
+        /// power.
         case blackHole
         /// Clients' requests arrive, but none of the server's answers.
         case noAnswers
@@ -21,14 +21,14 @@ public final class FaultProxy: Sendable {
     public let port: Int
 
     private let core: FaultProxyCore
-    /// Bound and never listening. It keeps the port ours while connections are refused.
+    /// A socket that is bound but does not listen: it keeps the port reserved while connections are refused.
     private let reservation: Int32
 
-    /// Begins to listen.
+    /// Starts to listen.
     /// - Parameters:
     ///   - target: the server's port on 127.0.0.1.
-    ///   - watch: is shown what clients send, as it arrives.
-    /// - Throws: when there is no port to be had.
+    ///   - watch: gets the bytes that clients send, as they arrive.
+    /// - Throws: if no port is free.
     public init(
         to target: Int, group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton,
         watch: (@Sendable (ByteBuffer) -> Void)? = nil
@@ -44,19 +44,19 @@ public final class FaultProxy: Sendable {
         close(reservation)
     }
 
-    /// Does this from now on, also to the connections that are open. It takes the place of what was done before.
+    /// Begins a fault, also for open connections. It replaces the fault before it.
     public func begin(_ fault: Fault) async throws { try await core.onLoop { $0.begin(fault) } }
 
-    /// Passes bytes on again. Connections that have lost some are reset: they are of no use to anybody.
+    /// Ends the fault. Connections that have lost bytes are reset, because they are of no further use.
     public func heal() async throws { try await core.onLoop { $0.heal() } }
 
-    /// Closes all connections, as a server does that ends.
+    /// Closes all connections, as a server that ends does.
     public func cut() async throws { try await core.onLoop { $0.closeAll(resetting: false) } }
 
-    /// Resets all connections, as a server does that does not know them.
+    /// Resets all connections, as a server that does not know them does.
     public func reset() async throws { try await core.onLoop { $0.closeAll(resetting: true) } }
 
-    /// How many connections of clients are open.
+    /// The number of open connections of clients.
     public var connections: Int {
         get async throws { try await core.onLoop { $0.eventLoop.makeSucceededFuture($0.links.count) } }
     }
@@ -84,7 +84,7 @@ public final class FaultProxy: Sendable {
 
 /// The part of a proxy on its event loop.
 ///
-/// `@unchecked Sendable`: everything but the constants is touched on the event loop only, which ``onLoop(_:)`` sees to.
+/// `@unchecked Sendable`: everything except the constants is used only on the event loop, which ``onLoop(_:)`` ensures.
 final class FaultProxyCore: @unchecked Sendable {
     let eventLoop: any EventLoop
     let watch: (@Sendable (ByteBuffer) -> Void)?

@@ -28,7 +28,7 @@ final class FaultProxyLink {
         setReading(client, true)
     }
 
-    /// Reads the client's bytes, although they have no receiver.
+    /// Reads and drops the client's bytes.
     func swallow() {
         hasLostBytes = true
         setReading(client, true)
@@ -37,7 +37,7 @@ final class FaultProxyLink {
     /// A handler's treatment of its channel's bytes.
     enum Treatment { case pass(after: TimeAmount), swallow }
 
-    /// Decides on bytes that came over a channel.
+    /// Returns the treatment of bytes from a channel.
     func treatment(of channel: any Channel) -> Treatment {
         switch core.fault {
         case .noAnswers where channel === client: return .pass(after: .zero)
@@ -64,7 +64,7 @@ final class FaultProxyLink {
         isClosed = true
         for channel in [client, server].compactMap({ $0 }) {
             if resetting, let socket = channel as? any SocketOptionProvider {
-                // An end with bytes unsent, by RST: so says SO_LINGER with a time of zero.
+                // SO_LINGER with a time of zero ends the connection by RST, even with unsent bytes.
                 socket.setSoLinger(linger(l_onoff: 1, l_linger: 0)).whenComplete { _ in channel.close(promise: nil) }
             } else {
                 channel.close(promise: nil)
@@ -112,7 +112,7 @@ private final class FaultProxyHandler: ChannelInboundHandler {
         guard case .pass(let delay) = link.treatment(of: context.channel) else { return }
         if waiting.isEmpty, delay == .zero { return pass(item, context.channel) }
         let now = context.eventLoop.now
-        // Never before what came earlier, even if the delay has become shorter since.
+        // Never before earlier bytes, even if the delay has become shorter since.
         waiting.append((max(now + delay, waiting.last?.due ?? now), item))
         passWhatIsDue(context.channel)
     }
@@ -133,7 +133,7 @@ private final class FaultProxyHandler: ChannelInboundHandler {
 
     private func pass(_ item: Item, _ channel: any Channel) {
         guard let partner = link.partner(of: channel) else { return }
-        // A black hole may have begun while they were waiting.
+        // A black hole may have begun while the bytes were waiting.
         guard case .pass = link.treatment(of: channel) else { return }
         switch item {
         case .bytes(let bytes): partner.writeAndFlush(bytes, promise: nil)

@@ -4,9 +4,9 @@ import NIOCore
 import NIOPosix
 import TLS
 
-/// A feedback service over TLS on 127.0.0.1 (`localhost`) that does with each connection what a test's script says.
+/// A feedback service over TLS on 127.0.0.1 (`localhost`) that handles each connection with a test's script.
 public final class FeedbackServer: Sendable {
-    /// The treatment of a connection after its TLS handshake; on the connection's event loop.
+    /// Handles a connection after its TLS handshake, on the connection's event loop.
     public typealias Script = @Sendable (FeedbackPeer) -> Void
 
     /// The port on 127.0.0.1.
@@ -14,12 +14,13 @@ public final class FeedbackServer: Sendable {
     private let channel: any Channel
     private let connections: NIOLockedValueBox<[FeedbackPeer]>
 
-    /// Starts one.
+    /// Starts a server.
     /// - Parameters:
-    ///   - authority: which of ``TestCertificates`` has to have issued the clients' certificates; `nil` where they need none.
+    ///   - authority: the one of ``TestCertificates`` that must have issued the clients' certificates; `nil` if none
+    ///     are needed.
     ///   - port: 0 for a free one.
-    ///   - setsUpTLS: `false` for one that takes connections and never says anything.
-    ///   - sendBuffer: how much the system may keep of what is sent to one that does not read.
+    ///   - setsUpTLS: `false` for a server that accepts connections and never sends anything.
+    ///   - sendBuffer: the maximum number of bytes that the system keeps for a client that does not read.
     public static func start(
         authority: String? = "ca", port: Int = 0, setsUpTLS: Bool = true, sendBuffer: Int = 1 << 20,
         script: @escaping Script
@@ -58,17 +59,17 @@ public final class FeedbackServer: Sendable {
         port = channel.localAddress?.port ?? 0
     }
 
-    /// The connections that there were, TLS or not.
+    /// All connections so far, with TLS or without.
     public var peers: [FeedbackPeer] { connections.withLockedValue { $0 } }
 
-    /// Ends it, and all its connections.
+    /// Stops the server, and closes all its connections.
     public func stop() async throws {
         try await channel.close()
         for peer in peers { peer.close() }
     }
 
-    /// A tuple as the protocol has it.
-    /// - Parameter token: hex digits, two for a byte.
+    /// Returns a tuple in the format of the protocol.
+    /// - Parameter token: hex digits, two per byte.
     public static func tuple(_ seconds: UInt32, _ token: String) -> [UInt8] {
         let digits = Array(token)
         let bytes = stride(from: 0, to: digits.count - 1, by: 2).compactMap {
@@ -82,7 +83,7 @@ public final class FeedbackServer: Sendable {
     }
 }
 
-/// A client's connection to a ``FeedbackServer``. From anywhere.
+/// A client's connection to a ``FeedbackServer``. Can be used from any thread.
 public final class FeedbackPeer: Sendable {
     private let channel: any Channel
     private let below: NIOLoopBound<ChannelHandlerContext>
@@ -94,16 +95,17 @@ public final class FeedbackPeer: Sendable {
         channel.closeFuture.whenComplete { [counts] _ in counts.withLockedValue { $0.isClosed = true } }
     }
 
-    /// True if TLS was set up, and the client's certificate taken.
+    /// True if TLS was set up, and the client's certificate was accepted.
     public var isConnected: Bool { counts.withLockedValue { $0.isConnected } }
-    /// The number of bytes that were passed to the system: bytes for a client that does not read stay here.
+    /// The number of bytes that were passed to the system, which does not accept all bytes for a client that does not
+    /// read.
     public var sentBytes: Int { counts.withLockedValue { $0.sent } }
     /// True if the connection has ended.
     public var isClosed: Bool { counts.withLockedValue { $0.isClosed } }
 
     func connected() { counts.withLockedValue { $0.isConnected = true } }
 
-    /// Sends bytes in a TLS record of their own.
+    /// Sends bytes in their own TLS record.
     public func send(_ bytes: some Collection<UInt8>) {
         let count = bytes.count
         channel.writeAndFlush(ByteBuffer(bytes: bytes)).whenSuccess { [counts] in
@@ -114,19 +116,19 @@ public final class FeedbackPeer: Sendable {
     /// Closes with close_notify.
     public func close() { channel.close(promise: nil) }
 
-    /// Closes without close_notify, as real ones did, when all is sent.
+    /// Closes without close_notify after everything is sent, as the real servers did.
     public func hangUp() {
-        // To close would throw away what the system has not taken yet.
+        // Closing immediately would drop the bytes that the system has not accepted yet.
         channel.writeAndFlush(ByteBuffer()).whenComplete { _ in self.below.value.close(promise: nil) }
     }
 
-    /// Breaks the connection by a reset.
+    /// Resets the connection.
     public func reset() {
         guard let options = channel as? any SocketOptionProvider else { preconditionFailure("no socket") }
         options.setSoLinger(linger(l_onoff: 1, l_linger: 0)).whenSuccess { self.below.value.close(promise: nil) }
     }
 
-    /// Does something after a while, on the connection's event loop.
+    /// Calls a function after some time, on the connection's event loop.
     public func after(_ time: TimeAmount, _ body: @escaping @Sendable (FeedbackPeer) -> Void) {
         channel.eventLoop.scheduleTask(in: time) { body(self) }
     }

@@ -1,7 +1,7 @@
 import Foundation
 
-/// A directory where the `openssl` program makes keys, certificates and PKCS#12 files for a test. It goes with the
-/// object.
+/// A directory in which the `openssl` program makes keys, certificates and PKCS#12 files for a test. It is removed with
+/// the object.
 public final class OpenSSLWorkshop: Sendable {
     /// The directory; the names below are relative to it.
     public let directory: URL
@@ -14,13 +14,13 @@ public final class OpenSSLWorkshop: Sendable {
 
     deinit { try? FileManager.default.removeItem(at: directory) }
 
-    /// Runs `openssl` in the directory, and returns all it says.
-    /// - Throws: ``ChildProcess/Failure`` when it does not succeed.
+    /// Runs `openssl` in the directory, and returns its output.
+    /// - Throws: ``ChildProcess/Failure`` if it fails.
     @discardableResult
     public func openssl(_ arguments: String...) throws -> String { try openssl(arguments) }
 
-    /// Runs `openssl` in the directory, and returns all it says.
-    /// - Throws: ``ChildProcess/Failure`` when it does not succeed.
+    /// Runs `openssl` in the directory, and returns its output.
+    /// - Throws: ``ChildProcess/Failure`` if it fails.
     @discardableResult
     public func openssl(_ arguments: [String]) throws -> String {
         let process = try ChildProcess(
@@ -31,7 +31,7 @@ public final class OpenSSLWorkshop: Sendable {
         return process.output
     }
 
-    /// The path of one of its files.
+    /// Returns the path of one of its files.
     public func path(_ name: String) -> String { directory.appending(path: name).path }
 
     /// Reads one of its files.

@@ -1,11 +1,11 @@
 import Foundation
 
-/// A TCP connection to a port of 127.0.0.1, byte by byte: for clients that do not do as they should.
+/// A TCP connection to a port of 127.0.0.1, byte by byte, for clients that break the rules.
 public final class RawConnection {
     private let descriptor: Int32
-    /// All bytes that have come so far, as text.
+    /// All bytes that have arrived so far, as text.
     public private(set) var received = ""
-    /// True once the peer sends nothing more.
+    /// True once the peer has closed its side.
     public private(set) var isClosed = false
     /// True once the peer no longer reads: sent bytes were answered with a reset.
     public private(set) var isReset = false
@@ -51,7 +51,7 @@ public final class RawConnection {
     /// Sends nothing more, and continues reading.
     public func closeOutput() { shutdown(descriptor, Int32(SHUT_WR)) }
 
-    /// Reads what has come.
+    /// Reads the bytes that have arrived.
     public func read() {
         var chunk = [UInt8](repeating: 0, count: 65_536)
         while !isClosed {
@@ -68,13 +68,13 @@ public final class RawConnection {
         }
     }
 
-    /// True if the peer sends nothing more; reads the bytes that came before.
+    /// Returns true if the peer sends nothing more; reads the bytes that arrived before.
     public func hasEnded() -> Bool {
         read()
         return isClosed
     }
 
-    /// Sends a byte, and reads what has come.
+    /// Sends a byte, and reads the bytes that have arrived.
     /// - Returns: true if the peer no longer reads.
     public func isRefused() -> Bool {
         read()

@@ -10,9 +10,9 @@ public final class RedisCluster: Sendable {
     /// Starts a Cluster with the slots spread evenly, and waits until all nodes serve.
     ///
     /// - Parameters:
-    ///   - replicas: for each master.
-    ///   - nodeTimeout: after how many milliseconds without an answer a node is taken for dead.
-    ///   - arguments: options beyond those of ``RedisServer``.
+    ///   - replicas: the number of replicas of each master.
+    ///   - nodeTimeout: the milliseconds without an answer after which a node counts as dead.
+    ///   - arguments: options in addition to those of ``RedisServer``.
     ///   - tls: true if all connections, including those of ``url``, use TLS.
     public init(
         masters: Int = 3, replicas: Int = 0, nodeTimeout: Int = 1000, arguments: [String] = [], password: String? = nil,
@@ -61,13 +61,13 @@ public final class RedisCluster: Sendable {
             + nodes.map { "127.0.0.1:\($0.port(tls: tls))" }.joined(separator: ",")
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     public func slot(of key: String) throws -> Int {
         try living().run("CLUSTER", "KEYSLOT", key).number ?? -1
     }
 
-    /// The node that owns a slot, by the word of another node.
-    /// - Parameter witness: whom to ask; else any living node.
+    /// Returns the node that owns a slot, according to another node.
+    /// - Parameter witness: the node to ask; `nil` for any living node.
     public func owner(ofSlot slot: Int, by witness: RedisServer? = nil) throws -> RedisServer {
         let ranges = try (witness ?? living()).run("CLUSTER", "SLOTS").elements ?? []
         for range in ranges.compactMap(\.elements) where range.count > 2 {
@@ -80,7 +80,7 @@ public final class RedisCluster: Sendable {
         throw RedisServer.Failure(description: "nobody owns slot \(slot)")
     }
 
-    /// Begins to move a slot: from now on what its owner does not have is asked of the other node.
+    /// Begins to move a slot: from now on, keys that its owner does not have are requested from the other node.
     public func beginMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
         // A node that imports a slot ignores news about its owner. After a broken move and a failover of the source, it
         // would consider the slot unassigned and refuse all keys.
@@ -91,7 +91,8 @@ public final class RedisCluster: Sendable {
             try old.run("CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", identifier(of: new)), "SETSLOT MIGRATING")
     }
 
-    /// Moves the keys of a slot that is being moved. Where both nodes have a key after a broken move, the owner's value wins.
+    /// Moves the keys of a slot that is being moved. If both nodes have a key after a broken move, the owner's value
+    /// wins.
     public func migrateKeys(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
         while let keys = try old.run("CLUSTER", "GETKEYSINSLOT", "\(slot)", "100").elements, !keys.isEmpty {
             for key in keys.compactMap(\.text) {
@@ -109,10 +110,10 @@ public final class RedisCluster: Sendable {
     /// Ends the move of a slot.
     public func finishMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
         let identifier = try identifier(of: new)
-        // The new owner first: if the old one came first and the new one failed then, the slot would have no owner.
+        // The new owner first: if the old one were first, and the new one then failed, the slot would have no owner.
         for node in [new, old] + nodes.filter({ $0 !== new && $0 !== old && $0.processIdentifier != nil }) {
             let answer = try node.run("CLUSTER", "SETSLOT", "\(slot)", "NODE", identifier)
-            // Replicas learn it from their masters, and refuse: "only with masters".
+            // Replicas learn it from their masters, and refuse the command: "only with masters".
             if answer != .status("OK"), answer.text?.contains("masters") != true {
                 throw RedisServer.Failure(description: "SETSLOT NODE: \(answer)")
             }

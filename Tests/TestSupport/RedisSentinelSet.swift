@@ -6,7 +6,7 @@ public final class RedisSentinelSet: Sendable {
     public let servers: [RedisServer]
     /// The Sentinels.
     public let sentinels: [RedisServer]
-    /// The master's name at the Sentinels.
+    /// The master's name in the Sentinels.
     public let name: String
 
     private let tls: Bool
@@ -14,11 +14,11 @@ public final class RedisSentinelSet: Sendable {
     /// Starts a set and waits until the replicas are in step and every Sentinel knows of all.
     ///
     /// - Parameters:
-    ///   - downAfter: after how many milliseconds without an answer a Sentinel takes a server for dead. Much less, and it
-    ///     takes a new master for dead before it has asked it for the first time.
-    ///   - arguments: options of master and replicas beyond those of ``RedisServer``.
-    ///   - password: of master and replicas.
-    ///   - sentinelPassword: of the Sentinels.
+    ///   - downAfter: the milliseconds without an answer after which a Sentinel considers a server down. If it is much
+    ///     shorter, a new master counts as down before its first request.
+    ///   - arguments: options of the master and the replicas in addition to those of ``RedisServer``.
+    ///   - password: the password of the master and the replicas.
+    ///   - sentinelPassword: the password of the Sentinels.
     ///   - tls: true if all connections, including those of ``url``, use TLS.
     public init(
         replicas: Int = 2, sentinels: Int = 3, name: String = "mymaster", downAfter: Int = 1500,
@@ -26,12 +26,12 @@ public final class RedisSentinelSet: Sendable {
     ) async throws {
         self.name = name
         self.tls = tls
-        // Without a delay a replica that is to follow another master is in step at once.
+        // Without the default delay, a replica that gets another master is in step at once.
         var arguments = arguments + ["--repl-diskless-sync-delay", "0"]
         if let password { arguments += ["--masterauth", password] }
         if tls { arguments += ["--tls-replication", "yes"] }
         let servers = try (0...replicas).map { _ in
-            // Sentinel has a server write down whom it follows, so that it comes back as what it was.
+            // Sentinel makes a server store its role in the file, so that it restarts in that role.
             try RedisServer(arguments: arguments, password: password, file: [], tls: tls)
         }
         for replica in servers.dropFirst() { try replica.run("REPLICAOF", "127.0.0.1", "\(servers[0].port(tls: tls))") }
@@ -51,7 +51,7 @@ public final class RedisSentinelSet: Sendable {
         try await eventually("the Sentinels find each other and the replicas") { try self.isComplete() }
     }
 
-    /// `redis+sentinel://…`, with the passwords there are.
+    /// `redis+sentinel://…`, with the passwords if there are any.
     public var url: String {
         let login = servers[0].password.map { ":\($0)@" } ?? ""
         let places = sentinels.map { "localhost:\($0.port(tls: tls))" }.joined(separator: ",")
@@ -59,7 +59,7 @@ public final class RedisSentinelSet: Sendable {
         return "\(tls ? "rediss" : "redis")+sentinel://\(login)\(places)/?master=\(name)\(password)"
     }
 
-    /// The server that the first living Sentinel names the master.
+    /// Returns the server that the first living Sentinel names as the master.
     public func master() throws -> RedisServer {
         for sentinel in sentinels where sentinel.processIdentifier != nil {
             let place = try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
@@ -71,11 +71,11 @@ public final class RedisSentinelSet: Sendable {
         throw RedisServer.Failure(description: "no Sentinel knows the master")
     }
 
-    /// Has a replica take the master's place, in good order, and waits until all Sentinels know.
+    /// Makes a replica the master in a graceful failover, and waits until all Sentinels know.
     public func failOver() async throws {
         let old = try master()
-        // Right after another failover a Sentinel refuses for a while (INPROG, NOGOODSLAVE). On a slow machine it may also
-        // begin, and give up silently.
+        // Right after another failover, a Sentinel refuses for a while (INPROG, NOGOODSLAVE). On a slow machine it may
+        // also begin, and abandon the failover silently.
         try await eventually("the Sentinels fail over", within: .seconds(120), orderingEvery: .seconds(15)) {
             try self.sentinels[0].run("SENTINEL", "FAILOVER", self.name) == .status("OK")
         } until: {
@@ -83,12 +83,12 @@ public final class RedisSentinelSet: Sendable {
         }
     }
 
-    /// Waits until every living Sentinel names another master, and that is one.
+    /// Waits until every living Sentinel names another master, and that server is a master.
     public func waitForNewMaster(after old: RedisServer) async throws {
         try await eventually("the Sentinels name a new master") { try self.isNamed(otherThan: old) }
     }
 
-    /// True if all living Sentinels name the same other server, and its role is master.
+    /// Returns true if all living Sentinels name the same other server, and its role is master.
     private func isNamed(otherThan old: RedisServer) throws -> Bool {
         let ports = try sentinels.filter { $0.processIdentifier != nil }.map { sentinel in
             try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name).elements?.last?.number

@@ -1,7 +1,7 @@
 import CHiredis
 import Foundation
 
-/// A reply as tests like to compare it.
+/// A reply in a form that tests can compare.
 public indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
     /// A string that is UTF-8.
     case string(String)
@@ -59,7 +59,7 @@ public indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLiteral
     }
 }
 
-/// A blocking connection by hiredis' own client: another implementation than the one under test.
+/// A blocking connection with hiredis' own client: another implementation than the one under test.
 public final class RedisTestConnection {
     private let context: UnsafeMutablePointer<redisContext>
 
@@ -109,12 +109,12 @@ public final class RedisTestConnection {
 }
 
 extension RedisServer {
-    /// A blocking connection of its own.
+    /// Opens a blocking connection.
     public func connect() throws -> RedisTestConnection {
         try RedisTestConnection(port: port, password: password)
     }
 
-    /// Runs one command over a connection of its own; an error of Redis is a value.
+    /// Runs one command over a new connection; an error of Redis is a value.
     @discardableResult
     public func run(_ command: String...) throws -> RedisValue {
         try connect().run(command.map { Array($0.utf8) })

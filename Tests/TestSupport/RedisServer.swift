@@ -3,12 +3,12 @@ import Synchronization
 
 /// A private `redis-server` on 127.0.0.1 with its own port and directory, by default without any data on disk.
 ///
-/// Where `APNS_WORKER_TEST_REDIS_SERVER` is set, it is that program: another version of Redis, or Valkey. Sentinels are
+/// If `APNS_WORKER_TEST_REDIS_SERVER` is set, it is that program: another version of Redis, or Valkey. Sentinels are
 /// the same program.
 ///
-/// It ends with `stop`, with the object, or at the latest with the test process, however that ends.
+/// It ends with `stop`, with the object, or at the latest with the test process, even if that is killed.
 public final class RedisServer: Sendable {
-    /// Why there is no server.
+    /// The reason why there is no server.
     public struct Failure: Error, CustomStringConvertible {
         /// The error, with the end of the server's log if there is one.
         public let description: String
@@ -20,14 +20,14 @@ public final class RedisServer: Sendable {
     /// Starts a server and waits until it answers PING.
     ///
     /// - Parameters:
-    ///   - arguments: options beyond `--save "" --appendonly no`, such as `["--appendonly", "yes"]`.
+    ///   - arguments: options in addition to `--save "" --appendonly no`, such as `["--appendonly", "yes"]`.
     ///   - password: sets `requirepass`.
     ///   - file: lines for a configuration file that the server may write to; Sentinels must have one.
     ///   - tls: true for a second port with TLS, with the `server` of ``TestCertificates``; clients need
     ///     no certificate.
     ///   - cluster: true for a node of a Cluster.
-    ///   - findPort: returns a port to try. Another process may have it by the time the server wants it; the server is
-    ///     started with the next one then.
+    ///   - findPort: returns a port to try. If another process has taken it by the time the server starts, the next one
+    ///     is tried.
     public init(
         arguments: [String] = [], password: String? = nil, file: [String]? = nil, tls: Bool = false,
         cluster: Bool = false, findPort: (() throws -> Int)? = nil
@@ -73,12 +73,12 @@ public final class RedisServer: Sendable {
     /// The server's working directory.
     public var directory: URL { program.directory }
 
-    /// `redis://127.0.0.1:port`, with the password where there is one.
+    /// `redis://127.0.0.1:port`, with the password if there is one.
     public var url: String {
         "redis://" + (password.map { ":\($0)@" } ?? "") + "127.0.0.1:\(port)"
     }
 
-    /// The port that clients of the same kind as `tls` says use.
+    /// Returns the port for clients with or without TLS.
     func port(tls: Bool) -> Int { tls ? tlsPort ?? port : port }
 
     /// The server's process id, while it runs.
@@ -97,25 +97,25 @@ public final class RedisServer: Sendable {
         }
     }
 
-    /// Ends the server in good order and waits for its end.
+    /// Stops the server gracefully, and waits for its end.
     public func stop() {
         resume()
         running.withLock { $0 }?.send(SIGTERM)
         end(afterGrace: .seconds(10))
     }
 
-    /// Ends the server as a crash would, and waits for its end.
+    /// Kills the server, as a crash would, and waits for its end.
     public func kill() {
         end(afterGrace: .zero)
     }
 
-    /// Ends the server in good order and starts it again with the same port and directory.
+    /// Stops the server gracefully, and starts it again with the same port and directory.
     public func restart() throws {
         stop()
         try start()
     }
 
-    /// Stops the server in its tracks: connections stay, nothing is answered.
+    /// Freezes the server: connections stay open, but nothing is answered.
     public func pause() {
         if let processIdentifier { _ = Foundation.kill(processIdentifier, SIGSTOP) }
     }
@@ -139,9 +139,10 @@ public final class RedisServer: Sendable {
         ended.kill()
     }
 
-    /// A port on 127.0.0.1 that was free a moment ago.
+    /// Returns a port on 127.0.0.1 that was free a moment ago.
     ///
-    /// Below those that the system gives to clients: a server that is started again must not find one of them in its place.
+    /// It is below those that the system gives to clients, so that a server that is started again finds none of them in
+    /// its place.
     public static func freePort() throws -> Int {
         for _ in 0..<100 {
             let port = Int.random(in: 10_000..<32_000)
@@ -150,8 +151,8 @@ public final class RedisServer: Sendable {
         throw Failure(description: "no free port on 127.0.0.1 from 10000 to 31999")
     }
 
-    /// A port that is free together with the one 10,000 above, where the nodes of a Cluster talk to each other: it can only
-    /// be another from Redis 7 on.
+    /// Returns a port that is free together with the one 10,000 above, where the nodes of a Cluster talk to each other:
+    /// this distance can be changed only from Redis 7 on.
     private static func freePortOfNode() throws -> Int {
         for _ in 0..<100 {
             let port = Int.random(in: 10_000..<22_000)
@@ -162,7 +163,7 @@ public final class RedisServer: Sendable {
 
     private static let claimed = Mutex<Set<Int>>([])
 
-    /// Reserves ports that are free, for this process: a server that is stopped keeps its own.
+    /// Reserves free ports for this process, so that a server that is stopped keeps its own.
     private static func claim(_ ports: [Int]) -> Bool {
         guard ports.allSatisfy(isFree) else { return false }
         return claimed.withLock { claimed in
@@ -224,13 +225,13 @@ private struct ServerProgram {
         (try? String(contentsOf: directory.appendingPathComponent("redis.log"), encoding: .utf8)) ?? ""
     }
 
-    /// True if the server answers PING, and not another one that has its port.
+    /// Returns true if this server answers PING, and not another one that has its port.
     private func answers(_ process: ChildProcess, log: () -> String) -> Bool {
         guard let connection = try? RedisTestConnection(port: port, password: password),
             let answer = try? connection.run("PING"), answer == .status("PONG"),
             let info = try? connection.run("INFO", "server").text
         else { return false }
-        // The program may be a script that starts the server: its process is another, but its log is the same.
+        // The program can be a script that starts the server: the process is then another one, but its log is the same.
         return info.contains("process_id:\(process.processIdentifier)\r\n")
             || log().contains("eady to accept connections")
     }
@@ -252,7 +253,7 @@ private struct ServerProgram {
                 "--tls-cert-file", try TestCertificates.path("server.pem"),
                 "--tls-key-file", try TestCertificates.path("server-key.pem"),
                 "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
-                // The nodes of a Cluster do ask each other for one.
+                // Between the nodes of a Cluster, certificates of clients are required.
                 "--tls-client-cert-file", try TestCertificates.path("client.pem"),
                 "--tls-client-key-file", try TestCertificates.path("client-key.pem"),
             ]

@@ -1,17 +1,17 @@
-/// Random numbers that are the same each time (SeededGenerator, by Sebastiano Vigna).
+/// Random numbers that are the same for the same seed (SplitMix64, by Sebastiano Vigna).
 public struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 
-    /// Begins with a seed.
+    /// Makes a generator from a seed.
     public init(seed: UInt64) { state = seed }
 
-    /// The next number.
+    /// Returns the next number.
     public mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         return Self.mixed(state)
     }
 
-    /// A number that is the same for the same input, and does not reveal it.
+    /// Returns a number that is the same for the same input, and does not reveal it.
     public static func mixed(_ input: UInt64) -> UInt64 {
         var value = input
         value = (value ^ value >> 30) &* 0xBF58_476D_1CE4_E5B9

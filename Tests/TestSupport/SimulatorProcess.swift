@@ -1,6 +1,6 @@
 import Foundation
 
-/// `apns-simulator` as a process of its own, which takes provider tokens of the test key only.
+/// `apns-simulator` as a separate process, which accepts only provider tokens of the test key.
 public final class SimulatorProcess: Sendable {
     /// The simulator's account; its `--help` explains the members.
     public struct Account: Decodable, Sendable {
@@ -12,7 +12,7 @@ public final class SimulatorProcess: Sendable {
         public let distinctIDs, distinctTokens, broadcasts: Int
         /// Answers by status and reason, such as `200` and `410 Unregistered`.
         public let answers: [String: Int]
-        /// Of what was accepted, what came through the binary gateway.
+        /// The accepted notifications that arrived through the binary gateway.
         public let acceptedByGateway: Int
         /// The binary gateway's account.
         public let gateway: Gateway
@@ -23,16 +23,16 @@ public final class SimulatorProcess: Sendable {
         private let recordedByToken: [String: Int]?
         private let recordedByChannel: [String: Int]?
 
-        /// How often each `apns-id` was accepted.
+        /// The number of times that each `apns-id` was accepted.
         public var acceptedByID: [String: Int] { recordedByID ?? [:] }
-        /// How many notifications were accepted for each device token.
+        /// The number of notifications that were accepted for each device token.
         public var acceptedByToken: [String: Int] { recordedByToken ?? [:] }
-        /// How many broadcasts were accepted on each channel.
+        /// The number of broadcasts that were accepted on each channel.
         public var acceptedByChannel: [String: Int] { recordedByChannel ?? [:] }
 
-        /// The notifications that the gateway accepted, in order; known at the end only.
+        /// The notifications that the gateway accepted, in order; known only at the end.
         public fileprivate(set) var gatewayAccepted: [GatewayRecord] = []
-        /// How often a notification was accepted under each id of `--gateway-id-member`.
+        /// The number of times that a notification was accepted under each id of `--gateway-id-member`.
         public var gatewayAcceptedByID: [String: Int] { recordedByGatewayID ?? [:] }
 
         private enum CodingKeys: String, CodingKey {
@@ -88,7 +88,7 @@ public final class SimulatorProcess: Sendable {
             let accepted: Bool
         }
 
-        /// Reads a line of the recording, with the payload's bytes as they are in it.
+        /// Parses a line of the recording, with the payload's bytes as they are in it.
         fileprivate init(line: Substring) throws {
             let members = try JSONDecoder().decode(Line.self, from: Data(line.utf8))
             token = members.token ?? ""
@@ -104,23 +104,23 @@ public final class SimulatorProcess: Sendable {
 
     /// The port on 127.0.0.1.
     public let port: Int
-    /// The port of the binary gateway; nil where it was not asked for.
+    /// The port of the binary gateway; nil without one.
     public let gatewayPort: Int?
-    /// The port of the feedback service; nil where it was not asked for.
+    /// The port of the feedback service; nil without one.
     public let feedbackPort: Int?
-    /// The control port; nil where it was not asked for.
+    /// The control port; nil without one.
     public let controlPort: Int?
     /// The process.
     public let process: ChildProcess
 
     private let directory: URL
 
-    /// Starts it and waits until it listens.
+    /// Starts the simulator, and waits until it listens.
     /// - Parameters:
     ///   - rules: its `--rule`s.
-    ///   - certificate: which of ``TestCertificates`` it shows.
-    ///   - manyTokens: keeps the tokens out of the account; ``forEachToken(_:)`` has them at the end.
-    ///   - gateway: the `--gateway-rule`s of a binary gateway that takes the test authority's clients; nil for none.
+    ///   - certificate: the one of ``TestCertificates`` that it presents.
+    ///   - manyTokens: true to keep the tokens out of the account; ``forEachToken(_:)`` has them at the end.
+    ///   - gateway: the `--gateway-rule`s of a binary gateway that accepts the test authority's clients; nil for none.
     ///   - feedback: the `--feedback-fault`s of a feedback service for the same clients; nil for none.
     ///   - options: further arguments.
     public init(
@@ -137,7 +137,7 @@ public final class SimulatorProcess: Sendable {
         let record = manyTokens ? ["--token-counts", directory.appending(path: "tokens").path] : ["--record-tokens"]
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         var binary: [String] = []
-        // Given among the options, it would be there twice.
+        // If the options have it, it would be there twice.
         if gateway != nil || feedback != nil, !options.contains("--client-ca") {
             binary += ["--client-ca", try TestCertificates.path("ca.pem")]
         }
@@ -166,8 +166,8 @@ public final class SimulatorProcess: Sendable {
     /// Returns its current account.
     public func account() async throws -> Account { try await account(by: SIGUSR1) }
 
-    /// Sends a request to its control port, which `--control-port` has to ask for.
-    /// - Throws: ``ChildProcess/Failure`` when the answer is not 200.
+    /// Sends a request to its control port, which the options must enable with `--control-port`.
+    /// - Throws: ``ChildProcess/Failure`` if the status is not 200.
     public func control(_ method: String, _ path: String, _ body: String? = nil) async throws {
         guard let controlPort else { throw process.failure("has no control port") }
         let curl = try ChildProcess(
@@ -178,11 +178,12 @@ public final class SimulatorProcess: Sendable {
         guard ending == .exited(0) else { throw curl.failure("\(method) \(path) ended with \(ending)") }
     }
 
-    /// Ends it in good order.
+    /// Stops it gracefully.
     /// - Returns: its final account.
     public func stop() async throws -> Account { try await account(by: SIGTERM) }
 
-    /// Goes through the tokens that notifications were accepted for, and how many; after ``stop()``, with `manyTokens`.
+    /// Calls a function with each token for which notifications were accepted, and their number; after ``stop()``, with
+    /// `manyTokens`.
     public func forEachToken(_ body: (_ token: Substring, _ accepted: Int) throws -> Void) throws {
         let text = try String(contentsOf: directory.appending(path: "tokens"), encoding: .utf8)
         for line in text.split(separator: "\n") {
@@ -206,7 +207,7 @@ public final class SimulatorProcess: Sendable {
         return account
     }
 
-    /// Reads what the gateway accepted from the recording.
+    /// Reads the notifications that the gateway accepted from the recording.
     private func gatewayAccepted() throws -> [GatewayRecord] {
         let record = directory.appending(path: "record")
         guard FileManager.default.fileExists(atPath: record.path) else { return [] }

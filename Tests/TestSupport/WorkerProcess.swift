@@ -1,6 +1,6 @@
 import Foundation
 
-/// `apns-worker run` as a process of its own.
+/// `apns-worker run` as a separate process.
 public final class WorkerProcess: Sendable {
     /// The worker's account: notifications, unless stated otherwise.
     public struct Account: Decodable, Sendable {
@@ -20,11 +20,11 @@ public final class WorkerProcess: Sendable {
     /// - Parameters:
     ///   - redis: the URL of its Redis.
     ///   - endpoint: the port of its APNs on `localhost`.
-    ///   - authority: which of ``TestCertificates`` it trusts.
-    ///   - options: further arguments of `run`, which win over those that it has here.
-    ///   - environment: further variables, which win over those that it has here; an empty one takes it away.
-    ///   - hasRights: false takes away the capabilities that root's processes have, as containers and systemd do.
-    ///   - descriptors: how many file descriptors it may have, such as `256`, or `64:256` for the soft and the hard limit.
+    ///   - authority: the one of ``TestCertificates`` that it trusts.
+    ///   - options: further arguments of `run`, which override those that it has here.
+    ///   - environment: further variables, which override those that it has here; an empty value unsets a variable.
+    ///   - hasRights: false to drop the capabilities that root's processes have, as containers and systemd do.
+    ///   - descriptors: the limit of file descriptors, such as `256`, or `64:256` for the soft and the hard limit.
     public init(
         redis: String, endpoint: Int, authority: String = "ca", options: [String] = [],
         environment more: [String: String] = [:], hasRights: Bool = true, descriptors: String? = nil
@@ -49,13 +49,13 @@ public final class WorkerProcess: Sendable {
             environment: environment.merging(more) { $1 })
     }
 
-    /// Starts a worker whose app's notifications travel by the binary gateway, with the `client` of ``TestCertificates``.
+    /// Starts a worker whose app uses the binary gateway, with the `client` of ``TestCertificates``.
     /// - Parameters:
     ///   - redis: the URL of its Redis.
     ///   - gateway: the port of its gateway on `localhost`.
     ///   - confirmAfter: its `--gateway-confirm-after`, in ms.
-    ///   - options: further arguments of `run`, which win over those that it has here.
-    ///   - environment: further variables, which win over those that it has here; an empty one takes it away.
+    ///   - options: further arguments of `run`, which override those that it has here.
+    ///   - environment: further variables, which override those that it has here; an empty value unsets a variable.
     public convenience init(
         redis: String, gateway: Int, confirmAfter: Int = 1000, options: [String] = [],
         environment more: [String: String] = [:]
@@ -82,7 +82,7 @@ public final class WorkerProcess: Sendable {
     public func lines(of event: String) -> [Substring] { log.lines(of: event) }
 
     /// Waits until its log has a line with an event and all of these words.
-    /// - Throws: ``ChildProcess/Failure`` when it ends without, or not in time.
+    /// - Throws: ``ChildProcess/Failure`` if it ends before that, or the time is over.
     public func logs(_ event: String, _ words: String...) async throws {
         try await eventually("the worker logs \(event) \(words)") {
             let ending = process.ending
@@ -94,7 +94,7 @@ public final class WorkerProcess: Sendable {
 
     /// Waits until it ends by itself, after `--exit-when-done`.
     /// - Returns: its statistics.
-    /// - Throws: ``ChildProcess/Failure`` when it does not end with 0, or not in time.
+    /// - Throws: ``ChildProcess/Failure`` if it does not exit with 0, or not in time.
     public func finish(within limit: Duration = .seconds(90)) async throws -> Account {
         let ending = try await process.wait(within: limit)
         guard ending == .exited(0) else { throw process.failure("ended with \(ending)") }

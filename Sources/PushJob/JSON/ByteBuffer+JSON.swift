@@ -1,19 +1,19 @@
 import NIOCore
 
 extension ByteBuffer {
-    /// Writes a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD: what is written is always JSON.
+    /// Writes a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD: the output is always JSON.
     /// - Parameter text: the characters, neither quoted nor escaped.
     public mutating func writeJSONString(_ text: ByteBuffer) {
         text.withUnsafeReadableBytes { writeJSONString($0) }
     }
 
-    /// The same for a `String`.
+    /// Writes a JSON string with its quotes.
     public mutating func writeJSONString(_ text: String) {
         var text = text
         text.withUTF8 { writeJSONString(UnsafeRawBufferPointer($0)) }
     }
 
-    /// The same for bytes that lie anywhere.
+    /// Writes a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
     public mutating func writeJSONString(_ text: UnsafeRawBufferPointer) {
         guard Self.isUTF8(text) else {
             return writeJSONString(String(decoding: text, as: UTF8.self))

@@ -1,36 +1,36 @@
-/// Where and how a text is not JSON as RFC 8259 has it.
+/// The first error in a JSON text (RFC 8259).
 ///
-/// It holds a kind and an offset only, never a piece of the text: a job's content must not reach a log.
+/// It holds only a kind and an offset, never a piece of the text: a job's content must not reach a log.
 public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The problem.
     public enum Kind: UInt8, Sendable {
         /// The text ends before its value does.
         case unexpectedEnd
-        /// A value was due, and no value starts with this byte.
+        /// A value was expected, and no value begins with this byte.
         case expectedValue
-        /// A member's name in quotes was due.
+        /// A member's name in quotes was expected.
         case expectedName
         /// The colon after a member's name is missing.
         case expectedColon
-        /// After a value in an object or array, neither a comma nor the closing bracket.
+        /// A value in an object or array is followed by neither a comma nor the closing bracket.
         case expectedCommaOrEnd
-        /// A comma with nothing behind it but the closing bracket.
+        /// A comma is followed by the closing bracket.
         case trailingComma
-        /// A control character in a string that is not escaped.
+        /// A control character in a string is not escaped.
         case controlCharacter
-        /// A backslash with something behind it that is no escape.
+        /// A backslash does not begin an escape sequence.
         case invalidEscape
-        /// Half of a UTF-16 surrogate pair, escaped, without the other half.
+        /// An escaped half of a UTF-16 surrogate pair lacks the other half.
         case loneSurrogate
-        /// Bytes in a string that are not UTF-8.
+        /// A string is not UTF-8.
         case invalidUTF8
-        /// A number that RFC 8259 does not allow, for example with a leading zero.
+        /// A number has a form that RFC 8259 does not allow, for example a leading zero.
         case invalidNumber
-        /// Something like `true`, `false` or `null`, but none of them.
+        /// A word is not `true`, `false` or `null`.
         case invalidLiteral
-        /// More than ``JSONScanner/maximumDepth`` arrays and objects inside each other.
+        /// There are more than ``JSONScanner/maximumDepth`` nested arrays and objects.
         case tooDeep
-        /// Something other than white space behind the value.
+        /// The value is followed by something other than white space.
         case trailingBytes
         /// The text starts with a byte order mark.
         case byteOrderMark
@@ -38,10 +38,10 @@ public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
 
     /// The problem.
     public let kind: Kind
-    /// How many bytes stand before the place where it is wrong.
+    /// The number of bytes before the error.
     public let offset: Int
 
-    /// The problem, its byte, and what was expected there.
+    /// The problem and its offset.
     public var description: String { "\(problem) at byte \(offset)" }
 
     private var problem: String {

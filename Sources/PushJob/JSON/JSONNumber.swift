@@ -6,7 +6,7 @@ extension JSONScanner {
         guard at < end else { throw JSONError(kind: .unexpectedEnd, offset: end) }
         if bytes[at] == UInt8(ascii: "0") {
             at &+= 1
-            // Said here, because "a comma was expected" would not help whoever wrote 007.
+            // Checked here, because "a comma was expected" would not explain the error in 007.
             if at < end, isDigit(at) { throw error(.invalidNumber) }
         } else {
             at = try endOfDigits(at)
@@ -23,7 +23,7 @@ extension JSONScanner {
     @inline(__always)
     private func isDigit(_ index: Int) -> Bool { bytes[index] &- UInt8(ascii: "0") < 10 }
 
-    /// Steps over digits, of which there must be at least one.
+    /// Steps over digits; at least one is required.
     @inline(__always)
     private func endOfDigits(_ start: Int) throws(JSONError) -> Int {
         var at = start
@@ -35,13 +35,13 @@ extension JSONScanner {
     }
 }
 
-/// Reads numbers without going through floating point: a millisecond must not depend on rounding.
+/// Reads numbers without floating point, because a millisecond must not depend on rounding.
 package enum JSONNumber {
-    /// The value of a number times a power of ten.
+    /// Returns the value of a number times a power of ten.
     /// - Parameters:
-    ///   - bytes: a number as JSON writes it, found to be good by the scanner.
-    ///   - decimals: how many digits behind the point to keep: 0 for integers, 3 for seconds as milliseconds.
-    ///   - exact: whether to refuse a value that has more digits than that behind the point, instead of cutting them.
+    ///   - bytes: a JSON number that the scanner has validated.
+    ///   - decimals: the number of digits after the point to keep: 0 for integers, 3 for seconds as milliseconds.
+    ///   - exact: true to refuse a value with more digits after the point, instead of cutting them.
     /// - Returns: the value, or nil if it does not fit (or is not exact). `1e1` and `10.0` are the integer 10.
     package static func value(of bytes: UnsafeRawBufferPointer, decimals: Int, exact: Bool) -> Int64? {
         var significand: Int64 = 0
@@ -97,7 +97,7 @@ package enum JSONNumber {
 
 extension JSONScanner {
     /// Steps over a number.
-    /// - Returns: its value, or nil if it is none, not an integer or not in the range.
+    /// - Returns: its value; nil if there is no number, or it is not an integer or not in the range.
     @inline(__always)
     package mutating func integer(in range: ClosedRange<Int64>) throws(JSONError) -> Int64? {
         guard let number = try number(),

@@ -1,12 +1,12 @@
 extension JSONScanner {
-    /// Steps over a string, from its opening quote to behind its closing one.
+    /// Steps over a string, from its opening quote to after its closing one.
     package mutating func string() throws(JSONError) -> JSONString {
         let start = offset &+ 1
         var at = start
         var hasEscapes = false
         while true {
-            // Eight bytes at a time until one of them needs a look: a quote, a backslash, a control character or
-            // anything beyond ASCII. Payloads are mostly runs without any of these.
+            // Reads eight bytes at a time until one needs a closer look: a quote, a backslash, a control character or a
+            // byte beyond ASCII. Payloads are mostly runs without any of these.
             while at &+ 8 <= end {
                 let word = UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: at, as: UInt64.self))
                 let special = Self.special(in: word)
@@ -47,7 +47,7 @@ extension JSONScanner {
         return (quotes | backslashes | controls | word) & (ones &* 0x80)
     }
 
-    /// Checks an escape sequence that starts at `start`, a surrogate pair as one.
+    /// Checks the escape sequence that starts at `start`; a surrogate pair is one sequence.
     private func endOfEscape(_ start: Int) throws(JSONError) -> Int {
         guard start &+ 1 < end else { throw JSONError(kind: .unexpectedEnd, offset: end) }
         switch bytes[start &+ 1] {
@@ -71,7 +71,7 @@ extension JSONScanner {
         }
     }
 
-    /// The four hex digits of the `\u` at `start`.
+    /// Returns the value of the four hex digits of the `\u` at `start`.
     private func codeUnit(_ start: Int) throws(JSONError) -> UInt16 {
         var unit: UInt16 = 0
         for index in (start &+ 2)..<(start &+ 6) {
@@ -84,10 +84,10 @@ extension JSONScanner {
         return unit
     }
 
-    /// Checks the run of bytes beyond ASCII that starts at `start` for being UTF-8.
+    /// Checks that the run of bytes beyond ASCII that starts at `start` is UTF-8.
     ///
-    /// The ranges of the second byte, which keep out overlong forms, surrogates and what is beyond U+10FFFF, are those
-    /// of table 3-7 of the Unicode standard.
+    /// The ranges of the second byte exclude overlong forms, surrogates and values beyond U+10FFFF (the Unicode
+    /// standard, table 3-7).
     private func endOfNonASCII(_ start: Int) throws(JSONError) -> Int {
         var at = start
         while at < end, bytes[at] >= 0x80 {

@@ -1,21 +1,21 @@
-/// Goes over a JSON text (RFC 8259) and says whether it is one, without making anything of it.
+/// Validates a JSON text (RFC 8259) without decoding it.
 ///
-/// A job's payload goes to Apple byte for byte, so it is only looked at: nothing is decoded, and nothing is allocated.
-/// The scanner steps over whole values (``skipValue()``) or, for those who look for something, into objects and arrays.
+/// A job's payload goes to Apple byte for byte, so nothing is decoded, and nothing is allocated. The scanner steps over
+/// whole values (``skipValue()``) or, for callers that look for something, into objects and arrays.
 ///
-/// Stricter than the RFC demands, for the sake of the parsers behind us: no byte order mark, no nesting beyond
-/// ``maximumDepth``, and every surrogate written as an escape must be half of a pair.
+/// It is stricter than the RFC, for the sake of the parsers that read the text later: no byte order mark, no nesting
+/// beyond ``maximumDepth``, and every escaped surrogate must be half of a pair.
 public struct JSONScanner {
-    /// How many arrays and objects may be inside each other.
+    /// The maximum depth of nested arrays and objects.
     public static let maximumDepth = 64
 
     package let bytes: UnsafeRawBufferPointer
     package let end: Int
 
-    /// Where the scanner stands, counted from the start of the bytes it was given.
+    /// The position of the scanner, counted from the start of the bytes that it was given.
     public internal(set) var offset: Int
 
-    /// How many arrays and objects the caller has gone into.
+    /// The number of arrays and objects that the caller has entered.
     private(set) var depth = 0
 
     /// - Parameter bytes: the text; it must outlive the scanner.
@@ -23,7 +23,7 @@ public struct JSONScanner {
         self.init(bytes, in: 0..<bytes.count)
     }
 
-    /// Looks at a part only; offsets stay those of the whole.
+    /// Scans only a part; offsets still count from the start of the bytes.
     package init(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) {
         self.bytes = bytes
         offset = range.lowerBound
@@ -32,21 +32,21 @@ public struct JSONScanner {
 
     /// Checks that the bytes are one JSON value with nothing but white space around it.
     /// - Parameter bytes: the whole text.
-    /// - Throws: ``JSONError`` at the first byte that does not fit.
+    /// - Throws: ``JSONError`` for the first byte that is not valid.
     public static func validate(_ bytes: UnsafeRawBufferPointer) throws(JSONError) {
         var scanner = JSONScanner(bytes)
         try scanner.skipDocument()
     }
 
     /// Steps over one value and the white space around it, after which the text must end.
-    /// - Throws: ``JSONError`` at the first byte that does not fit.
+    /// - Throws: ``JSONError`` for the first byte that is not valid.
     public mutating func skipDocument() throws(JSONError) {
         try begin()
         try skipValue()
         try finish()
     }
 
-    /// Goes to the first byte of the document's value.
+    /// Moves to the first byte of the document's value.
     package mutating func begin() throws(JSONError) {
         if end &- offset >= 3, bytes[offset] == 0xEF, bytes[offset &+ 1] == 0xBB, bytes[offset &+ 2] == 0xBF {
             throw error(.byteOrderMark)
@@ -54,13 +54,13 @@ public struct JSONScanner {
         skipWhitespace()
     }
 
-    /// Makes sure that nothing follows the document's value.
+    /// Checks that nothing follows the document's value.
     package mutating func finish() throws(JSONError) {
         skipWhitespace()
         if offset < end { throw error(.trailingBytes) }
     }
 
-    /// The byte where the scanner stands, or nil at the end.
+    /// The byte at the scanner's position, or nil at the end.
     @inline(__always)
     package var next: UInt8? { offset < end ? bytes[offset] : nil }
 
@@ -78,10 +78,10 @@ public struct JSONScanner {
         }
     }
 
-    /// Steps over one value of any kind, from its first byte to behind its last.
-    /// - Throws: ``JSONError`` at the first byte that does not fit.
+    /// Steps over one value of any kind, from its first byte to after its last.
+    /// - Throws: ``JSONError`` for the first byte that is not valid.
     public mutating func skipValue() throws(JSONError) {
-        // Which of the open brackets are objects' is one bit each: no recursion and no stack to run out of.
+        // One bit per open bracket, 1 for an object: no recursion, and no stack that could overflow.
         var objects: UInt64 = 0
         let outermost = depth
 
@@ -121,7 +121,7 @@ public struct JSONScanner {
         }
     }
 
-    /// Steps over a value that is to be put further down into another document, where it must not be too deep either.
+    /// Steps over a value that will be nested deeper in another document, where the maximum depth applies, too.
     package mutating func skipValue(levelsDown levels: Int) throws(JSONError) {
         depth += levels
         try skipValue()
@@ -150,27 +150,27 @@ public struct JSONScanner {
     }
 }
 
-// Going into objects and arrays. The loop is always
+// Entering objects and arrays. The loop is always
 //     var more = try scanner.enterObject()
 //     while more { name, value; more = try scanner.nextMember() }
 extension JSONScanner {
-    /// From `{` into the object.
-    /// - Returns: true at the first member's name; false behind the brace of an object without members.
+    /// Enters the object at `{`.
+    /// - Returns: true at the first member's name; false after the brace of an object without members.
     package mutating func enterObject() throws(JSONError) -> Bool { try enter(closing: UInt8(ascii: "}")) }
 
-    /// From `[` into the array.
-    /// - Returns: true at the first element; false behind the bracket of an array without elements.
+    /// Enters the array at `[`.
+    /// - Returns: true at the first element; false after the bracket of an array without elements.
     package mutating func enterArray() throws(JSONError) -> Bool { try enter(closing: UInt8(ascii: "]")) }
 
-    /// From behind a member's value on.
-    /// - Returns: true at the next member's name; false behind the closing brace.
+    /// Moves on from the end of a member's value.
+    /// - Returns: true at the next member's name; false after the closing brace.
     package mutating func nextMember() throws(JSONError) -> Bool { try proceed(closing: UInt8(ascii: "}")) }
 
-    /// From behind an element on.
-    /// - Returns: true at the next element; false behind the closing bracket.
+    /// Moves on from the end of an element.
+    /// - Returns: true at the next element; false after the closing bracket.
     package mutating func nextElement() throws(JSONError) -> Bool { try proceed(closing: UInt8(ascii: "]")) }
 
-    /// Takes a member's name and goes over the colon to its value.
+    /// Reads a member's name, and moves past the colon to its value.
     @inline(__always)
     package mutating func name() throws(JSONError) -> JSONString {
         guard offset < end else { throw error(.unexpectedEnd) }
@@ -228,7 +228,7 @@ extension JSONScanner {
     }
 
     /// Steps over a value.
-    /// - Returns: the place of its first element, if it is an array of at least one.
+    /// - Returns: the range of its first element, if it is an array with elements.
     mutating func firstElement() throws(JSONError) -> Range<Int>? {
         guard next == UInt8(ascii: "[") else {
             try skipValue()

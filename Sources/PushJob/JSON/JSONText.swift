@@ -1,14 +1,14 @@
 import Glibc
 
-/// A string in a JSON text: where it is, without its quotes, and whether it must be decoded to be read.
+/// A string in a JSON text: its range without the quotes, and whether it has escapes that must be decoded.
 package struct JSONString {
     package var range: Range<Int>
     package var hasEscapes: Bool
 }
 
-/// Reads the characters of a string that the scanner has found to be good.
+/// Reads the characters of strings that the scanner has validated.
 package enum JSONText {
-    /// The value of a hex digit in either case.
+    /// Returns the value of a hex digit in either case.
     @inline(__always)
     package static func hexValue(_ byte: UInt8) -> UInt8? {
         switch byte {
@@ -19,7 +19,7 @@ package enum JSONText {
         }
     }
 
-    /// Gives a string's characters to a closure: the bytes where they are or, with escapes, decoded on the stack.
+    /// Passes a string's characters to a closure: the bytes in place or, if there are escapes, decoded on the stack.
     @inline(__always)
     package static func withCharacters<Result>(
         of string: JSONString, in bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Result
@@ -34,9 +34,9 @@ package enum JSONText {
 
     /// Decodes a string's escapes.
     /// - Parameters:
-    ///   - raw: what stands between the quotes; the scanner has checked it, so every escape is complete.
-    ///   - target: room for at least as many bytes as `raw` has; decoding never makes a string longer.
-    /// - Returns: how many bytes were written.
+    ///   - raw: the bytes between the quotes. The scanner has validated them, so every escape is complete.
+    ///   - target: a buffer of at least the length of `raw`; decoding never makes a string longer.
+    /// - Returns: the number of bytes that were written.
     package static func unescape(_ raw: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer) -> Int {
         var read = 0
         var written = 0
@@ -66,7 +66,8 @@ package enum JSONText {
         return written
     }
 
-    /// Where one is in a string as it is written after so many bytes of its characters, which must end with a scalar.
+    /// Returns the offset in a string as written that corresponds to a number of bytes of its characters, which must
+    /// end at the end of a scalar.
     package static func offset(in raw: UnsafeRawBufferPointer, after count: Int, from start: Int) -> Int {
         var offset = start
         var rest = count
@@ -141,7 +142,7 @@ extension UnsafeRawBufferPointer {
         return memcmp(baseAddress, literal.utf8Start, literal.utf8CodeUnitCount) == 0
     }
 
-    /// Where a byte is next, counted from the start of the buffer.
+    /// Returns the offset of the next occurrence of a byte; nil if there is none.
     package func firstOffset(of byte: UInt8, from start: Int) -> Int? {
         guard let baseAddress, start < count,
             let found = memchr(baseAddress + start, Int32(byte), count - start)

@@ -1,46 +1,46 @@
 import NIOCore
 
-/// The wrapper of a job that comes back from the queue, read from
+/// The wrapper of a job that was put back into the queue, read from
 /// `{"apns_worker":1,"attempt":2,"id":…,…,"job":<the producer's bytes>}`.
 ///
-/// Everything behind `"job":` up to the last `}` is the producer's, byte for byte, and need not be JSON: a body that
-/// nobody could read is wrapped too. Wrappers never nest. A body that does not start exactly like one, or whose head
-/// cannot be read, is taken as a plain job.
+/// The bytes from `"job":` to the last `}` are the producer's, unchanged, and need not be JSON: a body that could not
+/// be read is wrapped, too. Wrappers never nest. A body that does not begin exactly like a wrapper, or whose head
+/// cannot be read, counts as a plain job.
 public struct Envelope: Equatable, Sendable {
-    /// True if there is a wrapper at all.
+    /// True if there is a wrapper.
     public internal(set) var isWrapped = false
-    /// The number of the attempt that is now to be made; 1 for a fresh job.
+    /// The number of the next attempt; 1 for a fresh job.
     public internal(set) var attempt = 1
-    /// How often the job was taken back from a worker that died.
+    /// The number of times that the job was reclaimed from a lane whose lease had expired.
     public internal(set) var reclaims = 0
-    /// How often the job came back from the dead letters.
+    /// The number of times that the job was requeued from the dead letters.
     public internal(set) var requeues: Int32 = 0
-    /// When it came back from the dead letters last, in milliseconds since 1970.
+    /// The time at which the job was last requeued, in milliseconds since 1970.
     public internal(set) var requeued: Int64?
-    /// True if the job has the reservation that its `unique_for` asks for.
+    /// True if the job has the reservation that its `unique_for` requires.
     public internal(set) var isReserved = false
-    /// Why the job is not due yet, if that is not a failure; `nil` in wrappers of versions that did not write it.
+    /// The reason why the job is not due yet; `nil` after a failure, and in wrappers of versions that did not write it.
     public internal(set) var why: Why?
-    /// True if an operator has made the job due: its `send_at` counts no more.
+    /// True if an operator has made the job due: its `send_at` no longer counts.
     public internal(set) var isDue = false
     /// The job's id.
     public internal(set) var id: JobField?
-    /// The claim that the wrapper was made from, as `<worker>:<number>`.
+    /// The job's first claim, as `<lane>:<number>.<stamp>`; the identity of a job without an id.
     public internal(set) var origin: JobField?
     /// The last failure: a JSON object.
     public internal(set) var error: JobField?
-    /// The claim that the job was last part of.
+    /// The job's last claim.
     public internal(set) var claim: JobField?
-    /// When the job was first seen, in milliseconds since 1970.
+    /// The time at which the job was first seen, in milliseconds since 1970.
     public internal(set) var enqueued: Int64?
-    /// The producer's bytes within the body.
+    /// The range of the producer's bytes in the body.
     public internal(set) var original: Range<Int>
 
-    /// Why a job waits for its time although it has not failed.
+    /// The reason why a job that has not failed waits.
     public enum Why: String, Sendable {
         /// It can't be sent now; no attempt is spent.
         case deferred
-        /// Its `send_at` has not come.
+        /// It waits for its `send_at`.
         case scheduled
     }
 
@@ -48,17 +48,17 @@ public struct Envelope: Equatable, Sendable {
 
     init(original: Range<Int>) { self.original = original }
 
-    /// True if the wrapper says which tokens are still to be sent to, instead of the job's own.
+    /// True if the wrapper lists the tokens that are still to be sent to, instead of the job's own.
     public var overridesTokens: Bool { tokenList != nil }
 
-    /// Returns the tokens that the wrapper says are still to be sent to, as decoded text; none if it says none.
+    /// Returns the tokens that are still to be sent to, as decoded text; none if the wrapper does not list them.
     /// - Parameter body: the bytes that this was read from.
     public func tokens(in body: ByteBuffer) -> [ByteBuffer] {
         guard let tokenList else { return [] }
         return JobTokens(body: body, list: tokenList).map { $0.text(in: body) }
     }
 
-    /// The last failure, as the wrapper names it.
+    /// The last failure, from the wrapper.
     package struct Failure: Sendable, Equatable {
         /// APNs' reason or one of the worker's own.
         package var reason: String?
@@ -68,19 +68,19 @@ public struct Envelope: Equatable, Sendable {
         package var at: Int64?
     }
 
-    /// Returns the last failure; `nil` if the wrapper names none that can be read.
+    /// Returns the last failure; `nil` if the wrapper has none that can be read.
     /// - Parameter body: the bytes that this was read from.
     package func failure(in body: ByteBuffer) -> Failure? {
         guard let error else { return nil }
         return body.withUnsafeReadableBytes { try? EnvelopeReader.failure(error.range, in: $0) }
     }
 
-    /// Returns the time of the last failure in milliseconds since 1970; `nil` if the wrapper names none.
+    /// Returns the time of the last failure in milliseconds since 1970; `nil` if the wrapper has none.
     /// - Parameter body: the bytes that this was read from.
     package func failedAt(in body: ByteBuffer) -> Int64? { failure(in: body)?.at }
 
-    /// Reads a body's wrapper, if it has one. The job inside is not looked at, so this works for every body.
-    /// - Parameter body: what was claimed.
+    /// Reads a body's wrapper, if it has one. The job in it is not read, so this works for every body.
+    /// - Parameter body: the claimed bytes.
     public static func read(_ body: ByteBuffer) -> Envelope {
         body.withUnsafeReadableBytes { read($0) }
     }
@@ -131,7 +131,7 @@ private enum EnvelopeReader {
         }
     }
 
-    /// Reads an error, which the scanner has been over. A member that the worker would not write is left out.
+    /// Reads an error that the scanner has validated. Members that the worker would not write are ignored.
     static func failure(
         _ range: Range<Int>, in bytes: UnsafeRawBufferPointer
     ) throws(JSONError) -> Envelope.Failure {
@@ -194,12 +194,12 @@ private enum EnvelopeReader {
             guard let enqueued = try scanner.integer(in: JobTime.range) else { return false }
             envelope.enqueued = enqueued
         case .reserved:
-            // Only ever written where it is so.
+            // It is written only if it is true.
             guard scanner.next == UInt8(ascii: "t") else { return false }
             try scanner.skipLiteral()
             envelope.isReserved = true
         case .why:
-            // A text of a later version, and any other value, means nothing to this one.
+            // Any other value, such as a text of a later version, is ignored.
             if scanner.next == UInt8(ascii: "\"") {
                 let text = UnsafeRawBufferPointer(rebasing: scanner.bytes[try scanner.string().range])
                 envelope.why = Envelope.Why(rawValue: String(decoding: text, as: UTF8.self))

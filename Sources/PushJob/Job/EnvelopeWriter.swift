@@ -1,16 +1,15 @@
 import NIOCore
 
-/// Writes what goes around a job's original bytes when it goes back to the queue (see ``Envelope``).
+/// Writes the wrapper of a job that is put back into the queue (see ``Envelope``).
 ///
-/// Write the members that apply, each once, then take the ``head()`` and append the original and `}`; or let
-/// ``wrapping(_:)`` do that. What it writes is always read back by ``Envelope/read(_:)`` as long as the id is one that a
-/// job may have.
+/// Write the members that apply, each once. Then append the original and `}` to the ``head()``, or let ``wrapping(_:)``
+/// do that. ``Envelope/read(_:)`` can always read the result if the id is one that a job can have.
 public struct EnvelopeWriter: Sendable {
     private var buffer: ByteBuffer
 
     /// - Parameters:
-    ///   - buffer: what to write behind; empty unless heads are collected in one buffer.
-    ///   - attempt: the number of the attempt that is to be made next, from 1.
+    ///   - buffer: the buffer to append to; empty unless heads are collected in one buffer.
+    ///   - attempt: the number of the next attempt, from 1.
     public init(into buffer: ByteBuffer = ByteBuffer(), attempt: Int = 1) {
         self.buffer = buffer
         self.buffer.writeStaticString(Envelope.prefix)
@@ -18,39 +17,40 @@ public struct EnvelopeWriter: Sendable {
         self.buffer.writeJSONInteger(Int64(attempt))
     }
 
-    /// The job's id: decoded text, not longer than 255 bytes.
+    /// Writes the job's id: decoded text of at most 255 bytes.
     public mutating func write(id: ByteBuffer) {
         buffer.writeStaticString(#","id":"#)
         buffer.writeJSONString(id)
     }
 
-    /// The claim that this is made from, as `<worker>:<number>`.
+    /// Writes the job's first claim, as `<lane>:<number>.<stamp>`.
     public mutating func write(origin: ByteBuffer) {
         buffer.writeStaticString(#","origin":"#)
         buffer.writeJSONString(origin)
     }
 
-    /// How often the job was taken back from a worker that died.
+    /// Writes the number of times that the job was reclaimed from a lane whose lease had expired.
     public mutating func write(reclaims: Int) {
         buffer.writeStaticString(#","reclaims":"#)
         buffer.writeJSONInteger(Int64(reclaims))
     }
 
-    /// How often the job came back from the dead letters; where it never did, nothing is written.
+    /// Writes the number of times that the job was requeued from the dead letters; 0 writes nothing.
     public mutating func write(requeues: Int32) {
         guard requeues > 0 else { return }
         buffer.writeStaticString(#","requeues":"#)
         buffer.writeJSONInteger(Int64(requeues))
     }
 
-    /// When the job came back from the dead letters last, in milliseconds since 1970; where it never did, nothing is written.
+    /// Writes the time at which the job was last requeued, in milliseconds since 1970; `nil` writes nothing.
     public mutating func write(requeued: Int64?) {
         guard let requeued else { return }
         buffer.writeStaticString(#","requeued":"#)
         buffer.writeJSONInteger(requeued)
     }
 
-    /// The tokens still to be sent to, as decoded text. Without any, nothing is written and the job's own count.
+    /// Writes the tokens that are still to be sent to, as decoded text. Without tokens, it writes nothing, and the
+    /// job's own apply.
     public mutating func write(tokens: some Sequence<ByteBuffer>) {
         var separator: StaticString = #","tokens":["#
         var isEmpty = true
@@ -67,7 +67,7 @@ public struct EnvelopeWriter: Sendable {
     /// - Parameters:
     ///   - status: the HTTP status or the gateway's code, if there was an answer.
     ///   - reason: APNs' reason or one of the worker's own.
-    ///   - at: when, in milliseconds since 1970.
+    ///   - at: the time of the failure, in milliseconds since 1970.
     public mutating func write(errorStatus status: Int?, reason: String, at: Int64) {
         buffer.writeStaticString(#","error":{"#)
         if let status {
@@ -82,52 +82,52 @@ public struct EnvelopeWriter: Sendable {
         buffer.writeInteger(UInt8(ascii: "}"))
     }
 
-    /// An error as a wrapper had it: a JSON object, as it is.
+    /// Writes an error as it was in another wrapper: a JSON object.
     public mutating func write(error: ByteBuffer) {
         buffer.writeStaticString(#","error":"#)
         buffer.writeImmutableBuffer(error)
     }
 
-    /// The claim that the job was last part of.
+    /// Writes the job's last claim.
     public mutating func write(claim: ByteBuffer) {
         buffer.writeStaticString(#","claim":"#)
         buffer.writeJSONString(claim)
     }
 
-    /// True if the job has its reservation: what is written for a job that has it must say so, or the next claim would
-    /// ask for it again and find it taken.
+    /// Writes that the job has its reservation. Without this, the next claim would ask for it again and find the id
+    /// reserved.
     public mutating func write(reserved: Bool) {
         if reserved { buffer.writeStaticString(#","reserved":true"#) }
     }
 
-    /// Why the job is not due yet, if that is not a failure; `nil` writes nothing.
+    /// Writes the reason why a job that has not failed is not due yet; `nil` writes nothing.
     public mutating func write(why: Envelope.Why?) {
         guard let why else { return }
         buffer.writeStaticString(#","why":"#)
         buffer.writeJSONString(why.rawValue)
     }
 
-    /// True if an operator has made the job due, whatever its `send_at` says.
+    /// Writes that an operator has made the job due, regardless of its `send_at`.
     public mutating func write(due: Bool) {
         if due { buffer.writeStaticString(#","due":true"#) }
     }
 
-    /// When the job was first seen, in milliseconds since 1970.
+    /// Writes the time at which the job was first seen, in milliseconds since 1970.
     public mutating func write(enqueued: Int64) {
         buffer.writeStaticString(#","enqueued":"#)
         buffer.writeJSONInteger(enqueued)
     }
 
-    /// The members so far: for whoever writes further ones, and `"job":`, itself.
+    /// Returns the members so far, for a caller that appends further ones and `"job":` itself.
     public consuming func prefix() -> ByteBuffer { buffer }
 
-    /// The wrapper up to and with `"job":`. The original must follow, and then `}`.
+    /// Returns the wrapper up to and including `"job":`. The original must follow, and then `}`.
     public consuming func head() -> ByteBuffer {
         buffer.writeStaticString(Self.jobMember)
         return buffer
     }
 
-    /// The whole wrapper.
+    /// Returns the whole wrapper.
     /// - Parameter original: the producer's bytes, JSON or not.
     public consuming func wrapping(_ original: ByteBuffer) -> ByteBuffer {
         buffer.writeStaticString(Self.jobMember)

@@ -1,16 +1,16 @@
-/// Until when APNs should try to deliver a notification.
+/// The time until which APNs should try to deliver a notification.
 public enum Expiration: Equatable, Sendable {
-    /// Until this second since 1970; 0 means one try and no storing (Apple: "Sending notification requests to APNs",
-    /// `apns-expiration`).
+    /// A time in seconds since 1970; 0 means one attempt and no storing (Apple: "Sending notification requests to
+    /// APNs", `apns-expiration`).
     case epoch(Int64)
-    /// For so many seconds from when the job was enqueued.
+    /// A number of seconds after the job was enqueued.
     case after(seconds: Int64)
 
-    /// The last second that is taken, the end of the year 9999. A time in milliseconds is always beyond it.
+    /// The last valid second, the end of the year 9999. A current time in milliseconds is always beyond it.
     public static let latestEpoch = JobTime.latestSecond
 
-    /// Reads the text of a flag: `0`, a second since 1970, an ISO 8601 time, or a duration such as `45s`, `30m`, `1h30m`, `7d`
-    /// or `2w`.
+    /// Parses the text of a flag: `0`, a second since 1970, an ISO 8601 time, or a duration such as `45s`, `30m`,
+    /// `1h30m`, `7d` or `2w`.
     /// - Returns: nil for any other text.
     public init?(_ text: String) {
         if let second = Int64(text), (0...Self.latestEpoch).contains(second) {
@@ -19,7 +19,7 @@ public enum Expiration: Equatable, Sendable {
             if let seconds = JobDuration.seconds(text) {
                 self = .after(seconds: seconds)
             } else {
-                // A number with a fraction is a time too, but no second.
+                // A number with a fraction is a valid time, but not a whole second.
                 guard text.contains(":"), let time = JobTime.milliseconds(text) else { return nil }
                 self = .epoch(time / 1000)
             }
@@ -27,23 +27,23 @@ public enum Expiration: Equatable, Sendable {
     }
 }
 
-/// Durations as jobs and people write them, such as `45s`, `30m`, `1h30m`, `7d` or `2w`.
+/// Durations in jobs and on the command line, such as `45s`, `30m`, `1h30m`, `7d` or `2w`.
 public enum JobDuration {
-    /// The longest duration that is taken, 100 years in seconds.
+    /// The longest valid duration, 100 years in seconds.
     public static let longest: Int64 = 3_153_600_000
 
     /// The range of `unique_for` in seconds: up to 30 days, because each reservation is a key in Redis' memory.
     public static let uniqueFor: ClosedRange<Int64> = 1...(30 * 86_400)
 
-    /// Reads what a person writes.
+    /// Parses a duration.
     /// - Parameter text: the text.
-    /// - Returns: seconds, or nil if it is no duration.
+    /// - Returns: seconds, or nil if it is not a duration.
     public static func seconds(_ text: String) -> Int64? {
         var text = text
         return text.withUTF8 { seconds(UnsafeRawBufferPointer($0)) }
     }
 
-    /// Reads a duration: numbers with the units w, d, h, m and s, each at most once and the larger ones first.
+    /// Parses a duration: numbers with the units w, d, h, m and s, each at most once and the larger ones first.
     static func seconds(_ text: UnsafeRawBufferPointer) -> Int64? {
         var total: Int64 = 0
         var number: Int64?

@@ -1,17 +1,18 @@
 extension Job {
     /// The kind of notification of a job without ``pushType``.
     public enum Kind: Equatable, Sendable {
-        /// Any other.
+        /// Any other notification.
         case alert
-        /// `content-available` 1 and nothing to show: no `alert`, `badge` or `sound` (Apple: "Pushing background updates to
-        /// your App").
+        /// `content-available` 1 and nothing to show: no `alert`, `badge` or `sound` (Apple: "Pushing background
+        /// updates to your App").
         case background
-        /// For a channel, because broadcasts are for Live Activities alone; with the short form `event` or `content_state`; or
-        /// with a payload whose `aps` has `event` (`start`, `update` or `end`) beside `content-state` or `timestamp`.
+        /// For a channel, because broadcasts are for Live Activities alone; with the short form `event` or
+        /// `content_state`; or with a payload whose `aps` has `event` (`start`, `update` or `end`) beside
+        /// `content-state` or `timestamp`.
         case liveActivity
         /// With the short form `mdm`, or a payload with `mdm` and without `aps`.
         case mdm
-        /// `content-changed`, for widgets or for controls: only the topic could say for which, and does not.
+        /// `content-changed`, for widgets or for controls: the topic, which could tell them apart, does not.
         case widgetOrControl
         /// `content-changed`, and a topic that ends in `.push-type.widgets`.
         case widgets
@@ -19,8 +20,8 @@ extension Job {
         case controls
     }
 
-    /// The kind of notification. Of short forms all is known; a payload is searched anew each time. Ask only for jobs without
-    /// ``pushType``.
+    /// The kind of notification. Short forms were read with the job; a payload is searched on each call. Use it only
+    /// for jobs without ``pushType``.
     public var kind: Kind {
         if channel != nil { return .liveActivity }
         guard traits.contains(.shortForms) else { return kindOfPayload }
@@ -30,7 +31,7 @@ extension Job {
         return traits.contains(.contentAvailable) && !traits.contains(.visible) ? .background : .alert
     }
 
-    /// True if the payload, as it was written or as it will be made, is a background notification's: see
+    /// True if the payload, as it was written or as it will be composed, is a background notification's: see
     /// ``Kind/background``.
     public var payloadIsBackground: Bool {
         traits.contains(.shortForms) ? kind == .background : kindOfPayload == .background
@@ -42,7 +43,7 @@ extension Job {
             let payload = UnsafeRawBufferPointer(rebasing: bytes[self.payload.range])
             guard payload.mayHaveSigns else { return [] }
             var scanner = JSONScanner(payload)
-            // It was scanned before, so there is nothing to throw.
+            // It was validated before, so nothing is thrown.
             return (try? PayloadSigns(&scanner)) ?? []
         }
         if signs.isEmpty { return .alert }
@@ -74,9 +75,9 @@ private struct PayloadSigns: OptionSet {
     static let liveActivity = PayloadSigns(rawValue: 8)
     /// `content-changed` that is 1 or true.
     static let contentChanged = PayloadSigns(rawValue: 16)
-    /// `aps`, whatever it is.
+    /// `aps` of any type.
     static let aps = PayloadSigns(rawValue: 32)
-    /// Beside `aps`, `mdm`, a string.
+    /// `mdm` beside `aps`: a string.
     static let mdm = PayloadSigns(rawValue: 64)
 }
 
@@ -137,9 +138,9 @@ extension PayloadSigns {
 }
 
 extension UnsafeRawBufferPointer {
-    /// False only for a payload that begins with `aps` and has no name of which a push type can be inferred.
+    /// False only for a payload that begins with `aps` and has no name from which a push type can be inferred.
     ///
-    /// Hyphens, `v` and backslashes, with which a name could be spelled differently, are rare in payloads, and the C library
+    /// It looks for hyphens, `v` and backslashes (names can be escaped): they are rare in payloads, and the C library
     /// finds them many bytes at a time.
     fileprivate var mayHaveSigns: Bool {
         let start: StaticString = "{\"aps\""

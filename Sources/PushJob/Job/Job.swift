@@ -1,27 +1,27 @@
 import NIOCore
 
-/// One push job as it was claimed: its bytes, and where in them its members stand.
+/// A push job as it was claimed: its bytes, and the places of its members in them.
 ///
-/// It allocates nothing and copies nothing; everything it gives out is a slice of ``body``.
+/// It allocates and copies nothing; everything that it returns is a slice of ``body``.
 public struct Job: Sendable {
-    /// The action for a notification whose answer never came.
+    /// The action for a notification whose answer never arrived.
     public enum OnUncertain: Sendable {
         /// Send it again: the device may get it twice.
         case resend
-        /// Let it be: the device may not get it at all.
+        /// Drop it: the device may never get it.
         case drop
     }
 
-    /// Exactly what was claimed and, where a job of another format had to be written anew to be read, that text behind it.
-    /// All offsets count from its first readable byte.
+    /// The claimed bytes and, if a job of another format had to be rewritten to be read, the rewritten text after them.
+    /// All offsets count from the first readable byte.
     public let body: ByteBuffer
 
     /// The contents of the job's wrapper; a fresh job has none.
     public let envelope: Envelope
 
-    /// The producer's id, or the one that a wrapper gives.
+    /// The producer's id, or the wrapper's.
     public internal(set) var id: JobField?
-    /// The device token, if there is only one and no wrapper gives others. Not checked for being hexadecimal.
+    /// The device token, if there is only one and no wrapper lists others. It may not be hexadecimal.
     public internal(set) var token: JobField?
     /// The broadcast channel's id, if the job is for a channel and not for devices: 1 to 255 base64 characters (Apple:
     /// "Sending broadcast push notification requests to APNs", `apns-channel-id`).
@@ -38,36 +38,36 @@ public struct Job: Sendable {
     public internal(set) var apnsID: JobField?
     /// The `traceparent` as it was written, valid or not; see ``trace``.
     public internal(set) var traceparent: JobField?
-    /// The name of the campaign that the job belongs to: 1 to 100 bytes without control characters. `nil` if the member is not
-    /// valid: a job is sent all the same.
+    /// The name of the campaign that the job belongs to: 1 to 100 bytes without control characters. `nil` if the member
+    /// is not valid: the job is sent nevertheless.
     public internal(set) var campaign: JobField?
-    /// The producer's labels as they were written: a JSON object of up to 4 strings, with names and values of 1 to 64 bytes
-    /// without control characters. `nil` if the member is not valid: a job is sent all the same.
+    /// The producer's labels as written: a JSON object of up to 4 strings, with names and values of 1 to 64 bytes
+    /// without control characters. `nil` if the member is not valid: the job is sent nevertheless.
     public internal(set) var labels: JobField?
-    /// The APNs payload as it was written: a JSON object. It is empty for a job of short forms, and not always what is
-    /// to be sent: see ``makesPayload``.
+    /// The APNs payload as written: a JSON object. It is empty for a job of short forms, and not always what is sent:
+    /// see ``makesPayload``.
     public internal(set) var payload: JobField
 
     /// The `apns-priority` header: 1, 5 or 10.
     public internal(set) var priority: Int?
-    /// Until when the notification is good.
+    /// The time until which the notification is valid.
     public internal(set) var expiration: Expiration?
-    /// Not before this time, in milliseconds since 1970.
+    /// The time before which it must not be sent, in milliseconds since 1970.
     public internal(set) var sendAt: Int64?
-    /// When the device last registered, in milliseconds since 1970.
+    /// The time of the device's last registration, in milliseconds since 1970.
     public internal(set) var registeredAt: Int64?
-    /// When the job was made, in milliseconds since 1970: from the producer, or else from the wrapper.
+    /// The time at which the job was made, in milliseconds since 1970: the producer's, or else the wrapper's.
     public internal(set) var enqueuedAt: Int64?
-    /// How many attempts the job has, 1 to 1000.
+    /// The maximum number of attempts, 1 to 1000.
     public internal(set) var maxAttempts: Int?
-    /// For how many milliseconds no other job with the same id is sent, 1000 to 30 days' worth; there is an ``id`` then.
+    /// The milliseconds for which no other job with the same id is sent: 1 second to 30 days. Requires an ``id``.
     public internal(set) var uniqueFor: Int64?
-    /// The action when an answer never came.
+    /// The action if an answer never arrives.
     public internal(set) var onUncertain = OnUncertain.resend
 
     var traits: JobTraits = []
     var tokenList: JobTokenList?
-    /// Where the job's own object is, if that is not all that the producer wrote.
+    /// The place of the job's own object, if it is not all that the producer wrote.
     var argument: JobField?
 
     package init(body: ByteBuffer, envelope: Envelope) {
@@ -79,13 +79,13 @@ public struct Job: Sendable {
         payload = JobField(0..<0)
     }
 
-    /// The producer's bytes within ``body``: all of it, or what the wrapper holds.
+    /// The range of the producer's bytes in ``body``: all of it, or the contents of the wrapper.
     public var original: Range<Int> { envelope.original }
 
-    /// Where the object stands in ``body`` that has the job's members.
+    /// The range in ``body`` of the object with the job's members.
     var document: Range<Int> { argument?.range ?? original }
 
-    /// True if that object is not to be found in what was claimed, but stands behind it.
+    /// True if this object is not among the claimed bytes, but was rewritten after them.
     public var isRewritten: Bool { document.lowerBound >= original.upperBound }
 
     /// The device tokens, if there is an array of them: the wrapper's if it has one, else the producer's.
@@ -96,7 +96,7 @@ public struct Job: Sendable {
     /// The name of its campaign, as text.
     package var campaignName: ByteBuffer? { campaign.map(text) }
 
-    /// True if a notification that says the same to the same device as another is to be sent once.
+    /// True if notifications with the same content for the same device must be sent only once.
     public var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
 
     /// True if the results of the job's notifications are kept even if its queue keeps fewer.
@@ -105,22 +105,22 @@ public struct Job: Sendable {
     /// The trace that the job belongs to, if its `traceparent` is a valid one.
     public var trace: TraceParent? { traceparent.flatMap { TraceParent(text($0)) } }
 
-    /// How many devices the job is for; 1 for a job to a channel.
+    /// The number of devices that the job is for; 1 for a job to a channel.
     public var tokenCount: Int { tokenList?.count ?? 1 }
 
-    /// A string's characters: a slice without a copy if it is written without escapes.
+    /// Returns a string's characters: a slice without a copy if it is written without escapes.
     /// - Parameter field: one of this job's strings.
     public func text(_ field: JobField) -> ByteBuffer { field.text(in: body) }
 
-    /// A member's bytes as they are written, as a slice without a copy.
+    /// Returns a member's bytes as written: a slice without a copy.
     /// - Parameter field: one of this job's members.
     public func bytes(_ field: JobField) -> ByteBuffer { field.bytes(in: body) }
 
-    /// The producer's bytes, as a slice without a copy.
+    /// The producer's bytes: a slice without a copy.
     public var originalBytes: ByteBuffer { JobField(original).bytes(in: body) }
 
-    /// Where in ``body`` the producer's list of tokens stands, with one comma beside it: what the pieces of a split job do
-    /// without. Empty where the tokens are not the producer's own, but a wrapper's.
+    /// The range in ``body`` of the producer's list of tokens with one comma beside it, which the pieces of a split job
+    /// leave out. Empty if the tokens are a wrapper's.
     public var tokensMember: Range<Int> {
         guard envelope.tokenList == nil, let list = tokenList else {
             return original.lowerBound..<original.lowerBound
@@ -129,15 +129,15 @@ public struct Job: Sendable {
         return body.withUnsafeReadableBytes { Self.rangeToCut(list, in: $0, of: original) }
     }
 
-    /// Where in ``body`` the tokens stand, so many at a time, with the commas between them.
-    /// - Parameter size: how many tokens a piece has at the most.
+    /// Returns the ranges in ``body`` of the tokens, some at a time, with the commas between them.
+    /// - Parameter size: the maximum number of tokens of a piece.
     public func tokenPieces(of size: Int) -> [Range<Int>] {
         guard let tokens else { return [] }
         var pieces: [Range<Int>] = []
         pieces.reserveCapacity(tokens.count / size + 1)
         var (start, end, count) = (0, 0, 0)
         for token in tokens {
-            // A field stands between its quotes.
+            // A field excludes its quotes.
             if count == 0 { start = token.offset - 1 }
             end = token.offset + token.length + 1
             count += 1
@@ -160,7 +160,7 @@ public struct Job: Sendable {
         if scanner.next == UInt8(ascii: ",") {
             end = scanner.offset + 1
         } else {
-            // The last member: the comma to take away is the one before it, if there is any other member.
+            // The last member: cut the comma before it, if there is any other member.
             var before = start - 1
             while before > original.lowerBound, bytes[before] <= 0x20 { before -= 1 }
             if bytes[before] == UInt8(ascii: ",") { start = before }

@@ -1,11 +1,11 @@
 import NIOCore
 
 extension JobDecoder {
-    /// Reads the members that identify a job from a body that ``decode(_:as:)`` refuses: `id`, `token` or `channel`, `app`, `topic`,
-    /// `campaign`, `labels` and `traceparent`.
+    /// Reads the members that identify a job from a body that ``decode(_:as:)`` refuses: `id`, `token` or `channel`,
+    /// `app`, `topic`, `campaign`, `labels` and `traceparent`.
     ///
-    /// It steps over all other members, whether they are valid or not. At a byte that is not JSON it stops, and keeps the
-    /// members before it. The job is fit for dead letters, results and logs, and not to be sent.
+    /// It steps over all other members, valid or not. At a byte that is not JSON it stops, and keeps the members before
+    /// it. The job can be used for dead letters, results and logs, but must not be sent.
     public static func identify(_ body: ByteBuffer, as format: JobFormat) -> Job {
         let envelope = Envelope.read(body)
         var job = Job(body: body, envelope: envelope)
@@ -17,7 +17,7 @@ extension JobDecoder {
         do throws(JobError) {
             try identify(try findJob(body, envelope, []), &job)
         } catch {
-            // Not of Sidekiq's form: it may have the members of a native job.
+            // Not in Sidekiq's format: it may have the members of a native job.
             identify(envelope.original, &job)
         }
         return job
@@ -26,7 +26,7 @@ extension JobDecoder {
     private static func identify(_ sidekiq: SidekiqJob, _ job: inout Job) throws(JobError) {
         var document = sidekiq.argument
         if let text = try sidekiq.text(in: job.body) {
-            // Fields are places in one buffer, as in a job that can be sent.
+            // All fields are places in one buffer, as in a job that can be sent.
             var both = job.body
             document = both.readableBytes..<both.readableBytes + text.readableBytes
             both.writeImmutableBuffer(text)
@@ -48,7 +48,7 @@ extension JobDecoder {
             do throws(JSONError) {
                 try reader.readIdentity(into: &job)
             } catch {
-                // The decoder has reported it; what was read before it stands.
+                // The decoder has reported the error; the members before it are kept.
             }
         }
     }

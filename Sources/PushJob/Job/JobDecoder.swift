@@ -1,14 +1,14 @@
 import NIOCore
 
-/// Reads a job from what was claimed (design, section 5).
+/// Reads a job from the claimed bytes (docs/jobs.md).
 ///
-/// One pass over the bytes: it checks that all of them are JSON, notes where the known members stand and checks those.
-/// Members that it does not know are checked for being JSON and otherwise left alone.
+/// One pass over the bytes checks that all of them are JSON, records the places of the known members, and validates
+/// these. Unknown members need only be JSON.
 public struct JobDecoder {
-    /// Reads a job. When it succeeds it has allocated nothing.
-    /// - Parameter body: what was claimed: a producer's bytes, or those in a wrapper.
-    /// - Throws: ``JobError``: ``JobError/malformedJSON(_:)`` for everything that is not JSON, else the first rule that is
-    ///   broken. ``Envelope/read(_:)`` still finds the wrapper and the original.
+    /// Reads a job. Allocates nothing if it succeeds.
+    /// - Parameter body: the claimed bytes: a producer's, perhaps in a wrapper.
+    /// - Throws: ``JobError/malformedJSON(_:)`` for a body that is not JSON, else the first rule that is broken.
+    ///   ``Envelope/read(_:)`` still finds the wrapper and the original.
     public static func decode(_ body: ByteBuffer) throws(JobError) -> Job {
         guard body.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
         return try body.withUnsafeReadableBytes { bytes throws(JobError) in
@@ -25,7 +25,7 @@ public struct JobDecoder {
         do throws(JSONError) {
             var reader = JobReader(JSONScanner(bytes, in: document), ignoresTokens: job.envelope.overridesTokens)
             guard let brokenRule = try reader.readDocument(into: &job) else { return nil }
-            // The reader stopped there. What is not JSON at all should be called that, wherever it is not.
+            // The reader stopped at the rule. A text that is not JSON must be reported as such, wherever its error is.
             var scanner = JSONScanner(bytes, in: document)
             try scanner.skipDocument()
             return brokenRule
@@ -35,15 +35,15 @@ public struct JobDecoder {
     }
 }
 
-/// How the jobs on a queue's list are written.
+/// The format of a queue's jobs.
 public enum JobFormat: Sendable, Equatable {
-    /// As this project's own documentation has it: the job's members at the top.
+    /// This project's own format: the job's members at the top level.
     case native
-    /// As Sidekiq and Resque write theirs, `{"class":…,"args":[the job],"jid":…}`, and ActiveJob through either. Only the
-    /// classes named are taken; all, if none is.
+    /// The format of Sidekiq and Resque, `{"class":…,"args":[the job],"jid":…}`, and of ActiveJob on either. Only jobs
+    /// of these classes are accepted; if there are none, jobs of all classes.
     case sidekiq(classes: [String])
 
-    /// The same format, with all classes taken: for a job that was taken before.
+    /// The same format with all classes accepted, for a job that was accepted before.
     public var withoutClasses: JobFormat {
         switch self {
         case .native: .native
@@ -52,7 +52,7 @@ public enum JobFormat: Sendable, Equatable {
     }
 }
 
-/// The JSON Schema (draft 2020-12) of a job as producers write it.
+/// The JSON Schema (draft 2020-12) of a job.
 public enum JobSchema {
     /// The schema's text, which ends with a line feed.
     public static var text: String { String(decoding: PackageResources.job_schema_json, as: UTF8.self) }

@@ -1,12 +1,12 @@
 import NIOCore
 
-/// Makes a job's document from its members, for those who enqueue from the command line.
+/// Encodes a job from its members, for the command line and for producers in Swift.
 ///
-/// It refuses whatever the worker would refuse, so a mistake shows at once and not among the dead letters.
+/// It refuses everything that the worker would refuse, so mistakes show at once and not among the dead letters.
 public struct JobEncoder: Sendable {
-    /// A short form's value.
+    /// The value of a short form.
     public enum ShortForm: Sendable, Equatable {
-        /// A string, in plain characters.
+        /// A string, not escaped.
         case text(String)
         /// A number.
         case number(Double)
@@ -16,13 +16,13 @@ public struct JobEncoder: Sendable {
         case flag(Bool)
         /// A time, in milliseconds since 1970.
         case time(Int64)
-        /// A JSON text; it goes into the job byte for byte.
+        /// A JSON text, which is copied into the job byte for byte.
         case json(ByteBuffer)
     }
 
-    /// The payload's JSON text; it goes into the job byte for byte. A job has either this or ``shortForms``.
+    /// The payload's JSON text, which is copied into the job byte for byte. A job has either this or ``shortForms``.
     public var payload: ByteBuffer?
-    /// The members that the worker makes the payload of. Members that are not short forms are not written.
+    /// The members from which the worker composes the payload. Members that are not short forms are not written.
     public var shortForms: [JobMember: ShortForm] = [:]
     /// The device tokens: one is written as `token`, more as `tokens`.
     public var tokens: [String]
@@ -30,7 +30,7 @@ public struct JobEncoder: Sendable {
     public var channel: String?
     /// The producer's id.
     public var id: String?
-    /// Which configured app to send through.
+    /// The name of the app to send through.
     public var app: String?
     /// The `apns-topic` header.
     public var topic: String?
@@ -38,35 +38,35 @@ public struct JobEncoder: Sendable {
     public var pushType: String?
     /// The `apns-priority` header.
     public var priority: Int?
-    /// Until when the notification is good.
+    /// The time until which the notification is valid.
     public var expiration: Expiration?
     /// The `apns-collapse-id` header.
     public var collapseID: String?
     /// The `apns-id` header.
     public var apnsID: String?
-    /// Not before this time, in milliseconds since 1970.
+    /// The time before which it must not be sent, in milliseconds since 1970.
     public var sendAt: Int64?
-    /// When the device last registered, in milliseconds since 1970.
+    /// The time of the device's last registration, in milliseconds since 1970.
     public var registeredAt: Int64?
-    /// When the job was made, in milliseconds since 1970; what durations in ``expiration`` count from.
+    /// The time at which the job was made, in milliseconds since 1970; durations in ``expiration`` count from it.
     public var enqueuedAt: Int64?
-    /// How many attempts the job has.
+    /// The maximum number of attempts.
     public var maxAttempts: Int?
-    /// The action when an answer never came.
+    /// The action if an answer never arrives.
     public var onUncertain: Job.OnUncertain?
-    /// For how many seconds no other job with the same id is sent; it needs an ``id``.
+    /// The seconds for which no other job with the same id is sent; requires an ``id``.
     public var uniqueFor: Int64?
-    /// The trace that the job belongs to, as W3C Trace Context has it. The worker ignores one that is not valid.
+    /// The trace that the job belongs to, in the format of W3C Trace Context. The worker ignores one that is not valid.
     public var traceparent: String?
     /// The campaign that the job belongs to.
     public var campaign: String?
-    /// The labels that results, dead letters and logs carry.
+    /// The labels, which results, dead letters and logs carry.
     public var labels: [(name: String, value: String)] = []
-    /// True if notifications that say the same to the same device are to be sent once.
+    /// True if notifications with the same content for the same device must be sent only once.
     public var collapsesDuplicates = false
     /// True to allow the alert's body to be shortened so that the payload fits.
     public var truncates = false
-    /// True to keep the job's results even where its queue keeps fewer.
+    /// True to keep the job's results even if its queue keeps fewer.
     public var keepsResult = false
 
     /// - Parameters:
@@ -77,9 +77,10 @@ public struct JobEncoder: Sendable {
         self.payload = payload
     }
 
-    /// Writes the job.
-    /// - Returns: the document, in one line unless the payload has more.
-    /// - Throws: ``JobError`` for a payload that is not a JSON object and for every member the worker would refuse.
+    /// Encodes the job.
+    /// - Returns: the document, on one line unless the payload has more.
+    /// - Throws: ``JobError`` for a payload that is not a JSON object, and for each member that the worker would
+    ///   refuse.
     public func encode() throws(JobError) -> ByteBuffer {
         try checkTexts()
         var writer = Writer()
@@ -129,7 +130,8 @@ public struct JobEncoder: Sendable {
         writer.buffer.writeInteger(UInt8(ascii: "}"))
     }
 
-    /// By themselves first: as a part of the job, a payload such as `{},"token":"…"` would be good JSON.
+    /// Validates texts on their own, because as a part of the job, a payload such as `{},"token":"…"` would be valid
+    /// JSON.
     private func checkTexts() throws(JobError) {
         if let error = payload.flatMap(Self.error) { throw .malformedPayload(error) }
         for (member, value) in shortForms {
@@ -184,7 +186,7 @@ private struct Writer {
     mutating func write(_ member: JobMember, _ value: JobEncoder.ShortForm) {
         switch value {
         case .text(let text): write(member, text)
-        // Swift writes a finite number as JSON has it; what is not finite is refused when the job is read back.
+        // Swift formats a finite number as JSON does; other numbers are refused when the job is read back.
         case .number(let number): write(member, json: ByteBuffer(string: "\(number)"))
         case .integer(let number): write(member, number)
         case .flag(let flag): write(member, flag: flag)
@@ -215,7 +217,7 @@ private struct Writer {
         buffer.writeJSONInteger(number)
     }
 
-    /// Seconds, with milliseconds behind the point only if there are any.
+    /// Writes seconds, with a fraction only if there are milliseconds.
     mutating func write(_ member: JobMember, time: Int64?) {
         guard let time else { return }
         let (seconds, milliseconds) = time.magnitude.quotientAndRemainder(dividingBy: 1000)

@@ -1,38 +1,38 @@
-/// Why a body is not a job that can be sent. Offsets are bytes from the start of what the producer wrote.
+/// The reason why a body is not a valid job. Offsets are bytes from the start of the producer's text.
 ///
-/// It never holds a piece of the job: neither a payload nor a token may reach a log.
+/// It never holds a piece of the job: payloads and tokens must not reach a log.
 public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The body is not JSON.
     case malformedJSON(JSONError)
     /// The body is JSON, but not an object.
     case notAnObject(offset: Int)
-    /// The payload given to ``JobEncoder`` is not JSON; the offset counts from the payload's start.
+    /// The payload for ``JobEncoder`` is not JSON; the offset counts from the payload's start.
     case malformedPayload(JSONError)
-    /// Neither `token` nor `tokens`.
+    /// The job has neither `token` nor `tokens`.
     case missingToken
-    /// Both `token` and `tokens`.
+    /// The job has both `token` and `tokens`.
     case tokenAndTokens
-    /// A `channel`, and this one: `token` or `tokens`.
+    /// The job has a `channel` and this member: `token` or `tokens`.
     case channelAndToken(JobMember)
-    /// Neither a `payload` nor a short form.
+    /// The job has neither a `payload` nor a short form.
     case missingPayload
-    /// A `payload`, and this short form.
+    /// The job has a `payload` and this short form.
     case payloadAndShortForm(JobMember)
-    /// A value given to ``JobEncoder`` as JSON text is not JSON; the offset counts from its start.
+    /// A value that ``JobEncoder`` got as JSON text is not JSON; the offset counts from its start.
     case malformedMember(JobMember, JSONError)
-    /// The payload cannot be shortened to the limit: it would have so many bytes too many without any alert body.
+    /// The payload cannot be shortened to the limit: even with an empty alert body it has this many bytes too many.
     case payloadTooLong(excess: Int, limit: Int)
-    /// `unique_for` without the `id` that is to be unique.
+    /// The job has `unique_for` but no `id`.
     case missingID
-    /// A member is not of its type or out of its range.
+    /// A member has the wrong type or is out of range.
     case invalidMember(JobMember, offset: Int)
-    /// A member that means something is there twice, and the two could differ.
+    /// A known member occurs twice, perhaps with different values.
     case duplicateMember(JobMember, offset: Int)
     /// The body has 2 GiB or more.
     case tooLarge(bytes: Int)
-    /// On a queue of ``JobFormat/sidekiq(classes:)``: the body is JSON, but not of that form.
+    /// In a queue of ``JobFormat/sidekiq(classes:)``: the body is JSON, but not in this format.
     case notSidekiq(SidekiqMistake)
-    /// On such a queue: the job is of a class that is not taken. Its name, if it looks like one, and those that are.
+    /// In such a queue: the job's class is not accepted. Its name, if it looks like one, and the accepted classes.
     case otherClass(String?, accepted: [String])
 
     /// The error's code in dead letters, counters and results. It does not change between releases.
@@ -111,7 +111,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The same error with its offset counted from a later start.
+    /// Returns the same error with its offset counted from a later start.
     func offset(by distance: Int) -> JobError {
         guard distance != 0 else { return self }
         switch self {
@@ -127,18 +127,19 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Why a body is not a job as Sidekiq and Resque write it. The raw value ends the sentence "the job is not of the form …:".
+/// The reason why a body is not a job of Sidekiq or Resque. The raw value ends the sentence "the job is not of the form
+/// …:".
 public enum SidekiqMistake: String, Sendable {
-    /// JSON, but not an object.
+    /// The body is JSON, but not an object.
     case notAnObject = "it is not a JSON object"
-    /// No `class`, or one that is no string.
+    /// `class` is missing, or not a string.
     case noClass = "it has no `class`, a string"
-    /// No `args`, or not an array of at least one argument.
+    /// `args` is missing, or not an array of at least one argument.
     case noArguments = "it has no `args`, an array of at least one argument"
-    /// Two `args`, and either could be meant.
+    /// `args` occurs twice, and either could be meant.
     case twoArguments = "it has `args` more than once"
-    /// An ActiveJob without arguments.
+    /// An ActiveJob has no arguments.
     case noActiveJobArguments = "its `arguments` (it is an ActiveJob's) are not an array of at least one argument"
-    /// The first argument is neither an object nor the text of one.
+    /// The first argument is neither an object nor the JSON text of one.
     case notAJob = "its first argument is neither an object nor the JSON text of one"
 }

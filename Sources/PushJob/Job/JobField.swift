@@ -1,11 +1,11 @@
 import NIOCore
 
-/// Where one member's value stands in a job's body: an offset and a length, in eight bytes.
+/// The place of a member's value in a job's body: an offset and a length, in eight bytes.
 ///
-/// For a string it is what stands between the quotes. Read it with ``Job/text(_:)`` or ``Job/bytes(_:)``.
+/// For a string, the quotes are excluded. Read it with ``Job/text(_:)`` or ``Job/bytes(_:)``.
 public struct JobField: Equatable, Sendable {
     private let start: UInt32
-    /// The top bit says whether there are escapes; a body is never as long as the rest could count.
+    /// The top bit is set if there are escapes; no body is too long for the other bits.
     private let lengthAndFlag: UInt32
 
     private static let escapesFlag: UInt32 = 1 << 31
@@ -20,18 +20,18 @@ public struct JobField: Equatable, Sendable {
         self.init(string.range, hasEscapes: string.hasEscapes)
     }
 
-    /// How many bytes of the job's body stand before it.
+    /// The number of bytes in the job's body before it.
     public var offset: Int { Int(start) }
 
-    /// How many bytes it has, as written.
+    /// Its length in bytes, as written.
     public var length: Int { Int(lengthAndFlag & ~Self.escapesFlag) }
 
-    /// True if a string has escape sequences, so that its characters are not simply its bytes.
+    /// True if a string has escape sequences, so that its characters differ from its bytes.
     public var hasEscapes: Bool { lengthAndFlag & Self.escapesFlag != 0 }
 
     var range: Range<Int> { offset..<(offset + length) }
 
-    /// A string's characters: a slice without a copy if it is written without escapes.
+    /// Returns a string's characters: a slice without a copy if it is written without escapes.
     func text(in body: ByteBuffer) -> ByteBuffer {
         guard hasEscapes else { return bytes(in: body) }
         var text = ByteBuffer()
@@ -42,7 +42,7 @@ public struct JobField: Equatable, Sendable {
         return text
     }
 
-    /// The bytes as they are written, as a slice without a copy.
+    /// Returns the bytes as written: a slice without a copy.
     func bytes(in body: ByteBuffer) -> ByteBuffer {
         guard let slice = body.getSlice(at: body.readerIndex + offset, length: length) else {
             preconditionFailure("a field of another job was asked for: \(range) of \(body.readableBytes) bytes")
@@ -51,8 +51,8 @@ public struct JobField: Equatable, Sendable {
     }
 }
 
-/// Facts about a job's short forms, noted while it is read: enough to know its push type and that a payload must be
-/// made. The values stay in the body, and are looked for again by whoever composes the payload.
+/// Facts about a job's short forms, recorded while it is read: enough to know its push type and that a payload must be
+/// composed. The values stay in the body, where ``PayloadComposer`` finds them again.
 struct JobTraits: OptionSet, Sendable {
     let rawValue: UInt16
 

@@ -54,7 +54,7 @@ extension Job {
     public var labelsText: ByteBuffer? {
         guard let labels else { return nil }
         let written = bytes(labels)
-        // Within strings there are no line ends, and spaces stay.
+        // Strings contain no line ends, and their spaces stay.
         guard written.readableBytesView.contains(where: { $0 <= 0x20 }) else { return written }
         var text = ByteBuffer()
         var (isString, isEscaped) = (false, false)

@@ -31,7 +31,7 @@ extension JobMember {
         }
     }
 
-    /// The same for the members that a payload is composed of.
+    /// The description of a valid value of a short form.
     private var shortFormExpectation: String {
         switch self {
         case .alert: AlertMember.expectation

@@ -1,4 +1,4 @@
-/// The members of a job that mean something to the worker (design, section 5). All others are carried along untouched.
+/// The members of a job that the worker knows (docs/jobs.md). All others stay in the job unchanged.
 public enum JobMember: UInt8, CaseIterable, Sendable {
     /// The producer's id.
     case id
@@ -6,7 +6,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case token
     /// The device tokens, if the notification goes to many.
     case tokens
-    /// Which configured app to send through.
+    /// The name of the app to send through.
     case app
     /// The `apns-topic` header.
     case topic
@@ -22,34 +22,34 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case apnsID
     /// The APNs payload.
     case payload
-    /// Not before this time.
+    /// The time before which it must not be sent.
     case sendAt
-    /// When the device last registered.
+    /// The time of the device's last registration.
     case registeredAt
-    /// How many attempts the job has.
+    /// The maximum number of attempts.
     case maxAttempts
-    /// The action when an answer never came.
+    /// The action if an answer never arrives.
     case onUncertain
-    /// When the producer made the job.
+    /// The time at which the producer made the job.
     case enqueuedAt
-    /// For how long no other job with the same id is sent.
+    /// The time for which no other job with the same id is sent.
     case uniqueFor
     /// The broadcast channel, instead of a device.
     case channel
-    /// True to send jobs that say the same to the same device once.
+    /// True to send notifications with the same content to the same device only once.
     case collapseDuplicates
     /// True to allow the alert's body to be shortened so that the payload fits.
     case truncate
-    /// The trace that the job belongs to, as W3C Trace Context has it.
+    /// The trace that the job belongs to, in the format of W3C Trace Context.
     case traceparent
     /// The campaign that the job belongs to.
     case campaign
     /// The producer's labels of the job.
     case labels
-    /// True to keep the job's results even where its queue keeps fewer.
+    /// True to keep the job's results even if its queue keeps fewer.
     case keepResult
 
-    // The short forms, in the order in which they stand in a composed payload.
+    // The short forms, in their order in a composed payload.
 
     /// `aps.alert`: a text, or an object.
     case alert
@@ -154,7 +154,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// True for the members by which a job is found again.
+    /// True for the members that identify a job in dead letters, results and logs.
     var identifies: Bool {
         switch self {
         case .id, .token, .channel, .app, .topic, .campaign, .labels, .traceparent: true

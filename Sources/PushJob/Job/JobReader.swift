@@ -7,22 +7,22 @@ struct JobReader {
     private let ignoresTokens: Bool
     private var seen: UInt64 = 0
     private var hasPayload = false
-    /// The short forms that are there and not null.
+    /// The short forms that are present and not null.
     private var shortForms: UInt64 = 0
-    /// Where a relevance score stands that only Live Activities may have.
+    /// The offset of a relevance score that only Live Activities can have.
     private var wideScore: Int?
-    /// Where custom members with an `mdm` among them stand.
+    /// The offset of custom members that include `mdm`.
     private var customMDM: Int?
 
     /// - Parameters:
     ///   - scanner: at the start of the producer's bytes.
-    ///   - ignoresTokens: whether a wrapper says which tokens to send to, so that the job's own mean nothing.
+    ///   - ignoresTokens: true if a wrapper lists the tokens to send to, so that the job's own are ignored.
     init(_ scanner: JSONScanner, ignoresTokens: Bool) {
         self.scanner = scanner
         self.ignoresTokens = ignoresTokens
     }
 
-    /// Reads all of it.
+    /// Reads the whole document.
     /// - Returns: the first rule that it breaks, or nil.
     mutating func readDocument(into job: inout Job) throws(JSONError) -> JobError? {
         try scanner.begin()
@@ -55,7 +55,7 @@ struct JobReader {
         return brokenRule(of: job)
     }
 
-    /// Reads the members that identify a job, and steps over all others and over values that are not valid.
+    /// Reads the members that identify a job, and steps over all other members and over invalid values.
     /// - Throws: the error in the JSON. The members before it have been read.
     mutating func readIdentity(into job: inout Job) throws(JSONError) {
         try scanner.begin()
@@ -77,7 +77,7 @@ struct JobReader {
         }
     }
 
-    /// The first rule between members that is broken.
+    /// Returns the first broken rule between members.
     private func brokenRule(of job: Job) -> JobError? {
         if job.channel != nil {
             if job.token != nil { return .channelAndToken(.token) }
@@ -119,7 +119,7 @@ struct JobReader {
     }
 
     /// Reads a known member's value.
-    /// - Returns: false if it is not of the member's type or out of its range.
+    /// - Returns: false if it has the wrong type or is out of range.
     private mutating func readValue(
         of member: JobMember, nameStart: Int, into job: inout Job
     ) throws(JSONError) -> Bool {
@@ -164,7 +164,7 @@ struct JobReader {
         return true
     }
 
-    /// The members that few jobs have, out of the way of those that most have.
+    /// Reads the members that few jobs have, apart from the common ones.
     @inline(never)
     private mutating func readNewer(_ member: JobMember, into job: inout Job) throws(JSONError) -> Bool {
         switch member {
@@ -174,7 +174,7 @@ struct JobReader {
             job.channel = JobField(string)
             return JSONText.withCharacters(of: string, in: scanner.bytes, MemberRules.isChannelID)
         case .traceparent:
-            // Whatever it is: a trace is no reason not to send. What is not valid is found when it is asked for.
+            // Any value: an invalid trace must not keep a job from being sent. It is validated when it is used.
             guard scanner.next == UInt8(ascii: "\"") else {
                 try scanner.skipValue()
                 return true
@@ -182,8 +182,8 @@ struct JobReader {
             job.traceparent = JobField(try scanner.string())
             return true
         case .campaign:
-            // Producers may have had a member of this name before it meant anything: one that is not valid is no reason not to
-            // send.
+            // Producers may have used this name before it had a meaning: an invalid campaign must not keep a job from
+            // being sent.
             guard scanner.next == UInt8(ascii: "\"") else {
                 try scanner.skipValue()
                 return true
@@ -197,7 +197,7 @@ struct JobReader {
             if areValid { job.labels = JobField(start..<scanner.offset) }
             return true
         case .keepResult:
-            // As with labels, one that is not valid is no reason not to send.
+            // As with labels, an invalid value must not keep a job from being sent.
             if scanner.next == UInt8(ascii: "t") { job.traits.insert(.keepResult) }
             try scanner.skipValue()
             return true
@@ -250,7 +250,7 @@ struct JobReader {
         let field = JobField(string)
         switch member {
         case .id:
-            // A wrapper's id stands: it may be one that was made for a job that has none.
+            // A wrapper's id has priority: it may have been made for a job without one.
             if job.id == nil { job.id = field }
             return MemberRules.isIdentifier(string, in: bytes)
         case .token:

@@ -1,12 +1,12 @@
-/// Times as jobs and people write them, as milliseconds since 1970.
+/// Times in jobs and on the command line, as milliseconds since 1970.
 public enum JobTime {
-    /// The times that are taken: 1970 to the end of the year 9999, in milliseconds. Someone's milliseconds, read as
-    /// seconds, always fall outside.
+    /// The valid times: 1970 to the end of the year 9999, in milliseconds. Current milliseconds, mistaken for seconds,
+    /// are always outside.
     public static let range: ClosedRange<Int64> = 0...(latestSecond * 1000 + 999)
     /// The last second of the year 9999.
     static let latestSecond: Int64 = 253_402_300_799
 
-    /// Reads what a person writes: seconds since 1970, with or without a fraction, or an ISO 8601 time.
+    /// Parses seconds since 1970, with or without a fraction, or an ISO 8601 time.
     /// - Parameter text: the text.
     /// - Returns: milliseconds since 1970, or nil if it is neither.
     public static func milliseconds(_ text: String) -> Int64? {
@@ -21,7 +21,7 @@ public enum JobTime {
         }
     }
 
-    /// Reads a JSON number of seconds; what is finer than a millisecond is cut.
+    /// Parses a JSON number of seconds; fractions of a millisecond are cut.
     static func seconds(_ number: UnsafeRawBufferPointer) -> Int64? {
         guard let time = JSONNumber.value(of: number, decimals: 3, exact: false), range.contains(time),
             number.first != UInt8(ascii: "-")
@@ -29,9 +29,10 @@ public enum JobTime {
         return time
     }
 
-    /// Reads an ISO 8601 date and time in the profile of RFC 3339: `2030-01-31T12:00[:00[.123]](Z|+02:00|+0200|+02)`.
+    /// Parses an ISO 8601 date and time in the profile of RFC 3339: `2030-01-31T12:00[:00[.123]](Z|+02:00|+0200|+02)`.
     ///
-    /// The offset is required. A time without one is somebody's local time, and guessing whose would send at a wrong hour.
+    /// The offset is required. A time without one is a local time of an unknown place, and a wrong guess would send at
+    /// a wrong hour.
     static func iso8601(_ text: UnsafeRawBufferPointer) -> Int64? {
         var reader = Reader(text: text)
         guard let year = reader.digits(4), reader.take("-"), let month = reader.digits(2), reader.take("-"),
@@ -64,7 +65,8 @@ public enum JobTime {
         }
     }
 
-    /// Days from 1 January 1970. Years are counted from March, so that a leap day is a year's last.
+    /// Returns the days since 1 January 1970. Years are counted from March, so that a leap day is the last day of its
+    /// year.
     private static func days(year: Int, month: Int, day: Int) -> Int {
         let year = month <= 2 ? year - 1 : year
         let era = (year >= 0 ? year : year - 399) / 400
@@ -103,7 +105,7 @@ private struct Reader {
         return value
     }
 
-    /// A fraction of any length, cut to milliseconds.
+    /// Reads a fraction of any length, cut to milliseconds.
     mutating func milliseconds() -> Int? {
         guard digit != nil else { return nil }
         var value = 0
@@ -116,7 +118,7 @@ private struct Reader {
         return value
     }
 
-    /// An offset from UTC in minutes.
+    /// Reads an offset from UTC, in minutes.
     mutating func offset() -> Int? {
         if take("Z") || take("z") { return 0 }
         let isNegative = take("-")

@@ -1,11 +1,11 @@
 import NIOCore
 
-/// Where a job's array of tokens stands, and how many it has.
+/// The place of a job's array of tokens, and their number.
 struct JobTokenList: Equatable, Sendable {
     /// The array with its brackets.
     var array: JobField
     var count: Int
-    /// Where the member's name starts, with its quote.
+    /// The offset of the member's name, with its quote.
     var memberStart: Int
 
     /// Steps over an array of device tokens.
@@ -29,7 +29,7 @@ struct JobTokenList: Equatable, Sendable {
     }
 }
 
-/// A job's device tokens, read one by one from its body: no array is made of them.
+/// A job's device tokens, read one by one from its body without making an array.
 public struct JobTokens: Sequence, Sendable {
     private let body: ByteBuffer
     private let list: JobTokenList
@@ -39,16 +39,16 @@ public struct JobTokens: Sequence, Sendable {
         self.list = list
     }
 
-    /// How many tokens there are; at least one.
+    /// The number of tokens; at least one.
     public var count: Int { list.count }
 
-    /// As many as there are.
+    /// The number of tokens.
     public var underestimatedCount: Int { list.count }
 
-    /// Starts at the first token.
+    /// Returns an iterator at the first token.
     public func makeIterator() -> Iterator { Iterator(body: body, next: list.array.offset + 1) }
 
-    /// Goes from token to token. A copy of it goes on from where the original stood.
+    /// Reads token after token. A copy continues at the position of the original.
     public struct Iterator: IteratorProtocol, Sendable {
         private let body: ByteBuffer
         private var position: Int?
@@ -58,7 +58,7 @@ public struct JobTokens: Sequence, Sendable {
             position = next
         }
 
-        /// The next token, as it is written in the job: ``Job/text(_:)`` reads it.
+        /// Returns the next token, as it is written in the job: ``Job/text(_:)`` decodes it.
         public mutating func next() -> JobField? {
             guard let position else { return nil }
             let step = body.withUnsafeReadableBytes { bytes in Self.step(bytes, from: position) }
@@ -71,7 +71,7 @@ public struct JobTokens: Sequence, Sendable {
         ) -> (field: JobField, next: Int?)? {
             var scanner = JSONScanner(bytes, in: position..<bytes.count)
             scanner.skipWhitespace()
-            // The decoder has been over the array, so that neither can fail.
+            // The decoder has validated the array, so neither can fail.
             guard let string = try? scanner.string() else { return nil }
             scanner.skipWhitespace()
             let isLast = scanner.next != UInt8(ascii: ",")

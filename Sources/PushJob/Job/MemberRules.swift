@@ -1,6 +1,6 @@
-/// The rules for the values of a job's members. Characters are looked at after decoding their escapes.
+/// The rules for the values of a job's members. Escapes are decoded before characters are checked.
 enum MemberRules {
-    /// Names that end in logs and keys: 1 to 255 bytes, no control characters.
+    /// Returns true for names that are safe in logs and keys: 1 to 255 bytes, no control characters.
     @inline(__always)
     static func isIdentifier(
         _ string: JSONString, in bytes: UnsafeRawBufferPointer, atMost limit: Int = 255
@@ -17,7 +17,7 @@ enum MemberRules {
         }
     }
 
-    /// A header's value: printable ASCII without spaces.
+    /// Returns true for the value of a header: printable ASCII without spaces.
     @inline(__always)
     static func isHeaderValue(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
         check(string, in: bytes, atMost: 255) { text in
@@ -27,7 +27,8 @@ enum MemberRules {
         }
     }
 
-    /// A collapse id may have spaces inside. At its ends HTTP does not carry them, so two ids could become one.
+    /// Returns true for a collapse id. It can have spaces, but not at its ends: HTTP drops them there, so two ids could
+    /// become one.
     @inline(__always)
     static func isCollapseID(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
         check(string, in: bytes, atMost: 64) { text in
@@ -37,7 +38,8 @@ enum MemberRules {
         }
     }
 
-    /// A broadcast channel's id: base64 in either alphabet. Its length is Apple's to change, but a header has its limits.
+    /// Returns true for a broadcast channel's id: base64 in either alphabet. Apple can change its length, but a header
+    /// is limited.
     static func isChannelID(_ text: UnsafeRawBufferPointer) -> Bool {
         (1...255).contains(text.count)
             && text.allSatisfy { byte in
@@ -51,7 +53,7 @@ enum MemberRules {
             }
     }
 
-    /// A UUID as 8-4-4-4-12 hex digits.
+    /// Returns true for a UUID of 8-4-4-4-12 hex digits.
     @inline(__always)
     static func isUUID(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
         check(string, in: bytes, atMost: 36) { text in
@@ -73,7 +75,7 @@ enum MemberRules {
         _ string: JSONString, in bytes: UnsafeRawBufferPointer, atMost limit: Int,
         _ rule: (UnsafeRawBufferPointer) -> Bool
     ) -> Bool {
-        // No escape is longer than six times what it stands for: what is longer than that need not be decoded.
+        // An escape is at most six times as long as its character: longer strings need not be decoded.
         guard !string.range.isEmpty, string.range.count <= (string.hasEscapes ? limit * 6 : limit) else { return false }
         return JSONText.withCharacters(of: string, in: bytes) { text in
             text.count <= limit && rule(text)

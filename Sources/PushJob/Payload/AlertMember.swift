@@ -1,8 +1,8 @@
 /// The members of an alert that is an object.
 ///
-/// Source: Apple, "Generating a remote notification", table of the `alert` dictionary; `action` is Safari's ("Configuring
-/// Safari Push Notifications"); `sound` stands there in the alerts of Live Activities ("Starting and updating Live
-/// Activities with ActivityKit push notifications"), whose title and body may also be objects of a key and arguments.
+/// Source: Apple, "Generating a remote notification", table of the `alert` dictionary; `action` is Safari's
+/// ("Configuring Safari Push Notifications"); `sound` is in the alerts of Live Activities ("Starting and updating Live
+/// Activities with ActivityKit push notifications"), whose title and body can also be objects with a key and arguments.
 enum AlertMember: UInt8, CaseIterable {
     case title
     case subtitle
@@ -18,7 +18,7 @@ enum AlertMember: UInt8, CaseIterable {
     case actionLocKey
     case sound
 
-    /// Apple's name of it. A job may spell it with `_` or `-`.
+    /// Apple's name. A job can spell it with `_` or `-`.
     var name: StaticString {
         switch self {
         case .title: "title"
@@ -40,7 +40,7 @@ enum AlertMember: UInt8, CaseIterable {
     /// True if its value is an array of strings; else it is a string.
     var isList: Bool { self == .titleLocArgs || self == .subtitleLocArgs || self == .locArgs }
 
-    /// True if its value may also be an object of `loc-key` and `loc-args`.
+    /// True if its value can also be an object of `loc-key` and `loc-args`.
     var isLocalizable: Bool { self == .title || self == .subtitle || self == .body }
 
     /// The member of this name.

@@ -1,5 +1,5 @@
-// Steps over the value of a short form. Each says whether the value is what it should be; if it is not, where the scanner
-// stands means nothing.
+// Steps over the values of short forms. Each function returns whether the value is valid; if not, the position of the
+// scanner is undefined.
 extension JSONScanner {
     mutating func skipShortForm(_ kind: ShortFormKind) throws(JSONError) -> Bool {
         switch kind {
@@ -67,7 +67,7 @@ extension JSONScanner {
         return JSONText.withCharacters(of: try string(), in: bytes) { JobTime.iso8601($0) }
     }
 
-    /// Steps over an object that the payload has one level further down than the job.
+    /// Steps over an object that is one level deeper in the payload than in the job.
     private mutating func skipObjectOneDeeper() throws(JSONError) -> Bool {
         guard next == UInt8(ascii: "{") else { return false }
         try skipValue(levelsDown: 1)
@@ -88,7 +88,7 @@ extension JSONScanner {
         return true
     }
 
-    /// Takes the name of an alert's member and goes to its value.
+    /// Reads the name of an alert's member, and moves to its value.
     mutating func alertMember() throws(JSONError) -> AlertMember? {
         JSONText.withCharacters(of: try name(), in: bytes) { AlertMember($0) }
     }
@@ -136,7 +136,7 @@ extension JSONScanner {
         return true
     }
 
-    /// Takes the name of a sound's member and goes to its value.
+    /// Reads the name of a sound's member, and moves to its value.
     mutating func soundMember() throws(JSONError) -> SoundMember? {
         JSONText.withCharacters(of: try name(), in: bytes) { name in
             SoundMember.allCases.first { name.isEqual(to: $0.name) }
@@ -144,7 +144,7 @@ extension JSONScanner {
     }
 
     /// Steps over an object without a member `aps`.
-    /// - Returns: whether it has a member `mdm`; nil if it is no such object.
+    /// - Returns: true if it has a member `mdm`; nil if the value is not such an object.
     mutating func skipCustom() throws(JSONError) -> Bool? {
         guard next == UInt8(ascii: "{") else { return nil }
         var hasMDM = false
@@ -163,13 +163,14 @@ extension JSONScanner {
     }
 }
 
-/// The members of a sound that is an object (Apple: "Generating a remote notification", table of the `sound` dictionary).
+/// The members of a sound that is an object (Apple: "Generating a remote notification", table of the `sound`
+/// dictionary).
 enum SoundMember: UInt8, CaseIterable {
     case critical
     case name
     case volume
 
-    /// Its name, in the job as in the payload.
+    /// Its name, which is the same in jobs and payloads.
     var name: StaticString {
         switch self {
         case .critical: "critical"

@@ -1,16 +1,16 @@
 import NIOCore
 
-/// Makes the payload of a job of short forms.
+/// Composes the payload of a job with short forms.
 ///
-/// The members come in the order of ``JobMember/apsMembers``, whatever their order in the job, so that equal jobs have equal
-/// payloads. What needs no conversion is copied as it is written.
+/// The members have the order of ``JobMember/apsMembers``, regardless of their order in the job, so that equal jobs
+/// have equal payloads. Values that need no conversion are copied as written.
 struct PayloadComposer {
     private let bytes: UnsafeRawBufferPointer
     private var output: ByteBuffer
 
     /// - Parameters:
-    ///   - bytes: a job's body that the decoder has been over.
-    ///   - range: where the producer's object stands in it.
+    ///   - bytes: a job's body that the decoder has validated.
+    ///   - range: the range of the producer's object in it.
     static func compose(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) throws(JSONError) -> ByteBuffer {
         let values = try find(in: bytes, range)
         var composer = PayloadComposer(bytes: bytes, capacity: range.count + 64)
@@ -24,8 +24,8 @@ struct PayloadComposer {
         output.reserveCapacity(capacity)
     }
 
-    /// Where the value of each short form starts, by its member's raw value; 0, where no value can start, for those that
-    /// are not there.
+    /// Returns the offset of each short form's value, by its member's raw value; 0, where no value can begin, for those
+    /// that are absent.
     private static func find(in bytes: UnsafeRawBufferPointer, _ range: Range<Int>) throws(JSONError) -> [Int] {
         var starts = [Int](repeating: 0, count: JobMember.allCases.count)
         var scanner = JSONScanner(bytes, in: range)
@@ -79,7 +79,7 @@ struct PayloadComposer {
         _ member: JobMember, _ kind: ShortFormKind, at start: Int, after separator: inout StaticString
     ) throws(JSONError) {
         var scanner = JSONScanner(bytes, in: start..<bytes.count)
-        // APNs knows only the set flag: a payload without it says that it is not set.
+        // APNs knows only flags that are set: in a payload, a missing flag is not set.
         if case .flag = kind, try scanner.flag() != true { return }
         output.writeStaticString(separator)
         separator = ","
@@ -94,7 +94,7 @@ struct PayloadComposer {
         }
     }
 
-    /// Apple's names are the job's with hyphens.
+    /// Writes a member's name. Apple's names are the job's with hyphens.
     private mutating func writeName(_ member: JobMember) {
         output.writeInteger(UInt8(ascii: "\""))
         let start = output.writerIndex
@@ -114,7 +114,7 @@ struct PayloadComposer {
         output.writeStaticString("\":")
     }
 
-    /// Writes an alert's object, or the body alone if that is a text and all there is: it takes nine bytes less.
+    /// Writes an alert's object, or only its body if that is a text and the only member: this saves nine bytes.
     private mutating func writeShortest(_ scanner: inout JSONScanner) throws(JSONError) {
         var probe = scanner
         var (body, others) = (Range(0...0), 0)
@@ -132,7 +132,7 @@ struct PayloadComposer {
         output.writeBytes(bytes[body])
     }
 
-    /// An alert's object, or a title's or body's in one.
+    /// Writes an alert's object, or that of a title or body within it.
     private mutating func writeAlert(_ scanner: inout JSONScanner) throws(JSONError) {
         var separator: StaticString = "{"
         var more = try scanner.enterObject()
@@ -192,14 +192,14 @@ struct PayloadComposer {
 }
 
 extension Job {
-    /// True if ``payload(limit:)`` must make the payload that is to be sent; if not, it is ``payload``, byte for byte.
+    /// True if ``payload(limit:)`` must make the payload; else ``payload`` is sent, byte for byte.
     public var makesPayload: Bool { !traits.isDisjoint(with: [.shortForms, .truncate]) }
 
-    /// The payload that is to be sent: a slice of the job as it was written or, for a job of short forms and where the
-    /// alert's body must be shortened, a new buffer. It is made anew each time.
+    /// Returns the payload to send: a slice of the job as it was written or, for a job with short forms and if the
+    /// alert's body must be shortened, a new buffer. It is made again on each call.
     ///
-    /// - Parameter limit: how many bytes APNs takes. It matters only to a job with `truncate`: whatever another has is
-    ///   given out, however long it is.
+    /// - Parameter limit: the number of bytes that APNs accepts. It applies only to a job with `truncate`; any other
+    ///   payload is returned regardless of its length.
     /// - Throws: ``JobError/payloadTooLong(excess:limit:)`` for a job with `truncate` that cannot be made to fit.
     public func payload(limit: Int) throws(JobError) -> ByteBuffer {
         guard makesPayload else { return bytes(payload) }

@@ -1,22 +1,22 @@
 import NIOCore
 
-/// Facts about a payload, for the rules about it: one pass over its bytes, in which no value is taken out.
+/// Facts about a payload, for the rules about it. One pass over its bytes records them without extracting a value.
 public struct PayloadFacts: Equatable, Sendable {
     /// The members that are present with the type that Apple documents; null and other types count as absent.
     public struct Members: OptionSet, Sendable {
-        /// One bit a member.
+        /// One bit per member.
         public let rawValue: UInt32
 
         /// Makes a set of the bits.
         public init(rawValue: UInt32) { self.rawValue = rawValue }
 
-        /// An object `aps`. The following are members of it where nothing else is said.
+        /// An object `aps`. The following are members of it unless stated otherwise.
         public static let aps = Members(rawValue: 1)
         /// `alert`: a text or an object.
         public static let alert = Members(rawValue: 2)
-        /// `badge`, whatever it is.
+        /// `badge` of any type.
         public static let badge = Members(rawValue: 4)
-        /// `sound`, whatever it is.
+        /// `sound` of any type.
         public static let sound = Members(rawValue: 8)
         /// `content-available` that is neither 0 nor false.
         public static let contentAvailable = Members(rawValue: 16)
@@ -30,11 +30,11 @@ public struct PayloadFacts: Equatable, Sendable {
         public static let attributesType = Members(rawValue: 256)
         /// `attributes`: an object.
         public static let attributes = Members(rawValue: 512)
-        /// Beside `aps`, `mdm`: a string.
+        /// `mdm` beside `aps`: a string.
         public static let mdm = Members(rawValue: 1024)
-        /// Beside `aps`, `container-identifier`: a string.
+        /// `container-identifier` beside `aps`: a string.
         public static let containerIdentifier = Members(rawValue: 2048)
-        /// Beside `aps`, the name `aps` itself, whatever its value is.
+        /// The name `aps` itself, with a value of any type.
         public static let apsName = Members(rawValue: 4096)
     }
 
@@ -43,7 +43,7 @@ public struct PayloadFacts: Equatable, Sendable {
         case start
         case update
         case end
-        /// `event` is there, and is none of these.
+        /// `event` has another value.
         case other
     }
 
@@ -51,15 +51,15 @@ public struct PayloadFacts: Equatable, Sendable {
     public private(set) var members: Members = []
     /// `event` in `aps`.
     public private(set) var event: Event?
-    /// The offset at which `aps`, an object, begins in the payload; the last of them where there are several.
+    /// The offset of the object `aps` in the payload; of the last one if there are several.
     private var apsStart: Int?
-    /// True if `aps` has a `timestamp`, whatever it is.
+    /// True if `aps` has a `timestamp` of any type.
     private var namesTimestamp = false
     private var apsIsEmpty = true
 
-    /// Looks at a payload.
+    /// Reads a payload.
     /// - Parameter payload: the JSON text.
-    /// - Throws: ``JSONError`` if it is not JSON. What is JSON but no object has nothing.
+    /// - Throws: ``JSONError`` if it is not JSON. JSON that is not an object has no facts.
     public init(_ payload: ByteBuffer) throws(JSONError) {
         try payload.withUnsafeReadableBytes { bytes throws(JSONError) in
             var scanner = JSONScanner(bytes)
@@ -126,7 +126,7 @@ public struct PayloadFacts: Equatable, Sendable {
         }
     }
 
-    /// The member of this name, if its value is of the right kind.
+    /// Returns the member of this name, if its value has the right type.
     private static func member(_ name: UnsafeRawBufferPointer, with value: UnsafeRawBufferPointer) -> Members? {
         let first = value[0]
         let isString = first == UInt8(ascii: "\"")
@@ -146,9 +146,9 @@ public struct PayloadFacts: Equatable, Sendable {
         return nil
     }
 
-    /// Adds a `timestamp` to a payload of these facts, if its `aps` has none, as its first member.
+    /// Returns a payload of these facts with a `timestamp` added as the first member of its `aps`.
     /// - Parameter second: seconds since 1970.
-    /// - Returns: nil if there is one already, or no `aps` for it.
+    /// - Returns: nil if there already is a `timestamp`, or there is no `aps`.
     public func fillingTimestamp(in payload: ByteBuffer, _ second: Int64) -> ByteBuffer? {
         guard let apsStart, !namesTimestamp else { return nil }
         let place = payload.readerIndex + apsStart + 1
@@ -168,7 +168,7 @@ public struct PayloadFacts: Equatable, Sendable {
     /// The maximum number of bytes that ``fillingTimestamp(in:_:)`` adds.
     public static let longestTimestamp = 25
 
-    /// True if the value is neither 0 nor false.
+    /// Returns true if the value is neither 0 nor false.
     private static func isSet(_ value: UnsafeRawBufferPointer) -> Bool {
         !value.isEqual(to: "0") && !value.isEqual(to: "false")
     }

@@ -2,17 +2,17 @@ import NIOCore
 
 /// Shortens the body of a payload's alert so that the payload fits.
 ///
-/// All else stays byte for byte as it was. The body ends at a character's end as people count characters (an extended
-/// grapheme cluster: a family of emoji, a flag, a letter with its marks), and at a word's end if there is one near, with
-/// an ellipsis behind it.
+/// All else stays unchanged, byte for byte. The body is cut at the end of a user-perceived character (an extended
+/// grapheme cluster: a family of emoji, a flag, a letter with its marks), and at the end of a word if there is one
+/// near; then it ends with an ellipsis.
 enum PayloadShortener {
-    /// So many characters are given up at the most for the sake of a word's end.
+    /// The maximum number of characters that are given up to end with a whole word.
     static let longestWordPart = 20
     private static let ellipsis: StaticString = "…"
 
     /// - Parameters:
     ///   - payload: a JSON object, longer than the limit.
-    ///   - limit: how many bytes it may have.
+    ///   - limit: the maximum number of bytes.
     /// - Throws: ``JobError/payloadTooLong(excess:limit:)`` if it does not fit even with an empty body, or has none.
     static func shorten(_ payload: ByteBuffer, to limit: Int) throws(JobError) -> ByteBuffer {
         let excess = payload.readableBytes - limit
@@ -29,7 +29,7 @@ enum PayloadShortener {
             var shortened = ByteBuffer()
             shortened.reserveCapacity(limit)
             shortened.writeBytes(bytes[..<body.range.lowerBound])
-            // An empty body is all that fits where the ellipsis does not.
+            // An empty body, if even the ellipsis does not fit.
             if room >= ellipsis.utf8CodeUnitCount {
                 let kept = length(of: body, in: bytes, atMost: room - ellipsis.utf8CodeUnitCount)
                 shortened.writeBytes(bytes[body.range.lowerBound..<(body.range.lowerBound + kept)])
@@ -40,11 +40,11 @@ enum PayloadShortener {
         }
     }
 
-    /// How many bytes, as written, of a body to keep.
+    /// Returns the number of bytes, as written, of a body to keep.
     private static func length(of body: JSONString, in bytes: UnsafeRawBufferPointer, atMost limit: Int) -> Int {
         let raw = UnsafeRawBufferPointer(rebasing: bytes[body.range])
-        // Swift takes 90 ns to find a character's end. Only those around the limit matter, if there is a place before it
-        // and one behind it of which one can say without having read the rest that a character ends there.
+        // Swift takes 90 ns to find a character's end. Only the ends around the limit matter, if there are places
+        // before and after it at which a character is known to end without reading the rest.
         if let start = plainPlace(in: raw, from: limit - lookback, through: limit - 4 * lookback, by: -1),
             let end = plainPlace(in: raw, from: limit + 1, through: limit + 4 * lookback, by: 1),
             let length = length(in: raw, start..<end, atMost: limit, havingRead: longestWordPart + 1)
@@ -54,14 +54,14 @@ enum PayloadShortener {
         return length(in: raw, 0..<raw.count, atMost: limit, havingRead: 0) ?? 0
     }
 
-    /// So many bytes usually hold more than ``longestWordPart`` characters.
+    /// A number of bytes that usually hold more than ``longestWordPart`` characters.
     private static let lookback = 96
 
     /// - Parameters:
-    ///   - range: what to look at: from one character's end to another's.
-    ///   - minimum: how many characters must be kept of those. One needs more than could be given up, for of the first it
-    ///     is not known what stands before it.
-    /// - Returns: nil if it is fewer.
+    ///   - range: the part to read, from one character's end to another's.
+    ///   - minimum: the minimum number of its characters to keep. It must be larger than the number that can be given
+    ///     up, because the text before the first character is not known.
+    /// - Returns: nil if fewer fit.
     private static func length(
         in raw: UnsafeRawBufferPointer, _ range: Range<Int>, atMost limit: Int, havingRead minimum: Int
     ) -> Int? {
@@ -84,8 +84,8 @@ enum PayloadShortener {
         return wordEnd.length
     }
 
-    /// A place between two printable ASCII characters, which are never one character, that is not within an escape: the
-    /// longest is `\u` and four digits, and there is no backslash that near.
+    /// Returns a place between two printable ASCII characters, which never form one character, that is not within an
+    /// escape: the longest escape is `\u` with four digits, and no backslash is that near.
     private static func plainPlace(
         in raw: UnsafeRawBufferPointer, from first: Int, through last: Int, by step: Int
     ) -> Int? {
@@ -100,8 +100,8 @@ enum PayloadShortener {
 
     // MARK: The alert's body
 
-    /// Looks for the text of the alert that a payload's `aps` has: `alert` itself or its `body`. Where a name is there
-    /// twice the last one counts, as it does for most readers.
+    /// Finds the text of the alert in a payload's `aps`: `alert` itself or its `body`. If a name occurs twice, the last
+    /// one counts, as it does for most readers.
     private static func alertBody(_ scanner: inout JSONScanner) throws(JSONError) -> JSONString? {
         try scanner.begin()
         return try member("aps", &scanner) { scanner throws(JSONError) in
@@ -117,7 +117,7 @@ enum PayloadShortener {
     }
 
     /// Steps over a value.
-    /// - Returns: what `read` says of the member of this name, if the value is an object that has it.
+    /// - Returns: the result of `read` for the member of this name, if the value is an object that has it.
     private static func member(
         _ wanted: StaticString, _ scanner: inout JSONScanner,
         _ read: (inout JSONScanner) throws(JSONError) -> JSONString?

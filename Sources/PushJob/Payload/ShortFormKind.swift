@@ -11,7 +11,7 @@ enum ShortFormKind {
     case name
     /// A broadcast channel's id.
     case channelID
-    /// 1 or nothing; may be given as true or false.
+    /// 1, or absent; a job can also have true or false.
     case flag
     /// An integer of at least 0.
     case count
@@ -30,7 +30,7 @@ enum ShortFormKind {
 }
 
 extension JobMember {
-    /// The type of the value of a member that a payload is composed of; nil for all others.
+    /// The type of a short form's value; nil for other members.
     var shortForm: ShortFormKind? {
         switch self {
         case .alert: .alert

@@ -1,17 +1,18 @@
 import NIOCore
 
-/// An argument of an ActiveJob as the program meant it, without what Rails adds to be able to make Ruby's objects again.
+/// Writes an argument of an ActiveJob as the program passed it, without the members that Rails adds to restore Ruby's
+/// objects.
 ///
-/// Source: Rails, `ActiveJob::Arguments` and `ActiveJob::Serializers`: each hash has `_aj_symbol_keys`, `_aj_ruby2_keywords`
-/// or `_aj_hash_with_indifferent_access`, and a symbol or a time is `{"_aj_serialized":…,"value":"…"}`. Left in a payload,
-/// they would be sent to the device.
+/// Source: Rails, `ActiveJob::Arguments` and `ActiveJob::Serializers`: each hash has `_aj_symbol_keys`,
+/// `_aj_ruby2_keywords` or `_aj_hash_with_indifferent_access`, and a symbol or a time is
+/// `{"_aj_serialized":…,"value":"…"}`. Left in a payload, they would be sent to the device.
 struct ActiveJobArgument {
     private let bytes: UnsafeRawBufferPointer
     private var output = ByteBuffer()
 
     /// - Parameters:
-    ///   - bytes: JSON that the scanner has been over.
-    ///   - range: where the argument stands in it.
+    ///   - bytes: JSON that the scanner has validated.
+    ///   - range: the range of the argument in it.
     /// - Returns: its JSON text.
     static func plain(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) throws(JSONError) -> ByteBuffer {
         var argument = ActiveJobArgument(bytes: bytes)
@@ -22,7 +23,7 @@ struct ActiveJobArgument {
 
     private init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
-    // Recursion goes no deeper than the scanner has allowed.
+    // The scanner has limited the depth of the recursion.
     private mutating func write(_ range: Range<Int>) throws(JSONError) {
         switch bytes[range.lowerBound] {
         case UInt8(ascii: "{"): try writeObject(range)
@@ -58,7 +59,7 @@ struct ActiveJobArgument {
             try scanner.skipValue()
             if !isRails(name) {
                 output.writeInteger(separator)
-                // With its quotes.
+                // With the quotes of the name.
                 output.writeBytes(
                     UnsafeRawBufferPointer(rebasing: bytes[name.range.lowerBound - 1..<name.range.upperBound + 1]))
                 output.writeInteger(UInt8(ascii: ":"))
@@ -71,8 +72,8 @@ struct ActiveJobArgument {
         output.writeInteger(UInt8(ascii: "}"))
     }
 
-    /// Where the text of a symbol or a time is. A duration, whose value is a number, stays as it is: its seconds would be
-    /// taken for a time.
+    /// Returns the range of the text of a symbol or a time. A duration, whose value is a number, stays as it is: its
+    /// seconds would look like a time.
     private func serializedText(_ range: Range<Int>) throws(JSONError) -> Range<Int>? {
         var isSerialized = false
         var value: Range<Int>?

@@ -1,9 +1,9 @@
 import NIOCore
 
 extension Job {
-    /// Where the list of tokens stands in what was claimed, with one comma beside it, of a job that was written anew to be
-    /// read. Found by reading once more what stands there: only a job that is split needs it.
-    /// - Parameter list: where it is in what was written anew.
+    /// Returns the range of the list of tokens in the claimed bytes, with one comma beside it, for a job that was
+    /// rewritten to be read. It reads the claimed bytes again, because only a job that is split needs this.
+    /// - Parameter list: the place of the list in the rewritten text.
     func rewrittenTokensMember(_ list: JobTokenList) -> Range<Int> {
         let nowhere = original.lowerBound..<original.lowerBound
         return body.withUnsafeReadableBytes { bytes in
@@ -12,7 +12,7 @@ extension Job {
                 let claimed = try? Self.tokenList(in: bytes, sidekiq.argument)
                 return claimed.map { Self.rangeToCut($0, in: bytes, of: sidekiq.argument) } ?? nowhere
             }
-            // The text of a string: the same member, between the same characters as they are escaped there.
+            // The argument is a string: the same member, between the same characters in their escaped form.
             let cut = Self.rangeToCut(list, in: bytes, of: document)
             let raw = UnsafeRawBufferPointer(rebasing: bytes[..<(sidekiq.argument.upperBound - 1)])
             let start = JSONText.offset(

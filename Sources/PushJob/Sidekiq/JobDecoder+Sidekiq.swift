@@ -1,9 +1,9 @@
 import NIOCore
 
 extension JobDecoder {
-    /// Reads a job that is written in some format.
-    /// - Throws: as ``decode(_:)`` does, and ``JobError/notSidekiq(_:)`` and ``JobError/otherClass(_:accepted:)`` for what is
-    ///   to be of Sidekiq's format.
+    /// Reads a job in a format.
+    /// - Throws: like ``decode(_:)``, and ``JobError/notSidekiq(_:)`` and ``JobError/otherClass(_:accepted:)`` for
+    ///   Sidekiq's format.
     @inline(__always)
     public static func decode(_ body: ByteBuffer, as format: JobFormat) throws(JobError) -> Job {
         switch format {
@@ -12,7 +12,7 @@ extension JobDecoder {
         }
     }
 
-    /// The JSON text of the job's own members, whether or not they are good; `nil` where there is none to be found.
+    /// Returns the JSON text of the job's own members, valid or not; `nil` if it is not found.
     public static func document(of body: ByteBuffer, as format: JobFormat) -> ByteBuffer? {
         let envelope = Envelope.read(body)
         guard format != .native else {
@@ -35,7 +35,7 @@ extension JobDecoder {
         guard let text = try sidekiq.text(in: body) else {
             return try read(sidekiq, sidekiq.argument, in: body, envelope, errorsFrom: envelope.original.lowerBound)
         }
-        // All fields are places in one buffer: what had to be written anew stands behind what was claimed.
+        // All fields are places in one buffer: the rewritten text follows the claimed bytes.
         var both = ByteBuffer()
         both.reserveCapacity(body.readableBytes + text.readableBytes)
         both.writeImmutableBuffer(body)

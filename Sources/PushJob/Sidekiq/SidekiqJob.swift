@@ -2,23 +2,23 @@ import NIOCore
 
 /// The wrapper that Sidekiq or Resque writes around a job, and the job's place in it.
 ///
-/// Sources: Sidekiq's wiki, "Job Format", and `Sidekiq::Client#push` and `JobUtil#normalize_item` of 5.2 to 8.0; Resque's
-/// `Resque::Job.create`; Rails' `ActiveJob::Core#serialize` and the queue adapters for both. Times are seconds with a
-/// fraction up to Sidekiq 7 and whole milliseconds from 8.0.
+/// Sources: Sidekiq's wiki, "Job Format", and `Sidekiq::Client#push` and `JobUtil#normalize_item` of 5.2 to 8.0;
+/// Resque's `Resque::Job.create`; Rails' `ActiveJob::Core#serialize` and the queue adapters for both. Times are seconds
+/// with a fraction up to Sidekiq 7 and whole milliseconds from 8.0.
 struct SidekiqJob {
-    /// The class that was to be performed.
+    /// The class that performs the job.
     var className: JSONString
-    /// The job's own class where `class` is only ActiveJob's wrapper.
+    /// The job's own class, if `class` is only ActiveJob's wrapper.
     var wrappedClass: JSONString?
     /// Sidekiq's `jid`, or ActiveJob's `job_id`.
     var id: JSONString?
-    /// When it was put onto its list, or else when it was made, in milliseconds since 1970.
+    /// The time at which it was put onto its list, or else at which it was made, in milliseconds since 1970.
     var enqueuedAt: Int64?
-    /// How many attempts Sidekiq's `retry` asks for, that is one more than retries; `nil` for `true`.
+    /// The number of attempts that Sidekiq's `retry` allows, one more than its retries; `nil` for `true`.
     var maxAttempts: Int?
-    /// Where the job is: the first argument, an object or a string.
+    /// The range of the job: the first argument, an object or a string.
     var argument: Range<Int>
-    /// True if ActiveJob has written the argument, with members of its own in each object.
+    /// True if ActiveJob has written the argument, with additional members in each object.
     var isActiveJob = false
 
     /// Returns true if it is of one of these classes; of any, if there are none.
@@ -30,7 +30,7 @@ struct SidekiqJob {
             }
     }
 
-    /// The class's name, if it looks like one; what a stranger wrote there need not get into a log.
+    /// Returns the name of the class, if it looks like one: any other text must not reach a log.
     func printableClass(in bytes: UnsafeRawBufferPointer) -> String? {
         let text = Self.text(wrappedClass ?? className, in: bytes)
         let isName = text.utf8.allSatisfy { byte in
@@ -44,7 +44,7 @@ struct SidekiqJob {
         JSONText.withCharacters(of: string, in: bytes) { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// The job's text where it cannot be read as it stands: it is a string, or ActiveJob has added to it.
+    /// Returns the job's text if it cannot be read in place, because it is a string or has ActiveJob's additions.
     func text(in body: ByteBuffer) throws(JobError) -> ByteBuffer? {
         try body.withUnsafeReadableBytes { bytes throws(JobError) -> ByteBuffer? in
             if bytes[argument.lowerBound] == UInt8(ascii: "\"") {

@@ -1,7 +1,7 @@
-/// Finds the job within what Sidekiq or Resque has written.
+/// Finds the job in the JSON of Sidekiq or Resque.
 ///
-/// An error in the JSON is thrown; another mistake is returned. Members that say nothing useful are no mistake: the
-/// program that wrote them is not the one that meant this job.
+/// An error in the JSON is thrown; other mistakes are returned. Unusable values of other members are not
+/// mistakes: they were not written for this worker.
 struct SidekiqReader {
     private var scanner: JSONScanner
     private var className: JSONString?
@@ -16,14 +16,14 @@ struct SidekiqReader {
     private init(_ scanner: JSONScanner) { self.scanner = scanner }
 
     /// - Parameters:
-    ///   - bytes: what was claimed.
-    ///   - range: where in it what the producer wrote stands.
+    ///   - bytes: the claimed bytes.
+    ///   - range: the range of the producer's bytes in them.
     static func read(
         _ bytes: UnsafeRawBufferPointer, in range: Range<Int>
     ) throws(JSONError) -> Result<SidekiqJob, Mistaken> {
         var reader = SidekiqReader(JSONScanner(bytes, in: range))
         guard let mistake = try reader.readDocument() else { return try reader.job() }
-        // The reader stopped there. What is not JSON at all should be called that, wherever it is not.
+        // The reader stopped at the mistake. A text that is not JSON must be reported as such, wherever its error is.
         var scanner = JSONScanner(bytes, in: range)
         try scanner.skipDocument()
         return .failure(Mistaken(mistake: mistake))
@@ -120,7 +120,7 @@ struct SidekiqReader {
     }
 }
 
-/// The members of what ActiveJob makes of a job: `{"job_class":…,"job_id":…,"arguments":[…],"enqueued_at":…}`.
+/// The members of a job that ActiveJob has serialized: `{"job_class":…,"job_id":…,"arguments":[…],"enqueued_at":…}`.
 private struct ActiveJobMembers {
     var className: JSONString?
     var id: JSONString?

@@ -8,16 +8,16 @@ public struct AppPause: Sendable, Equatable {
     public var reason: String
     /// The explanation of the reason, printable.
     public var detail: String?
-    /// Since when, in milliseconds since 1970; `nil` where nobody wrote it down.
+    /// The beginning of the pause, in milliseconds since 1970; `nil` if unknown.
     public var since: Int64?
-    /// When the next probe may be sent, in milliseconds since 1970; `nil` for a pause that only a person ends.
+    /// The time of the next probe, in milliseconds since 1970; `nil` for a pause that only an operator ends.
     public var until: Int64?
-    /// The lane that noticed it, or the operator who ordered it.
+    /// The lane that opened the breaker, or the operator who ordered the pause.
     public var by: String?
-    /// True for the pause of a queue whose workers hand back the jobs that they have not submitted.
+    /// True for a queue whose lanes must hand back the jobs that they have not submitted.
     public var handsBack = false
 
-    /// Makes a pause; see the members for units.
+    /// Makes a pause; see the properties for units.
     public init(
         reason: String, detail: String? = nil, since: Int64? = nil, until: Int64? = nil, by: String? = nil
     ) {
@@ -28,7 +28,7 @@ public struct AppPause: Sendable, Equatable {
         self.by = by
     }
 
-    /// Reads what stands in Redis. Whatever a person has written there is a pause too.
+    /// Parses the record in Redis. Any other text is a pause, too: the text is its reason.
     public init(_ text: ByteBuffer) {
         struct Form: Decodable {
             var reason: String?
@@ -52,7 +52,7 @@ public struct AppPause: Sendable, Equatable {
     /// The reason with its detail, such as `HungUp (the gateway drops connections)`.
     public var explanation: String { detail.map { "\(reason) (\($0))" } ?? reason }
 
-    /// The reason, the time and what ends the pause, on one line.
+    /// The reason, the beginning and the end of the pause, on one line.
     public var inWords: String {
         var words = explanation
         if let since { words += ", since \(Self.time(since))" }

@@ -2,17 +2,17 @@ import NIOCore
 import PrintableText
 import Redis
 
-/// The pauses of apps, which the whole fleet keeps.
+/// The pauses of apps, which the whole fleet shares.
 ///
-/// Not thread-safe; everything is called, and calls back, on the client's event loop.
+/// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public final class AppPauses {
     /// The answer to a worker that asks for a probe.
     public enum ProbeAnswer: Sendable, Equatable {
-        /// The app is not paused any more.
+        /// The app is no longer paused.
         case closed
         /// Send one notification of the app.
         case granted
-        /// Not for so many milliseconds; `nil` where only a person ends the pause.
+        /// The next probe is later; `nil` if only an operator ends the pause.
         case wait(milliseconds: Int64?, reason: String, detail: String?)
     }
 
@@ -22,7 +22,7 @@ public final class AppPauses {
         public var first: Int64 = 15_000
         /// The longest pause between probes, in milliseconds.
         public var longest: Int64 = 300_000
-        /// How long a probe may take before another may be made, in milliseconds.
+        /// The time limit of a probe, after which another lane can send one, in milliseconds.
         public var probe: Int64 = 30_000
 
         /// The defaults.
@@ -32,13 +32,13 @@ public final class AppPauses {
     private let client: any RedisSender
     private let keys: SharedKeys
     private let worker: String
-    /// For how long an app is paused from now on.
+    /// The durations of pauses from now on.
     public var durations: Durations
     private let scripts: ScriptRunner
 
     /// - Parameters:
-    ///   - client: of the slot of the shared keys.
-    ///   - worker: the name to write down.
+    ///   - client: a client for the slot of the shared keys.
+    ///   - worker: the lane's name, which pauses record.
     public convenience init(client: any RedisSender, keys: SharedKeys, worker: String, durations: Durations) {
         self.init(client: client, keys: keys, worker: worker, durations: durations, clock: .server)
     }
@@ -51,12 +51,12 @@ public final class AppPauses {
         scripts = ScriptRunner(client: client, clock: clock)
     }
 
-    /// APNs has refused an app.
+    /// Pauses an app for the whole fleet, or lengthens its pause, because APNs has refused the app.
     /// - Parameters:
     ///   - reason: the reason's code.
     ///   - detail: its explanation.
-    ///   - isProbe: whether it was a probe that was refused: the next one comes later.
-    ///   - completion: gets in how many milliseconds the next probe is due; `nil` where a person has paused the app.
+    ///   - isProbe: true if a probe was refused, which lengthens the pause.
+    ///   - completion: gets the milliseconds until the next probe; `nil` if an operator has paused the app.
     public func trip(
         _ app: String, reason: String, detail: String?, isProbe: Bool,
         completion: @escaping (Result<Int64?, QueueConnection.Failure>) -> Void
@@ -111,13 +111,13 @@ public final class AppPauses {
         }
     }
 
-    /// Ends the pause of an app, but for one that a person ordered: a probe got through.
+    /// Ends the pause of an app, unless an operator ordered it.
     public func close(_ app: String, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void) {
         scripts.run(
             .resumeApp, [keys.appPaused(app)], arguments: { _ in }, completion: { completion($0.map { _ in }) })
     }
 
-    /// The pauses of apps, in the order of the apps; `nil` for one that is not paused.
+    /// Reads the pauses of apps, in their order; `nil` for an app that is not paused.
     public func read(_ apps: [String], completion: @escaping (Result<[AppPause?], RedisError>) -> Void) {
         guard !apps.isEmpty else { return completion(.success([])) }
         client.send(Self.query(apps, keys)) { completion($0.map { Self.pauses($0, of: apps) }) }
@@ -135,7 +135,7 @@ public final class AppPauses {
     }
 }
 
-/// For commands.
+/// Functions for operators.
 extension AppPauses {
     /// Pauses an app until ``end(_:_:_:)``. Works on a Redis whose memory is full.
     /// - Throws: `RedisError`.
@@ -145,7 +145,7 @@ extension AppPauses {
         try await QueueScript.set(keys.appPaused(app), to: pause.json, client)
     }
 
-    /// The pauses of those of the apps that are paused, by the apps' names.
+    /// Reads the pauses of those apps that are paused, by the apps' names.
     /// - Throws: `RedisError`.
     public static func read(
         _ apps: Set<String>, _ client: RedisClient, _ keys: SharedKeys
@@ -156,13 +156,13 @@ extension AppPauses {
         return Dictionary(uniqueKeysWithValues: zip(apps, pauses).compactMap { app, pause in pause.map { (app, $0) } })
     }
 
-    /// The pause of an app; `nil` when it is not paused.
+    /// Reads the pause of an app; `nil` if it is not paused.
     /// - Throws: `RedisError`.
     public static func read(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> AppPause? {
         try await read([app], client, keys)[app]
     }
 
-    /// Ends the pause of an app, whoever began it.
+    /// Ends the pause of an app, also one that an operator ordered.
     /// - Returns: true if it was paused.
     /// - Throws: `RedisError`.
     public static func end(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> Bool {

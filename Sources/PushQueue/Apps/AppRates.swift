@@ -3,12 +3,12 @@ import Redis
 
 /// The rates of apps, which all workers share.
 ///
-/// Not thread-safe; everything is called, and calls back, on the client's event loop.
+/// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public final class AppRates {
     private let keys: SharedKeys
     private let scripts: ScriptRunner
 
-    /// - Parameter client: of the slot of the shared keys.
+    /// - Parameter client: a client for the slot of the shared keys.
     public convenience init(client: any RedisSender, keys: SharedKeys) {
         self.init(client: client, keys: keys, clock: .server)
     }
@@ -20,9 +20,9 @@ public final class AppRates {
 
     /// Reserves a portion of an app's rate.
     /// - Parameters:
-    ///   - perSecond: the app's rate in notifications a second.
-    ///   - count: how many notifications are to be sent.
-    ///   - completion: gets in how many milliseconds they may be.
+    ///   - perSecond: the app's rate in notifications per second.
+    ///   - count: the number of notifications to send.
+    ///   - completion: gets the milliseconds until they can be sent.
     public func reserve(
         _ count: Int, of app: String, perSecond: Int,
         completion: @escaping (Result<Int64, QueueConnection.Failure>) -> Void

@@ -3,24 +3,24 @@ import Redis
 
 /// The provider tokens that all workers with the same key share.
 ///
-/// Tokens are not examined here: the reader must verify them, because any client may have written there.
+/// Tokens are not verified here. The caller must verify them, because any client of Redis may have written them.
 ///
-/// Not thread-safe; everything is called, and calls back, on the client's event loop.
+/// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public final class SharedProviderTokens {
-    /// A token that a worker would share.
+    /// A token that a worker offers to share.
     public struct Offer: Sendable {
         /// The key's identifier.
         public var keyID: String
         /// The team's identifier.
         public var teamID: String
-        /// When it was signed, in seconds since 1970.
+        /// The time of its signature, in seconds since 1970.
         public var issuedAt: Int64
         /// The token.
         public var token: String
-        /// When the token was signed that APNs has called expired, in seconds since 1970; 0 for none.
+        /// The time of signature of the token that APNs refused as expired, in seconds since 1970; 0 for none.
         public var refusedAt: Int64
 
-        /// Makes an offer; see the members for units.
+        /// Makes an offer; see the properties for units.
         public init(keyID: String, teamID: String, issuedAt: Int64, token: String, refusedAt: Int64 = 0) {
             self.keyID = keyID
             self.teamID = teamID
@@ -32,26 +32,26 @@ public final class SharedProviderTokens {
 
     /// The result of an offer.
     public enum Answer: Sendable, Equatable {
-        /// All use it from now on.
+        /// The token was stored: all workers use it from now on.
         case taken
-        /// There is a token already, signed by another worker.
+        /// The token of another worker is in use.
         case other(ByteBuffer)
-        /// This machine's clock and Redis' are too far apart, by so many seconds.
+        /// This machine's clock is too far ahead of Redis', or behind it if negative.
         case clocksDiffer(seconds: Int64)
     }
 
     /// The age in seconds from which a token is replaced.
     public static let renewalAge: Int64 = 40 * 60
-    /// How long APNs takes a token, in seconds.
+    /// The time in seconds for which APNs accepts a token.
     private static let life = 60 * 60
-    /// How far clocks may be apart, in seconds.
+    /// The maximum difference between the clocks, in seconds.
     private static let tolerance = 120
 
     private let keys: SharedKeys
     private let client: any RedisSender
     private let scripts: ScriptRunner
 
-    /// - Parameter client: of the slot of the shared keys.
+    /// - Parameter client: a client for the slot of the shared keys.
     public convenience init(client: any RedisSender, keys: SharedKeys) {
         self.init(client: client, keys: keys, clock: .server)
     }
@@ -62,10 +62,10 @@ public final class SharedProviderTokens {
         scripts = ScriptRunner(client: client, clock: clock)
     }
 
-    /// True while Redis can be asked.
+    /// True while Redis is connected.
     public var isReady: Bool { client.isReady }
 
-    /// Offers a token, which is taken where there is none, or an old one.
+    /// Offers a token, which is stored if there is none, or only an old one.
     public func share(_ offer: Offer, completion: @escaping (Result<Answer, QueueConnection.Failure>) -> Void) {
         scripts.run(
             .shareProviderToken, [keys.providerToken(team: offer.teamID, key: offer.keyID)],

@@ -77,7 +77,7 @@ package struct AuditEntry: Sendable, Equatable {
     /// The lengths of texts in Unicode scalars.
     private static let maximumName = 100
     private static let maximumText = 500
-    /// Longer texts are cut before anything else is done with them.
+    /// Longer texts are cut before they are processed.
     private static let maximumInput = 10_000
     /// The number of digits from which a hexadecimal number is a device token. Ids of jobs have up to 32.
     private static let tokenDigits = 40
@@ -170,13 +170,13 @@ extension AuditEntry.Action {
 
 /// The audit log: the last actions of operators on all queues, in one capped stream.
 package enum AuditLog {
-    /// The number of entries that are kept, about: Redis drops the oldest in blocks.
+    /// The approximate number of entries that are kept: Redis drops the oldest in blocks.
     package static let maximumEntries = 10_000
-    /// The most entries of one page.
+    /// The maximum number of entries of one page.
     package static let maximumPage = 1000
 
     /// Records an action. Works on a Redis whose memory is full.
-    /// - Parameter client: of the server that has the shared keys.
+    /// - Parameter client: a client of the server that has the shared keys.
     /// - Returns: the entry's id.
     /// - Throws: `RedisError`.
     @discardableResult
@@ -198,7 +198,7 @@ package enum AuditLog {
     /// Returns the latest entries, the newest first.
     /// - Parameters:
     ///   - limit: their maximum number, at most ``maximumPage``.
-    ///   - id: the entry before which they were recorded: the last one of the page before. `nil` for the first page.
+    ///   - id: the last entry of the previous page; `nil` for the first page.
     /// - Throws: `RedisError`.
     package static func latest(
         _ limit: Int, before id: String? = nil, _ client: RedisClient, _ keys: SharedKeys

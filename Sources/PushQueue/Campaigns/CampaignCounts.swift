@@ -5,7 +5,7 @@ import Redis
 public struct CampaignCounts: Sendable, Equatable {
     /// The campaign's name as producers write it.
     public var name: String
-    /// How many notifications it has in all, if its producer has recorded that.
+    /// The total number of its notifications, if its producer has recorded it.
     public var total: Int?
     /// The time of its first settlement, in milliseconds since 1970; `nil` before it.
     public var startedAt: Int64?
@@ -14,7 +14,7 @@ public struct CampaignCounts: Sendable, Equatable {
     /// Its counters, by outcome, by postponement, and by both with a reason, such as `dead:BadPayload`.
     public var counters: [String: Int] = [:]
 
-    /// The number of notifications that ended in this way.
+    /// The number of notifications with this outcome.
     public subscript(outcome: Outcome) -> Int { counters[outcome.rawValue] ?? 0 }
 
     /// The number of notifications that have ended.
@@ -41,15 +41,15 @@ public struct CampaignCounts: Sendable, Equatable {
         return counts
     }
 
-    /// The names of the campaigns that were settled last, the newest first.
-    /// - Parameter limit: how many at most.
+    /// Returns the names of the campaigns that were settled last, the newest first.
+    /// - Parameter limit: their maximum number.
     /// - Throws: `RedisError`.
     public static func names(_ limit: Int, _ client: RedisClient, _ keys: QueueKeys) async throws -> [String] {
         let reply = try await client.call(RedisCommand("ZREVRANGE", keys.campaigns, "0", "\(max(0, limit - 1))"))
         return reply.root.children.compactMap(\.string)
     }
 
-    /// Adds to the total of a campaign, for a producer that has pushed so many notifications.
+    /// Adds to the total of a campaign, for a producer that has pushed this number of notifications.
     /// - Throws: `RedisError`.
     public static func addTotal(
         _ notifications: Int, of name: String, _ client: RedisClient, _ keys: QueueKeys

@@ -4,17 +4,17 @@ import PrintableText
 import PushJob
 import Redis
 
-/// Operators' commands about jobs: which campaigns and ids are cancelled, paused or limited, as a lane reads them with its
-/// claims.
+/// Operators' commands about jobs: the campaigns and ids that are cancelled, paused or limited. Lanes read them with
+/// their claims.
 ///
-/// A command is one field of a hash, however many jobs it concerns. Lanes apply it when they decode a job, and once to all
-/// that they have not submitted when it changes.
+/// A command is one field of a hash, regardless of the number of its jobs. Lanes apply it when they decode a job. When
+/// it changes, they also apply it to the jobs that they have not submitted.
 public struct JobCommands: Sendable, Equatable {
     /// The jobs that a command is about.
     public enum Target: Sendable, Hashable, CustomStringConvertible {
-        /// Those of a campaign.
+        /// The jobs of a campaign.
         case campaign(String)
-        /// That with an id.
+        /// The jobs with an id.
         case id(String)
 
         /// The field in Redis.
@@ -44,7 +44,7 @@ public struct JobCommands: Sendable, Equatable {
         case resume
         /// End a cancellation.
         case uncancel
-        /// Send at most so many notifications per second; `nil` for no limit.
+        /// Limit the notifications per second; `nil` for no limit.
         case limit(perSecond: Int?)
 
         fileprivate var name: String {
@@ -114,7 +114,7 @@ public struct JobCommands: Sendable, Equatable {
         }
     }
 
-    /// The version, empty if there never was a command. Lanes report the one that they know.
+    /// The version; empty if there was never a command. Lanes report the version that they know.
     public private(set) var version = ""
     private var campaigns: [ByteBuffer: Command] = [:]
     private var ids: [ByteBuffer: Command] = [:]
@@ -166,7 +166,7 @@ public struct JobCommands: Sendable, Equatable {
         return commands
     }
 
-    /// Returns the command that concerns a job: that for its id, or else that for its campaign.
+    /// Returns the command about a job: the one for its id, or else the one for its campaign.
     public func command(for job: Job) -> (target: Target, command: Command)? {
         if !ids.isEmpty, let id = job.id.map(job.text), let command = ids[id] {
             return (.id(String(buffer: id)), command)
@@ -186,9 +186,10 @@ public struct JobCommands: Sendable, Equatable {
             ?? JobCommands()
     }
 
-    /// Gives commands. Lanes apply them with their next claim, within about half a second if they have unsent notifications.
+    /// Gives commands. Lanes apply them with their next claim, within about half a second if they have unsent
+    /// notifications.
     /// - Parameters:
-    ///   - targets: at most 1,000 in all.
+    ///   - targets: with those of all earlier commands, at most 1,000.
     ///   - by: the operator, for people.
     ///   - reason: for people.
     /// - Returns: the version of the commands, and the former command of each target.

@@ -1,20 +1,20 @@
 import NIOCore
 import PushJob
 
-/// A dead letter as it stands in Redis: a line of JSON about it, a line feed, and the original's bytes, untouched.
+/// A dead letter in Redis: a line of JSON about it, a line feed, and the original's bytes, unchanged.
 public struct DeadLetter: Sendable, Equatable {
-    /// The JSON object about it: `reason`, `at` (ms since 1970), `attempts`, `claim`, `size`, and what else is known.
+    /// The JSON object about it: `reason`, `at` (ms since 1970), `attempts`, `claim`, `size`, and other known facts.
     public var header: ByteBuffer
     /// The producer's bytes.
     public var original: ByteBuffer
 
-    /// From its parts.
+    /// Makes a dead letter from its parts.
     public init(header: ByteBuffer, original: ByteBuffer) {
         self.header = header
         self.original = original
     }
 
-    /// Takes a member of the set apart; `nil` if it is not a dead letter.
+    /// Parses a member of the set; `nil` if it is not a dead letter.
     public init?(member: ByteBuffer) {
         let bytes = member.readableBytesView
         guard let end = bytes.firstIndex(of: UInt8(ascii: "\n")),
@@ -25,14 +25,16 @@ public struct DeadLetter: Sendable, Equatable {
         self.original = original
     }
 
-    /// The JSON members of a dead letter that say more than its reason, for ``Settlement/bury(_:as:reason:attempts:members:original:settles:)``.
+    /// Returns the JSON members with a dead letter's details, for
+    /// ``Settlement/bury(_:as:reason:attempts:members:original:settles:)``.
     /// - Parameters:
-    ///   - app: the app that the job was to be sent through; else what the job itself says.
-    ///   - firstSeen: when the job was first seen, in milliseconds since 1970; else what its wrapper says.
-    ///   - detail: a sentence for people.
+    ///   - app: the app that was chosen for the job; `nil` for the app that the job names.
+    ///   - firstSeen: the time at which the job was first seen, in milliseconds since 1970; `nil` for the time in its
+    ///     wrapper.
+    ///   - detail: an explanation for operators.
     ///   - status: APNs' status, or the gateway's.
     ///   - error: the reason of the last attempt.
-    ///   - tokens: where the letter is about some of the job's tokens only.
+    ///   - tokens: the tokens that it is about, if these are not all tokens of the job.
     public static func members(
         job: Job? = nil, app: String? = nil, firstSeen: Int64? = nil, detail: String? = nil, status: Int? = nil,
         error: String? = nil, tokens: [ByteBuffer] = []

@@ -1,10 +1,10 @@
 import Redis
 
-/// Which dead letters somebody means: those that fit one value of each kind that is given.
+/// Selects dead letters: those that match one value of each kind that is given.
 public struct DeadLetterFilter: Sendable, Equatable {
-    /// Reasons such as `BadPayload`; with a `*` at the end, how they begin.
+    /// Reasons such as `BadPayload`; a `*` at the end matches any ending.
     public var reasons: [String] = []
-    /// Keys of letters, as ``DeadLetters/Listed/key``.
+    /// Keys of dead letters, see ``DeadLetters/Listed/key``.
     public var keys: [String] = []
     /// Ids of jobs.
     public var ids: [String] = []
@@ -12,22 +12,22 @@ public struct DeadLetterFilter: Sendable, Equatable {
     public var apps: [String] = []
     /// Names of campaigns.
     public var campaigns: [String] = []
-    /// Device tokens in hex, however they are written.
+    /// Device tokens in hex; case, spaces and angle brackets are ignored.
     public var tokens: [String] = []
-    /// Parts of what is said of the error, in either case.
+    /// Texts that occur in the error or its detail, ignoring case; or the status.
     public var errors: [String] = []
-    /// Letters that are at least so many seconds old.
+    /// The minimum age in seconds.
     public var olderThan: Int64?
-    /// Letters that are not older than so many seconds.
+    /// The maximum age in seconds.
     public var newerThan: Int64?
 
-    /// All letters.
+    /// Makes a filter that matches all dead letters.
     public init() {}
 
-    /// True if it means all letters.
+    /// True if it matches all dead letters.
     public var isEmpty: Bool { self == DeadLetterFilter() }
 
-    /// The script's names and values.
+    /// Appends the script's names and values.
     func append(to command: inout RedisCommand) {
         for (name, values) in [
             ("reason", reasons), ("key", keys), ("id", ids), ("app", apps), ("campaign", campaigns),

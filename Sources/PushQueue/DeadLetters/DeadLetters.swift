@@ -1,53 +1,54 @@
 import NIOCore
 import Redis
 
-/// A queue's dead letters, gone through a page at a time, so that a million of them do not hold up Redis.
+/// A queue's dead letters, processed a page at a time so that a million of them do not block Redis.
 ///
-/// Each page is one call of the script `page.lua`, which looks, chooses and acts in one moment. So whatever is done here may be
-/// interrupted between two pages, done again, and done by several at once: no job is lost or doubled.
+/// Each page is one call of the script `page.lua`, which reads, chooses and acts atomically. So an action can be
+/// interrupted between two pages, repeated, and run by several clients at once: no job is lost or doubled.
 public struct DeadLetters: Sendable {
     /// The action on the chosen dead letters.
     public enum Action: Sendable, Equatable {
-        /// The jobs go back into the queue, and the letters away.
+        /// Put the jobs back into the queue, and remove the dead letters.
         /// - Parameters:
-        ///   - first: whether to the head of the list, and not to its end.
-        ///   - keepsAttempts: whether the attempts that were made count; else the jobs begin anew.
+        ///   - first: true to put them at the head of the list instead of its end.
+        ///   - keepsAttempts: true to count their earlier attempts; else the jobs start with none.
         case requeue(first: Bool, keepsAttempts: Bool)
-        /// They go away, and the jobs with them.
+        /// Delete the dead letters, and the jobs with them.
         case delete
-        /// They are counted; either all, or those that can be requeued.
+        /// Count all dead letters, or only those that can be requeued.
         case count(onlyReadable: Bool)
-        /// Their lines are read.
+        /// Return their headers.
         case list
-        /// Their lines and the originals are read.
+        /// Return their headers and the originals.
         case show
     }
 
-    /// A letter that was read.
+    /// A dead letter that was returned.
     public struct Listed: Sendable, Equatable {
-        /// The key that operators name it by: ten hex digits.
+        /// The key by which operators name it: ten hex digits.
         public var key: String
-        /// When it was written, in milliseconds since 1970.
+        /// The time at which it was buried, in milliseconds since 1970.
         public var at: Int64
-        /// The letter. Its original is empty unless it was asked for. What is no letter has it all in its header.
+        /// The dead letter. Its original is empty unless it was requested. A member that is not a dead letter is
+        /// returned whole in the header.
         public var letter: DeadLetter
     }
 
     /// The result of a page.
     public struct Page: Sendable, Equatable {
-        /// Where to go on; `nil` after the last page.
+        /// The cursor of the next page; `nil` after the last.
         public var cursor: String?
-        /// How many letters were looked at.
+        /// The number of dead letters that were examined.
         public var looked: Int
-        /// How many were chosen and, where the action says so, moved or deleted.
+        /// The number of dead letters that were chosen and, depending on the action, moved or deleted.
         public var chosen: Int
-        /// How many of those have which reason.
+        /// The chosen dead letters by reason.
         public var reasons: [String: Int]
-        /// The letters, where they were to be read.
+        /// The dead letters, if the action returns them.
         public var letters: [Listed]
     }
 
-    /// How many letters are looked at in one call: well below what Redis' other clients would notice.
+    /// The number of dead letters that one call examines: Redis' other clients do not notice so few.
     public static let pageSize = 100
 
     private let client: RedisClient
@@ -56,24 +57,24 @@ public struct DeadLetters: Sendable {
     /// The queue's name.
     package var queue: String { keys.queue }
 
-    /// - Parameter client: of the server that has the queue.
+    /// - Parameter client: a client of the server that has the queue.
     public init(_ client: RedisClient, _ keys: QueueKeys) {
         self.client = client
         self.keys = keys
     }
 
-    /// Goes through one page.
+    /// Processes one page.
     /// - Parameters:
-    ///   - cursor: what the page before said; `nil` for the first. What becomes a dead letter after the first page is not requeued
-    ///     or deleted.
-    ///   - limit: how many letters are chosen at the most.
-    ///   - newestFirst: else the oldest come first.
+    ///   - cursor: the cursor of the previous page; `nil` for the first. Dead letters that are added after the first
+    ///     page are not requeued or deleted.
+    ///   - limit: the maximum number of dead letters to choose.
+    ///   - newestFirst: true to begin with the newest instead of the oldest.
     /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     public func page(
         _ action: Action, _ filter: DeadLetterFilter, after cursor: String?, limit: Int, newestFirst: Bool = false
     ) async throws -> Page {
         var command = RedisCommand("EVAL", expecting: 32, bytes: 24_000)
-        // Whole each time: after a failover the new master does not know it, and Redis reads it in some 0.1 ms.
+        // The source, not its digest: after a failover the new master does not know it. Redis reads it in about 0.1 ms.
         command.append(QueueScript.pageDeadLetters.source)
         command.append(4)
         command.append(keys.dead)
@@ -137,17 +138,17 @@ extension DeadLetters.Action {
     }
 }
 
-/// How fast letters are requeued: so many a second, in small portions, and never more at once because there was a pause.
+/// The pace at which dead letters are requeued: a number per second, in small portions, without a burst after a delay.
 public struct RequeuePace: Sendable {
-    /// How many portions a second has, unless there is less than one letter for each.
+    /// The number of portions per second, unless that is less than one dead letter for each.
     private static let portions = 10
 
     private let interval: TimeAmount
     private let portion: Int
-    /// When the next portion is due.
+    /// The time of the next portion.
     private var next = NIODeadline.distantPast
 
-    /// - Parameter perSecond: letters a second, from 1; `nil` for as fast as it goes.
+    /// - Parameter perSecond: dead letters per second, from 1; `nil` for no limit.
     public init(perSecond: Int?) {
         guard let perSecond, perSecond > 0 else {
             (interval, portion) = (.zero, .max)
@@ -157,13 +158,13 @@ public struct RequeuePace: Sendable {
         interval = .nanoseconds(1_000_000_000 * Int64(portion) / Int64(perSecond))
     }
 
-    /// Asks for a portion.
-    /// - Returns: how many letters may be moved now, and how long to wait before, if that is not yet.
+    /// Returns the next portion.
+    /// - Returns: the number of dead letters to move, and the time to wait before that.
     public func portion(at now: NIODeadline) -> (letters: Int, wait: TimeAmount) {
         (portion, max(.zero, next - now))
     }
 
-    /// A portion has been moved, or a part of one.
+    /// Records that a portion, or a part of one, was moved.
     public mutating func moved(_ letters: Int, at now: NIODeadline) {
         guard portion != .max, letters > 0 else { return }
         let share = Double(interval.nanoseconds) * Double(letters) / Double(portion)

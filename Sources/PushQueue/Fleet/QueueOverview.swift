@@ -3,71 +3,70 @@ import PrintableText
 import PushJob
 import Redis
 
-/// A queue's contents and its workers at one moment, for people. Reading it changes nothing and costs Redis little,
-/// however much the queue holds.
+/// A snapshot of a queue's contents and its workers, for operators. Reading it changes nothing and costs Redis little,
+/// regardless of the size of the queue.
 public struct QueueOverview: Sendable {
-    /// A worker that has, or had, a lease.
+    /// A lane that has, or had, a lease.
     public struct Worker: Sendable {
-        /// One lane of one process, as it stands in Redis: fit to be shown.
+        /// The lane's name, printable.
         public var name: String
-        /// In how many milliseconds its lease ends; negative where it has ended.
+        /// The milliseconds until its lease ends; negative if it has ended.
         public var leaseLeft: Int64
-        /// Jobs that it has taken and not settled.
+        /// The number of jobs that it has claimed and not settled.
         public var claims: Int
         /// Its report; `nil` if that can't be read.
         public var report: WorkerReport?
-        /// True while its lease shows that its process lives. The long lease of a lane without claims does not: such a lane
-        /// lives as long as the lane of its process that polls, which is the first.
+        /// True while a lease proves that its process is alive. The lease of a lane without claims is too long for
+        /// that, so such a lane counts as alive while the first lane of its process, which polls, has a lease.
         public internal(set) var isLiving = true
     }
 
-    /// How many workers are looked at.
+    /// The maximum number of lanes that are read.
     public static let maximumWorkers = 1000
-    /// How many dead letters are looked at for their reasons.
+    /// The maximum number of dead letters that are read for their reasons.
     public static let maximumSample = 200
-    /// How many bytes of them at the most, and of the first job.
+    /// The maximum size in bytes of these dead letters together, and of the first job.
     private static let maximumBytes = 4 << 20
 
     /// Redis' time in milliseconds since 1970.
     public var now: Int64
-    /// Jobs that nobody has taken yet.
+    /// Jobs that no lane has claimed.
     public var waiting: Int
-    /// Retries whose time has come.
+    /// Retried, scheduled and deferred jobs that are due.
     public var due: Int
-    /// Jobs that wait for their time: retries, scheduled and deferred ones.
+    /// Retried, scheduled and deferred jobs that are not due yet.
     public var later: Int
-    /// The jobs of ``due`` and ``later`` by the reason; `nil` if there are too many to count.
+    /// The jobs of ``due`` and ``later`` by kind; `nil` if there are too many to count.
     public var retries: RetryCounts?
     /// Dead letters.
     public var dead: Int
     /// The sum of the dead letters' lengths in bytes.
     public var deadBytes: Int
-    /// For how many milliseconds the first of the due retries has been due; `nil` when none is.
+    /// How long the first of ``due`` has been due, in milliseconds; `nil` if none is due.
     public var overdue: Int64?
-    /// For how many milliseconds the first of the waiting jobs has been there, where it says when it was made.
+    /// The age in milliseconds of the first waiting job, if it contains the time at which it was enqueued.
     public var oldestWaiting: Int64?
-    /// Why the queue is paused; `nil` when it is not.
+    /// The pause of the queue; `nil` if it is not paused.
     public var pause: AppPause?
-    /// Workers, ``maximumWorkers`` at the most.
+    /// The lanes, at most ``maximumWorkers``.
     public var workers: [Worker]
-    /// How many workers there are.
+    /// The number of all lanes.
     public var workerCount: Int
     /// The day's counters by outcome and reason (UTC).
     public var counters: [String: Int]
     /// The newest dead letters by reason.
     public var deadReasons: [String: Int]
-    /// How many dead letters ``deadReasons`` are of.
+    /// The number of dead letters that were read for ``deadReasons``.
     public var deadSampled: Int
 
-    /// Jobs that workers have taken and not settled.
+    /// Jobs that are claimed and not settled.
     public var claims: Int { workers.reduce(0) { $0 + $1.claims } }
 
-    /// The age of the oldest job that should be under way, in milliseconds, as far as it can be known: the first in the
-    /// list, if its producer says when it was made, or the retry that has been due for longest. `nil` where no job waits or
-    /// none tells.
+    /// The age in milliseconds of the oldest job that could be in flight by now: the first in the list, if its age is
+    /// known, or the retry that has been due for longest. `nil` if there is no such job.
     public var oldest: Int64? { [overdue, oldestWaiting].compactMap { $0 }.max() }
 
-    /// Asks Redis.
+    /// Reads the overview of a queue.
     /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
         let command = QueueScript.overview.command([
@@ -131,7 +130,7 @@ public struct QueueOverview: Sendable {
         return workers
     }
 
-    /// Names and counts, in turn.
+    /// Returns counts by name.
     private static func pairs(_ element: RESPReply.Element) -> [String: Int] {
         let parts = Array(element.children)
         var pairs: [String: Int] = [:]

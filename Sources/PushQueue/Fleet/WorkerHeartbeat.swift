@@ -1,15 +1,15 @@
 import NIOCore
 
-/// A report on its way to Redis, with a claim. Redis adds what time it is.
+/// A lane's report in the form in which it is sent with a claim. Redis adds the times.
 public struct WorkerHeartbeat: Sendable {
-    /// The name of the worker's process, by which orders are given to it.
+    /// The name of the worker's process, to which commands are given.
     public var process: String
-    /// For how long the process has been running, in milliseconds.
+    /// The time for which the process has been running, in milliseconds.
     public var uptime: Int64
     /// The members of the report's JSON object, with its closing brace.
     public var members: ByteBuffer
 
-    /// - Parameter report: what to tell; its times are of no consequence.
+    /// - Parameter report: the report; its times are ignored.
     public init(_ report: WorkerReport, uptime: Int64) {
         process = report.process
         self.uptime = uptime
@@ -55,7 +55,7 @@ public struct WorkerHeartbeat: Sendable {
         members = json
     }
 
-    /// Those in trouble go first, should there be too many.
+    /// Returns the apps to report. If there are too many, those in trouble come first.
     private static func chosen(_ apps: [WorkerReport.App]) -> [WorkerReport.App] {
         guard apps.count > WorkerReport.maximumApps else { return apps }
         let troubled = apps.filter(\.isInTrouble)

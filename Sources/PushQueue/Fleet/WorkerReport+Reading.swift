@@ -2,7 +2,7 @@ import FoundationEssentials
 import NIOCore
 import PrintableText
 
-// Whoever can write to Redis can write a report: nothing in it is believed further than it can do harm.
+// Any client of Redis can write a report, so nothing in it is trusted.
 extension WorkerReport {
     private struct Form: Decodable {
         struct App: Decodable {
@@ -50,9 +50,9 @@ extension WorkerReport {
         var more_apps: Int?
     }
 
-    /// Reads what stands in Redis; `nil` if it is no report.
+    /// Parses the JSON in Redis; `nil` if it is not a report.
     ///
-    /// Texts are fit to be shown and cut, numbers are within what can be added up.
+    /// Texts are made printable and shortened. Numbers are limited so that their sums do not overflow.
     public init?(_ json: ByteBuffer) {
         guard let form = try? JSONDecoder().decode(Form.self, from: Data(json.readableBytesView)),
             let process = form.process, !process.isEmpty
@@ -105,6 +105,7 @@ extension WorkerReport {
         (text ?? "").prefix(maximumText).printable
     }
 
-    /// A number that is none is 0; half a million of the largest can be added up, and it holds the times of centuries.
+    /// Limits a number; `nil` becomes 0. Half a million of the largest can be added without overflow, and they are
+    /// large enough for the times of centuries.
     private static func count(_ number: Int?) -> Int { max(0, min(number ?? 0, 10_000_000_000_000)) }
 }

@@ -1,48 +1,48 @@
-/// A lane's report on itself in Redis: a JSON object in `worker-info`, under the name that its lease has.
+/// A lane's report about itself in Redis: a JSON object in `worker-info`, under the lane's name.
 ///
-/// It is bounded, and has neither tokens nor payloads. Written by ``WorkerHeartbeat``, and read by whoever wants to know how the
-/// fleet is.
+/// Its size is bounded, and it has neither tokens nor payloads. ``WorkerHeartbeat`` writes it; commands and the
+/// dashboard read it.
 public struct WorkerReport: Sendable, Equatable {
     /// The state of the process.
     public enum State: String, Sendable, CaseIterable {
-        /// It takes jobs.
+        /// It claims jobs.
         case running
-        /// It takes none, finishes what it has, and stays.
+        /// It claims no jobs, finishes those that it has, and keeps running.
         case quiet
-        /// It takes none, finishes what it has, and ends.
+        /// It claims no jobs, finishes those that it has, and exits.
         case draining
     }
 
-    /// One app, as the lane has it.
+    /// The state of one app in the lane.
     public struct App: Sendable, Equatable {
-        /// The name that jobs choose it by.
+        /// The name by which jobs choose it.
         public var name = ""
         /// The host and port of its APNs.
         public var endpoint = ""
-        /// Connections that take requests.
+        /// Connections that accept requests.
         public var usable = 0
-        /// Connections that are being made.
+        /// Connections that are being established.
         public var connecting = 0
-        /// Requests under way.
+        /// Requests in flight.
         public var streams = 0
-        /// Requests that the usable connections allow at once.
+        /// The number of requests that the usable connections allow at once.
         public var streamLimit = 0
-        /// True if it has no connection because there is nothing to send.
+        /// True if it has no connection because it has nothing to send.
         public var isDormant = false
-        /// True while its requests get no answer at all.
+        /// True while none of its requests gets an answer.
         public var isUnanswered = false
         /// The server error that all its requests get; `nil` while some succeed.
         public var serverError: String?
-        /// Why the app is paused, as this lane knows; `nil` where it is not.
+        /// The reason of the app's pause, as far as this lane knows; `nil` if it is not paused.
         public var pause: String?
-        /// Why it has no connection.
+        /// The reason why it has no connection.
         public var failure: String?
         /// The time at which the provider token in use was signed, in milliseconds since 1970.
         public var tokenIssuedAt: Int64?
         /// The time until which the certificate is valid, in milliseconds since 1970.
         public var certificateExpiresAt: Int64?
 
-        /// To be filled in.
+        /// Makes an empty record.
         public init() {}
 
         var isInTrouble: Bool { pause != nil || failure != nil || isUnanswered || serverError != nil }
@@ -52,24 +52,24 @@ public struct WorkerReport: Sendable, Equatable {
     public struct Obstacle: Sendable, Equatable {
         /// The problem, in a sentence.
         public var reason: String
-        /// The app that has it; `nil` where it is a problem with Redis.
+        /// The app with the problem; `nil` for a problem with Redis.
         public var app: String?
 
-        /// From its parts.
+        /// Makes an obstacle from its parts.
         public init(_ reason: String, app: String? = nil) {
             self.reason = reason
             self.app = app
         }
     }
 
-    /// How many obstacles a report has at most.
+    /// The maximum number of obstacles in a report.
     public static let maximumObstacles = 5
-    /// How many apps are told; those first that are in trouble.
+    /// The maximum number of apps in a report; those in trouble come first.
     public static let maximumApps = 50
-    /// How many characters of a text are told.
+    /// The maximum length of a text, in characters.
     static let maximumText = 200
 
-    /// The process' name among all, unique for each start.
+    /// The name of the process, unique for each start.
     public var process = ""
     /// The name of its machine.
     public var host = ""
@@ -81,40 +81,40 @@ public struct WorkerReport: Sendable, Equatable {
     public var commands = ""
     /// The number of notifications that were in flight when the last change of the commands cancelled them.
     public var cancelledInFlight = 0
-    /// Which of the process' lanes it is, from 0.
+    /// The index of the lane in its process, from 0.
     public var lane = 0
-    /// How many lanes the process has.
+    /// The number of lanes of the process.
     public var lanes = 1
-    /// Since when the process runs, in milliseconds since 1970 by Redis' clock.
+    /// The start of the process, in milliseconds since 1970 by Redis' clock.
     public var startedAt: Int64 = 0
-    /// When this was written, by the same clock.
+    /// The time of this report, by the same clock.
     public var updatedAt: Int64 = 0
     /// The state of the process.
     public var state = State.running
-    /// The problems that have kept the lane from its work for a second or more, at most ``maximumObstacles``. A command to
-    /// be quiet or to stop is not one.
+    /// The problems that have kept the lane from its work for a second or more, at most ``maximumObstacles``. A command
+    /// to be quiet or to stop is not one.
     public var obstacles: [Obstacle] = []
-    /// Notifications that were sent and have no answer.
+    /// Notifications that were sent and have no answer yet.
     public var inFlight = 0
-    /// Notifications that have ended since the start, whatever became of them.
+    /// Notifications that have ended since the start, with any outcome.
     public var done = 0
-    /// Those of them that APNs took.
+    /// The number of ``done`` notifications that APNs accepted.
     public var delivered = 0
     /// Jobs with a duration as `expiration` and no `enqueued_at` from which it could count, since the start.
     public var undatedExpirations = 0
-    /// How many ended in a second, over the last minute.
+    /// Notifications that ended per second, over the last minute.
     public var rate = 0.0
     /// The topology of its Redis: `single`, `sentinel` or `cluster`.
     public var redis = ""
-    /// The list that it takes jobs from, where that is another than the queue's own; and whether its head is at the right.
+    /// The list from which it claims, if it is not the queue's own.
     public var list: String?
-    /// See ``list``.
+    /// True if the head of ``list`` is its right end.
     public var headIsRight = false
-    /// Its apps, ``maximumApps`` at the most.
+    /// Its apps, at most ``maximumApps``.
     public var apps: [App] = []
-    /// How many more it has.
+    /// The number of its further apps.
     public var moreApps = 0
 
-    /// To be filled in.
+    /// Makes an empty report.
     public init() {}
 }

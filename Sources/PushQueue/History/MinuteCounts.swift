@@ -3,8 +3,8 @@ import Redis
 
 /// Times in milliseconds, counted in buckets from which percentiles can be estimated.
 ///
-/// The upper bounds are 1, 2, 3, 4, 6, 8, 12, 16, 24, … ms: two buckets for each doubling, so that an estimate is off by less
-/// than half. The last bucket holds all longer times, too.
+/// The upper bounds are 1, 2, 3, 4, 6, 8, 12, 16, 24, … ms: two buckets for each doubling, so that an estimate is off
+/// by less than half. The last bucket holds all longer times, too.
 package struct LatencyCounts: Sendable, Equatable {
     /// The upper bounds of all buckets in milliseconds; the last is about 70 minutes.
     package static let bounds: [Int] = (0..<maximumBuckets).map { index in
@@ -26,7 +26,8 @@ package struct LatencyCounts: Sendable, Equatable {
         counts[min(Self.bucket(of: milliseconds), counts.count - 1)] &+= 1
     }
 
-    /// Returns the index of the bucket of a time: its highest bit, and the bit after that. May be beyond the last bucket.
+    /// Returns the index of a time's bucket, from its highest bit and the bit after that. May be beyond the last
+    /// bucket.
     @inlinable
     package static func bucket(of milliseconds: Int) -> Int {
         guard milliseconds > 1 else { return max(0, milliseconds) }
@@ -39,12 +40,12 @@ package struct LatencyCounts: Sendable, Equatable {
 
     package var isEmpty: Bool { !counts.contains { $0 > 0 } }
 
-    /// The buckets that are not empty: their upper bounds in milliseconds, and how many values they hold.
+    /// The buckets that are not empty: their upper bounds in milliseconds, and the number of values in them.
     package var buckets: [(bound: Int, count: Int)] {
         zip(Self.bounds, counts).compactMap { $1 > 0 ? ($0, $1) : nil }
     }
 
-    /// Adds values to the bucket with an upper bound; nothing for a bound that no bucket has.
+    /// Adds values to the bucket with this upper bound. Ignores a bound that no bucket has.
     package mutating func add(_ count: Int, below bound: Int) {
         guard let index = Self.bounds.firstIndex(of: bound) else { return }
         counts[min(index, counts.count - 1)] += count
@@ -54,8 +55,8 @@ package struct LatencyCounts: Sendable, Equatable {
         for (bound, count) in other.buckets { sum.add(count, below: bound) }
     }
 
-    /// Estimates the time that a share of the values does not exceed, in milliseconds. Within a bucket the values are taken as
-    /// evenly distributed.
+    /// Estimates the time that a share of the values does not exceed, in milliseconds. Values are assumed to be evenly
+    /// distributed within a bucket.
     /// - Parameter share: from 0 to 1.
     /// - Returns: `nil` without values.
     package func percentile(_ share: Double) -> Double? {
@@ -79,12 +80,12 @@ package struct LatencyCounts: Sendable, Equatable {
 /// A lane's counts for a queue since it last wrote them to Redis, for charts.
 ///
 /// Lanes add up in memory and attach the sums to a settlement about once per second. So a crash loses about a second of
-/// history. The sums belong to the minute in which they are written. They count what lanes did: a notification that two lanes
-/// ended because the first had lost its lease counts twice, unlike in the day's counters.
+/// history. The sums belong to the minute in which they are written. They count what lanes did: a notification that two
+/// lanes ended because the first had lost its lease counts twice, unlike in the day's counters.
 package struct MinuteCounts: Sendable, Equatable {
     /// The upper bound in milliseconds of the last bucket of ``answers``: no request waits that long.
     package static let longestAnswer = 32_768
-    /// The reasons beyond those that are known, and those beyond the number that a minute holds.
+    /// Counts unknown reasons, and reasons beyond the number that a minute holds.
     package static let otherReason = "other"
 
     /// Notifications by outcome.
@@ -97,7 +98,7 @@ package struct MinuteCounts: Sendable, Equatable {
     package var latencies = LatencyCounts()
     /// The times from the submission of requests to APNs' answers, in milliseconds.
     package var answers = LatencyCounts(upTo: Self.longestAnswer)
-    /// The age of the oldest claimed job in milliseconds, as far as jobs say when they were enqueued; `nil` if none does.
+    /// The age of the oldest claimed job in milliseconds; `nil` if no job contains the time at which it was enqueued.
     package var oldest: Int64?
 
     package init() {}
@@ -122,13 +123,13 @@ package struct MinuteCounts: Sendable, Equatable {
     private static let deferred = Postponement.deferred.rawValue + ":"
     private static let latency = "latency:"
     private static let answer = "answer:"
-    /// More than anything counts; sums of such numbers do not overflow.
+    /// More than any real count; sums of such numbers do not overflow.
     static let maximum = 10_000_000_000_000
-    /// A day's counters can have reasons of any text.
+    /// A day's counters can have any text as a reason, so their number is limited.
     private static let maximumReasons = 100
 
-    /// The fields of the minute's hash: `delivered`, `retried:Shutdown`, `deferred:AppPaused`, `latency:96` (64 to 96 ms),
-    /// `answer:12`. Reasons come first: a minute has room for them only while it has few fields.
+    /// The fields of the minute's hash: `delivered`, `retried:Shutdown`, `deferred:AppPaused`, `latency:96` (64 to 96
+    /// ms), `answer:12`. Reasons come first, because a minute accepts them only while it has few fields.
     package var fields: [(name: String, amount: Int)] {
         retries.sorted { $0.key < $1.key }.map { (Self.retried + $0.key, $0.value) }
             + deferrals.sorted { $0.key < $1.key }.map { (Self.deferred + $0.key, $0.value) }
@@ -137,7 +138,7 @@ package struct MinuteCounts: Sendable, Equatable {
             + answers.buckets.map { ("\(Self.answer)\($0.bound)", $0.count) }
     }
 
-    /// Writes the last action of the script `settle`.
+    /// Appends the last action of the script `settle`.
     func append(to command: inout RedisCommand, _ keys: QueueKeys) {
         let fields = fields
         command.append("minute")
@@ -152,8 +153,8 @@ package struct MinuteCounts: Sendable, Equatable {
         }
     }
 
-    /// Adds a field of a minute's or a day's hash. Ignores others, and values that are no numbers: any version of the worker,
-    /// or an operator, may have written them.
+    /// Adds a field of a minute's or a day's hash. Ignores other fields, and values that are not numbers: any version
+    /// of the worker, or an operator, may have written them.
     mutating func add(_ name: String, _ value: String) {
         let value = max(0, min(Int(value) ?? 0, Self.maximum))
         if let outcome = Outcome(rawValue: name) {

@@ -2,7 +2,8 @@ import FoundationEssentials
 import NIOCore
 import Redis
 
-/// The history of a queue, for charts: the minutes' counters of the last 24 hours, and the days' counters of the last 40 days.
+/// The history of a queue, for charts: the minutes' counters of the last 24 hours, and the days' counters of the last
+/// 40 days.
 package struct QueueHistory: Sendable, Equatable {
     /// A period, and the length of its points.
     package enum Span: String, CaseIterable, Sendable {
@@ -46,8 +47,8 @@ package struct QueueHistory: Sendable, Equatable {
         package var at: Int64
         /// The sums. ``MinuteCounts/retries`` and ``MinuteCounts/deferrals`` are by reason.
         package var counts = MinuteCounts()
-        /// The number of jobs that could be claimed (waiting and due), sampled once per minute; the largest of the step, `nil` without
-        /// a sample.
+        /// The number of jobs that could be claimed (waiting and due): the largest sample of the step, with one sample
+        /// per minute; `nil` without a sample.
         package var backlog: Int?
 
         package init(at: Int64) { self.at = at }
@@ -58,11 +59,13 @@ package struct QueueHistory: Sendable, Equatable {
         package var retries: [String: Int] { counts.retries }
         /// Notifications that were postponed without a failure, by reason.
         package var deferrals: [String: Int] { counts.deferrals }
-        /// The time from enqueueing to the outcome of notifications that were sent at the first attempt; `nil` without any.
+        /// The time from enqueueing to the outcome of notifications that were sent at the first attempt; `nil` without
+        /// any.
         package var latency: Percentiles? { Percentiles(counts.latencies) }
-        /// The time that APNs took to answer; `nil` without answers.
+        /// The time from a request to APNs' answer; `nil` without answers.
         package var answer: Percentiles? { Percentiles(counts.answers) }
-        /// The largest age in milliseconds of a job when it was claimed, or by which a retry was overdue; `nil` if unknown.
+        /// The largest age in milliseconds of a job when it was claimed, or by which a retry was overdue; `nil` if
+        /// unknown.
         package var oldest: Int64? { counts.oldest }
 
         /// Adds the same step of another queue.
@@ -86,7 +89,7 @@ package struct QueueHistory: Sendable, Equatable {
 
     private static let minute: Int64 = 60_000
     private static let day: Int64 = 86_400_000
-    /// The number of hashes in one write: reading them takes Redis about a millisecond.
+    /// The number of hashes that are requested together: reading them takes Redis about a millisecond.
     private static let maximumReads = 60
     /// A day with more fields is read without its reasons.
     private static let maximumFields = 2000
@@ -194,7 +197,7 @@ extension QueueHistory.Percentiles {
 
 extension RedisClient {
     /// Sends commands together and waits for the answers, in their order.
-    /// - Returns: `nil` for a key that holds something else than the command expects: it is not ours.
+    /// - Returns: `nil` for a key of another type, which is not ours.
     /// - Throws: `RedisError`.
     fileprivate func call(_ commands: [RedisCommand]) async throws -> [RESPReply?] {
         try await withThrowingTaskGroup(of: (Int, RESPReply?).self) { group in

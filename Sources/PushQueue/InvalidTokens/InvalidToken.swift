@@ -1,30 +1,30 @@
 import NIOCore
 
-/// A device token that is not valid any more, and what is known about it.
+/// A device token that is no longer valid, and the known facts about it.
 public struct InvalidToken: Sendable, Equatable {
     /// The source of the report. The raw value is the `source` in the details.
     public enum Source: String, Sendable {
         case apns
         case gateway
         case feedback
-        /// An operator, with tokens that another system had found.
+        /// An operator, who added tokens that another system had found.
         case imported = "import"
     }
 
     /// Lower-case hex digits.
     public var token: ByteBuffer
-    /// Since when, in milliseconds since 1970.
+    /// The time since which it is invalid, in milliseconds since 1970.
     public var at: Int64
     /// APNs' reason.
     public var reason: String
     /// The topic that it is not valid for; `nil` for all.
     public var topic: ByteBuffer?
-    /// Which APNs it is not valid at: `production`, `sandbox`, or another server's name; `nil` where it is not known.
+    /// The environment in which it is not valid: `production`, `sandbox`, or another server's name; `nil` if unknown.
     public var environment: String?
     /// The source of the report.
     public var source: Source
 
-    /// Makes a record; see the members for shapes and units.
+    /// Makes a record; see the properties for formats and units.
     public init(
         token: ByteBuffer, at: Int64, reason: String, topic: ByteBuffer?, environment: String? = nil, source: Source
     ) {
@@ -53,7 +53,7 @@ public struct InvalidToken: Sendable, Equatable {
         return json
     }
 
-    /// Writes it as a line of JSON, for other programs: what the details hash has, with the token, the app and what became of it.
+    /// Writes a line of JSON for other programs: the token, the known facts, the app and the outcome.
     /// - Parameters:
     ///   - app: the app's name.
     ///   - outcome: such as `added`.

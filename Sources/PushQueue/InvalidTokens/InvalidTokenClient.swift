@@ -3,7 +3,7 @@ import NIOCore
 import NIOPosix
 import Redis
 
-/// The set of invalid tokens for a task: an ``InvalidTokenSet`` with a Redis client of its own.
+/// The set of invalid tokens for async code: an ``InvalidTokenSet`` with its own Redis client.
 public final class InvalidTokenClient: Sendable {
     private let client: RedisClient
     private let set: NIOLoopBoundBox<InvalidTokenSet>
@@ -13,7 +13,7 @@ public final class InvalidTokenClient: Sendable {
         self.set = set
     }
 
-    /// Begins to connect.
+    /// Makes a client, and starts to connect it.
     /// - Parameter maximumAge: see ``InvalidTokenSet/init(client:keys:maximumAge:)``.
     public static func start(
         topology: RedisTopology, keys: SharedKeys, maximumAge: Int = InvalidTokenSet.defaultMaximumAge,
@@ -30,7 +30,7 @@ public final class InvalidTokenClient: Sendable {
                 InvalidTokenSet(client: client, keys: keys, maximumAge: maximumAge), eventLoop: eventLoop))
     }
 
-    /// Waits until the server of the set is connected. The other functions fail at once while it is not.
+    /// Waits until the server of the set is connected. The other functions fail immediately while it is not.
     /// - Throws: `RedisError`.
     public func waitUntilReady(timeout: TimeAmount) async throws {
         try await client.waitUntilReady(timeout: timeout)
@@ -85,7 +85,7 @@ public final class InvalidTokenClient: Sendable {
         do {
             try await client.close().get()
         } catch {
-            // A connection that did not close in good order is closed too.
+            // A connection that did not close cleanly is closed, too.
         }
     }
 }

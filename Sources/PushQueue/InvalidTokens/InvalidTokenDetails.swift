@@ -3,24 +3,24 @@ import PushJob
 
 /// The known facts about an invalid token, from the details hash.
 ///
-/// Anybody may have written there. What cannot be read is not known, and the token is invalid for all that.
+/// Any client of Redis may have written them. Unreadable details count as unknown; the token is invalid nevertheless.
 public struct InvalidTokenDetails: Sendable, Equatable {
-    /// Since when, in milliseconds since 1970.
+    /// The time since which it is invalid, in milliseconds since 1970.
     public var at: Int64?
     /// The topic that it is not valid for.
     public var topic: ByteBuffer?
-    /// Which APNs it is not valid at.
+    /// The environment in which it is not valid.
     public var environment: ByteBuffer?
-    /// Why.
+    /// APNs' reason.
     public var reason: ByteBuffer?
     /// The source of the report: see ``InvalidToken/Source``.
     public var source: ByteBuffer?
 
-    /// Nothing is known.
+    /// Makes details in which nothing is known.
     public init() {}
 
-    /// Reads a value of the hash. By the scanner: a list of dead tokens is a value for each, and a decoder would cost several
-    /// times what sending the notification does.
+    /// Parses a value of the hash, with the scanner: for a list of invalid tokens there is one value per token, and a
+    /// decoder would cost several times as much as sending the notification.
     init(_ value: ByteBuffer) {
         var details = InvalidTokenDetails()
         do throws(JSONError) {

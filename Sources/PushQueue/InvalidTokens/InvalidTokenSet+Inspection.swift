@@ -1,11 +1,11 @@
 import NIOCore
 import Redis
 
-/// For people who look at the set, and repair it.
+/// Functions for operators who inspect and repair the set.
 extension InvalidTokenSet {
     /// A token that is in the set.
     public struct Listed: Sendable, Equatable {
-        /// The token, as it stands there.
+        /// The token as it is stored.
         public var token: ByteBuffer
         /// The known facts about it.
         public var details: InvalidTokenDetails
@@ -13,18 +13,18 @@ extension InvalidTokenSet {
 
     /// A part of the set.
     public struct Page: Sendable {
-        /// Where to go on; `nil` after the last.
+        /// The cursor of the next part; `nil` after the last.
         public var cursor: String?
-        /// Any number of tokens, in no order.
+        /// Any number of tokens, in no particular order.
         public var tokens: [Listed]
     }
 
-    /// Reads a part of the set. A token that is in it all the while is read at least once; where the set grows or shrinks,
-    /// some are read twice.
+    /// Reads a part of the set. A token that stays in the set is read at least once; if the set grows or shrinks, some
+    /// are read twice.
     /// - Parameters:
-    ///   - cursor: what the part before said; `nil` for the first.
-    ///   - count: about how many tokens.
-    ///   - withDetails: else nothing is known of them.
+    ///   - cursor: the cursor of the previous part; `nil` for the first.
+    ///   - count: the approximate number of tokens.
+    ///   - withDetails: true to read their details, too.
     public func scan(
         after cursor: String?, count: Int, withDetails: Bool,
         completion: @escaping (Result<Page, QueueConnection.Failure>) -> Void
@@ -61,7 +61,7 @@ extension InvalidTokenSet {
         }
     }
 
-    /// How many of some tokens are in the set.
+    /// Counts the candidates that are in the set.
     public func countMembers(
         _ candidates: [ByteBuffer], completion: @escaping (Result<Int, QueueConnection.Failure>) -> Void
     ) {
@@ -77,9 +77,9 @@ extension InvalidTokenSet {
         }
     }
 
-    /// Takes tokens out of the set because they are in it wrongly: from the set first, and what is known of them then. Whoever
-    /// chooses tokens by what is known of them would not find again what was interrupted the other way round.
-    /// - Parameter completion: gets how many were in the set.
+    /// Removes tokens that should not be in the set: first from the set, and then their details. If this were
+    /// interrupted in the opposite order, a caller that chooses tokens by their details would not find them again.
+    /// - Parameter completion: gets the number of tokens that were in the set.
     public func withdraw(
         _ withdrawn: [ByteBuffer], completion: @escaping (Result<Int, QueueConnection.Failure>) -> Void
     ) {

@@ -1,15 +1,15 @@
 import NIOCore
 import Redis
 
-/// Reports of APNs and of its feedback service, compared with the devices that have registered since.
+/// Reports of invalid tokens, compared with later registrations of their devices.
 extension InvalidTokenSet {
     /// The result of marking a token as invalid.
     public enum Marking: Int, Sendable {
-        /// It is in the set now.
+        /// It was added.
         case added = 1
         /// It was in the set already.
         case known = 0
-        /// Its device is known to have registered since; it was left out.
+        /// It was not added, because its device has registered since.
         case registeredSince = -1
     }
 
@@ -17,22 +17,22 @@ extension InvalidTokenSet {
     public struct Registration: Sendable, Equatable {
         /// Its token, in lower-case hex.
         public var token: ByteBuffer
-        /// When, in milliseconds since 1970.
+        /// The time of the registration, in milliseconds since 1970.
         public var at: Int64
 
-        /// Makes a registration; see the members for shapes and units.
+        /// Makes a registration; see the properties for formats and units.
         public init(token: ByteBuffer, at: Int64) {
             self.token = token
             self.at = at
         }
     }
 
-    /// Adds tokens whose devices are not known to have registered since, and what is known of each, unless something newer is.
-    /// Works on a Redis whose memory is full. Without tokens it only checks the keys.
+    /// Adds tokens with their details, except tokens whose devices have registered since. Newer details are kept. Works
+    /// on a Redis whose memory is full. Without tokens it only checks the keys.
     /// - Parameters:
-    ///   - marked: at most some thousands.
-    ///   - completion: gets what became of each, in their order. After a failure all may be added again; those that were added
-    ///     before it are ``Marking/known`` then.
+    ///   - marked: at most a few thousand tokens.
+    ///   - completion: gets the result for each token, in their order. After a failure, all can be marked again; those
+    ///     that were added before it are then ``Marking/known``.
     public func mark(
         _ marked: [InvalidToken], completion: @escaping (Result<[Marking], QueueConnection.Failure>) -> Void
     ) {
@@ -59,8 +59,8 @@ extension InvalidTokenSet {
             })
     }
 
-    /// Takes tokens out of the set because their devices have registered again, and remembers that. Works on a Redis whose
-    /// memory is full.
+    /// Removes tokens from the set because their devices have registered again, and records the registrations. Works on
+    /// a Redis whose memory is full.
     public func register(
         _ registered: [Registration], completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void
     ) {

@@ -1,13 +1,13 @@
 import NIOCore
 import Redis
 
-/// The set of invalid tokens that all queues share, and the hash of what is known about each.
+/// The set of invalid tokens that all queues share, and the hash of their details.
 ///
-/// Not thread-safe; everything is called, and calls back, on the client's event loop.
+/// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public struct InvalidTokenSet {
     /// A token that is in the set.
     public struct Found: Sendable, Equatable {
-        /// Its place among those that were looked for, from 0.
+        /// Its index among the tokens that were looked up, from 0.
         public var place: Int
         /// The token.
         public var token: ByteBuffer
@@ -24,9 +24,9 @@ public struct InvalidTokenSet {
     let maximumAge: Int
 
     /// - Parameters:
-    ///   - client: of the slot of the shared keys.
-    ///   - maximumAge: how long tokens are kept after they were added, or after newer details were, in milliseconds; 0 for
-    ///     ever. Older ones are removed little by little while tokens are added.
+    ///   - client: a client for the slot of the shared keys.
+    ///   - maximumAge: the time for which tokens are kept after they, or newer details, were added, in milliseconds; 0
+    ///     to keep them forever. Older tokens are removed gradually while others are added.
     public init(client: any RedisSender, keys: SharedKeys, maximumAge: Int = defaultMaximumAge) {
         self.init(client: client, keys: keys, maximumAge: maximumAge, clock: .server)
     }
@@ -40,7 +40,7 @@ public struct InvalidTokenSet {
         scripts = ScriptRunner(client: client, clock: clock)
     }
 
-    /// True if this is the client that the set is read and written with.
+    /// Returns true if the set is read and written with this client.
     public func isWith(_ client: any RedisSender) -> Bool { self.client === client }
 
     /// True while tokens can be added.
@@ -51,10 +51,10 @@ public struct InvalidTokenSet {
         client.send(RedisCommand("SCARD", keys.invalidTokens)) { completion($0.map { $0.root.integer ?? 0 }) }
     }
 
-    /// Tests whether Redis accepts writes now, by a key beside the set that expires at once.
+    /// Tests whether Redis accepts writes, with a key in the slot of the set that expires immediately.
     ///
-    /// Redis refuses it while its memory is full, on a replica, while it cannot save (`MISCONF`), and with too few replicas
-    /// (`NOREPLICAS`).
+    /// Redis refuses it while its memory is full, on a replica, while it cannot save (`MISCONF`), and with too few
+    /// replicas (`NOREPLICAS`).
     public func probe(completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void) {
         // In the slot of the set.
         client.send(RedisCommand("SET", keys.registrations + ":probe", "", "PX", "1")) { result in
@@ -62,10 +62,10 @@ public struct InvalidTokenSet {
         }
     }
 
-    /// Finds those of some tokens that are in the set, and what is known of them.
+    /// Finds the candidates that are in the set, and their details.
     /// - Parameters:
-    ///   - candidates: lower-case hex, at most some thousands.
-    ///   - completion: gets the places of those that are in it, in ascending order, and the tokens.
+    ///   - candidates: lower-case hex, at most a few thousand.
+    ///   - completion: gets those that are in the set, in ascending order of their places.
     public func find(
         _ candidates: TokenList, completion: @escaping (Result<[Found], QueueConnection.Failure>) -> Void
     ) {
@@ -79,7 +79,7 @@ public struct InvalidTokenSet {
     private static func found(
         _ reply: RESPReply, among candidates: TokenList
     ) -> Result<[Found], QueueConnection.Failure> {
-        // Nearly always.
+        // This is nearly always the case.
         guard reply.root.count > 0 else { return .success([]) }
         var (places, details): ([Int], [InvalidTokenDetails]) = ([], [])
         var elements = reply.root.children

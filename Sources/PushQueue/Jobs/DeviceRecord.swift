@@ -10,13 +10,13 @@ package struct DeviceRecord: Sendable {
     /// The time of the device's last known registration, in milliseconds since 1970.
     package var registeredAt: Int64?
 
-    /// Of a token about which nothing is known.
+    /// Makes the record of an unknown token.
     package init() {}
 
     /// Reads the record of a token.
     /// - Parameters:
     ///   - token: lower-case hex.
-    ///   - client: of the slot of the shared keys.
+    ///   - client: a client for the slot of the shared keys.
     /// - Throws: `RedisError`.
     package static func read(_ token: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> DeviceRecord {
         var record = DeviceRecord()
@@ -37,9 +37,9 @@ extension StoredResult {
     /// - Parameters:
     ///   - token: lower-case hex.
     ///   - limit: the maximum number.
-    ///   - most: the maximum number of entries that are looked at.
+    ///   - most: the maximum number of entries to examine.
     ///   - end: the time at which the search ends; `nil` for none.
-    /// - Returns: the results, the number of entries that were looked at, and true if `end` ended the search.
+    /// - Returns: the results, the number of entries that were examined, and true if `end` ended the search.
     /// - Throws: `RedisError`.
     package static func of(
         token: String, limit: Int, lookingAt most: Int, until end: ContinuousClock.Instant?, _ client: RedisClient,

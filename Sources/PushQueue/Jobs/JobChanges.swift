@@ -12,14 +12,14 @@ package struct JobChanges {
         package var notifications = 0
         /// Jobs that match and are claimed: they can't be changed.
         package var claimed = 0
-        /// Jobs that match and are larger than can be handled.
+        /// Jobs that match and are too large to be handled.
         package var tooLarge = 0
-        /// Jobs that were pushed to another queue, and were claimed before they could be removed: both copies may be sent.
+        /// Jobs that were pushed to another queue, and were claimed before they could be removed: both may be sent.
         package var doubled = 0
-        /// Dead letters that were evicted to keep within the limits.
+        /// Dead letters that were evicted to stay within the limits.
         package var evicted = 0
 
-        /// Nothing yet.
+        /// Makes an empty tally.
         package init() {}
     }
 
@@ -57,7 +57,7 @@ package struct JobChanges {
     }
 
     /// Moves jobs to another queue. In a Redis Cluster they are pushed there first, and then removed.
-    /// - Parameter client: of the server that has the other queue.
+    /// - Parameter client: a client of the server that has the other queue.
     package static func move(
         _ jobs: QueueJobs, to keys: QueueKeys, _ filter: JobFilter, _ client: RedisClient, isCluster: Bool
     ) -> JobChanges {
@@ -65,12 +65,12 @@ package struct JobChanges {
         return JobChanges(jobs, .remove, filter) { try await keys.push($0, client) }
     }
 
-    /// Does it until no job matches, or `proceed` refuses.
+    /// Changes jobs until no job matches, or `portion` returns 0.
     /// - Parameters:
-    ///   - portion: returns the number of jobs to change next, after a pause if need be; 0 to end.
+    ///   - portion: returns the number of jobs to change next, after waiting if necessary; 0 to stop.
     ///   - progress: gets the tally after each step.
-    /// - Throws: `RedisError`, ``QueueConnection/Failure/unexpectedReply(_:)``, or an error of the closures. What was changed by
-    ///   then stays changed.
+    /// - Throws: `RedisError`, ``QueueConnection/Failure/unexpectedReply(_:)``, or an error of the closures. Earlier
+    ///   changes are kept.
     package mutating func run(
         portion: (Tally) async throws -> Int = { _ in .max }, progress: (Tally) -> Void = { _ in }
     ) async throws {
@@ -85,11 +85,11 @@ package struct JobChanges {
         }
     }
 
-    /// Does it until no job matches, or until it is interrupted.
+    /// Changes jobs until no job matches, or until it is interrupted.
     /// - Parameters:
     ///   - rate: the maximum number of jobs per second; `nil` for no limit.
     ///   - progress: gets the tally after each step.
-    /// - Throws: as ``run(portion:progress:)``.
+    /// - Throws: like ``run(portion:progress:)``.
     package mutating func run(
         perSecond rate: Int?, isInterrupted: () -> Bool, progress: (Tally) -> Void
     ) async throws {
@@ -101,7 +101,7 @@ package struct JobChanges {
                 while !isInterrupted() {
                     let (portion, wait) = pace.portion(at: .now())
                     if wait <= .zero { return portion }
-                    // In pieces, so that an interruption is noticed.
+                    // Short pieces, so that an interruption is noticed.
                     try await Task.sleep(for: .nanoseconds(min(wait.nanoseconds, 50_000_000)))
                 }
                 return 0
@@ -190,7 +190,7 @@ package struct JobChanges {
         tally.changed += changed.changed
         tally.evicted += changed.evicted
         if push != nil { tally.doubled += chosen.count - changed.changed }
-        // Which of them were gone is not known, and there are rarely any.
+        // An estimate: it is unknown which of them were no longer in place, but there are rarely any.
         tally.notifications += chosen.prefix(changed.changed).reduce(0) { $0 + $1.notifications }
         return changed
     }
@@ -219,7 +219,7 @@ package struct JobChanges {
 
 extension QueueKeys {
     /// Pushes jobs of another queue: those with a time to the retries, the others to the end of the list.
-    /// - Parameter client: of the server that has this queue.
+    /// - Parameter client: a client of the server that has this queue.
     /// - Throws: `RedisError`.
     package func push(_ stored: [StoredJob], _ client: RedisClient) async throws {
         var list = RedisCommand(pushCommand, expecting: stored.count + 1, bytes: 1 << 20)

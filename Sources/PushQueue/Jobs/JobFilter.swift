@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The jobs that an operator means: those that match one value of each kind that is given.
+/// Selects jobs: those that match one value of each kind that is given.
 package struct JobFilter: Sendable, Equatable {
     /// The states of the jobs; empty for all.
     package var states: Set<StoredJob.State> = []
@@ -16,7 +16,7 @@ package struct JobFilter: Sendable, Equatable {
     package var topics: Set<String> = []
     /// Campaigns.
     package var campaigns: Set<String> = []
-    /// Reasons of the last failure; with a `*` at the end, how they begin.
+    /// Reasons of the last failure; a `*` at the end matches any ending.
     package var reasons: [String] = []
     /// Texts that occur in the producer's bytes, ignoring the case of ASCII letters.
     package var texts: [String] = []
@@ -50,7 +50,7 @@ package struct JobFilter: Sendable, Equatable {
             || newerThan != nil
     }
 
-    /// Returns true if jobs of a state are looked at.
+    /// Returns true if jobs of a state can match.
     package func includes(_ state: StoredJob.State) -> Bool { states.isEmpty || states.contains(state) }
 
     /// Returns true if a job matches.
@@ -96,7 +96,7 @@ package struct JobFilter: Sendable, Equatable {
 
 /// Device tokens as producers write them.
 package enum TokenText {
-    /// Returns a token in lower-case hex, whether it is written in hex with decorations, or in base64.
+    /// Returns a token in lower-case hex. The text is hex, perhaps with spaces or angle brackets, or base64.
     package static func normalized(_ text: String) -> String {
         let plain = text.utf8.filter { $0 != 0x20 && $0 != 0x3C && $0 != 0x3E }
         let isHex = plain.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 6 }
@@ -153,7 +153,7 @@ package enum TokenText {
 }
 
 extension UnsafeRawBufferPointer {
-    /// True if a text occurs, with ASCII letters in either case.
+    /// Returns true if a text occurs, ignoring the case of ASCII letters.
     fileprivate func contains(ignoringCase text: UnsafeRawBufferPointer) -> Bool {
         guard let first = text.first.map(Self.lowered) else { return true }
         guard count >= text.count else { return false }

@@ -2,10 +2,10 @@ import NIOCore
 import PushJob
 import Redis
 
-/// A queue's jobs, gone through a page at a time, so that a million of them do not hold up Redis.
+/// A queue's jobs, read a page at a time so that a million of them do not block Redis.
 ///
-/// Workers claim jobs and producers add some at the same time. A job that stays in its place is seen; one that moves between
-/// two pages may be seen twice, or be passed over.
+/// Workers claim jobs and producers add some at the same time. A job that stays in its place is seen; a job that moves
+/// between two pages may be seen twice, or missed.
 package struct QueueJobs: Sendable {
     /// A key that has jobs.
     package enum Place: Sendable, Equatable {
@@ -25,7 +25,7 @@ package struct QueueJobs: Sendable {
         package var cursor: String?
     }
 
-    /// The maximum number of jobs of a page, and the size from which it ends.
+    /// The maximum number of jobs of a page, and the size in bytes at which a page ends.
     static let (pageSize, pageBytes) = (500, 262_144)
 
     let client: RedisClient
@@ -33,11 +33,11 @@ package struct QueueJobs: Sendable {
     let format: JobFormat
     let limits: QueueLimits
 
-    /// - Parameter client: of the server that has the queue.
+    /// - Parameter client: a client of the server that has the queue.
     package init(_ client: RedisClient, _ keys: QueueKeys, format: JobFormat = .native, limits: QueueLimits = .init()) {
         self.client = client
         self.keys = keys
-        // A job of another class is a job of the list too.
+        // Jobs of other classes are jobs of the list, too.
         self.format = format.withoutClasses
         self.limits = limits
     }
@@ -46,7 +46,7 @@ package struct QueueJobs: Sendable {
 
     /// Reads one page of the list, the inbox or the retries.
     /// - Parameters:
-    ///   - fromHead: true to begin at the end from which workers take.
+    ///   - fromHead: true to begin at the end from which workers claim.
     ///   - decodes: true to decode the jobs.
     /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     func page(
@@ -95,9 +95,9 @@ package struct QueueJobs: Sendable {
         return page
     }
 
-    /// Goes through all jobs of some states.
-    /// - Parameter body: gets the jobs of each page that match, and Redis' time; returns false to end.
-    /// - Returns: the number of jobs that were looked at.
+    /// Reads all jobs of some states.
+    /// - Parameter body: gets the jobs of each page that match, and Redis' time; returns false to stop.
+    /// - Returns: the number of jobs that were examined.
     /// - Throws: `RedisError`, ``QueueConnection/Failure/unexpectedReply(_:)``, or an error of `body`.
     @discardableResult
     package func sweep(
@@ -129,17 +129,17 @@ package struct QueueJobs: Sendable {
         /// Redis' time in milliseconds since 1970.
         package var now: Int64 = 0
         package var jobs: [StoredJob] = []
-        /// The number of jobs that were searched.
+        /// The number of jobs that were examined.
         package var looked = 0
-        /// The argument for the next part; `nil` after the last.
+        /// The cursor of the next part; `nil` after the last.
         package var cursor: String?
     }
 
     /// Returns some of the jobs that match. With an `end`, the time does not depend on the length of the queue.
     /// - Parameters:
-    ///   - cursor: of the part before; `nil` for the first.
-    ///   - limit: the number of jobs from which the list ends. It can be exceeded by one page of Redis.
-    ///   - end: the time at which the search ends, also if too few were found. It reads at least one page of Redis.
+    ///   - cursor: the cursor of the previous part; `nil` for the first.
+    ///   - limit: the number of jobs at which the part ends. It can be exceeded by one page of Redis.
+    ///   - end: the time at which the search ends, even if too few jobs were found. At least one page of Redis is read.
     /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     package func list(
         _ filter: JobFilter, after cursor: String? = nil, limit: Int, until end: ContinuousClock.Instant? = nil
@@ -187,7 +187,7 @@ package struct QueueJobs: Sendable {
         return listing
     }
 
-    /// The places of the jobs, in the order in which jobs go through them.
+    /// Returns the places of the jobs, in the order in which jobs pass through them.
     private func places(_ filter: JobFilter) async throws -> [Place] {
         var places: [Place] = filter.includes(.waiting) ? [.list, .inbox] : []
         if filter.includes(.claimed) {
@@ -225,9 +225,9 @@ package struct QueueJobs: Sendable {
         case cancel(detail: String)
         /// They are removed.
         case discard
-        /// They are removed, because they were pushed elsewhere before.
+        /// They are removed, because they were already pushed elsewhere.
         case remove
-        /// They go to another queue of the same server.
+        /// They are moved to another queue of the same server.
         case move(to: QueueKeys)
         /// Their next attempt is due now.
         case run
@@ -237,9 +237,9 @@ package struct QueueJobs: Sendable {
     package struct Changed: Sendable, Equatable {
         /// Jobs that were still in place.
         package var changed: Int
-        /// Jobs from the head of the list that are done.
+        /// Jobs at the head of the list that were processed.
         package var passed: Int
-        /// Dead letters that were evicted to keep within the limits.
+        /// Dead letters that were evicted to stay within the limits.
         package var evicted: Int
     }
 
@@ -247,7 +247,7 @@ package struct QueueJobs: Sendable {
     package static let cancelledReason = "Cancelled"
 
     /// Changes jobs of the retries, or among those at the head of the list.
-    /// - Parameter passing: the number of jobs from the head of the list that were looked at; `nil` for the retries.
+    /// - Parameter passing: the number of jobs at the head of the list to process; `nil` for the retries.
     /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     func change(_ action: Action, _ jobs: [StoredJob], passing: Int?) async throws -> Changed {
         var other: QueueKeys?
@@ -269,7 +269,7 @@ package struct QueueJobs: Sendable {
         }
     }
 
-    /// Has workers drop the jobs with some ids for seven days, wherever they are, or ends that.
+    /// Commands workers to drop the jobs with some ids for seven days, in whatever state they are, or ends that.
     /// - Parameters:
     ///   - change: a cancellation, or its end.
     ///   - by: the operator.

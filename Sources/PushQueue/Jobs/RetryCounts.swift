@@ -1,23 +1,23 @@
 import NIOCore
 import Redis
 
-/// The numbers of jobs that wait for their time, by the reason.
+/// The numbers of retried, scheduled and deferred jobs.
 public struct RetryCounts: Sendable, Equatable {
     /// Jobs that failed and are tried again.
     public var retrying = 0
     /// Jobs with a `send_at`.
     public var scheduled = 0
-    /// Jobs that could not be sent, without an attempt.
+    /// Jobs that could not be sent; no attempt was spent.
     public var deferred = 0
 
-    /// Counting reads all wrappers, so a larger number of jobs is not counted by reason.
+    /// The maximum number of jobs that are counted: counting reads all their wrappers.
     public static let maximumJobs = 50_000
-    /// The maximum number of jobs of one call, and the size from which it ends.
+    /// The maximum number of jobs of one call, and the size in bytes at which a call ends.
     private static let (pageSize, pageBytes) = (2000, 1 << 20)
 
     init() {}
 
-    /// Counts them in a few calls, each of which takes Redis some ms.
+    /// Counts the jobs in a few calls, each of which takes Redis a few ms.
     /// - Returns: `nil` if there are more than ``maximumJobs``.
     /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> RetryCounts? {

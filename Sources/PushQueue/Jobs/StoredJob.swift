@@ -2,22 +2,22 @@ import COpenSSL
 import NIOCore
 import PushJob
 
-/// A job as it is in Redis, for people who look at it.
+/// A job as it is stored in Redis, for operators.
 package struct StoredJob: Sendable {
-    /// The place of a job on its way. The raw value is its spelling in commands.
+    /// The state of a job. The raw value is its spelling in commands.
     package enum State: String, CaseIterable, Sendable, Comparable {
-        /// In the list, or about to be claimed.
+        /// It is in the list or the inbox.
         case waiting
         /// It failed and is tried again.
         case retrying
-        /// It has a `send_at` that has not come.
+        /// It waits for its `send_at`.
         case scheduled
         /// It could not be sent, and no attempt was spent.
         case deferred
-        /// A worker has it.
+        /// A lane has claimed it.
         case claimed
 
-        /// Those of jobs that wait for their time.
+        /// The states of jobs that have a due time.
         package static let postponed: Set<Self> = [.retrying, .scheduled, .deferred]
 
         package static func < (one: Self, other: Self) -> Bool { one.index < other.index }
@@ -25,26 +25,26 @@ package struct StoredJob: Sendable {
         private var index: Int { Self.allCases.firstIndex(of: self) ?? 0 }
     }
 
-    /// The place of a job on its way.
+    /// The state of the job.
     package let state: State
     /// The job as it is stored, with its wrapper; of a job beyond 16 MiB only the beginning.
     package let body: ByteBuffer
     /// The size of the stored job in bytes.
     package let size: Int
-    /// The time of its next attempt, in milliseconds since 1970; `nil` if it is due.
+    /// The time of its next attempt, in milliseconds since 1970; `nil` if it is not among the retries.
     package let due: Int64?
     /// The lane that has claimed it.
     package let lane: String?
     /// The contents of its wrapper.
     package let envelope: Envelope
-    /// The job; `nil` if it was not read. Of one that is not valid, only what identifies it.
+    /// The job; `nil` if it was not decoded. If it is not valid, it has only the members that identify it.
     package let job: Job?
-    /// True if the job is valid, or was not read.
+    /// True if the job is valid, or was not decoded.
     package let isValid: Bool
 
     /// - Parameters:
-    ///   - due: `nil` for a job that does not wait for its time.
-    ///   - format: how it is written; `nil` to leave its contents unread.
+    ///   - due: the due time of a job among the retries; `nil` for other jobs.
+    ///   - format: its format; `nil` to not decode it.
     init(_ body: ByteBuffer, size: Int, due: Int64? = nil, lane: String? = nil, format: JobFormat?) {
         self.body = body
         self.size = size
@@ -55,7 +55,7 @@ package struct StoredJob: Sendable {
             job = try format.map { format throws(JobError) in try JobDecoder.decode(body, as: format) }
             isValid = true
         } catch {
-            // An operator need not know that a queue's jobs are Sidekiq's.
+            // So operators need not specify that a queue has Sidekiq's jobs.
             let sidekiq = try? JobDecoder.decode(body, as: .sidekiq(classes: []))
             job = sidekiq ?? format.map { JobDecoder.identify(body, as: $0) }
             isValid = sidekiq != nil
@@ -74,7 +74,7 @@ package struct StoredJob: Sendable {
         }
     }
 
-    /// True if all of it was read.
+    /// True if all of its bytes were read.
     package var isWhole: Bool { size == body.readableBytes }
 
     /// The producer's bytes.
@@ -107,7 +107,7 @@ package struct StoredJob: Sendable {
 
     private func text(_ field: JobField) -> ByteBuffer { Job(body: body, envelope: envelope).text(field) }
 
-    /// The job in a wrapper that makes it due whatever its `send_at` says; the same where that needs no change.
+    /// The job in a wrapper that makes it due regardless of its `send_at`. Unchanged if it needs no such wrapper.
     var madeDue: ByteBuffer {
         guard state == .scheduled, !envelope.isDue else { return body }
         var wrapped = ByteBuffer()
@@ -122,7 +122,7 @@ package struct StoredJob: Sendable {
         }
         let bytes = Array(body.readableBytesView)
         var head = bytes[Envelope.prefix.utf8CodeUnitCount..<envelope.original.lowerBound]
-        // It is not scheduled any more.
+        // It is no longer scheduled.
         if let why = head.firstRange(of: Array(#""why":"scheduled","#.utf8)) { head.removeSubrange(why) }
         wrapped.writeBytes(head)
         wrapped.writeBytes(bytes[envelope.original.lowerBound...])

@@ -1,10 +1,10 @@
 -- require: memory
--- Adds an entry to the audit log. Works on a Redis whose memory is full, which is when operators act; the log is small, and
--- the oldest entries make room.
+-- Adds an entry to the audit log. Works on a Redis whose memory is full, which is when operators act; the log is small,
+-- and the oldest entries make room.
 --
 -- KEYS  1 audit           STREAM the last actions of operators
 -- ARGV  1 max entries     the approximate number of entries that are kept
---       then field and value of the entry, each pair; a few short ones
+--       then the fields and values of the entry, a few short ones
 -- Reply the entry's id, `<ms since 1970>-<number>`
 --
 -- Run twice, it adds two entries.

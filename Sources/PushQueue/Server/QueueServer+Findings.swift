@@ -28,8 +28,8 @@ extension QueueServer {
             /// The server does not report its state.
             case notReported = "redis_info_refused"
 
-            /// True where jobs are refused, or can be lost while the server runs. The others lose jobs only when the server
-            /// dies, or become a failure later.
+            /// True if jobs are refused, or can be lost while the server runs. With other findings, jobs are lost only
+            /// if the server dies, or the finding can become a failure later.
             public var isFailure: Bool {
                 switch self {
                 case .tooOld, .replica, .full, .refusesWrites, .evicts: true
@@ -42,10 +42,10 @@ extension QueueServer {
         public var kind: Kind
         /// The problem and its place.
         public var message: String
-        /// The advice.
+        /// The action that solves the problem.
         public var advice: String
 
-        /// From its parts.
+        /// Makes a finding from its parts.
         public init(_ kind: Kind, _ message: String, advice: String) {
             self.kind = kind
             self.message = message
@@ -53,7 +53,7 @@ extension QueueServer {
         }
     }
 
-    /// The oldest Redis with all the commands that are used.
+    /// The oldest version of Redis that has all commands that are used.
     private static let oldestVersion = [6, 2]
 
     /// All findings, failures first.

@@ -2,18 +2,19 @@ import NIOCore
 import PrintableText
 import Redis
 
-/// The Redis server that holds a queue: what it reports about itself, and whether it accepts writes.
+/// The Redis server that holds a queue: its report about itself, and its refusal of writes, if any.
 public struct QueueServer: Sendable, Equatable {
     /// `host:port`, or the path of a socket.
     public var address: String
-    /// True where a failover can put another server in its place: behind Sentinels and in a Cluster.
+    /// True if a failover can put another server in its place: with Sentinels and in a Cluster.
     public var isFailedOver: Bool
     /// The server's report on itself, or its refusal.
     public var info: Result<ServerInfo, RedisServerError>
-    /// Why the server refuses a producer's write; `nil` while it accepts one, or where the user may write nothing.
+    /// The error with which the server refuses a producer's write; `nil` if it accepts one, or if the user has no
+    /// permission to write.
     public var writeRefusal: RedisServerError?
 
-    /// From its parts.
+    /// Makes a server from its parts.
     public init(
         address: String, isFailedOver: Bool = false, info: Result<ServerInfo, RedisServerError>,
         writeRefusal: RedisServerError? = nil
@@ -24,12 +25,12 @@ public struct QueueServer: Sendable, Equatable {
         self.writeRefusal = writeRefusal
     }
 
-    /// Reads the state of the server, and changes nothing.
+    /// Reads the state of the server. Changes nothing.
     ///
-    /// A write is tried: Redis refuses `RPUSHX` for the same reasons as a producer's `RPUSH` (`OOM`, `READONLY`, `MISCONF`,
-    /// `NOREPLICAS`). It pushes only onto a list that exists, and this one never does.
-    /// - Parameter client: of the server that has the queue, and ready.
-    /// - Throws: `RedisError` when there is no answer; refusals of the server are in the result.
+    /// It attempts a write: Redis refuses `RPUSHX` for the same reasons as a producer's `RPUSH` (`OOM`, `READONLY`,
+    /// `MISCONF`, `NOREPLICAS`). `RPUSHX` pushes only onto a list that exists, and this one never does.
+    /// - Parameter client: a ready client of the server that has the queue.
+    /// - Throws: `RedisError` if there is no answer; refusals of the server are in the result.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueServer {
         let address = try await client.eventLoop.submit { client.server?.address }.get()
         let report = try await answer(client, RedisCommand("INFO"))
@@ -52,17 +53,17 @@ public struct QueueServer: Sendable, Equatable {
         }
     }
 
-    /// The part of the memory limit from which the server counts as nearly full.
+    /// The share of the memory limit from which the server counts as nearly full.
     public static let nearlyFull = 0.9
 
-    /// True where the server refuses writes, or would refuse the next, because its memory is full.
+    /// True if the server refuses writes, or would refuse the next one, because its memory is full.
     public var isFull: Bool {
         if let writeRefusal { return writeRefusal.prefix == "OOM" }
         guard case .success(let info) = info, let share = info.memoryShare else { return false }
         return share >= 1 && !info.evicts
     }
 
-    /// True where the server refuses writes, for whatever reason.
+    /// True if the server refuses writes, for any reason.
     public var refusesWrites: Bool { writeRefusal != nil || isFull }
 }
 

@@ -1,9 +1,9 @@
 import PrintableText
 
-/// A Redis server's report on itself in its reply to `INFO`.
+/// A Redis server's report about itself, from its reply to `INFO`.
 ///
-/// A field that the server does not report, or reports in a form that cannot be read, is `nil`. Texts are printable and at
-/// most 100 characters long, whatever the server sent.
+/// A field that the server does not report, or reports in an unreadable form, is `nil`. Texts are printable and at most
+/// 100 characters long.
 public struct ServerInfo: Sendable, Equatable {
     /// The replication role.
     public enum Role: String, Sendable {
@@ -15,25 +15,25 @@ public struct ServerInfo: Sendable, Equatable {
 
     /// The version, such as `7.0.15` or `Valkey 8.0.1`.
     public var version: String?
-    /// The numbers of the Redis version whose commands the server has, such as `[7, 0, 15]`; empty where unknown.
+    /// The numbers of the Redis version whose commands the server has, such as `[7, 0, 15]`; empty if unknown.
     public var compatibleVersion: [Int] = []
-    /// The memory that counts against ``memoryLimit``, in bytes: without the buffers for replicas and for the append-only
-    /// file.
+    /// The memory that counts against ``memoryLimit``, in bytes: without the buffers for replicas and for the
+    /// append-only file.
     public var usedMemory: Int?
-    /// `maxmemory` in bytes; 0 is no limit.
+    /// `maxmemory` in bytes; 0 for no limit.
     public var memoryLimit: Int?
     /// The policy at the limit, `maxmemory-policy`, such as `noeviction` or `allkeys-lru`.
     public var evictionPolicy: String?
-    /// True where the server keeps an append-only file.
+    /// True if the server keeps an append-only file.
     public var keepsAppendOnlyFile: Bool?
     /// The replication role.
     public var role: Role?
     /// The number of connected replicas.
     public var replicas: Int?
-    /// The number of replicas within `min-replicas-max-lag`; `nil` where `min-replicas-to-write` is not set.
+    /// The number of replicas within `min-replicas-max-lag`; `nil` if `min-replicas-to-write` is not set.
     public var replicasInStep: Int?
 
-    /// Reads the text of a reply, with all of its sections or some.
+    /// Parses the text of a reply, which can have all sections of `INFO` or only some.
     public init(_ text: String) {
         var fields: [Substring: Substring] = [:]
         for line in text.split(whereSeparator: \.isNewline) {
@@ -57,19 +57,19 @@ public struct ServerInfo: Sendable, Equatable {
         replicasInStep = number("min_slaves_good_slaves")
     }
 
-    /// The part of the memory limit that is used, 1 at the limit; `nil` where there is no limit or it is unknown.
+    /// The share of the memory limit that is used, 1 at the limit; `nil` without a limit, or if unknown.
     public var memoryShare: Double? {
         guard let usedMemory, let memoryLimit, memoryLimit > 0 else { return nil }
         return Double(usedMemory) / Double(memoryLimit)
     }
 
-    /// True where the server evicts keys at its memory limit.
+    /// True if the server evicts keys at its memory limit.
     public var evicts: Bool { (memoryLimit ?? 0) > 0 && evictionPolicy != nil && evictionPolicy != "noeviction" }
 
-    /// True where it evicts only keys that have an expiry.
+    /// True if it evicts only keys that have an expiry.
     public var evictsExpiringKeysOnly: Bool { evicts && evictionPolicy?.hasPrefix("volatile-") == true }
 
-    /// The memory in use and its limit, such as `21.4 of 20.5 MiB`, or without a limit `21.4 MiB`; `nil` where unknown.
+    /// The memory in use and its limit, such as `21.4 of 20.5 MiB`, or without a limit `21.4 MiB`; `nil` if unknown.
     public var memoryInWords: String? {
         guard let usedMemory else { return nil }
         guard let memoryLimit, memoryLimit > 0 else {

@@ -10,10 +10,10 @@
 --       6 detail          the explanation of the reason, '' without one
 -- Reply { opened, wait }
 --       opened            1 when the app was not paused before
---       wait              ms to the next probe, -1 when the app is paused by an operator: then there is none
+--       wait              ms to the next probe, -1 when the app is paused by an operator: then there is no probe
 --
--- Many requests are in flight when a fault begins; their answers count as one fault. Run twice, the second run finds the app
--- paused, and changes nothing except after a probe: then the pause is a little longer.
+-- Many requests are in flight when a fault begins; their answers count as one fault. Run twice, the second run finds
+-- the app paused, and changes nothing except after a probe: then it doubles the pause again.
 
 local paused = KEYS[1]
 local worker, reason, first_pause, longest_pause, is_probe, detail = unpack(ARGV)
@@ -40,7 +40,7 @@ end
 state.reason = reason
 state.detail = detail ~= '' and detail or nil
 state.by = worker
--- A day after the last refusal, the fault may be gone.
+-- Expires a day after the last refusal: the fault may be fixed by then.
 write_when_full(paused)
 redis.call('SET', paused, cjson.encode(state), 'PX', 86400000)
 return { opened, math.max(0, state['until'] - now) }

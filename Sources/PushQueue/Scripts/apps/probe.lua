@@ -1,16 +1,17 @@
 -- require: time, types, memory, app-pause
--- Allows one lane at a time to probe a paused app: to send one notification, which shows if APNs still refuses the app.
+-- Allows one lane at a time to probe a paused app: to send one notification, which shows whether APNs still refuses the
+-- app.
 --
 -- KEYS  1 apps:<app>:paused STRING JSON: reason, detail, since, until, pause (ms), by
 -- ARGV  1 worker          the lane that asks
---       2 limit           ms that the probe may take; then another may be made
+--       2 limit           ms after which another probe can be made, if this one gets no answer
 -- Reply { answer, wait, reason, detail }
---       answer            0 the app is not paused any more, 1 send the probe, 2 not yet
+--       answer            0 the app is no longer paused, 1 send the probe, 2 not yet
 --       wait              ms to the next probe, -1 when the app is paused by an operator
 --       reason            the reason of the pause
 --       detail            its explanation, '' without one
 --
--- Run twice, the second run has to wait: one probe is lost, and the next one comes at its time.
+-- Run twice, the second run has to wait: one probe is lost, and the next one is sent when it is due.
 
 local paused = KEYS[1]
 local worker, limit = ARGV[1], ARGV[2]

@@ -6,8 +6,8 @@
 --       2 amount          the number of notifications to send
 -- Reply { wait }          ms until they may be sent
 --
--- Portions are reserved in the order of the requests: each begins where the one before it ends. What was not reserved in time
--- is lost, except for the last tenth of a second. Run twice, a portion is wasted.
+-- Portions are reserved in the order of the requests: each begins where the one before it ends. Rate that was not
+-- reserved in time is lost, except for the last tenth of a second. Run twice, a portion is wasted.
 
 local key, per_second, amount = KEYS[1], ARGV[1], ARGV[2]
 

@@ -3,7 +3,8 @@
 --
 -- KEYS  1 apps:<app>:paused STRING JSON: reason, since, until, pause (ms), by
 -- ARGV  none
--- Reply { closed }        1 when the pause ended, or there was none; 0 when the app is paused by an operator, who has to end it
+-- Reply { closed }        1 when the pause ended, or there was none; 0 when the app is paused by an operator, who
+--                         must end it
 --
 -- Run twice, the second run finds nothing.
 

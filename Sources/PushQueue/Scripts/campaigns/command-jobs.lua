@@ -1,9 +1,9 @@
 -- require: time, types, memory
--- Gives an operator's command about the jobs of campaigns or with ids, or takes it back. Works on a Redis whose memory is full.
+-- Sets or clears an operator's command about the jobs of campaigns or with ids. Works on a Redis whose memory is full.
 --
 -- KEYS  1 job-commands    HASH   `campaign:<name>` or `id:<id>` -> JSON, and `version`
 -- ARGV  1 change          cancel     drop the jobs; they become dead letters
---                         discard    drop the jobs without a trace
+--                         discard    drop the jobs without dead letters
 --                         pause      defer the jobs
 --                         resume     end a pause
 --                         uncancel   end a cancellation

@@ -1,11 +1,11 @@
 -- require: time, types, memory
--- Assigns times to notifications of a campaign whose rate is limited, for all workers together.
+-- Assigns send times to the notifications of a campaign with a rate limit, for all workers together.
 --
--- KEYS  1 campaign:<name> HASH   the campaign's counters; its field `next_us` is the time up to which the rate is used up
+-- KEYS  1 campaign:<name> HASH   the campaign's counters; its field `next_us` is the time up to which the rate is used
 -- ARGV  1 per second      the maximum number of notifications per second
 --       2 since           the time of the limit's last change, ms: the rate that was used before it does not count
 --       then any number of amounts: the notifications of each job
--- Reply { wait... }       ms from now until each job may be sent
+-- Reply { wait... }       ms from now until each job can be sent
 --
 -- Run twice, the times of the first run are wasted.
 

@@ -1,20 +1,21 @@
 -- require: time, types, memory, chunks
 -- Adds tokens to the set of invalid ones, with their details, except tokens whose devices have registered since.
--- Removes some of those that were added too long ago.
+-- Removes some of the tokens that were added too long ago.
 --
 -- KEYS  1 invalid-tokens          SET
 --       2 registrations           HASH token -> when its device last registered (ms since 1970)
 --       3 invalid-tokens:details  HASH token -> JSON
--- ARGV  1 max age                 for how long tokens are kept, ms; 0 for ever
+-- ARGV  1 max age                 ms for which tokens are kept; 0 to keep them forever
 --       then (token at details)...
 --                                 lower-case hex, since when it is invalid (ms since 1970), and a JSON object about it,
 --                                 which is stored with `marked_at`, Redis' time
 -- Reply { outcome... }            for each: 1 added, 0 was in the set already, -1 its device has registered since
 --
--- Details replace only older ones: feedback arrives late. Run twice, the second run changes nothing and replies 0 instead of 1.
+-- Details replace only older ones: feedback arrives late. Run twice, the second run changes nothing and replies 0
+-- instead of 1.
 --
--- Tokens that are too old are found as Redis finds expired keys: by looking at some at random, and at more while many of
--- them are too old. So they remain a small part of the set, and no call takes long.
+-- Tokens that are too old are found the way Redis finds expired keys: a few are sampled at random, and more while many
+-- of them are too old. So they remain a small part of the set, and no call takes long.
 
 local set, registrations, details = KEYS[1], KEYS[2], KEYS[3]
 local max_age = tonumber(ARGV[1])
@@ -33,7 +34,7 @@ end
 
 local now = now_ms()
 local outcomes = {}
--- The state after this call, by token, as far as it is known: a token may be named twice.
+-- The state after this call, by token, as far as it is known: a token can occur twice.
 local is_member, known_at = {}, {}
 local added, described = {}, {}
 
@@ -78,13 +79,12 @@ write_when_full(set)
 call_in_chunks('SADD', set, added)
 call_in_chunks('HSET', details, described)
 
--- The number of tokens that are looked at together, the number of old ones among them that leads to another round, and the
--- maximum number of rounds.
+-- The size of a sample, the number of old tokens in it that leads to another round, and the maximum number of rounds.
 local SAMPLE, MANY, ROUNDS = 10, 3, 50
 local rounds = 0
 repeat
     local old = {}
-    -- A negative count: each is chosen independently, at a cost that does not depend on the size.
+    -- With a negative count, each is chosen independently, at a cost that does not depend on the size of the hash.
     local sample = max_age > 0 and redis.call('HRANDFIELD', details, -SAMPLE, 'WITHVALUES') or {}
     for i = 1, #sample, 2 do
         local marked_at = tonumber(string.match(sample[i + 1], '"marked_at":(%d+)}$'))

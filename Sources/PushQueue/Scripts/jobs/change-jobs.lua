@@ -14,8 +14,8 @@
 --       then with move
 --      11 other jobs      LIST   jobs of the other queue
 --      12 other retry     ZSET   wrapped jobs of the other queue
--- ARGV  1 action          bury, remove, move, run (make due now; for retry only), or restore (the inbox to the head of the
---                         list)
+-- ARGV  1 action          bury, remove, move, run (make due now; for retry only), or restore (the inbox to the head of
+--                         the list)
 --       2 place           list or retry
 --       3 head            the end of the jobs that is their head, LEFT or RIGHT
 --       4 other head      the same of the other queue
@@ -28,18 +28,20 @@
 --      11 counter         the counter of their notifications; '' for none
 --      12 reason          of the dead letters
 --       then for each job
---         job notifications text start length results
---                         `text` with bury: JSON members about the dead letter, each with a leading comma; with run: the job in
---                         its new wrapper. The original is the `length` bytes of the job from `start` (from 0). `results`, if
---                         not '', are added (see add_results); `campaign`, if not '', counts the notifications too
+--         job notifications text start length results campaign
+--                         `text` with bury: JSON members about the dead letter, each with a leading comma; with run:
+--                         the job in its new wrapper. The original is the `length` bytes of the job from `start` (from
+--                         0). `results`, if not '', are added (see add_results); `campaign`, if not '', counts the
+--                         notifications, too
 -- Reply { changed, passed, evicted }
 --       changed           the number of jobs that were still in place, and are changed
---       passed            list: the number of jobs from its head that are done; restore: the number of jobs restored
+--       passed            list: the number of jobs at its head that were processed; restore: the number restored
 --       evicted           dead letters evicted to keep within the bounds
 --
--- A list can be changed cheaply only at its ends. So its jobs pass from its head to the inbox, which is what workers take from
--- first: the order stays, and nothing is lost when the command ends halfway. In the end the inbox goes back.
--- Run twice, the second run finds none of the jobs; of a list it passes others unseen, for a later look.
+-- A list can be changed cheaply only at its ends. So jobs that stay pass from its head to the inbox, from which workers
+-- claim first: their order is kept, and nothing is lost if the command is interrupted. In the end, the inbox is
+-- restored to the list.
+-- Run twice, the second run finds none of the jobs; it passes the next jobs of a list unseen, for a later round.
 
 local jobs, inbox, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, minutes,
     other_jobs, other_retry = unpack(KEYS)
@@ -72,7 +74,7 @@ local function reversed(list)
 end
 
 if action == 'restore' then
-    -- The last jobs first, each to the head: so the list has them in the order of the inbox.
+    -- The last jobs are pushed first, each to the head, so that the list has the order of the inbox.
     local last = read_portions(list_reader(inbox, 'RIGHT'), MOST_JOBS, MOST_BYTES, nil)
     call_in_chunks(push_head(head), jobs, last)
     redis.call('LTRIM', inbox, 0, -#last - 1)
@@ -81,7 +83,7 @@ elseif action ~= 'bury' and action ~= 'remove' and action ~= 'move' and action ~
     return redis.error_reply('ERR change-jobs: unknown action ' .. tostring(action))
 end
 
--- The chosen jobs: the places of their arguments by their bytes, and how many of each.
+-- The chosen jobs by their bytes: the index of their arguments, and their number.
 local at, left = {}, {}
 for i = FIRST_JOB, #ARGV, ARGUMENTS do
     at[ARGV[i]] = i

@@ -1,15 +1,16 @@
 -- require: types
--- Counts the retries by why they wait, some at a time.
+-- Counts retried, scheduled and deferred jobs, some at a time.
 --
 -- KEYS  1 retry           ZSET   wrapped jobs by due time (ms)
--- ARGV  1 start           the number of jobs that were counted
+-- ARGV  1 start           the number of jobs that were counted before
 --       2 limit           the maximum number of jobs to count
---       3 max bytes       it ends with the job at which the jobs reach this total
+--       3 max bytes       the call ends with the job at which the jobs reach this total
 -- Reply { all, counted, retrying, scheduled, deferred }
 --       all               the number of retries
 --       counted           the number of jobs that were counted by this call
 --
--- Changes nothing. Only the wrapper is read, and only as a text: in a string of it, the quotes would be escaped.
+-- Changes nothing. Only the wrapper is read, as text: a match is a member, because quotes within a string would be
+-- escaped.
 
 local retry = KEYS[1]
 local start, limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -15,16 +15,17 @@
 --       size              of the job in bytes
 --       job               its bytes; of a job beyond 16 MiB only the first 64 KiB
 --
--- Changes nothing. A list is read from its tail: workers take from its head, so a page misses nothing that stays. Producers add
--- to the tail, so the cursor names the last job that was read, and the next page begins behind it wherever it has moved; if it
--- is gone, jobs may be read twice. Jobs of one due time have an order of their own; the cursor counts those that were read.
+-- Changes nothing. A list is usually read from its tail: workers claim from its head, so a page misses no job that
+-- stays. Producers add to the tail, so the cursor names the last job that was read, and the next page begins after it,
+-- wherever it is now; if it has left the list, jobs may be read twice. Jobs with one due time have a fixed order; the
+-- cursor counts those that were read.
 
 local place = KEYS[1]
 local kind, cursor, limit, max_bytes, list_end = unpack(ARGV, 1, 5)
 limit, max_bytes = tonumber(limit), tonumber(max_bytes)
 local FIRST_FIELD = 6
 local WHOLE_BYTES, PART_BYTES = 16777216, 65536
--- A cursor finds its job again behind as many new ones.
+-- The maximum number of new jobs among which a cursor finds its job again.
 local MOST_NEW, NEW_PORTION = 512, 32
 local types = { list = 'list', retry = 'zset', claimed = 'hash' }
 

@@ -1,6 +1,6 @@
 -- The counters of campaigns.
 
--- Campaigns beyond this number lose the counters of those that were settled longest ago.
+-- Beyond this number, the campaigns that were settled longest ago lose their counters.
 local MAX_CAMPAIGNS = 10000
 
 -- Adds counts by field to a campaign's counters, which are kept for ninety days.

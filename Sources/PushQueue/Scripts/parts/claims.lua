@@ -5,11 +5,11 @@ local function claim_number(field)
     return tonumber(string.match(field, '^(%d+)%.%w+$'))
 end
 
--- The most that one call gives back of a lane's claims.
+-- The maximum number and size of a lane's claims that one call gives back.
 local GIVE_BACK_JOBS, GIVE_BACK_BYTES = 1000, 1048576
 
--- Returns the fields of the claims that one call gives back, and the number of all claims. The last claims come first, so that
--- pushing each to the head of the list restores their order.
+-- Returns the fields of the claims that one call gives back, and the number of all claims. The last claims come first,
+-- so that pushing each to the head of the list restores their order.
 local function fields_to_give_back(claimed)
     local fields = redis.call('HKEYS', claimed)
     local number = {}

@@ -7,14 +7,15 @@
 local MAX_FIELDS_WITH_REASON = 40
 local MINUTE_LIFE = 25 * 3600
 
--- Returns the key of the minute's counters, such as `…minute:2026-11-21T14:05`. `minutes` is the key without its minute.
+-- Returns the key of the minute's counters, such as `…minute:2026-11-21T14:05`. `minutes` is the key without its
+-- minute.
 local function minute_key(minutes, now)
     local hour, minute = math.floor(now / 3600000) % 24, math.floor(now / 60000) % 60
     return minutes .. date(now) .. string.format('T%02d:%02d', hour, minute)
 end
 
--- Adds to the minute's counters. `counts` holds field, amount, field, amount, ... A key of another type is left alone: the
--- minute is then missing, and nothing else.
+-- Adds to the minute's counters. `counts` holds field, amount, field, amount, ... A key of another type is left alone:
+-- charts then lack the minute, without further effects.
 local function add_to_minute(minutes, now, counts)
     local key = minute_key(minutes, now)
     local fields = redis.pcall('HLEN', key)
@@ -33,7 +34,8 @@ local function add_to_minute(minutes, now, counts)
     redis.pcall('EXPIRE', key, MINUTE_LIFE)
 end
 
--- Notes the age of the oldest job in ms, if it is known and the largest of the minute so far. Call add_to_minute afterwards.
+-- Records the age of the oldest job in ms, if it is known and the largest of the minute so far. Call add_to_minute
+-- afterwards.
 local function note_oldest(key, age)
     local known = redis.pcall('HGET', key, 'oldest')
     if age and (not known or (type(known) == 'string' and (tonumber(known) or 0) < age)) then
@@ -41,8 +43,8 @@ local function note_oldest(key, age)
     end
 end
 
--- Samples the backlog, once per minute: the number of jobs that could be claimed, and the time in ms by which the first due
--- retry is late. Call add_to_minute afterwards, which has the key expire.
+-- Samples the backlog, once per minute: the number of jobs that could be claimed, and the time in ms by which the first
+-- due retry is late. Call add_to_minute afterwards, which sets the key's expiry.
 local function sample_backlog(minutes, now, jobs, inbox, retry)
     local key = minute_key(minutes, now)
     if redis.pcall('HEXISTS', key, 'backlog') ~= 0 then
@@ -55,7 +57,7 @@ local function sample_backlog(minutes, now, jobs, inbox, retry)
     end
     redis.pcall('HSET', key, 'backlog', backlog)
     local first = tonumber(redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')[2])
-    -- Another writer may have used any score; one of 0 makes a job due at once.
+    -- Another client may have written any score; a score of 0 makes a job due at once.
     if first and first > 0 and first <= now then
         note_oldest(key, now - first)
     end

@@ -1,10 +1,10 @@
 -- The stream of results.
 
--- A wrapper of the worker names at most as many tokens.
+-- The worker's own wrappers name at most this many tokens.
 local MAX_TOKENS = 1000
 
--- Adds an entry to the stream of results. `values` are the values of its fields, except the time. An unknown value is an empty
--- string: entries with the same fields share the names, which halves their memory.
+-- Adds an entry to the stream of results. `values` are the values of its fields, except the time. An unknown value is
+-- an empty string: entries with the same fields share the names, which halves their memory.
 local function add_result(results, limit, now, values)
     redis.pcall('XADD', results, 'MAXLEN', '~', limit, '*', 'id', values[1], 'token', values[2], 'outcome', values[3],
         'reason', values[4], 'status', values[5], 'apns_id', values[6], 'app', values[7], 'attempt', values[8],
@@ -22,8 +22,8 @@ local function add_results(results, limit, now, packed)
     end
 end
 
--- Adds results for a job that becomes a dead letter before a worker has read it: one for each token that its wrapper names,
--- or one without a token. `limit` is 0 where no results are kept.
+-- Adds results for a job that becomes a dead letter before a worker has read it: one for each token that its wrapper
+-- names, or one without a token. `limit` is 0 if no results are kept.
 local function add_dead_results(results, limit, now, members, reason)
     if limit == 0 then
         return

@@ -1,21 +1,22 @@
 -- require: time, types, memory
--- Shares one provider token among all workers with the same key: a worker that finds none, or an old one, stores its own.
+-- Shares one provider token among all workers with the same key: a worker that finds none, or an old one, stores its
+-- own.
 --
 -- KEYS  1 provider-token:<team>:<key> STRING when it was signed (s since 1970), a space, the token
 -- ARGV  1 issued          when the offered token was signed, s since 1970
 --       2 token           the offered token
 --       3 renewal age     the age from which a stored token is replaced, s
---       4 refused         when the token was signed that APNs called expired, s since 1970; 0 for none
+--       4 refused         when the token that APNs refused as expired was signed, s since 1970; 0 for none
 --       5 life            s for which APNs accepts a token
 --       6 tolerance       s by which the worker's clock may differ from Redis'
 -- Reply { result, token, now }
---       result            1 when the offered token was stored, 0 when the fleet has another, -1 when the worker's clock is so
---                         wrong that APNs would refuse its tokens
+--       result            1 when the offered token was stored, 0 when the fleet has another, -1 when the worker's clock
+--                         is so wrong that APNs would refuse its tokens
 --       token             the token of the fleet; '' when it has none
 --       now               Redis' time, s since 1970
 --
--- APNs refuses the tokens of a key that change more often than every 20 minutes: the workers can't each have their own.
--- Run twice, the second run finds the token of the first.
+-- APNs refuses tokens of a key that change more often than every 20 minutes, so the workers must share one. Run twice,
+-- the second run finds the token of the first.
 
 local key = KEYS[1]
 local issued, token, renewal_age, refused, life, tolerance = unpack(ARGV)

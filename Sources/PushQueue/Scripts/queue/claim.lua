@@ -10,8 +10,9 @@
 --       7 dead            ZSET   dead letters by time (ms)
 --       8 dead-bytes      STRING sum of their lengths
 --       9 stats:          prefix of the day's counters
---      10 next:<lane>     STRING `<next> <first> <stamp> <size>` of the last claim that took jobs; the size is about that of
---                         the largest job that recent claims have seen
+--      10 next:<lane>     STRING `<next> <first> <stamp> <size>` of the last claim that returned jobs; the size is
+--                        about
+--                         that of the largest job that recent claims have seen
 --      11 results         STREAM outcomes of notifications
 --      12 job-commands    HASH   commands of operators about jobs, and their `version`
 --      13 minute:         prefix of the minutes' counters
@@ -24,20 +25,22 @@
 --       4 limit           the maximum number of jobs; 0 only renews the lease
 --       5 first           the number of the first claim; the others follow
 --       6 nonce           four random characters
---       7 max job bytes   larger jobs become dead letters here and never travel
+--       7 max job bytes   larger jobs become dead letters and are not returned
 --       8 max bytes       the claim ends with the job at which the bodies reach this total
 --       9 max dead        the maximum number of dead letters
 --      10 max dead age    their maximum age, ms
 --      11 max dead bytes  the maximum sum of their lengths
 --      12 head            the end of the jobs that is their head, LEFT or RIGHT
 --      13 max results     the approximate number of results that are kept; 0 for none
---      14 idle lease      the lease of a lane that has no claims and only renews, ms: it protects nothing, so it is long
+--      14 idle lease      the lease of a lane that has no claims and only renews it, ms: it protects nothing, so it is
+--                         long
 --      15 version         the version of the job commands that the lane knows, '' for none
 --      16 uptime          with a heartbeat: how long the worker has run, ms
 --      17 members         with a heartbeat: the members of the JSON object, and its closing brace
 -- Reply { status, now, due, expired, evicted, command, stamp, held, commands, body... }
---       status            0 claimed, 1 paused, 2 the lease was lost and the claims were reclaimed: the lane needs a new name,
---                         3 paused, and the lane hands back what it has not submitted
+--       status            0 claimed, 1 paused, 2 the lease was lost and the claims reclaimed: the lane needs a new
+--                        name,
+--                         3 paused, and the lane must hand back the jobs that it has not submitted
 --       now               Redis' time, ms
 --       due               ms until more jobs can be claimed: 0 when some wait, -1 when there are none
 --       expired           a lane whose lease has expired, or ''
@@ -45,14 +48,14 @@
 --       command           the value of order:<process>, '' if there is none or no heartbeat was given
 --       stamp             of this claim, '' without jobs
 --       held              the lane's claims before this one; -1 if their key is not a hash
---       commands          {} if the lane knows the job commands; else all of them, { field, value, ... }, which hold for the
---                         jobs of this claim, too
+--       commands          {} if the lane knows the job commands; else all of them, { field, value, ... }, which
+--                         apply to the jobs of this claim, too
 --       body...           the jobs, under the fields `<first>.<stamp>`, `<first + 1>.<stamp>`, ...
 --
--- A claim is bound to its execution: the same command, executed again on another state of Redis, claims other jobs, and the
--- stamps of the two differ. Run twice on the same state with the same `first`, it returns what the first run claimed; after a
--- later claim it returns nothing. So a claim whose connection broke can be repeated. One that the network delivers late
--- claims nothing, or jobs that the lane finds among its claims.
+-- A claim is bound to its execution: the same command, executed again on another state of Redis, claims other jobs, and
+-- the stamps of the two differ. Run twice on the same state with the same `first`, it returns what the first run
+-- claimed; after a later claim it returns nothing. So a claim whose connection broke can be repeated. A claim that the
+-- network delivers late claims nothing, or jobs that the lane finds among its claims.
 
 local jobs, retry, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
     minutes, worker_info, command_key = unpack(KEYS)
@@ -62,8 +65,8 @@ limit, first, max_job_bytes, max_bytes = tonumber(limit), tonumber(first), tonum
 local now_in_us = now_us()
 local now = math.floor(now_in_us / 1000)
 
--- The lease is renewed even if another key is of the wrong type. An idle poll calls few commands, because a large fleet makes
--- hundreds of them per second.
+-- The lease is renewed even if another key is of the wrong type. An idle poll calls few commands, because a large fleet
+-- makes hundreds of polls per second.
 local score = redis.pcall('ZSCORE', workers, lane)
 if type(score) == 'table' then
     return wrong_type({ [workers] = 'zset' }) or score
@@ -75,7 +78,7 @@ local held = redis.pcall('HLEN', claimed)
 held = type(held) == 'number' and held or -1
 redis.call('ZADD', workers, now + (limit == 0 and held == 0 and idle_lease or lease), lane)
 
--- One at random of the ten that expired first: one that can't be reclaimed must not shield the others.
+-- A random one of the ten that expired first: a lane that can't be reclaimed must not shield the others.
 local expired = redis.call('ZRANGEBYSCORE', workers, '-inf', '(' .. now, 'LIMIT', 0, 10)
 expired = expired[1 + now_in_us % math.max(1, #expired)] or ''
 
@@ -88,8 +91,8 @@ if worker_info then
     command = type(value) == 'string' and value or ''
 end
 
--- Read in the same step as the jobs: no lane can send a job that was cancelled before it was claimed. A fault of this key must
--- not keep jobs from being claimed, either.
+-- Read in the same step as the jobs: no lane can send a job that was cancelled before it was claimed. A fault of this
+-- key must not keep jobs from being claimed, either.
 local commands, version = {}, redis.pcall('HGET', job_commands, 'version')
 if type(version) ~= 'table' and (version or '') ~= known_version then
     commands = version and redis.pcall('HGETALL', job_commands) or { 'version', '' }
@@ -97,8 +100,8 @@ end
 
 local reply = { 0, now, -1, expired, 0, command, '', held, commands }
 
--- Returns the ms until the first retry is due, -1 without retries. 0 for a key of another type: the next claim with a limit
--- reports it.
+-- Returns the ms until the first retry is due, -1 without retries. 0 for a key of another type: the next claim with a
+-- limit reports it.
 local function until_due()
     local earliest = redis.pcall('ZRANGE', retry, 0, 0, 'WITHSCORES')
     if earliest.err then
@@ -117,7 +120,7 @@ local function until_next()
     return until_due()
 end
 
--- A value of another type is a pause too.
+-- A value of another type is a pause, too.
 local pause = redis.pcall('GET', paused)
 local is_paused = pause ~= false
 if is_paused then
@@ -166,16 +169,16 @@ if wrong then
     return wrong
 end
 
--- Reading a job costs Redis some ms per MB, so jobs that don't fit should not be read. Jobs are read in portions that would fit
--- even if all their jobs were as large as the last job of the portion, or as the largest that the lane's recent claims have
--- seen. All are read before the first is removed.
+-- Reading a job costs Redis some ms per MB, so jobs that don't fit should not be read. Jobs are read in portions that
+-- would fit even if all their jobs were as large as the last job of the portion, or as the largest that the lane's
+-- recent claims have seen. All are read before the first is removed.
 local LARGEST_PORTION, FIRST_PORTION = 32, 4
 local taken, kept, bytes = {}, 0, 0
 local largest = seen or 1
 
 -- A key that jobs are taken from.
 --   left    the number of jobs that may still be taken
---   read    returns the jobs at two indexes and between them, counted from 0 at the head, and true if they are in reverse
+--   read    returns the jobs from one index to another, counted from 0 at the head, and true if they are reversed
 --   remove  removes a number of jobs at the head
 local function place(left, read, remove)
     return { left = left, read = read, remove = remove, kept = 0, portion = seen and LARGEST_PORTION or FIRST_PORTION }
@@ -204,8 +207,8 @@ local function retry_place(left)
     end)
 end
 
--- Takes a portion from a place, up to the job at which it reaches `space` bytes. Returns false when there is no job or no
--- space.
+-- Takes a portion from a place, up to the job at which it reaches `space` bytes. Returns false when there is no job or
+-- no space.
 local function take_portion(from, space)
     local n = math.min(from.left, from.portion, limit - kept)
     if n < 1 or space < 1 then

@@ -1,6 +1,6 @@
 -- require: time, dead-bytes
--- Counts what a queue holds in each state, in one moment: jobs move between the keys all the time, and a reader of one key
--- after the other would miss some and see others twice.
+-- Counts a queue's jobs in each state atomically: jobs move between the keys all the time, so a reader of one key after
+-- the other would miss some jobs and see others twice.
 --
 -- KEYS  1 jobs            LIST   jobs to send
 --       2 inbox           LIST   jobs that blocking waits moved
@@ -13,17 +13,18 @@
 -- ARGV  1 claimed:        prefix of a lane's HASH of claims
 --       2 head limit      bytes beyond which the job at the head is not returned
 --       3 head            the end of the jobs that is their head, LEFT or RIGHT
---       4 max age         for how long a reply is returned again, ms: counting hundreds of lanes takes Redis milliseconds, and
---                         each worker asks. 0 counts in any case, and keeps no reply
+--       4 max age         ms for which a reply is returned again: counting hundreds of lanes takes Redis some ms, and
+--                         each worker asks. 0 always counts, and keeps no reply
 -- Reply { now, jobs, retries, claims, dead, paused, due, dead_bytes, head }
 --       now               Redis' time of the count (ms)
---       jobs              with those of the inbox
+--       jobs              including those of the inbox
 --       claims            of all lanes
 --       paused            1 or 0
 --       due               when the first of the retries is due (ms), 0 without one
 --       head              the job at the head of the list; '' without one, or when it is too large
 --
--- Changes nothing but the copy of its reply. The lanes' keys have the queue's hash tag, so they are in the slot of KEYS.
+-- Changes nothing but the copy of its reply. The lanes' keys have the queue's hash tag, so they are in the slot of
+-- KEYS.
 
 local jobs, inbox, retry, workers, dead, paused, dead_bytes, gauges = unpack(KEYS)
 local claimed_prefix, head_limit, head_end, max_age = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])

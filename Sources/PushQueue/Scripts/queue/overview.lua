@@ -1,5 +1,5 @@
 -- require: time, types, count, dead-bytes
--- Reads what a queue holds and which lanes work on it, in one moment, for `apns-worker status`.
+-- Reads a queue's contents and its lanes atomically, for `apns-worker status`.
 --
 -- KEYS  1 jobs            LIST   jobs to send
 --       2 retry           ZSET   wrapped jobs by due time (ms)
@@ -16,7 +16,7 @@
 --       4 max bytes       reading them ends when they add up to this; a larger head of the list is not returned
 --       5 head            the index of the list's head, 0 or -1
 -- Reply { now, jobs, due, later, dead, overdue, paused, head, members, workers, counters, sampled, reasons, dead_bytes }
---       jobs              with those of the inbox
+--       jobs              including those of the inbox
 --       due, later        the numbers of retries that are due, and of the others
 --       overdue           for how long the first retry has been due, ms; -1 when none is due
 --       paused            the value of the key; nil when the queue is not paused
@@ -27,8 +27,8 @@
 --       sampled           the number of dead letters that were read
 --       reasons           of these: reason, count...
 --
--- Changes nothing. A million dead letters cost no more than the bounds allow. The lanes' keys have the queue's hash tag, so
--- they are in the slot of KEYS.
+-- Changes nothing. A million dead letters cost no more than the bounds allow. The lanes' keys have the queue's hash
+-- tag, so they are in the slot of KEYS.
 
 local jobs, retry, workers, dead, paused, worker_info, stats, inbox, dead_bytes = unpack(KEYS)
 local claimed_prefix, max_workers, max_letters, max_bytes, head_index = unpack(ARGV)
@@ -48,7 +48,7 @@ local due = redis.call('ZCOUNT', retry, '-inf', now)
 local overdue = -1
 if due > 0 then
     local first = tonumber(redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')[2])
-    -- Another writer may have used any number.
+    -- Another client may have written any number.
     overdue = math.max(0, math.min(now - first, now))
 end
 

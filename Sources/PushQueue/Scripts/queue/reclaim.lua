@@ -10,7 +10,7 @@
 --       7 results         STREAM outcomes of notifications
 --       8 worker-info     HASH   lane -> its heartbeat
 --       9 minute:         prefix of the minutes' counters
--- ARGV  1 lane            the one whose lease has expired
+-- ARGV  1 lane            the lane whose lease has expired
 --       2 max reclaims    a job that was reclaimed more often is poison, and becomes a dead letter
 --       3 max dead        the maximum number of dead letters
 --       4 max dead age    their maximum age, ms
@@ -18,13 +18,16 @@
 --       6 head            the end of the jobs that is their head, LEFT or RIGHT
 --       7 max results     the approximate number of results that are kept; 0 for none
 -- Reply { reclaimed, poisoned, evicted, left }
---       reclaimed         the number of jobs that were reclaimed; -1 when the lease has not expired, or another lane was faster
+--       reclaimed         the number of jobs that were reclaimed; -1 when the lease has not expired, or another lane
+--                        was
+--                         faster
 --       poisoned          the number of jobs that became dead letters
 --       evicted           dead letters evicted to keep within the bounds
 --       left              the number of claims that remain: call again
 --
--- Each call gives back some of the claims, so that it ends soon however many and large they are; the last one removes the
--- lane. Each claim is removed together with its push: run twice, the second run finds what the first left.
+-- Each call gives back only some of the claims, so that it is short regardless of their number and size; the last one
+-- removes the lane. Each claim is pushed and removed in the same call: run twice, the second run finds what the first
+-- left.
 
 local workers, claimed, jobs, dead, dead_bytes, stats, results, worker_info, minutes = unpack(KEYS)
 local lane, max_reclaims, max_dead, max_dead_age, max_dead_bytes, head_end, max_results = unpack(ARGV)
@@ -64,10 +67,10 @@ for _, field in ipairs(fields) do
             original,
         }
     else
-        -- The head from the comma behind the mark on, without its old counter.
+        -- The head after its mark, from the comma on, without its old counter.
         local rest = head and string.gsub(string.sub(head, #WRAPPER), ',"reclaims":[^,]+', '', 1) or ',"job":'
         -- A job without an id gets its identity from its first claim, so that each resend carries the same apns-id. A
-        -- wrapper that a producer or a requeue has made may lack both, too.
+        -- wrapper of a producer or a requeue may lack both id and origin, too.
         local origin = members.id or members.origin
         origin = origin and '' or ',"origin":' .. cjson.encode(lane .. ':' .. field)
         bodies[#bodies + 1] = WRAPPER .. string.format('"reclaims":%d', reclaims) .. origin .. rest .. original .. '}'

@@ -1,21 +1,21 @@
 -- require: types, memory, chunks, list, claims
--- Puts a lane's unsettled claims back at the head of the list, in their old order, and then ends its lease. For a lane that
--- stops: the jobs that it gives back were not sent, so this is not counted as a reclaim.
+-- Puts a lane's unsettled claims back at the head of the list, in their old order, and then ends its lease. For a lane
+-- that stops: the jobs that it gives back were not sent, so this is not counted as a reclaim.
 --
 -- KEYS  1 workers         ZSET   lane -> lease end (ms)
 --       2 claimed:<lane>  HASH   `<number>.<stamp>` -> job
 --       3 inbox           LIST   jobs that blocking waits moved
 --       4 jobs            LIST   jobs to send
 --       5 worker-info     HASH   lane -> its heartbeat
---       6 order:<process> STRING the command of an operator for the lane's process; given only where the process ends
+--       6 order:<process> STRING the command of an operator for the lane's process; given only if the process ends
 -- ARGV  1 lane            its name
 --       2 head            the end of the jobs that is their head, LEFT or RIGHT
 -- Reply { released, left }
 --       released          the number of claims that were released
 --       left              the number of claims that remain: call again
 --
--- The inbox goes back too, behind the claims: its jobs were popped after them, and other users of the list look only there.
--- Run twice, the second run finds what the first left.
+-- The inbox goes back, too, after the claims: its jobs were popped later, and other users of the list read only the
+-- list. Run twice, the second run finds what the first left.
 
 local workers, claimed, inbox, jobs, worker_info, command_key = unpack(KEYS)
 local lane, head = ARGV[1], ARGV[2]

@@ -1,5 +1,6 @@
 -- require: time, types, memory, count, results
--- Reserves ids: of the jobs with one id that ask for it, only the first is sent; the others end as duplicates.
+-- Reserves ids: of several jobs with `unique_for` and the same id, only the first is sent; the others end as
+-- duplicates.
 --
 -- KEYS  1 claimed:<lane>  HASH   `<number>.<stamp>` -> job
 --       2 stats:          prefix of the day's counters
@@ -11,17 +12,17 @@
 --       then for each claim, in the order of their keys
 --         claim reserved ttl head start length results notifications
 --                         the reservation lasts for `ttl` ms, and the claim is replaced by the claim `reserved` of the
---                         reserved job: `head`, the original, which is the `length` bytes of the claimed job from `start`
---                         (from 0), and '}'; `results` (see add_results), if not '', are added for a duplicate, and its
---                         `notifications` are counted
+--                         reserved job: `head`, the original, which is the `length` bytes of the claimed job from
+--                         `start` (from 0), and '}'; `results` (see add_results), if not '', are added for a duplicate,
+--                         and its `notifications` are counted
 -- Reply { result... }     for each claim:
 --                          1  granted: the lane has the claim `reserved`
 --                          0  duplicate: the id is taken, and the claim is settled and counted
 --                         -1  lost: the claim was reclaimed, or settled before, and is left alone
 --
--- The reserved job is another claim, because offsets into one are wrong for the other: after a failover to an older state, a
--- settlement finds no claim. `head` marks the job as reserved, so the reservation stays with the job wherever it moves, and is
--- not made again. Run twice, the second run finds the reserved claims, and the duplicates settled.
+-- The reserved job is another claim, because offsets into the one are wrong for the other: after a failover to an older
+-- state, a settlement finds no claim. `head` marks the job as reserved, so the reservation stays with the job wherever
+-- it moves, and is not made again. Run twice, the second run finds the reserved claims, and the duplicates settled.
 
 local claimed, stats, results = KEYS[1], KEYS[2], KEYS[3]
 local lane, max_results = ARGV[1], ARGV[2]

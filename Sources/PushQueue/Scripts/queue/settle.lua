@@ -14,8 +14,8 @@
 --       3 max dead age    their maximum age, ms
 --       4 max dead bytes  the maximum sum of their lengths
 --       5 max results     the approximate number of results that are kept
---       then any number of actions; `claim` is a field, `<number>.<stamp>`, and the original is the `length` bytes of the
---       claimed job from `start` (from 0)
+--       then any number of actions; `claim` is a field, `<number>.<stamp>`, and the original is the `length` bytes of
+--       the claimed job from `start` (from 0)
 --         campaign name                          the actions after it are about jobs of this campaign, '' for none:
 --                                                what they count is added to its counters, too
 --         ack    outcome n claim...              n jobs have ended with this outcome, which is counted
@@ -29,11 +29,11 @@
 --                                                a dead letter with the original, and JSON members about it; the
 --                                                outcome (dead or cancelled) is counted, and the reason of a dead one
 --         split  claim prefix cut cut_length start length pieces (token_start token_length)...
---                                                the job is replaced by pieces that are due at once. A piece is `prefix`,
---                                                its tokens, which are the `token_length` bytes of the claimed job from
---                                                `token_start`, and the original without its list of tokens, which is
---                                                the `cut_length` bytes of the claimed job from `cut`; a `token_start`
---                                                of '-' is followed by the tokens themselves
+--                                                the job is replaced by pieces that are due at once. A piece is
+--                                                `prefix`, its tokens, which are the `token_length` bytes of the
+--                                                claimed job from `token_start`, and the original without its list of
+--                                                tokens, which is the `cut_length` bytes of the claimed job from
+--                                                `cut`; a `token_start` of '-' is followed by the tokens themselves
 --         letter claim reason members start length
 --                                                the same, but nothing is counted, and the claim stays, to be settled
 --                                                by a later action: some notifications of the job can't be delivered,
@@ -41,18 +41,18 @@
 --         count  field amount                    counted if the action before it found its claim
 --         result results                         these results are added if the action before it found its claim
 --         minute minutes jobs inbox oldest n (field amount)...
---                                                the last action: the lane's sums since it last had this action. They are
---                                                added to the minute's counters, whose key begins with `minutes`, unless
---                                                all claims are lost. The key of the jobs and that of the inbox are for
---                                                the sample of the backlog; `oldest` is the age in ms of the oldest job
---                                                that the lane has claimed, '' if unknown
+--                                                the last action: the lane's sums since it last sent this action.
+--                                                They are added to the minute's counters, whose key begins with
+--                                                `minutes`, unless all claims are lost. The keys of the jobs and the
+--                                                inbox are for the sample of the backlog; `oldest` is the age in ms
+--                                                of the oldest job that the lane has claimed, '' if unknown
 -- Reply { settled, lost, evicted }
 --       settled           the number of claims that were the lane's own
 --       lost              the number of claims that were reclaimed, or settled before, and are left alone
 --       evicted           dead letters evicted to keep within the bounds
 --
--- Run twice, the second run finds no claims and does nothing. With the action `minute` alone there are no claims to find: a lane
--- sends that once, and never again.
+-- Run twice, the second run finds no claims and does nothing. The action `minute` alone has no claims to find, so a
+-- lane sends it only once.
 
 local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix = unpack(KEYS)
 local lane, max_dead, max_dead_age, max_dead_bytes, max_results = unpack(ARGV, 1, 5)
@@ -82,7 +82,7 @@ local function tally(field, amount)
     end
 end
 
--- Removes a claim and returns its job; false if the claim is not the lane's own any more.
+-- Removes a claim and returns its job; false if the claim is no longer the lane's own.
 local function settle(claim)
     local body = redis.call('HGET', claimed, claim)
     found = body and true or false
@@ -110,7 +110,7 @@ end
 -- The arguments of the action `minute`.
 local minutes, jobs, inbox, oldest, sums
 
--- The place of the action, whose own arguments follow it.
+-- The index of the action; its arguments follow.
 local at = 6
 while at <= #ARGV do
     local action = ARGV[at]
