@@ -52,6 +52,25 @@ struct BadTokenGuardTests {
         #expect(marked > held)
     }
 
+    @Test("held tokens that return together after the end of a good list are marked, and do not pause the app")
+    func heldTokensReturn() {
+        var guarding = BadTokenGuard()
+        for _ in 0..<20 { guarding.good() }
+        let first = (0..<12).map { _ in guarding.bad() }
+        #expect(first == [.mark, .mark] + Array(repeating: .hold, count: 10))
+        for _ in 0..<10 { #expect(guarding.bad(isRepeated: true) == .mark) }
+        guarding.good()
+        #expect(guarding.bad() == .mark, "the repetitions are not counted")
+    }
+
+    @Test("repeated answers count while APNs has accepted nothing")
+    func repeatedFromTheStart() {
+        var guarding = BadTokenGuard()
+        for _ in 0..<4 { #expect(guarding.bad() == .hold) }
+        for _ in 0..<3 { #expect(guarding.bad(isRepeated: true) == .hold) }
+        #expect(guarding.bad(isRepeated: true) == .trip)
+    }
+
     @Test("a single bad token without other evidence is not believed at once")
     func alone() {
         var guarding = BadTokenGuard()

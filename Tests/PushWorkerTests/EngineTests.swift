@@ -177,6 +177,28 @@ struct EngineTests {
         }
     }
 
+    @Test("held tokens that are tried again after the end of a list are marked, and the app is not paused")
+    func heldTokensReturn() throws {
+        let scene = try EngineScene()
+        for number in 0..<20 {
+            scene.pushOne(token: String(1000 + number))
+            scene.answer(EngineScene.delivered)
+        }
+        for number in 0..<12 {
+            scene.pushOne(token: String(2000 + number))
+            scene.answer(.badDeviceToken)
+        }
+        #expect(scene.queue.postponed.count == 10)
+        scene.run(.seconds(30))
+        #expect(scene.queue.returnDue())
+        scene.lane.wake(QueueID(index: 0))
+        scene.run(.milliseconds(20))
+        while !scene.transport.submitted.isEmpty { scene.answer(.badDeviceToken) }
+        scene.run()
+        #expect(scene.stores.fakeFleet.invalid.count == 12 && !scene.log.events.contains("app_paused"))
+        #expect(scene.queue.postponed.count == 10 && scene.queue.held.isEmpty)
+    }
+
     // MARK: Jobs
 
     @Test(

@@ -40,15 +40,25 @@ struct BadTokenGuard {
     }
 
     /// Records that APNs reported a bad token.
-    mutating func bad() -> Judgement {
+    /// - Parameter isRepeated: true for a token that APNs reported before, and that was held. While APNs accepts others,
+    ///   its second report says nothing new about the app. It must not count again: the held tokens of a list return
+    ///   together after the list's end, when no accepted ones come between them.
+    mutating func bad(isRepeated: Bool = false) -> Judgement {
         guard maximumShare < 1 else { return .mark }
+        if isRepeated, hasAccepted { return .mark }
         answers = answers << 1 | 1
         if count < Self.window { count += 1 }
         run += 1
-        let bad = (answers & (1 << UInt64(count) - 1)).nonzeroBitCount
+        let bad = recentlyBad
         if bad >= Self.fewest, Double(bad) > Double(count) * maximumShare { return .trip }
         return run > Self.longestRun || bad == count ? .hold : .mark
     }
+
+    /// The number of bad answers among those that are considered.
+    private var recentlyBad: Int { (answers & (1 << UInt64(count) - 1)).nonzeroBitCount }
+
+    /// True if APNs accepted any of the notifications that are considered.
+    private var hasAccepted: Bool { recentlyBad < count }
 
     /// Discards past answers, because the app has been paused or has changed.
     mutating func startAfresh() { self = BadTokenGuard(maximumShare: maximumShare) }

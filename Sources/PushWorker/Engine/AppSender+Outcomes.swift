@@ -209,7 +209,8 @@ extension AppSender: TransportDelegate {
             if attempt.isProbe { pause(breaker.reason ?? reason, isProbe: true) }
             return deferNotification(attempt.token, of: attempt.id, attempt.job, reason, delay: pauseDelay)
         }
-        switch badTokens.bad() {
+        let isRepeated = attempt.job.envelope.failure(in: attempt.job.body)?.reason == reason.code.text
+        switch badTokens.bad(isRepeated: isRepeated) {
         case .mark: markInvalid(attempt, reason, since: nil)
         case .hold:
             let count = attempt.job.envelope.attempt
