@@ -165,6 +165,12 @@ let package = Package(
     swiftLanguageModes: [.v6]
 )
 
+// scripts/test builds with optimization, so that the tests run what users run, and faster. The tests themselves are
+// compiled without, because optimizing them would take longer than they run.
+for target in package.targets where target.type == .test || target.name == "TestSupport" {
+    target.swiftSettings = [.unsafeFlags(["-Onone"], .when(configuration: .release))]
+}
+
 // For scripts/fuzz: a program with libFuzzer instead of the tests that replay its corpus, because they share sources.
 if Context.environment["APNS_WORKER_FUZZ"] != nil {
     package.targets.removeAll { $0.name == "APNSTests" }

@@ -17,6 +17,8 @@ extension EndToEnd {
                     "s_server", "-accept", "127.0.0.1:\(port)", "-alpn", "h2", "-www", "-quiet", "-cert",
                     try TestCertificates.path("server.pem"), "-key", try TestCertificates.path("server-key.pem"),
                 ])
+            // A refused connection would be logged first, and the second reason only after a while.
+            try await eventually("the server listens") { (try? RawConnection(port: port)) != nil }
             try redis.push(TestJob.many(200))
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: port, options: ["--max-attempts", "1000", "--exit-when-done"])

@@ -11,11 +11,13 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(options: ["--delay", "60ms±40ms"])
             let count = 4000
             try set.master().push(TestJob.many(count))
+            // 600 notifications per second, so that the worker lives through the failover.
             let worker = try WorkerProcess(
                 redis: set.url, endpoint: simulator.port,
-                options: ["--max-connections", "1", "--max-streams", "200", "--exit-when-done"])
-            try await eventually("it is at work") { try QueueContents(set.master()).count("delivered") > 500 }
+                options: ["--max-connections", "1", "--max-streams", "36", "--exit-when-done"])
+            try await eventually("it is at work") { try QueueContents(set.master()).count("delivered") > 200 }
             try await set.failOver()
+            try #require(worker.process.ending == nil, "the worker was done before the failover")
             let account = try await worker.finish()
             let queue = try QueueContents(set.master())
             let accepted = try await simulator.stop()
