@@ -103,7 +103,7 @@ extension Reason {
         case .payloadTooLong: "The payload is larger than APNs accepts."
         case .missingID: "unique_for and collapse_duplicates need an id."
         case .invalidMember: "A member has a value that is not allowed; the detail names it."
-        case .duplicateMember: "A member is there twice."
+        case .duplicateMember: "A member appears twice."
         case .tooLarge: "The job is larger than a worker accepts."
         case .notSidekiq: "The queue's format is Sidekiq's, and the job has no class and args."
         case .otherClass: "The job is of a class that the queue does not send."

@@ -28,7 +28,7 @@ enum WorkerMetric {
         "claims_reclaimed_total", .counter, ["queue"], "Jobs reclaimed from lanes whose lease had expired.")
     static let poisoned = metric(
         "claims_poisoned_total", .counter, ["queue"],
-        "Jobs that became dead letters because they were reclaimed too often; they may be ending workers.")
+        "Jobs that became dead letters because they were reclaimed too often; they may crash workers.")
     static let lostClaims = metric(
         "claims_lost_total", .counter, "Claims that another lane had reclaimed before they were settled.")
     static let possibleDuplicates = metric(
