@@ -33,7 +33,7 @@ extension EndToEnd {
             try scene.redis.start()
             #expect(try await process.wait() == .exited(0), "\(process.errors)")
             #expect(process.output.hasPrefix("default: 4000 records: "), "\(process.output)")
-            #expect(process.errors.contains("Redis is back"))
+            #expect(process.errors.contains("connected to Redis again"))
             #expect(try scene.has(0..<4000))
         }
 

@@ -145,8 +145,8 @@ extension AppSender {
         lane.logOngoing(
             .error, "app_paused",
             """
-            the app is paused: \(breaker.reason?.explanation ?? ""); its jobs are deferred, and a probe now and then \
-            finds out if it can be resumed. Check its key, key ID, team ID, topic and environment
+            the app is paused: \(breaker.reason?.explanation ?? ""); its jobs are deferred, and occasional probes \
+            check whether it can be resumed. Check its key, key ID, team ID, topic and environment
             """, of: "app \(name)",
             metadata: logMetadata.merging(breaker.reason.map { ["reason": "\($0.code.text)"] } ?? [:]) { $1 })
     }

@@ -67,8 +67,8 @@ extension AppSender {
                 lane.logThrottled(
                     .error, "provider_token_untrusted",
                     """
-                    the provider token that Redis has for all workers is not usable: \(error); this worker signs its \
-                    own. Do all workers have the same key under the same key ID?
+                    the fleet's provider token in Redis is unusable: \(error); this worker signs its own. Do all \
+                    workers have the same key under the same key ID?
                     """, kind: "foreign token \(source.keyID)", metadata: logMetadata)
             }
         case .success(.clocksDiffer(let seconds)):

@@ -137,7 +137,7 @@ extension AppSender: TransportDelegate {
         case .unknown(let reason):
             lane.logThrottled(
                 .error, "unknown_reason",
-                "APNs gives a reason that this version does not know; its notifications are tried up to three times",
+                "unknown reason from APNs; its notifications are tried up to three times",
                 kind: "unknown reason \(name) \(reason.code.text)",
                 metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"]) {
                     $1

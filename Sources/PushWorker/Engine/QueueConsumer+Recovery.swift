@@ -193,7 +193,7 @@ extension QueueConsumer {
             guard !recovery.claims.isEmpty else { return }
             adopted(recovery.claims.largestNumber)
             queue.logger.warning(
-                "Redis has lost settlements that it had confirmed; their jobs are worked on again",
+                "Redis has lost settlements that it had confirmed; processing their jobs again",
                 metadata: ["event": "settlements_lost", "jobs": "\(recovery.claims.count)"])
             recoverClaims()
         }

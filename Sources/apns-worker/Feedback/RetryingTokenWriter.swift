@@ -58,7 +58,7 @@ struct RetryingTokenWriter: Sendable {
     }
 
     private mutating func answered() {
-        if toldOfRedis { Terminal.tell("\(name): Redis is back\n") }
+        if toldOfRedis { Terminal.tell("\(name): connected to Redis again\n") }
         (toldOfRedis, givenUp) = (false, nil)
         patience.succeeded()
     }
