@@ -266,7 +266,7 @@ struct EngineOutageTests {
         scene.run()
         let pause = try #require(scene.stores.fakeFleet.paused.first)
         #expect(scene.stores.fakeFleet.paused.count == 1 && pause.reason.code == .http(status))
-        #expect(pause.reason.detail?.contains("is this APNs?") == true)
+        #expect(pause.reason.detail?.contains("may come from another server") == true)
         #expect(scene.stats == ["deferred": 2] && scene.queue.dead.isEmpty)
     }
 

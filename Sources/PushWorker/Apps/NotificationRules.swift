@@ -148,7 +148,7 @@ enum NotificationRules {
             try report(
                 Hint(
                     .liveActivityPriority,
-                    "Apple has priority 5 or 10 for a Live Activity, and the job's `priority` is 1"))
+                    "Apple requires priority 5 or 10 for a Live Activity, and the job's `priority` is 1"))
         default: break
         }
     }

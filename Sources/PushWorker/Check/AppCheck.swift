@@ -174,7 +174,7 @@ extension RequestResult {
         case .response(let response):
             "\(response.status)\(response.reasonText.map { " \($0)" } ?? "")"
         case .notProcessed(let failure), .uncertain(let failure): "\(failure)"
-        case .confirmed: "taken by the gateway"
+        case .confirmed: "accepted by the gateway"
         case .refused(let status): "\(status)"
         }
     }

@@ -71,7 +71,7 @@ struct JobExplanation {
         }
         if let sendAt = job.sendAt, sendAt > now {
             warnings.append(
-                "it would be held for \((sendAt - now + 999) / 1000) s, until \(Self.text(sendAt)) (`send_at`)")
+                "it would be deferred for \((sendAt - now + 999) / 1000) s, until \(Self.text(sendAt)) (`send_at`)")
         }
         if job.id == nil {
             warnings.append(

@@ -101,6 +101,6 @@ enum JobHints {
     /// Returns a member's name if it can be printed: it is untrusted text.
     private static func quoted(_ name: String) -> String {
         let isPlain = name.utf8.count <= 60 && name.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value < 0x7F }
-        return isPlain ? "`\(name)`" : "a member with an odd name"
+        return isPlain ? "`\(name)`" : "a member with an unprintable name"
     }
 }

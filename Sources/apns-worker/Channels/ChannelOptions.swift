@@ -60,7 +60,7 @@ struct ChannelOptions: ParsableArguments {
         guard !app.usesGateway else {
             throw CommandFailure(
                 .configuration,
-                "the app \(app.name) has the binary gateway for its transport, which knows no channels; choose one whose "
+                "the app \(app.name) uses the binary gateway, which does not support channels; choose an app whose "
                     + "transport is http2")
         }
         let bundleID: BundleID
