@@ -135,7 +135,7 @@ extension EndToEnd {
             worker.process.send(SIGSTOP)
             let pid = "\(worker.process.processIdentifier)"
             let result = try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "1")
-            #expect(result.ending == .exited(1) && result.errors.contains("is not done after 1s: it is running"))
+            #expect(result.ending == .exited(1) && result.errors.contains("has not finished after 1s; state: running"))
             worker.process.kill()
         }
 

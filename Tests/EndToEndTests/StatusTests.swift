@@ -293,7 +293,7 @@ extension EndToEnd {
                 #expect(bare.allSatisfy { $0.count <= 70 }, "\(bare)")
                 #expect(bare.last?.wholeMatch(of: /… \d+ more lines/) != nil, "\(bare)")
                 // The list of problems leaves room for the table.
-                #expect(bare.contains { $0.hasPrefix("! the same of 18 more: queue-") }, "\(bare)")
+                #expect(bare.contains { $0.hasPrefix("! same problem for 18 more: queue-") }, "\(bare)")
                 #expect(bare.contains { $0.hasPrefix("QUEUE ") } && bare.contains { $0.hasPrefix("queue-0 ") })
             }
         }

@@ -3,8 +3,10 @@ import ArgumentParser
 
 struct Channels: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract:
-            "Manage the broadcast channels of an app, with which one job updates the Live Activities of all listeners.",
+        abstract: """
+            Manage an app's broadcast channels, each of which updates the Live Activities of all its listeners with \
+            one job.
+            """,
         discussion: """
             Create a channel once, give its ID to the devices, and send jobs to it:
 

@@ -30,7 +30,7 @@ struct ChannelOptions: ParsableArguments {
             return apps[0]
         }
         guard let chosen = apps.first(where: { $0.name == app }) else {
-            throw CommandFailure(.usage, "there is no app \(app); there is: \(names)")
+            throw CommandFailure(.usage, "unknown app \(app); known apps: \(names)")
         }
         return chosen
     }

@@ -59,7 +59,7 @@ extension Settings {
         guard try redisTopology().usesTLS else {
             throw CommandFailure(
                 .configuration,
-                "certificates for Redis are given, but its URL is without TLS: it has to begin with rediss")
+                "certificates for Redis are set, but its URL does not use TLS; use rediss://")
         }
         do {
             var tls = TLSClientConfiguration()

@@ -31,7 +31,7 @@ struct DeadLetterSummary {
                     + " of queue \(queue)" + (tally.chosen > 0 ? ": \(tally.byReason)" : ""))
         }
         fflush(nil)
-        if let error { Terminal.tell("then it ended: \(error)\n") }
+        if let error { Terminal.tell("stopped by an error: \(error)\n") }
         if status != nil { Terminal.tell("the others are still dead letters; repeat the command to continue\n") }
     }
 

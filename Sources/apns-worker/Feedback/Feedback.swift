@@ -16,7 +16,7 @@ struct Feedback: AsyncParsableCommand {
         abstract: "Fetch invalid tokens from feedback services, once or periodically.",
         discussion: """
             Reads the feedback service of each app that has a certificate, all at the same time, and adds the tokens to the set of \
-            invalid tokens. Tokens whose devices have registered since are left out.
+            invalid tokens. Tokens whose devices have registered since are skipped.
 
               apns-worker feedback                      (once, for cron)
               apns-worker feedback --interval 1h        (until SIGTERM)
@@ -29,7 +29,7 @@ struct Feedback: AsyncParsableCommand {
             process has not read from the kernel: up to about 7,000 for each app.
 
             The JSON lines of --list, --exec and --spill have: token, at (ms since 1970), app, topic, environment, source \
-            (feedback), and outcome: added, known (already in the set), registered_since (left out) or not_written. After a \
+            (feedback), and outcome: added, known (already in the set), registered_since (skipped) or not_written. After a \
             crash, --list and --exec may get a record twice.
 
             The exit status is 0 if all services were read to the end and all records were written, 1 if something failed, and \

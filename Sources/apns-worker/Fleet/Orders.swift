@@ -173,8 +173,9 @@ struct OrderOptions: ParsableArguments {
         }
         for worker in open {
             let now = last.workers.first { $0.name == worker.name }
-            let state = now.map { "\($0.state.rawValue), with \($0.inFlight) notifications in flight" } ?? "gone"
-            Terminal.tell("\(worker.name) is not done after \(DurationText.text(timeout)): it is \(state)\n")
+            let state =
+                now.map { "\($0.state.rawValue), \($0.inFlight) notifications in flight" } ?? "lease expired"
+            Terminal.tell("\(worker.name) has not finished after \(DurationText.text(timeout)); state: \(state)\n")
         }
         return false
     }

@@ -37,8 +37,8 @@ struct StatusPage {
 
     private var problems: [String] {
         var lines: [String] = []
-        var told: Set<String> = []
-        for problem in status.problems where told.insert(problem.kind.rawValue).inserted {
+        var shown: Set<String> = []
+        for problem in status.problems where shown.insert(problem.kind.rawValue).inserted {
             let alike = status.problems.filter { $0.kind == problem.kind }
             let rest = alike.count > Self.shownOfKind ? alike.dropFirst(Self.shownOfKind - 1) : []
             for problem in alike.dropLast(rest.count) {
@@ -47,7 +47,7 @@ struct StatusPage {
             }
             guard !rest.isEmpty else { continue }
             let names = rest.prefix(8).map(\.subject).joined(separator: ", ") + (rest.count > 8 ? ", …" : "")
-            lines += wrapped("! the same of \(rest.count) more: \(names)", indent: "  ").map { styled($0, .red) }
+            lines += wrapped("! same problem for \(rest.count) more: \(names)", indent: "  ").map { styled($0, .red) }
         }
         return lines.isEmpty ? [] : [""] + lines
     }
@@ -191,7 +191,7 @@ struct StatusPage {
             ])
             if let pause = app.paused {
                 notes[table.rows.count] = wrapped(
-                    "paused\(pause.isByHand ? " by hand" : "")" + Self.words(pause, now: status.at), lead: "  ",
+                    "paused\(pause.isByHand ? " by operator" : "")" + Self.words(pause, now: status.at), lead: "  ",
                     indent: "    "
                 ).map { styled($0, .yellow) }
             } else if let failure = app.failure {

@@ -32,7 +32,7 @@ struct WorkerChoice {
                 .attention, "\(name) matches several workers; give a longer name:\n" + Self.list(found))
         }
         if workers.contains(where: { $0.name.hasPrefix(name) }) {
-            throw CommandFailure(.attention, "the worker \(name) is gone: its lease has ended")
+            throw CommandFailure(.attention, "the lease of worker \(name) has expired")
         }
         throw CommandFailure(
             .attention,

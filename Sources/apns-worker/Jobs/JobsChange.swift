@@ -158,7 +158,7 @@ struct JobChange {
                 ? "\(Self.jobs(tally.doubled)) may be sent twice: workers claimed them after they were copied" : nil,
             tally.evicted > 0
                 ? "\(Words.number(tally.evicted)) older dead letters were evicted to keep within the limits" : nil,
-            error.map { "then it ended: \($0)\nrepeat the command to continue" },
+            error.map { "stopped by an error: \($0)\nrepeat the command to continue" },
         ]
         for case let note? in notes { Terminal.tell(note + "\n") }
     }

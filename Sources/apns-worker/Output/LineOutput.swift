@@ -66,7 +66,7 @@ actor LineOutput {
             }
             let limit = stop.isStopped ? min(patience, .seconds(2)) : patience
             guard ContinuousClock.now - since < limit else {
-                failure = "nothing of it was read for \(limit.components.seconds) s"
+                failure = "the reader has read nothing for \(limit.components.seconds) s"
                 break
             }
             do {

@@ -61,7 +61,7 @@ struct CallbackOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Time after which the results of a consumer that shows no life are taken over. (default: 1m)",
+            "Time after which the results of an inactive consumer are reclaimed. (default: 1m)",
             valueName: "duration"))
     var claimAfter: String?
 
