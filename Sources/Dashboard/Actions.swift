@@ -125,7 +125,7 @@ struct Actions: Sendable {
         guard let worker = status.living.first(where: { $0.name == name }) else {
             throw WebError(.notFound, "there is no worker \(name), or its lease has ended")
         }
-        try await site.source.fleet.give(kind, to: worker, at: status.at, try await site.data.queues())
+        try await site.source.fleet.send(kind, to: worker, at: status.at, try await site.data.queues())
         await site.record(.init(kind), "worker \(name)", by: visitor)
         return Result(message: "asked worker \(name): \(kind.rawValue)", path: site.links.path(["workers"]))
     }

@@ -70,16 +70,16 @@ package struct Fleet: Sendable {
         return (queues, found.incomplete)
     }
 
-    /// Gives a worker a command, in all of its queues.
+    /// Sends a command to a worker, on all of its queues.
     /// - Parameters:
     ///   - at: Redis' time in milliseconds since 1970, from which the command's lifetime counts.
     ///   - queues: the queues that are known.
     /// - Throws: `RedisError`.
-    package func give(
+    package func send(
         _ command: WorkerCommand.Kind, to worker: FleetStatus.Worker, at: Int64, _ queues: [QueueKeys]
     ) async throws {
         for keys in queues where worker.queues.contains(keys.queue) {
-            try await WorkerCommand(command, at: at).give(to: worker.name, client(for: keys.jobs), keys)
+            try await WorkerCommand(command, at: at).send(to: worker.name, client(for: keys.jobs), keys)
         }
     }
 

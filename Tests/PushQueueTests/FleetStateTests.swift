@@ -134,7 +134,7 @@ struct FleetStateTests {
                 #expect(pause.reason.utf8.count <= 200 && !pause.reason.contains("\u{1B}"))
                 #expect(try await fleet.trip() == nil)
             }
-            try await AppPauses.order(
+            try await AppPauses.set(
                 AppPause(reason: "by \"hand\"", since: 5, by: "me"), of: "shop", queue.client, queue.sharedKeys)
             #expect(try await fleet.read() == [AppPause(reason: "by \"hand\"", since: 5, by: "me")])
             #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "by \"hand\"", detail: nil))

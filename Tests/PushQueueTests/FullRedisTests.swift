@@ -63,7 +63,7 @@ struct FullRedisTests {
             let _: Void = try await call(queue) { pauses.value.close("shop", completion: $0) }
             #expect(try await AppPauses.read("shop", queue.client, keys) == nil)
 
-            try await AppPauses.order(AppPause(reason: "by hand"), of: "shop", queue.client, keys)
+            try await AppPauses.set(AppPause(reason: "by hand"), of: "shop", queue.client, keys)
             #expect(try await AppPauses.read("shop", queue.client, keys) == AppPause(reason: "by hand"))
             #expect(try queue.redis.run("PTTL", keys.appPaused("shop")) == -1)
             #expect(try await AppPauses.end("shop", queue.client, keys))
@@ -134,9 +134,9 @@ struct FullRedisTests {
             #expect(try queue.redis.run("PTTL", keys.paused) == -1)
             #expect(try await QueuePause.clear(client, keys))
             for kind in WorkerCommand.Kind.allCases {
-                let order = WorkerCommand(kind, at: 7)
-                try await order.give(to: "host.1", client, keys)
-                #expect(try queue.redis.run("GET", keys.order("host.1")).text.flatMap { WorkerCommand($0) } == order)
+                let command = WorkerCommand(kind, at: 7)
+                try await command.send(to: "host.1", client, keys)
+                #expect(try queue.redis.run("GET", keys.order("host.1")).text.flatMap { WorkerCommand($0) } == command)
                 let life = try #require(queue.redis.run("PTTL", keys.order("host.1")).number)
                 #expect((1...WorkerCommand.lifetime).contains(life))
             }

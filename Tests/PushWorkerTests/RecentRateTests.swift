@@ -42,12 +42,12 @@ struct RecentRateTests {
 struct WorkerCommandsTests {
     @Test("each once, however often and on however many queues it is seen, and none that a later one took back")
     func once() {
-        var orders = WorkerCommands()
-        #expect(orders.isNew(.init(.quiet, at: 10)) == true)
-        #expect(orders.isNew(.init(.quiet, at: 10)) == false)
-        #expect(orders.isNew(.init(.work, at: 20)) == true)
-        #expect(orders.isNew(.init(.quiet, at: 10)) == false)
-        #expect(orders.isNew(.init(.work, at: 20)) == false)
-        #expect(orders.isNew(.init(.stop, at: 21)) == true)
+        var commands = WorkerCommands()
+        #expect(commands.isNew(.init(.quiet, at: 10)) == true)
+        #expect(commands.isNew(.init(.quiet, at: 10)) == false)
+        #expect(commands.isNew(.init(.work, at: 20)) == true)
+        #expect(commands.isNew(.init(.quiet, at: 10)) == false)
+        #expect(commands.isNew(.init(.work, at: 20)) == false)
+        #expect(commands.isNew(.init(.stop, at: 21)) == true)
     }
 }

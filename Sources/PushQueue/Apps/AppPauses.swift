@@ -111,7 +111,7 @@ public final class AppPauses {
         }
     }
 
-    /// Ends the pause of an app, but for one that a person ordered: a probe got through.
+    /// Ends the pause of an app, except one by an operator: a probe succeeded.
     public func close(_ app: String, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void) {
         scripts.run(
             .resumeApp, [keys.appPaused(app)], arguments: { _ in }, completion: { completion($0.map { _ in }) })
@@ -139,7 +139,7 @@ public final class AppPauses {
 extension AppPauses {
     /// Pauses an app until ``end(_:_:_:)``. Works on a Redis whose memory is full.
     /// - Throws: `RedisError`.
-    public static func order(
+    public static func set(
         _ pause: AppPause, of app: String, _ client: RedisClient, _ keys: SharedKeys
     ) async throws {
         try await QueueScript.set(keys.appPaused(app), to: pause.json, client)

@@ -1,37 +1,37 @@
 import NIOCore
 import Redis
 
-/// An operator's command to a worker's process: it stays in Redis for a while, where each of its lanes sees it with the
-/// next lease that it renews and tells of itself with.
+/// An operator's command to a worker's process. It stays in Redis for a while, where each lane of the process sees it
+/// when it renews its lease.
 ///
-/// It is seen again and again, by all lanes and on all queues, so it carries when it was given: only one that is newer than
-/// all before is obeyed.
+/// All lanes see it repeatedly, on all queues, so it has a time: a worker carries out only a command that is newer than
+/// all before.
 public struct WorkerCommand: Sendable, Equatable {
     /// The kind of command.
     public enum Kind: String, Sendable, CaseIterable {
-        /// Claim nothing more, finish what is under way, and stay.
+        /// Claim nothing more, finish what is in flight, and keep running.
         case quiet
         /// Claim again.
         case work
-        /// Drain and end.
+        /// Drain and exit.
         case stop
     }
 
-    /// How long an order stands, in milliseconds. Orders for processes that are gone vanish then.
+    /// The time after which a command expires, in milliseconds.
     public static let lifetime = 600_000
 
     /// The kind of command.
     public var kind: Kind
-    /// When it was given, in milliseconds since 1970 by Redis' clock.
+    /// The time at which it was sent, in milliseconds since 1970 by Redis' clock.
     public var at: Int64
 
-    /// From its parts.
+    /// Creates a command.
     public init(_ kind: Kind, at: Int64) {
         self.kind = kind
         self.at = at
     }
 
-    /// Reads what stands in Redis; `nil` if it is no order.
+    /// Reads the text in Redis; `nil` if it is not a command.
     public init?(_ text: String) {
         let parts = text.split(separator: " ", omittingEmptySubsequences: false)
         guard parts.count == 2, let kind = Kind(rawValue: String(parts[0])), let at = Int64(parts[1]) else {
@@ -43,10 +43,10 @@ public struct WorkerCommand: Sendable, Equatable {
     /// The text in Redis.
     public var text: String { "\(kind.rawValue) \(at)" }
 
-    /// Gives it to a process, on one of the queues that it works on. A later order takes its place. Works on a Redis whose
+    /// Sends it to a process, on one of the process's queues, and replaces an earlier command. Works on a Redis whose
     /// memory is full.
     /// - Throws: `RedisError`.
-    public func give(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
+    public func send(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
         try await QueueScript.set(keys.order(process), to: ByteBuffer(string: text), life: Self.lifetime, client)
     }
 }
