@@ -59,7 +59,7 @@ public final class Worker: Service {
             let context = LaneContext(
                 configuration: configuration, index: index, eventLoop: group.next(), logger: logger, issues: issues,
                 metrics: LaneMetrics(
-                    apps: configuration.apps.count, queues: configuration.queues.count, takesTimes: isMeasured),
+                    apps: configuration.apps.count, queues: configuration.queues.count, measuresTimes: isMeasured),
                 wallClock: wallClock)
             let stores = RedisLaneStores(context)
             if index == 0 { queueClients = configuration.queues.map { (stores.client(of: $0.keys), $0.keys) } }

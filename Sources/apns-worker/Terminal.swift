@@ -56,12 +56,12 @@ enum Interruption {
     fileprivate static let flag = Atomic(false)
 
     /// True if the process was told to end.
-    static var hasCome: Bool { flag.load(ordering: .relaxed) }
+    static var isRequested: Bool { flag.load(ordering: .relaxed) }
 
     /// Records signals instead of letting them end the process. A second signal ends it.
     static func watch() {
         // The flag is initialized on first use, which must not happen in a signal handler.
-        _ = hasCome
+        _ = isRequested
         for number in [SIGINT, SIGTERM] {
             signal(number) { note(signal: $0) }
         }

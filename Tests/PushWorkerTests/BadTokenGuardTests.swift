@@ -46,7 +46,7 @@ struct BadTokenGuardTests {
             case .hold: held += 1
             // More than half of the last 32 answers, with three in ten expected: happens about once in hundreds of
             // lists.
-            case .trip: guarding.startAfresh()
+            case .trip: guarding.reset()
             }
         }
         #expect(marked > held)

@@ -180,7 +180,7 @@ struct ClaimWindowTests {
         _ = window.answered(received: 10, isPaused: false, nextDue: 0, now: start)
         _ = window.next(free: 10, busy: 0, now: start)
         window.failed(mayHaveRun: true, now: start)
-        window.startAfresh()
+        window.reset()
         #expect(window.next(free: 2, busy: 0, now: start) == .init(first: 11, count: 2, join: true))
     }
 
@@ -204,7 +204,7 @@ struct ClaimWindowTests {
         var random = SeededGenerator(seed: seed)
         var window = ClaimWindow()
         var now = start
-        var underWay: ClaimWindow.Claim?
+        var inFlight: ClaimWindow.Claim?
         var answeredTo = 0
         let longestRefusal = TimeAmount.milliseconds(1500)
         for _ in 0..<500 {
@@ -217,49 +217,49 @@ struct ClaimWindowTests {
                     ? window.next(free: free, busy: Int.random(in: 0...600, using: &random), now: now)
                     : window.renewal(now: now)
                 guard let claim else { continue }
-                #expect(underWay == nil)
+                #expect(inFlight == nil)
                 #expect(claim.count <= ClaimWindow.maximumCount)
                 #expect(claim.first > answeredTo)
-                underWay = claim
+                inFlight = claim
             case 2, 3:
-                guard let claim = underWay else { continue }
+                guard let claim = inFlight else { continue }
                 let received = Int.random(in: 0...claim.count, using: &random)
                 _ = window.answered(
                     received: received, isPaused: Bool.random(using: &random),
                     nextDue: Bool.random(using: &random) ? Int64.random(in: 0...3000, using: &random) : nil, now: now)
                 answeredTo = max(answeredTo, claim.first + received - 1)
-                underWay = nil
+                inFlight = nil
                 // The answer to a renewal does not end the pause after a refused claim.
-                checkItGoesOn(window, now: now + max(ClaimWindow.idlePoll, longestRefusal))
+                checkItContinues(window, now: now + max(ClaimWindow.idlePoll, longestRefusal))
             case 4:
-                guard underWay != nil else { continue }
+                guard inFlight != nil else { continue }
                 window.failed(mayHaveRun: Bool.random(using: &random), now: now)
-                underWay = nil
-                checkItGoesOn(window, now: now)
+                inFlight = nil
+                checkItContinues(window, now: now)
             case 5:
-                guard underWay != nil else { continue }
+                guard inFlight != nil else { continue }
                 let pause = TimeAmount.nanoseconds(
                     Int64.random(in: 500_000_000...longestRefusal.nanoseconds, using: &random))
                 window.refused(now: now, pause: pause)
-                underWay = nil
-                checkItGoesOn(window, now: now + pause)
+                inFlight = nil
+                checkItContinues(window, now: now + pause)
             case 6:
                 guard Int.random(in: 0..<10, using: &random) == 0 else { continue }
-                window.startAfresh()
-                underWay = nil
+                window.reset()
+                inFlight = nil
                 #expect(!window.hasJoined)
-                checkItGoesOn(window, now: now)
+                checkItContinues(window, now: now)
             default:
                 window.wake()
-                if underWay == nil { checkItGoesOn(window, now: now) }
+                if inFlight == nil { checkItContinues(window, now: now) }
             }
-            #expect(window.isAsking == (underWay != nil))
-            #expect(underWay != nil || window.reserved(now: now) == 0)
+            #expect(window.isAsking == (inFlight != nil))
+            #expect(inFlight != nil || window.reserved(now: now) == 0)
         }
     }
 
     /// Expects that jobs would be requested by then, given capacity.
-    private func checkItGoesOn(_ window: ClaimWindow, now: NIODeadline) {
+    private func checkItContinues(_ window: ClaimWindow, now: NIODeadline) {
         var window = window
         #expect((window.next(free: 10, busy: 0, now: now)?.count ?? 0) > 0)
     }

@@ -11,7 +11,7 @@ import Testing
 struct LaneMetricsTests {
     @Test("notifications are counted by app, queue and push type, each by itself")
     func series() {
-        let metrics = LaneMetrics(apps: 3, queues: 2, takesTimes: false)
+        let metrics = LaneMetrics(apps: 3, queues: 2, measuresTimes: false)
         var expected: [LaneMetrics.Key: Int] = [:]
         var count = 0
         for app in 0..<3 {
@@ -34,7 +34,7 @@ struct LaneMetricsTests {
 
     @Test("apps that come later are counted too, and nothing that was is forgotten")
     func growth() {
-        let metrics = LaneMetrics(apps: 1, queues: 2, takesTimes: true)
+        let metrics = LaneMetrics(apps: 1, queues: 2, measuresTimes: true)
         let first = metrics.series(app: 0, queue: 1, pushType: .voip)
         metrics.countDelivered(first)
         metrics.sendTimes.record(7, row: 0)
@@ -53,7 +53,7 @@ struct LaneMetricsTests {
 
     @Test("jobs are counted by queue and outcome")
     func jobs() {
-        let metrics = LaneMetrics(apps: 1, queues: 3, takesTimes: false)
+        let metrics = LaneMetrics(apps: 1, queues: 3, measuresTimes: false)
         for (number, outcome) in Fate.ofJobs.enumerated() {
             for _ in 0...number { metrics.count(outcome, queue: 2) }
         }
@@ -71,7 +71,7 @@ struct LaneMetricsTests {
 
     @Test("the time is read once a turn, and a future time of enqueueing is ignored")
     func times() {
-        let metrics = LaneMetrics(apps: 1, queues: 2, takesTimes: true)
+        let metrics = LaneMetrics(apps: 1, queues: 2, measuresTimes: true)
         metrics.setClock(ofQueue: 1, ahead: 1_700_000_000_000)
         metrics.readTime(.uptimeNanoseconds(5_000_000_000))
         #expect(metrics.time() == 5_000_000)
@@ -87,7 +87,7 @@ struct LaneMetricsTests {
 
     @Test("a time that is longer than can be counted is the longest")
     func long() {
-        let metrics = LaneMetrics(apps: 1, queues: 1, takesTimes: true)
+        let metrics = LaneMetrics(apps: 1, queues: 1, measuresTimes: true)
         metrics.readTime(.uptimeNanoseconds(0))
         metrics.setClock(ofQueue: 0, ahead: 1_700_000_000_000)
         metrics.submitted(queue: 0, since: 0)

@@ -51,12 +51,12 @@ struct RateBudgetTests {
     }
 
     @Test("deferred notifications return at the rate, and within an hour")
-    func putOff() {
+    func deferral() {
         var budget = RateBudget(perSecond: 10)
-        #expect(budget.putOff(notifications: 1, now: start) == .milliseconds(1100))
-        #expect(budget.putOff(notifications: 1, now: start) == .milliseconds(1200))
-        #expect(budget.putOff(notifications: 100, now: start) == .milliseconds(11_200))
-        #expect(budget.putOff(notifications: 1_000_000, now: start) == .hours(1))
-        #expect(budget.putOff(notifications: 1, now: start + .hours(2)) == .milliseconds(1100))
+        #expect(budget.deferral(of: 1, now: start) == .milliseconds(1100))
+        #expect(budget.deferral(of: 1, now: start) == .milliseconds(1200))
+        #expect(budget.deferral(of: 100, now: start) == .milliseconds(11_200))
+        #expect(budget.deferral(of: 1_000_000, now: start) == .hours(1))
+        #expect(budget.deferral(of: 1, now: start + .hours(2)) == .milliseconds(1100))
     }
 }

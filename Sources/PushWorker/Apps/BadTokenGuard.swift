@@ -51,5 +51,5 @@ struct BadTokenGuard {
     }
 
     /// Discards past answers, because the app has been paused or has changed.
-    mutating func startAfresh() { self = BadTokenGuard(maximumShare: maximumShare) }
+    mutating func reset() { self = BadTokenGuard(maximumShare: maximumShare) }
 }

@@ -163,7 +163,7 @@ final class Lane: @unchecked Sendable {
             ledger.refresh()
             if index == 0 { context.issues.logOverdue(context.logger, now: now) }
         }
-        if isFullSecond || observation.readiness.isTroubled { logReadiness() }
+        if isFullSecond || observation.readiness.hasProblem { logReadiness() }
         advanceDrain()
         growIfStarved()
         pump()
@@ -377,7 +377,7 @@ extension Lane: QueueConsumerDelegate {
 
     /// True while nothing is in flight, nothing waits, and no problem needs to be checked again soon.
     var isIdle: Bool {
-        context.isWorking && inFlight == 0 && context.jobs.count == 0 && !observation.readiness.isTroubled
+        context.isWorking && inFlight == 0 && context.jobs.count == 0 && !observation.readiness.hasProblem
             && intake.isIdle && senders.allSatisfy(\.isAtRest) && consumers.allSatisfy(\.isAtRest)
     }
 

@@ -210,7 +210,7 @@ extension QueueConsumer {
     /// Resumes work on forgotten claims, as far as there is capacity.
     func recoverClaims() {
         guard !recovery.claims.isEmpty, !recovery.isReading, store.isReady, lane.isWorking else { return }
-        let batch = recovery.claims.next(room: delegate.capacity)
+        let batch = recovery.claims.next(capacity: delegate.capacity)
         guard !batch.isEmpty else { return }
         recovery.isReading = true
         let generation = queue.generation

@@ -366,7 +366,7 @@ final class QueueConsumer {
             metadata: ["event": "lease_lost", "worker": "\(queue.holder)"])
         queue.rejoin()
         store.use(holder: queue.holder)
-        window.startAfresh()
+        window.reset()
         (lease.holdsNothing, lease.isIdle) = (false, false)
         lease.continuity.lost()
         heartbeat.isUrgent = true

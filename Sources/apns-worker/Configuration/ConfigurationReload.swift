@@ -48,7 +48,7 @@ final class ConfigurationReload: Service {
                         var changes = FileChanges(FileIdentity(path))
                         // A cancelled sleep ends the loop.
                         while (try? await Task.sleep(for: Self.interval)) != nil {
-                            if changes.looked(FileIdentity(path)) { continuation.yield("\(path) has changed") }
+                            if changes.update(FileIdentity(path)) { continuation.yield("\(path) has changed") }
                         }
                     }
                 }

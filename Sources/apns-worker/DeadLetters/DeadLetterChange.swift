@@ -92,7 +92,7 @@ struct DeadLetterChange {
 
     private func end(_ sum: DeadLetterSweep.Tally) async throws {
         guard sum.chosen == 0 else { return }
-        let status = try await DeadLetterSweep.tellOfNothing(letters, filter, changes: true)
+        let status = try await DeadLetterSweep.reportNothing(letters, filter, changes: true)
         if status != 0 { throw ExitCode(status) }
     }
 }

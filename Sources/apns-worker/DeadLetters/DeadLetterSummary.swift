@@ -90,7 +90,7 @@ extension DeadLetterSweep {
     /// Reports that nothing was found, and what there is instead.
     /// - Parameter changes: true for a command that changes what it finds.
     /// - Returns: the exit status: 1 if nothing matches and the filter names one dead letter or a change was requested.
-    static func tellOfNothing(
+    static func reportNothing(
         _ queues: [DeadLetters], _ filter: DeadLetterFilter, changes: Bool = false
     ) async throws -> Int32 {
         var all = Tally()
@@ -110,7 +110,7 @@ extension DeadLetterSweep {
 
     /// Runs the sweep, shows its progress, and records the result and the error of Redis that ended it, if any.
     mutating func run(into summary: inout DeadLetterSummary, _ progress: DeadLetterProgress) async throws {
-        isInterrupted = { Interruption.hasCome }
+        isInterrupted = { Interruption.isRequested }
         do {
             try await run { _, tally in progress.draw(tally.chosen) }
         } catch let error as RedisError {

@@ -44,7 +44,7 @@ struct DeadShow: AsyncParsableCommand {
             let found = raw ? try await showBytes(letters, filter, output) : try await show(letters, filter, output)
             try output.flush()
             guard found == 0 else { return }
-            throw ExitCode(try await DeadLetterSweep.tellOfNothing(letters, filter))
+            throw ExitCode(try await DeadLetterSweep.reportNothing(letters, filter))
         }
     }
 

@@ -40,7 +40,7 @@ struct OutcomeWatch {
         while ended < notifications {
             let left = limit - milliseconds
             guard left > 0 else {
-                try await tellOfNothing(ended)
+                try await reportNothing(ended)
                 return false
             }
             let results = try await StoredResult.read(after: position, count: 500, client, keys)
@@ -79,7 +79,7 @@ struct OutcomeWatch {
         Terminal.say(line.printable + "\n")
     }
 
-    private func tellOfNothing(_ ended: Int) async throws {
+    private func reportNothing(_ ended: Int) async throws {
         let overview = try await QueueOverview.read(client, keys)
         let waiting = Words.number(overview.waiting + overview.due)
         let missing = notifications > 1 ? " for \(notifications - ended) of \(notifications) notifications" : ""

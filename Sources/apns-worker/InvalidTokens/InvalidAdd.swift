@@ -96,7 +96,7 @@ struct InvalidAdd: AsyncParsableCommand {
         try await redis.withInvalidTokens { client in
             var batch: [InvalidToken] = []
             var number = 0
-            while !Interruption.hasCome, let line = lines() {
+            while !Interruption.isRequested, let line = lines() {
                 number += 1
                 let text = line.filter { !$0.isWhitespace }
                 guard !text.isEmpty else { continue }
@@ -119,7 +119,7 @@ struct InvalidAdd: AsyncParsableCommand {
             if json { print(try JSONLine.text(tally)) } else { print(tally.words) }
         }
         fflush(nil)
-        if Interruption.hasCome {
+        if Interruption.isRequested {
             Terminal.tell("interrupted; repeat the command to continue\n")
             throw ExitCode(130)
         }

@@ -65,7 +65,7 @@ struct InvalidRemove: AsyncParsableCommand {
                 try await redis.settings().record(.removeInvalidTokens, subject, count: removed)
             }
             try tell(removed)
-            if Interruption.hasCome { throw ExitCode(130) }
+            if Interruption.isRequested { throw ExitCode(130) }
         }
     }
 
@@ -123,13 +123,13 @@ struct InvalidRemove: AsyncParsableCommand {
         var count = 0
         do {
             if let named {
-                for batch in Self.batches(named) where !Interruption.hasCome {
+                for batch in Self.batches(named) where !Interruption.isRequested {
                     count += try await inspector.withdraw(batch)
                 }
             } else {
                 try await inspector.sweep(filter, withDetails: false) { tokens in
                     count += try await inspector.withdraw(tokens.map(\.token))
-                    return !Interruption.hasCome
+                    return !Interruption.isRequested
                 }
             }
         } catch {
@@ -156,12 +156,12 @@ struct InvalidRemove: AsyncParsableCommand {
     private func tell(_ count: Int) throws {
         if json {
             print(
-                try JSONLine.text(Report(count: count, dryRun: dryRun, interrupted: Interruption.hasCome)))
+                try JSONLine.text(Report(count: count, dryRun: dryRun, interrupted: Interruption.isRequested)))
         } else {
             print((dryRun ? "would remove " : "removed ") + "\(count) token\(count == 1 ? "" : "s")")
         }
         fflush(nil)
-        if Interruption.hasCome { Terminal.tell("interrupted; repeat the command to continue\n") }
+        if Interruption.isRequested { Terminal.tell("interrupted; repeat the command to continue\n") }
         if !all, from == nil, count == 0 { throw ExitCode(ExitStatus.attention.rawValue) }
     }
 }

@@ -110,7 +110,7 @@ struct JobChange {
         let progress = DeadLetterProgress(verbs.past, of: expected, isShown: !options.json)
         var error: String?
         do {
-            try await changes.run(perSecond: rate, isInterrupted: { Interruption.hasCome }) { tally in
+            try await changes.run(perSecond: rate, isInterrupted: { Interruption.isRequested }) { tally in
                 progress.draw(tally.changed)
             }
         } catch let failure as RedisError {
@@ -118,7 +118,7 @@ struct JobChange {
         }
         progress.end()
         try tell(changes.tally, states, jobs.keys.queue, error)
-        return (error != nil ? 1 : Interruption.hasCome ? 130 : 0, changes.tally.changed)
+        return (error != nil ? 1 : Interruption.isRequested ? 130 : 0, changes.tally.changed)
     }
 
     private static func jobs(_ count: Int) -> String { count == 1 ? "1 job" : "\(Words.number(count)) jobs" }
@@ -135,7 +135,7 @@ struct JobChange {
             let object = Object(
                 queue: queue, action: verbs.past, count: tally.changed, notifications: tally.notifications,
                 claimed: tally.claimed, byState: byState, dryRun: options.dryRun,
-                interrupted: Interruption.hasCome, error: error)
+                interrupted: Interruption.isRequested, error: error)
             Terminal.say(try JSONLine.text(object, keys: .convertToSnakeCase) + "\n")
         } else {
             let found = states.isEmpty ? "" : " (\(Self.text(states)))"

@@ -129,7 +129,7 @@ struct Results: AsyncParsableCommand {
         let queues = try await fleet.withFleet { try await $0.queues().keys }
         Interruption.watch()
         let watch = Task {
-            while !Interruption.hasCome, !Task.isCancelled { try await Task.sleep(for: .milliseconds(50)) }
+            while !Interruption.isRequested, !Task.isCancelled { try await Task.sleep(for: .milliseconds(50)) }
             stop.stop()
         }
         defer { watch.cancel() }

@@ -49,7 +49,7 @@ struct Simulation: Service, CustomStringConvertible {
                 server: server, credentials: credentials, record: record,
                 lines: lines.map { lines in Task { await lines.run() } },
                 logger: logger)
-            simulation.tellLoudly()
+            simulation.logStart()
             if isForPeople { Terminal.tell("inbox  \(simulation.inbox)\n") }
             return simulation
         } catch let error as RecordFile.Failure {
@@ -88,7 +88,7 @@ struct Simulation: Service, CustomStringConvertible {
     }
 
     /// Logs the start at any log level, because a simulation must not be mistaken for the real APNs.
-    private func tellLoudly() {
+    private func logStart() {
         var loudLogger = logger
         loudLogger.logLevel = min(logger.logLevel, .warning)
         var metadata: Logger.Metadata = ["event": "simulation_started", "apns": "127.0.0.1:\(server.port)"]
