@@ -115,7 +115,7 @@ final class TLSSession {
     }
 
     /// Makes the close_notify, after which nothing can be encrypted.
-    func sayGoodbye() {
+    func sendCloseNotify() {
         ERR_clear_error()
         SSL_shutdown(ssl)
         ERR_clear_error()

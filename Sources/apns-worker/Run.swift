@@ -86,7 +86,7 @@ struct Run: AsyncParsableCommand {
             var web = DashboardConfiguration()
             web.port = Int(webPort)
             let dashboard = try await ServedDashboard.start(web, settings, logger: logger)
-            Terminal.tell("dashboard  \(dashboard.address)\n")
+            Terminal.note("dashboard  \(dashboard.address)\n")
             services.append(.init(service: dashboard))
         }
         services.append(.init(service: QuietSignals(worker)))

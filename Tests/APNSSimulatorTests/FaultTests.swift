@@ -31,11 +31,11 @@ struct FaultTests {
     @Test("and a 410 has its time in milliseconds")
     func timestamps() async throws {
         try await withSimulator(rules: ["prefix=dead,answer=410,timestamp=1700000000123", "answer=410"]) { server in
-            let told = try await Push(token: Self.dead).send(to: server)
-            #expect(told.member("timestamp") as? Int == 1_700_000_000_123)
+            let given = try await Push(token: Self.dead).send(to: server)
+            #expect(given.member("timestamp") as? Int == 1_700_000_000_123)
             let now = Date().timeIntervalSince1970 * 1000
-            let untold = try await Push().send(to: server).member("timestamp") as? Double
-            #expect(abs((untold ?? 0) - now) < 10_000)
+            let automatic = try await Push().send(to: server).member("timestamp") as? Double
+            #expect(abs((automatic ?? 0) - now) < 10_000)
         }
     }
 

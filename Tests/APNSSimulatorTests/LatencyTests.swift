@@ -16,9 +16,9 @@ struct LatencyTests {
         #expect(histogram.maximum == .max)
         for share in [0.001, 0.1, 0.25, 0.5, 0.9, 0.99, 0.999, 1] {
             let exact = sorted[max(1, Int((share * Double(sorted.count)).rounded(.up))) - 1]
-            let told = histogram.quantile(share)
-            #expect(told >= exact)
-            #expect(Double(told - exact) <= Double(exact) / 63)
+            let estimate = histogram.quantile(share)
+            #expect(estimate >= exact)
+            #expect(Double(estimate - exact) <= Double(exact) / 63)
         }
     }
 

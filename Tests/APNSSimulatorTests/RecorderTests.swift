@@ -166,9 +166,9 @@ struct RecorderTests {
         let recorder = Recorder(file: file)
         for number in 0..<3 { recorder.record(received(number)) }
         #expect(recorder.notifications().entries.count == 3)
-        let told = failures.withLock { $0 }
-        #expect(told.count == 1 && told.first == file.failure)
-        #expect(told.first?.description.contains("/dev/full") == true)
+        let reported = failures.withLock { $0 }
+        #expect(reported.count == 1 && reported.first == file.failure)
+        #expect(reported.first?.description.contains("/dev/full") == true)
         let missing = #expect(throws: RecordFile.Failure.self) { try RecordFile(path: "/does/not/exist") { _ in } }
         #expect(missing?.description.contains("/does/not/exist") == true)
     }

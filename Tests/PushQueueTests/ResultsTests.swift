@@ -141,11 +141,11 @@ struct ResultsTests {
             try queue.endLease("w")
             try await queue.worker("other", limits).reclaim("w")
             let results = try await StoredResult.read(after: "0", count: 10, queue.client, queue.keys)
-            let told = results.map {
+            let lines = results.map {
                 "\($0["id"] ?? "-") \($0["token"] ?? "-") \($0["outcome"] ?? "-") \($0["reason"] ?? "-")"
             }
             #expect(
-                told
+                lines
                     == (areKept
                         ? [
                             "- - dead JobTooLarge", "piece aa dead JobTooLarge", "piece bb dead JobTooLarge",

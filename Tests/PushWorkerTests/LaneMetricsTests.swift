@@ -193,8 +193,8 @@ struct HeadWatchTests {
     private let one = ByteBuffer(string: "one")
     private let other = ByteBuffer(string: "other")
 
-    @Test("counts from its enqueueing, where it says when that was")
-    func said() {
+    @Test("counts from its enqueueing, if the job has that time")
+    func enqueueTime() {
         var watch = HeadWatch()
         #expect(watch.saw(one, enqueuedAt: 400, now: 1000) == 600)
         #expect(watch.saw(one, enqueuedAt: 400, now: 1500) == 1100)

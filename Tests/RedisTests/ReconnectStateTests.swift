@@ -105,7 +105,7 @@ struct ReconnectStateTests {
         // The state as seen by a reader of the log and by the socket.
         var (isStarted, isTrying, isReady, isClosed) = (false, false, false, false)
         var lastReport: NIODeadline?
-        var toldOfOutage: NIODeadline?
+        var reportedOutage: NIODeadline?
         var outageBegan: NIODeadline?
         for _ in 0..<400 {
             let longest: Int64 = Bool.random(using: &random) ? 20 : 9000
@@ -118,10 +118,10 @@ struct ReconnectStateTests {
             case 2..<35:
                 let connected = state.connected(at: now)
                 #expect(connected.isWanted == isTrying)
-                #expect((connected.recovery != nil) == (isTrying && toldOfOutage != nil))
+                #expect((connected.recovery != nil) == (isTrying && reportedOutage != nil))
                 if let recovery = connected.recovery, let outageBegan { #expect(recovery.after == now - outageBegan) }
                 guard connected.isWanted else { continue }
-                (isTrying, isReady, toldOfOutage, outageBegan) = (false, true, nil, nil)
+                (isTrying, isReady, reportedOutage, outageBegan) = (false, true, nil, nil)
             case 35..<70:
                 let retry = state.failed(because: error, at: now, random: Double.random(in: 0...1, using: &random))
                 #expect((retry != nil) == (isTrying || isReady))
@@ -132,7 +132,7 @@ struct ReconnectStateTests {
                 if retry.isReported {
                     if let lastReport { #expect(now - lastReport >= ReconnectState.reportInterval) }
                     lastReport = now
-                    toldOfOutage = now
+                    reportedOutage = now
                 } else {
                     #expect(lastReport.map { now - $0 < ReconnectState.reportInterval } == true)
                 }

@@ -41,7 +41,7 @@ struct ConnectionStateTests {
     @Test("says goodbye once, and waits for the peer's")
     func closing() {
         var state = open()
-        #expect(state.close() == .sayGoodbyeAndAwaitPeer)
+        #expect(state.close() == .sendCloseNotifyAndAwaitPeer)
         #expect(state.input == .decryptAndDiscard)
         #expect(state.output == .refuse)
         #expect(state.close() == .awaitPeer)
@@ -54,7 +54,7 @@ struct ConnectionStateTests {
     @Test("answers the peer's goodbye")
     func peerFirst() {
         var state = open()
-        #expect(state.peerClosed(keepsOutputOpen: false) == .sayGoodbyeAndClose)
+        #expect(state.peerClosed(keepsOutputOpen: false) == .sendCloseNotifyAndClose)
         #expect(state.input == .discard)
         #expect(state.output == .refuse)
         #expect(state.fail() == false)
@@ -69,14 +69,14 @@ struct ConnectionStateTests {
         #expect(state.input == .discard)
         #expect(state.transportEnded() == .ignore)
         var other = state
-        #expect(state.close() == .sayGoodbyeAndClose)
-        #expect(other.closeOutput() == .sayGoodbyeAndClose)
+        #expect(state.close() == .sendCloseNotifyAndClose)
+        #expect(other.closeOutput() == .sendCloseNotifyAndClose)
     }
 
     @Test("may read on after its own goodbye, until the peer's")
     func outputClosed() {
         var state = open()
-        #expect(state.closeOutput() == .sayGoodbye)
+        #expect(state.closeOutput() == .sendCloseNotify)
         #expect(state.output == .refuse)
         #expect(state.input == .decrypt)
         var cut = state
@@ -96,7 +96,7 @@ struct ConnectionStateTests {
         var cut = open()
         #expect(cut.transportEnded() == .failTruncated)
         var closing = open()
-        #expect(closing.close() == .sayGoodbyeAndAwaitPeer)
+        #expect(closing.close() == .sendCloseNotifyAndAwaitPeer)
         #expect(closing.transportEnded() == .close)
     }
 

@@ -73,8 +73,8 @@ struct LogOutputTests {
         close(ends[1])
     }
 
-    @Test("says how many lines were lost as soon as it can")
-    func toldOfLoss() throws {
+    @Test("reports the number of lost lines as soon as it can")
+    func loss() throws {
         try withFile { descriptor, file in
             let logger = logger(descriptor)
             logger.info("one")

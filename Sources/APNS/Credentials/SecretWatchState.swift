@@ -11,14 +11,14 @@ struct SecretWatchState: Sendable {
         case unchanged
         /// To be built, and then accepted or rejected.
         case changed
-        /// Not readable, which has not been told yet.
+        /// Not readable, which has not been reported yet.
         case unreadable
     }
 
     private var inUse: Digests
     private var rejected: Digests?
     private var lastSeen: Digests?
-    private var told: SecretSource.Unreadable?
+    private var reported: SecretSource.Unreadable?
 
     init(inUse: Digests) {
         self.inUse = inUse
@@ -26,7 +26,7 @@ struct SecretWatchState: Sendable {
 
     /// All sources were read.
     mutating func saw(_ digests: Digests) -> Verdict {
-        told = nil
+        reported = nil
         defer { lastSeen = digests }
         if digests == inUse { rejected = nil }
         guard digests != inUse, digests != rejected else { return .unchanged }
@@ -36,8 +36,8 @@ struct SecretWatchState: Sendable {
     /// One of the sources could not be read.
     mutating func failed(_ error: SecretSource.Unreadable) -> Verdict {
         lastSeen = nil
-        guard error != told else { return .unchanged }
-        told = error
+        guard error != reported else { return .unchanged }
+        reported = error
         return .unreadable
     }
 

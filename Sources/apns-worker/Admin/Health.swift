@@ -39,7 +39,7 @@ struct Health: AsyncParsableCommand {
         do {
             answer = try await address.get(ready ? "/readyz" : "/healthz", within: .milliseconds(Int64(timeout)))
         } catch {
-            Terminal.tell("\(error)\n")
+            Terminal.note("\(error)\n")
             throw ExitCode.failure
         }
         print(answer.body, terminator: answer.body.hasSuffix("\n") ? "" : "\n")

@@ -50,7 +50,7 @@ struct CampaignOptions: ParsableArguments {
     /// - Throws: always, an exit code.
     func unknown(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> Never {
         let known = try await CampaignStatus.latest(20, in: queues, fleet).map(\.campaign)
-        Terminal.tell(
+        Terminal.note(
             "no queue knows a campaign \(campaign)"
                 + (known.isEmpty
                     ? "; there are none\n" : "; the latest are \(known.prefix(10).joined(separator: ", "))\n"))
@@ -79,7 +79,7 @@ struct CampaignList: AsyncParsableCommand {
                 for campaign in campaigns { print(try JSONLine.text(campaign, keys: .convertToSnakeCase)) }
                 return
             }
-            guard !campaigns.isEmpty else { return Terminal.tell("there are no campaigns\n") }
+            guard !campaigns.isEmpty else { return Terminal.note("there are no campaigns\n") }
             let now = Moment.now
             let rows = campaigns.map { $0.cells(now: now) }
             let table = Table(CampaignStatus.titles, rows)
@@ -138,7 +138,7 @@ struct CampaignShow: AsyncParsableCommand {
 
     private func draw(_ campaigns: [CampaignStatus], _ screen: StatusScreen, isDrawn: Bool) throws {
         if json {
-            for campaign in campaigns { Terminal.say(try JSONLine.text(campaign, keys: .convertToSnakeCase) + "\n") }
+            for campaign in campaigns { Terminal.print(try JSONLine.text(campaign, keys: .convertToSnakeCase) + "\n") }
             return
         }
         let now = Moment.now

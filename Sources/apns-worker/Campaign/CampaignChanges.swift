@@ -39,7 +39,7 @@ struct CampaignChangeOptions: ParsableArguments {
         }
         let unconfirmed = changes.reduce(0) { $0 + $1.unconfirmed }
         guard unconfirmed > 0 else { return nil }
-        Terminal.tell(
+        Terminal.note(
             """
             \(unconfirmed) \(unconfirmed == 1 ? "lane" : "lanes") with jobs did not confirm it within 10 seconds; \
             see `apns-worker status`\n
@@ -103,7 +103,7 @@ struct CampaignCancel: AsyncParsableCommand {
             let names = known.map(\.queue).joined(separator: ", ")
             let what = "campaign \(name.printable) in \(known.count == 1 ? "queue" : "queues") \(names)"
             if !isKnown {
-                Terminal.tell("no notification of campaign \(name.printable) has ended yet; check the name\n")
+                Terminal.note("no notification of campaign \(name.printable) has ended yet; check the name\n")
             }
             try Confirmation.demand(
                 discard ? "Cancel \(what) and discard its jobs? This cannot be undone." : "Cancel \(what)?",

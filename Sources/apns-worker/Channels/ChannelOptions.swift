@@ -81,7 +81,7 @@ struct ChannelOptions: ParsableArguments {
     }
 
     /// Prints the result: a sentence, or everything as JSON.
-    func tell(_ sentence: String, _ report: ChannelReport) throws {
+    func report(_ sentence: String, _ report: ChannelReport) throws {
         guard json else { return print(sentence) }
         print(try JSONLine.text(report))
     }

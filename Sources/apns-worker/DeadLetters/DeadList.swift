@@ -98,7 +98,7 @@ struct DeadList: AsyncParsableCommand {
         }
         try output.flush()
         if rows.count > shown, !json {
-            Terminal.tell("there are more: use --limit, --count, or a filter such as --reason\n")
+            Terminal.note("there are more: use --limit, --count, or a filter such as --reason\n")
         }
         return rows.count
     }

@@ -39,8 +39,8 @@ struct QueueLook {
 
     /// Warns on standard error about conditions that prevent jobs from being sent.
     func warn() {
-        if hasWorkers == false { Terminal.tell("note: no worker claims jobs from queue \(queue)\n") }
-        if let pause { Terminal.tell("note: queue \(queue) is paused: \(pause.printable)\n") }
+        if hasWorkers == false { Terminal.note("note: no worker claims jobs from queue \(queue)\n") }
+        if let pause { Terminal.note("note: queue \(queue) is paused: \(pause.printable)\n") }
     }
 }
 

@@ -64,7 +64,7 @@ struct OutcomeWatch {
         guard !isJSON else {
             var json = ByteBuffer()
             ResultLine(queue: keys.queue, result: result).writeJSON(to: &json)
-            return Terminal.say(String(buffer: json) + "\n")
+            return Terminal.print(String(buffer: json) + "\n")
         }
         let outcome = result["outcome"] ?? "?"
         let isDelivered = outcome == Outcome.delivered.rawValue
@@ -76,7 +76,7 @@ struct OutcomeWatch {
         let reason = result["reason"].map { ": \($0)" } ?? ""
         let line =
             "\(device)\(outcome) \(isDelivered ? "in" : "after") \(Words.duration(Int64(milliseconds)))\(reason) (\(facts))"
-        Terminal.say(line.printable + "\n")
+        Terminal.print(line.printable + "\n")
     }
 
     private func reportNothing(_ ended: Int) async throws {
@@ -89,6 +89,6 @@ struct OutcomeWatch {
             "\(waiting) waiting, \(Words.number(overview.claims)) claimed and \(Words.number(overview.later)) later jobs"
         if let pause = overview.pause { text += "; it is paused: \(pause.inWords.printable)" }
         if !overview.workers.contains(where: \.isLiving) { text += "; no worker claims jobs from it" }
-        Terminal.tell(text + "\n")
+        Terminal.note(text + "\n")
     }
 }

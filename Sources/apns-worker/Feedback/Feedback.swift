@@ -170,7 +170,7 @@ struct Feedback: AsyncParsableCommand {
             return try FeedbackSpill(path: path, redis: destination)
         } catch {
             guard error.isBusy else { throw ValidationError("\(error)") }
-            Terminal.tell("\(error)\n")
+            Terminal.note("\(error)\n")
             throw ExitCode(1)
         }
     }
@@ -229,7 +229,7 @@ private final class FeedbackService: Service {
         var file = FeedbackFile(path, context(FeedbackOutputs(list: nil, command: nil), stop))
         let report = FeedbackRoundReport(apps: [await file.run()])
         hasFailed.store(!report.isGood, ordering: .relaxed)
-        try tell(report)
+        try printReport(report)
     }
 
     private func ask(_ stop: StopSignal) async throws {
@@ -245,7 +245,7 @@ private final class FeedbackService: Service {
             showsProgress: !options.quiet && !options.json && isatty(STDERR_FILENO) == 1)
         let report = await round.run()
         hasFailed.store(!report.isGood, ordering: .relaxed)
-        try tell(report)
+        try printReport(report)
     }
 
     private func context(_ outputs: FeedbackOutputs, _ stop: StopSignal) -> FeedbackDrain.Context {
@@ -254,19 +254,19 @@ private final class FeedbackService: Service {
             batch: options.batch, silence: limits.silence, redisPatience: limits.redis, logger: logger)
     }
 
-    private func tell(_ report: FeedbackRoundReport) throws {
+    private func printReport(_ report: FeedbackRoundReport) throws {
         for app in report.apps {
-            if let error = app.error { Terminal.tell("\(app.app): FAILED: \(error)\n") }
+            if let error = app.error { Terminal.note("\(app.app): FAILED: \(error)\n") }
         }
-        if let error = report.exec?.error { Terminal.tell("--exec: FAILED: \(error)\n") }
-        if let error = report.listError { Terminal.tell("--list: FAILED: \(error)\n") }
+        if let error = report.exec?.error { Terminal.note("--exec: FAILED: \(error)\n") }
+        if let error = report.listError { Terminal.note("--list: FAILED: \(error)\n") }
         if options.json {
             if !options.quiet || report.apps.contains(where: \.isEventful) { print(try report.json()) }
         } else {
             for app in report.apps
             where app.records > 0 || app.incompleteBytes > 0 || (app.error == nil && !options.quiet) {
                 // With --list, standard output is for the records.
-                if options.list { Terminal.tell("\(app.line)\n") } else { print(app.line) }
+                if options.list { Terminal.note("\(app.line)\n") } else { print(app.line) }
             }
         }
         // A round's line must be visible when the round ends, even in a file.

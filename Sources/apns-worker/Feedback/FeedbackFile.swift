@@ -68,7 +68,7 @@ struct FeedbackFile {
         try await write(&records, before: number)
         if hasOpenEnd, refused.last == number, lastLine.last != UInt8(ascii: "}") {
             refused.removeLast()
-            Terminal.tell(
+            Terminal.note(
                 "\(path): line \(number) is incomplete: the process ended while it wrote it, and that record is lost\n"
             )
         }

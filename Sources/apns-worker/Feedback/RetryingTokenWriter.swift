@@ -58,7 +58,7 @@ struct RetryingTokenWriter: Sendable {
     }
 
     private mutating func answered() {
-        if hasReportedRedis { Terminal.tell("\(name): connected to Redis again\n") }
+        if hasReportedRedis { Terminal.note("\(name): connected to Redis again\n") }
         (hasReportedRedis, givenUp) = (false, nil)
         patience.succeeded()
     }
@@ -73,7 +73,7 @@ struct RetryingTokenWriter: Sendable {
         if !hasReportedRedis, patience.hasLasted(.seconds(1), now: .now()) {
             hasReportedRedis = true
             let waiting = count > 0 ? "; \(count) records that have been read wait for it" : ""
-            Terminal.tell(
+            Terminal.note(
                 "\(name): waiting for Redis, at most \(limit.nanoseconds / 1_000_000_000) s: \(failure)\(waiting)\n"
             )
         }

@@ -46,7 +46,7 @@ enum QueueChoice {
     /// Returns the existing queues, with the lists of jobs named by settings.
     private static func configuredQueues(_ fleet: Fleet, _ settings: Settings) async throws -> [QueueKeys] {
         let (keys, incomplete) = try await fleet.queues()
-        if let incomplete { Terminal.tell("note: \(incomplete)\n") }
+        if let incomplete { Terminal.note("note: \(incomplete)\n") }
         return keys.map { found in
             fleet.named.first { $0.queue == found.queue } ?? (try? settings.keys(of: found.queue, isOnly: false))
                 ?? found

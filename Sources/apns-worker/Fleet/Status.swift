@@ -195,7 +195,7 @@ struct Status: AsyncParsableCommand {
     private func show(_ status: FleetStatus?, _ failure: String?, _ screen: StatusScreen) throws -> Bool {
         if json {
             if let failure {
-                Terminal.tell("\(failure)\n")
+                Terminal.note("\(failure)\n")
                 return true
             }
             return try status.map { screen.write(try JSONLine.text($0, keys: .convertToSnakeCase) + "\n") } ?? true

@@ -120,7 +120,7 @@ struct CommandOptions: ParsableArguments {
         let isDone: Bool = try await fleet.withFleet { fleet in
             let (queues, incomplete) = try await fleet.queues()
             let status = try await FleetStatus.read(fleet, queues)
-            if let incomplete { Terminal.tell("note: \(incomplete)\n") }
+            if let incomplete { Terminal.note("note: \(incomplete)\n") }
             let choice = WorkerChoice(status.workers)
             let chosen = all ? choice.living : try choice.named(workers)
             guard !chosen.isEmpty else {
@@ -175,7 +175,7 @@ struct CommandOptions: ParsableArguments {
             let now = last.workers.first { $0.name == worker.name }
             let state =
                 now.map { "\($0.state.rawValue), \($0.inFlight) notifications in flight" } ?? "lease expired"
-            Terminal.tell("\(worker.name) has not finished after \(DurationText.text(timeout)); state: \(state)\n")
+            Terminal.note("\(worker.name) has not finished after \(DurationText.text(timeout)); state: \(state)\n")
         }
         return false
     }

@@ -105,7 +105,7 @@ struct InvalidAdd: AsyncParsableCommand {
                     invalid.token = try DeviceToken(text).hex
                 } catch {
                     tally.refused += 1
-                    Terminal.tell("\(token.isEmpty ? "line" : "token") \(number): \(error)\n")
+                    Terminal.note("\(token.isEmpty ? "line" : "token") \(number): \(error)\n")
                     continue
                 }
                 batch.append(invalid)
@@ -120,7 +120,7 @@ struct InvalidAdd: AsyncParsableCommand {
         }
         fflush(nil)
         if Interruption.isRequested {
-            Terminal.tell("interrupted; repeat the command to continue\n")
+            Terminal.note("interrupted; repeat the command to continue\n")
             throw ExitCode(130)
         }
         if tally.refused > 0 { throw ExitCode(1) }
@@ -154,7 +154,7 @@ struct InvalidAdd: AsyncParsableCommand {
                 }
             }
         } catch {
-            Terminal.tell("\(tally.words); then Redis did not accept more; repeat the command to continue\n")
+            Terminal.note("\(tally.words); then Redis did not accept more; repeat the command to continue\n")
             throw error
         }
         batch = []

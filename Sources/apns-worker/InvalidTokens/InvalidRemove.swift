@@ -51,10 +51,10 @@ struct InvalidRemove: AsyncParsableCommand {
         let named = try namedTokens()
         let filter = try options.filter(now: Moment.now)
         try await redis.withInvalidTokens { inspector in
-            if dryRun { return try tell(try await count(named, filter, inspector)) }
+            if dryRun { return try report(try await count(named, filter, inspector)) }
             if token.isEmpty, !yes {
                 let expected = try await count(named, filter, inspector)
-                guard expected > 0 else { return try tell(0) }
+                guard expected > 0 else { return try report(0) }
                 try Confirmation.demand("Remove \(expected) tokens from the invalid ones?", isGiven: false)
             }
             Interruption.watch()
@@ -64,7 +64,7 @@ struct InvalidRemove: AsyncParsableCommand {
                     token.count == 1 ? "token \(token[0])" : named != nil ? "named tokens" : "tokens by a filter"
                 try await redis.settings().record(.removeInvalidTokens, subject, count: removed)
             }
-            try tell(removed)
+            try report(removed)
             if Interruption.isRequested { throw ExitCode(130) }
         }
     }
@@ -133,7 +133,7 @@ struct InvalidRemove: AsyncParsableCommand {
                 }
             }
         } catch {
-            Terminal.tell("removed at least \(count) tokens, then was interrupted; repeat the command to continue\n")
+            Terminal.note("removed at least \(count) tokens, then was interrupted; repeat the command to continue\n")
             throw error
         }
         return count
@@ -153,7 +153,7 @@ struct InvalidRemove: AsyncParsableCommand {
         }
     }
 
-    private func tell(_ count: Int) throws {
+    private func report(_ count: Int) throws {
         if json {
             print(
                 try JSONLine.text(Report(count: count, dryRun: dryRun, interrupted: Interruption.isRequested)))
@@ -161,7 +161,7 @@ struct InvalidRemove: AsyncParsableCommand {
             print((dryRun ? "would remove " : "removed ") + "\(count) token\(count == 1 ? "" : "s")")
         }
         fflush(nil)
-        if Interruption.isRequested { Terminal.tell("interrupted; repeat the command to continue\n") }
+        if Interruption.isRequested { Terminal.note("interrupted; repeat the command to continue\n") }
         if !all, from == nil, count == 0 { throw ExitCode(ExitStatus.attention.rawValue) }
     }
 }

@@ -54,7 +54,7 @@ struct Device: AsyncParsableCommand {
                 try await findings.search(jobs, client, limit: limit)
             }
         }
-        Terminal.say(json ? try findings.json + "\n" : findings.page)
+        Terminal.print(json ? try findings.json + "\n" : findings.page)
     }
 }
 

@@ -139,7 +139,7 @@ extension QueueJobs {
     /// - Throws: an exit code, if the filter names a job.
     static func reportNothing(_ filter: JobFilter, looked: Int, queues: Int) throws {
         let place = queues == 1 ? "the queue" : "the \(queues) queues"
-        Terminal.tell(
+        Terminal.note(
             looked == 0 && filter.matchesAll
                 ? "\(place) \(queues == 1 ? "has" : "have") no such jobs\n"
                 : "no job matches (\(Words.number(looked)) searched in \(place))\n")

@@ -78,7 +78,7 @@ struct JobChange {
             guard changeable > 0 || prepare != nil, !options.dryRun else {
                 var tally = JobChanges.Tally()
                 (tally.changed, tally.claimed) = (changeable, claimed)
-                if changeable + claimed > 0 || options.json { try tell(tally, states, jobs.keys.queue) }
+                if changeable + claimed > 0 || options.json { try report(tally, states, jobs.keys.queue) }
                 return
             }
             let found = changeable > 0 ? " (\(Self.text(states)))" : ""
@@ -117,7 +117,7 @@ struct JobChange {
             error = "\(failure)"
         }
         progress.end()
-        try tell(changes.tally, states, jobs.keys.queue, error)
+        try report(changes.tally, states, jobs.keys.queue, error)
         return (error != nil ? 1 : Interruption.isRequested ? 130 : 0, changes.tally.changed)
     }
 
@@ -127,7 +127,7 @@ struct JobChange {
         states.sorted { $0.key < $1.key }.map { "\(Words.number($0.value)) \($0.key.rawValue)" }.joined(separator: ", ")
     }
 
-    private func tell(
+    private func report(
         _ tally: JobChanges.Tally, _ states: [StoredJob.State: Int], _ queue: String, _ error: String? = nil
     ) throws {
         if options.json {
@@ -136,12 +136,12 @@ struct JobChange {
                 queue: queue, action: verbs.past, count: tally.changed, notifications: tally.notifications,
                 claimed: tally.claimed, byState: byState, dryRun: options.dryRun,
                 interrupted: Interruption.isRequested, error: error)
-            Terminal.say(try JSONLine.text(object, keys: .convertToSnakeCase) + "\n")
+            Terminal.print(try JSONLine.text(object, keys: .convertToSnakeCase) + "\n")
         } else {
             let found = states.isEmpty ? "" : " (\(Self.text(states)))"
             let notifications =
                 tally.notifications > tally.changed ? ", \(Words.number(tally.notifications)) notifications" : ""
-            Terminal.say(
+            Terminal.print(
                 (options.dryRun ? "would have \(verbs.past) " : "\(verbs.past) ") + Self.jobs(tally.changed)
                     + notifications
                     + " of queue \(queue)" + found + "\n")
@@ -160,7 +160,7 @@ struct JobChange {
                 ? "\(Words.number(tally.evicted)) older dead letters were evicted to keep within the limits" : nil,
             error.map { "stopped by an error: \($0)\nrepeat the command to continue" },
         ]
-        for case let note? in notes { Terminal.tell(note + "\n") }
+        for case let note? in notes { Terminal.note(note + "\n") }
     }
 }
 
@@ -218,10 +218,10 @@ struct JobsCancel: AsyncParsableCommand {
             ended += try await jobs.command(.uncancel, ids: ids, by: Person.name)
         }
         guard ended > 0 else {
-            Terminal.tell("no job with \(ids.count == 1 ? "this ID" : "these IDs") is cancelled\n")
+            Terminal.note("no job with \(ids.count == 1 ? "this ID" : "these IDs") is cancelled\n")
             throw ExitCode(1)
         }
-        Terminal.say(
+        Terminal.print(
             "ended the cancellation of \(ended == 1 ? "1 ID" : "\(ended) IDs"); for the dead letters: apns-worker requeue "
                 + "--reason \(QueueJobs.cancelledReason)\n")
     }

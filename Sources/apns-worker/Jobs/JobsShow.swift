@@ -114,11 +114,11 @@ struct JobsExport: AsyncParsableCommand {
         }
         try output.flush()
         if partial > 0 {
-            Terminal.tell(
+            Terminal.note(
                 "\(Self.jobs(partial)) exported with all tokens, although some of their notifications have ended\n")
         }
         if skipped > 0 {
-            Terminal.tell("\(Self.jobs(skipped)) skipped: larger than 16 MiB, or not JSON and of several lines\n")
+            Terminal.note("\(Self.jobs(skipped)) skipped: larger than 16 MiB, or not JSON and of several lines\n")
             throw ExitCode(1)
         }
         guard written == 0 else { return }

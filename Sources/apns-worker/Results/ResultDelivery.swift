@@ -339,7 +339,7 @@ private struct DeliveryLog {
         failingSince = nil
         lastLine = nil
         let milliseconds = (ContinuousClock.now - since) / .milliseconds(1)
-        Terminal.tell(
+        Terminal.note(
             "queue \(queue): \(receiver) accepts results again, after \(Words.duration(Int64(milliseconds)))\n")
     }
 
@@ -348,28 +348,28 @@ private struct DeliveryLog {
         failingSince = failingSince ?? .now
         if let lastLine, ContinuousClock.now - lastLine < Self.interval { return }
         lastLine = .now
-        Terminal.tell("queue \(queue): \(receiver) does not accept results: \(problem); trying again\n")
+        Terminal.note("queue \(queue): \(receiver) does not accept results: \(problem); trying again\n")
     }
 
     mutating func parked(_ entry: String, _ problem: String, tries: Int) {
         parked += 1
-        Terminal.tell("queue \(queue): parked result \(entry) after \(tries) tries: \(problem)\n")
+        Terminal.note("queue \(queue): parked result \(entry) after \(tries) tries: \(problem)\n")
     }
 
-    func retried(_ count: Int) { Terminal.tell("queue \(queue): retried \(count) parked results\n") }
+    func retried(_ count: Int) { Terminal.note("queue \(queue): retried \(count) parked results\n") }
 
     mutating func redisFails(_ error: RedisError) {
-        if !isRedisFailing { Terminal.tell("queue \(queue): \(error); trying again\n") }
+        if !isRedisFailing { Terminal.note("queue \(queue): \(error); trying again\n") }
         isRedisFailing = true
     }
 
     mutating func redisAnswers() {
-        if isRedisFailing { Terminal.tell("queue \(queue): Redis answers again\n") }
+        if isRedisFailing { Terminal.note("queue \(queue): Redis answers again\n") }
         isRedisFailing = false
     }
 
     func finish() {
         let rest = parked > 0 ? "; parked \(parked), which `--retry-parked` hands over again" : ""
-        Terminal.tell("queue \(queue): handed over \(delivered) result\(delivered == 1 ? "" : "s")\(rest)\n")
+        Terminal.note("queue \(queue): handed over \(delivered) result\(delivered == 1 ? "" : "s")\(rest)\n")
     }
 }

@@ -99,9 +99,9 @@ struct Results: AsyncParsableCommand {
     private func reportNone(_ searched: Int, _ queues: [String]) {
         let place = queues.count == 1 ? "queue \(queues[0])" : "\(queues.count) queues"
         if searched > 0 || !options.filter.isEmpty || options.since != nil || options.until != nil {
-            Terminal.tell("no results match (\(Words.number(searched)) searched in \(place))\n")
+            Terminal.note("no results match (\(Words.number(searched)) searched in \(place))\n")
         } else {
-            Terminal.tell(
+            Terminal.note(
                 """
                 \(place) \(queues.count == 1 ? "has" : "have") no results; workers keep those of notifications that were \
                 not delivered, and with `results: all` those of all
@@ -134,7 +134,7 @@ struct Results: AsyncParsableCommand {
         }
         defer { watch.cancel() }
         for keys in queues {
-            Terminal.tell("queue \(keys.queue): handing results to \(receiver), group \(group), consumer \(consumer)\n")
+            Terminal.note("queue \(keys.queue): handing results to \(receiver), group \(group), consumer \(consumer)\n")
         }
         let areAllAccepted = try await withThrowingTaskGroup(of: Bool.self) { tasks in
             for keys in queues {

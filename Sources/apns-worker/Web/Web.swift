@@ -239,7 +239,7 @@ struct WebUser: AsyncParsableCommand {
     func run() async throws {
         if token {
             let made = NewCredential.token()
-            Terminal.tell("token  \(made.token)\n")
+            Terminal.note("token  \(made.token)\n")
             print("\(name) \(role.rawValue) \(made.credential)")
             return
         }

@@ -30,7 +30,7 @@ struct FeedbackTests {
     @Test("a device that is uninstalled again after its record was sent gets another record", arguments: [1, 2, 7])
     func listModel(_ step: Int) {
         var list = FeedbackList()
-        var told: [FeedbackRecord] = []
+        var served: [FeedbackRecord] = []
         var expected: [FeedbackRecord] = []
         for round in 0..<100 {
             let added = (0..<5).map { Self.record(UInt8(round % 10 * 5 + $0), UInt32(round)) }
@@ -42,10 +42,10 @@ struct FeedbackTests {
             let taken = list.take(step)
             #expect(taken == Array(expected.prefix(step)))
             expected.removeFirst(min(step, expected.count))
-            told += taken
+            served += taken
             #expect(list.count == expected.count)
         }
-        #expect(told.count >= 100)
+        #expect(served.count >= 100)
     }
 
     /// Serves until nothing is scheduled; returns the pieces, their times and whether the connection was closed.
