@@ -108,7 +108,7 @@ struct AuthorityTests {
 
         let foreign = CertificateDirectory(workshop.directory.path)
         let error = #expect(throws: SimulatedAuthorityError.self) { try foreign.write(second, topic: "a.b") }
-        #expect(error?.description.contains("ca.pem is there already") == true)
+        #expect(error?.description.contains("ca.pem already exists") == true)
         #expect(try workshop.read("ca.pem") == authority.certificatePEM)
         #expect(throws: SimulatedAuthorityError.self) {
             try CertificateDirectory("/dev/null/certs").write(second, topic: "a.b")

@@ -103,7 +103,7 @@ struct ControlCommandTests {
     @Test(
         "refuses contradicting options with the reason",
         arguments: [
-            (["--certificate", "server.pem"], "--certificate and --key belong together"),
+            (["--certificate", "server.pem"], "--certificate and --key must be given together"),
             (["--certificate", "a", "--key", "b", "--write-certificates", "c"], "--write-certificates"),
             (["--control-host", "0.0.0.0"], "--control-host"), (["--record-limit", "0"], "--record-limit"),
             (["--record", "/does/not/exist"], "/does/not/exist"), (["--server-name", "a b"], "'a b'"),

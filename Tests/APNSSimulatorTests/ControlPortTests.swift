@@ -236,7 +236,7 @@ struct ControlPortTests {
             ("GET", "/account?details=maybe", nil, 400, "details must be"),
             ("PUT", "/rules", "[]", 400, "the body must be JSON such as"),
             ("POST", "/rules", "", 400, "the body must be JSON such as"),
-            ("POST", "/rules", #"{"rule":"prefix=dead"}"#, 400, "does nothing"),
+            ("POST", "/rules", #"{"rule":"prefix=dead"}"#, 400, "has no effect"),
             ("POST", "/faults/goaway?reason=a%22b", nil, 400, "reason must be"),
         ] as [(String, String, String?, Int, String)])
     func errors(_ method: String, _ path: String, _ body: String?, status: Int, words: String) async throws {

@@ -66,7 +66,7 @@ struct AdminServerTests {
             let overview = try await Self.curl(address + "/")
             for path in ["/metrics", "/healthz", "/readyz"] { #expect(overview.contains("GET \(path) ")) }
             let unknown = try await Self.curl("-w", "%{http_code}", address + "/metrics/x")
-            #expect(unknown == "there is no GET /metrics/x; GET / lists what there is\n404")
+            #expect(unknown == "there is no GET /metrics/x; GET / lists the routes\n404")
         }
     }
 

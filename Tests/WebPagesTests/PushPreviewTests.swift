@@ -32,7 +32,7 @@ import Testing
         #expect(fact("interruption level", alert) == "time-sensitive")
         #expect(fact("service extension", alert)?.hasSuffix("https://example.com/p.png") == true)
         #expect(fact("data for the app", alert) == "image")
-        #expect(fact("kept until", alert) == "at once, or never")
+        #expect(fact("kept until", alert) == "not kept: delivered now or never")
         #expect(fact("replaces earlier ones of", alert) == "order-7")
         #expect(fact("priority", alert) == "5, may wait to save power")
         #expect(alert.summary() == #"alert "Your order — No. 7 — On its way" badge 3"#)

@@ -120,7 +120,7 @@ private struct UnknownPaths: RouterMiddleware {
             return try await next(request, context)
         } catch let error as HTTPError where error.status == .notFound {
             return AdminRoutes.text(
-                "there is no \(request.method) \(request.uri.path); GET / lists what there is\n", status: .notFound)
+                "there is no \(request.method) \(request.uri.path); GET / lists the routes\n", status: .notFound)
         }
     }
 }
