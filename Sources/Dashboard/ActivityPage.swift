@@ -22,7 +22,7 @@ struct ActivityPage: DashboardPage {
     func content(_ look: PageRequest) async throws -> PageContent {
         let entries = try await Self.entries(look)
         let table = Elements.table(
-            "Activity", ["Time", "Who", "Action", "Of", "Number", "Detail", "By way of"],
+            "Activity", ["Time", "User", "Action", "Subject", "Number", "Detail", "Via"],
             entries.map { entry -> [HTML] in
                 [
                     look.time(entry.at), "\(entry.by)", "\(entry.actionName.replacing("_", with: " "))",
@@ -30,7 +30,7 @@ struct ActivityPage: DashboardPage {
                     "\(entry.count.map(Words.number) ?? "–")", "\(entry.detail ?? "–")",
                     "\(entry.via?.rawValue ?? "–")",
                 ]
-            }, numbers: [4], empty: "No operator has done anything yet.")
+            }, numbers: [4], empty: "No actions yet.")
         let isFirst = look.query["after"] == nil
         let more = look.next(["activity"], entries.count == Self.limit ? entries.last?.id : nil)
         return PageContent(

@@ -84,7 +84,7 @@ final class BulkRun: Sendable {
             let count = try await work.count { [self] in set(.counting($0)) }
             set(stopping.load(ordering: .relaxed) ? .stopped(0) : .ready(count))
         } catch {
-            set(.failed(WebError(error).problem))
+            set(.failed("while counting: \(WebError(error).problem)"))
         }
     }
 
@@ -154,8 +154,7 @@ struct BulkRunPage: DashboardPage {
 
     func content(_ look: PageRequest) async throws -> PageContent {
         guard let run = await look.site.runs[look.parameters("id") ?? ""] else {
-            throw WebError(
-                .notFound, "this run is not known here; what it had done stays done, and Activity shows it")
+            throw WebError(.notFound, "unknown run; its changes remain and are listed under Activity")
         }
         let work = run.work
         let title = "\(work.verbs.command) \(work.noun)"
@@ -198,7 +197,8 @@ struct BulkRunPage: DashboardPage {
             return
                 "<p class=\"notice\" role=\"status\">Stopped: \(count(changed)) \(work.verbs.past). Start it again to continue.</p>"
         case .failed(let problem):
-            return "<p class=\"problem bad\" role=\"alert\">Ended early, \(problem). Start it again to continue.</p>"
+            return
+                "<p class=\"problem bad\" role=\"alert\">Stopped by an error \(problem). Start it again to continue.</p>"
         }
     }
 

@@ -55,7 +55,7 @@ struct CampaignPage: DashboardPage {
         let found = try await CampaignStatus.read(name, in: look.site.data.queues(), look.source.fleet)
         let parts = found.map { part($0, look) }
         let unknown: HTML = """
-            <p class="notice">No notification of this campaign has ended yet, in any queue. It can be paused or cancelled before.</p>
+            <p class="notice">No notification of this campaign has ended yet, in any queue. You can already pause or cancel it.</p>
             """
         let field = [("campaign", name)]
         let isPaused = found.contains { $0.state == "paused" }
@@ -70,7 +70,7 @@ struct CampaignPage: DashboardPage {
             \(if: !isCancelled, look.form("cancel-campaign", field, class: "filters",
                 """
                 \(Elements.field("Reason", "reason"))\
-                <label class="check"><input type="checkbox" name="discard" value="1">keep no dead letters (cannot be undone)</label>\
+                <label class="check"><input type="checkbox" name="discard" value="1">discard jobs without dead letters (cannot be undone)</label>\
                 <button class="danger">Cancel the campaign</button>
                 """))
             \(if: isCancelled, look.form("requeue-campaign", field, class: "filters",
@@ -107,7 +107,7 @@ struct CampaignPage: DashboardPage {
                 ("Last outcome", look.time(campaign.updatedAt)), ("Dead letters", reasons(campaign.deadReasons)),
                 ("Retries", reasons(campaign.retryReasons)),
             ]))
-            \(Elements.table("Outcomes", ["Outcome", "Notifications"], outcomes, numbers: [1], empty: "Nothing has ended yet."))
+            \(Elements.table("Outcomes", ["Outcome", "Notifications"], outcomes, numbers: [1], empty: "No outcomes yet."))
             """
     }
 }

@@ -41,7 +41,7 @@ struct DeadLettersPage: DashboardPage {
             <button class="main" name="action" value="requeue">Requeue</button>
             <button class="danger" name="action" value="delete">Delete</button>
             \(PageRequest.rate)
-            """, hint: "The next page shows how many it is, before anything changes.")
+            """, hint: "The next page shows the number before anything changes.")
         return PageContent(
             title: "Dead letters", main: "\(form)\(groups)\(list)\(more)", scripts: ["select.js"])
     }

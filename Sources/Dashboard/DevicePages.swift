@@ -175,7 +175,7 @@ struct InvalidTokensPage: DashboardPage {
         let table = Elements.table("Invalid tokens", titles, rows, empty: "No invalid token matches.")
         let list = look.selection(
             "remove-invalid-tokens", table, "<button class=\"danger\">Remove from the set</button>",
-            hint: "Workers send to removed tokens again. The next page shows how many it is.")
+            hint: "Workers send to removed tokens again. The next page shows the number.")
         let add: HTML = look.form(
             "add-invalid-tokens", class: "stack",
             """

@@ -13,7 +13,7 @@ struct AppsPage: DashboardPage {
         let status = try await look.site.data.fleetStatus()
         let apps = status.apps.map { part($0, look) }
         let main: HTML =
-            apps.isEmpty ? "<p class=\"empty\">No worker runs, so no app is known.</p>" : HTML(apps)
+            apps.isEmpty ? "<p class=\"empty\">No workers are running, so no apps are known.</p>" : HTML(apps)
         // Live updates leave a section alone while its form is being filled in; see live.js.
         return PageContent(title: "Apps and credentials", main: Elements.live("apps", main), isLive: true)
     }
@@ -43,7 +43,7 @@ struct AppsPage: DashboardPage {
             ("Detail", app.paused?.detail.map { "\($0)" }),
             ("Next probe", app.paused?.until.map { look.time($0) }),
             ("Endpoints", "\(app.endpoints.joined(separator: ", "))"),
-            ("Connections", "\(app.connections)\(if: app.connecting > 0, ", \(app.connecting) being made")"),
+            ("Connections", "\(app.connections)\(if: app.connecting > 0, ", \(app.connecting) connecting")"),
             ("Streams", "\(Words.number(app.streams)) of \(Words.number(app.streamLimit))"), ("Lanes", "\(app.lanes)"),
             ("Without answers", app.lanesUnanswered > 0 ? "\(app.lanesUnanswered) lanes" : nil),
             ("Server errors", app.serverError.map { "\($0), \(app.lanesWithServerErrors) lanes" }),
@@ -94,7 +94,7 @@ struct WorkersPage: DashboardPage {
                 "Worker", "State", "Host", "Version", "Lanes", "Queues", "In flight", "Claimed", "Done", "Per second",
                 "Started", "Lease", "Not ready",
             ] + (look.isOperator ? ["Actions"] : []), rows, numbers: [4, 6, 7, 8, 9],
-            empty: "No worker runs.")
+            empty: "No workers are running.")
         return PageContent(title: "Workers", main: Elements.live("workers", "\(mixed)\(table)"), isLive: true)
     }
 
@@ -148,7 +148,7 @@ struct RedisPage: DashboardPage {
             title: "Redis",
             main: """
                 \(Elements.live("servers", HTML(servers)))<h2>Keys by size</h2>\
-                <p class="hint">Estimated by Redis from samples. Keys of single jobs, tokens and minutes are left out.</p>\(keys)
+                <p class="hint">Estimated by Redis from samples. Excludes keys of single jobs, tokens and minutes.</p>\(keys)
                 """, isLive: true)
     }
 
@@ -171,7 +171,7 @@ struct RedisPage: DashboardPage {
                 ("Memory", info.memoryInWords.map { "\($0)" }), ("Share", share),
                 ("Eviction", info.evictionPolicy.map { "\($0)" }),
                 ("Append-only file", info.keepsAppendOnlyFile.map { $0 ? "on" : "off" }),
-                ("Replicas", info.replicas.map { "\($0)" }), ("In step", info.replicasInStep.map { "\($0)" }),
+                ("Replicas", info.replicas.map { "\($0)" }), ("In sync", info.replicasInStep.map { "\($0)" }),
                 ("Queues", "\(server.queues.joined(separator: ", "))"),
             ]))
             """

@@ -54,7 +54,7 @@ struct JobsPage: DashboardPage {
                 <button name="action" value="move">Move</button>
                 """)
             \(PageRequest.rate)
-            """, hint: "The next page shows how many jobs it is, before anything changes.")
+            """, hint: "The next page shows the number before anything changes.")
         return PageContent(title: "Jobs", main: "\(form)\(list)\(more)", scripts: ["select.js"])
     }
 

@@ -211,12 +211,12 @@ struct QueuePage: DashboardPage {
             ("Claimed", jobs("claimed", queue.claimed)), ("Retrying", jobs("retrying", queue.retrying)),
             ("Scheduled", jobs("scheduled", queue.scheduled)), ("Deferred", jobs("deferred", queue.deferred)),
             ("Dead letters", look.link(["dead"], [("queue", name)], Words.number(queue.dead))),
-            ("Their size", "\(Words.bytes(queue.deadBytes))"), ("Lanes", "\(queue.workers)"),
+            ("Size of dead letters", "\(Words.bytes(queue.deadBytes))"), ("Lanes", "\(queue.workers)"),
         ])
         let outcomes = queue.today.filter { !$0.key.contains(":") }.sorted { $0.key < $1.key }
         let today = Elements.table(
             "Today, in UTC", ["Outcome", "Notifications"], outcomes.map { ["\($0.key)", "\(Words.number($0.value))"] },
-            numbers: [1], empty: "Nothing has ended today.")
+            numbers: [1], empty: "No outcomes today.")
         let pause: HTML =
             queue.paused == nil
             ? look.form(

@@ -42,7 +42,7 @@ import Testing
             ("ada viewer secret", "line 1: the credential is not one that `apns-worker web-user` makes"),
             ("ada viewer scrypt$3$8$1$00$00", "line 1: the credential is not one that `apns-worker web-user` makes"),
             ("ada viewer token$00", "line 1: the credential is not one that `apns-worker web-user` makes"),
-            ("# nothing", "there is no user in it"), ("", "there is no user in it"),
+            ("# nothing", "the file has no users"), ("", "the file has no users"),
         ])
     func malformed(text: String, problem: String) {
         #expect(throws: Users.Malformed(description: problem)) { try Users(text) }
@@ -51,7 +51,7 @@ import Testing
     @Test("A name is there once with a password")
     func twice() throws {
         let credential = NewCredential.password("correct horse")
-        #expect(throws: Users.Malformed(description: "line 2: there is another ada")) {
+        #expect(throws: Users.Malformed(description: "line 2: duplicate user ada")) {
             try Users("ada viewer \(credential)\nada operator \(credential)")
         }
         _ = try Users("ada viewer \(credential)\nada operator \(NewCredential.token().credential)")

@@ -66,7 +66,7 @@ struct DashboardAPI: Sendable {
         get(api, "/activity") { look in try await activity(look) }
         get(api, "/runs/{id}") { look in
             guard let run = await look.site.runs[look.parameters("id") ?? ""] else {
-                throw WebError(.notFound, "this run is not known here")
+                throw WebError(.notFound, "unknown run")
             }
             return try Response.json(RunObject(run))
         }

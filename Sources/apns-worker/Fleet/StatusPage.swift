@@ -87,8 +87,8 @@ struct StatusPage {
         if let keeps = info.keepsAppendOnlyFile { parts.append("AOF \(keeps ? "on" : "off")") }
         if info.role == .replica { parts.append("a replica") }
         if found.isFailedOver, info.role == .master, let replicas = info.replicas {
-            let inStep = info.replicasInStep.map { ", \($0) in step" } ?? ""
-            parts.append(replicas == 1 ? "1 replica\(inStep)" : "\(replicas) replicas\(inStep)")
+            let inSync = info.replicasInStep.map { ", \($0) in sync" } ?? ""
+            parts.append(replicas == 1 ? "1 replica\(inSync)" : "\(replicas) replicas\(inSync)")
         }
         if !found.isFull, found.refusesWrites { parts.append("refuses writes") }
         if !isOnly { parts.append(server.queues.joined(separator: ",")) }
