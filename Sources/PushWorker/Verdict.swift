@@ -75,7 +75,7 @@ package enum Verdict: Sendable, Equatable {
         case .invalidToken: self = .tokenSuspect(reason: Reason(code))
         // The gateway does not know this frame type, which would be the same for all notifications.
         case .protocolError:
-            self = .pauseApp(reason: Reason(code, detail: "does the gateway know this kind of frame?"))
+            self = .pauseApp(reason: Reason(code, detail: "does the gateway support this frame format?"))
         }
     }
 

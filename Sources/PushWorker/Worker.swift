@@ -146,8 +146,8 @@ public final class Worker: Service {
         guard isChange else { return }
         logger.notice(
             quiet
-                ? "quiet: no more jobs are claimed, and what is in flight is finished; SIGCONT or `apns-worker quiet --undo` ends that"
-                : "no longer quiet: jobs are claimed again",
+                ? "quiet: claiming no more jobs; to resume: SIGCONT or `apns-worker quiet --undo`"
+                : "no longer quiet: claiming jobs again",
             metadata: ["event": quiet ? "quiet" : "quiet_ended", "reason": "\(reason)"])
         for lane in lanes { lane.setQuiet(quiet) }
     }

@@ -69,7 +69,7 @@ struct JobCheckTests {
     @Test(
         "names the source of the expiration",
         arguments: [
-            (#""expiration":"1h","enqueued_at":1800000000"#, 86_400, "valid until 2027-01-15T09:00:00Z (its own)"),
+            (#""expiration":"1h","enqueued_at":1800000000"#, 86_400, "valid until 2027-01-15T09:00:00Z (the job's"),
             (#""enqueued_at":1800000000"#, 86_400, "valid until 2027-01-16T08:00:00Z (the app's `expiration`)"),
             (#""enqueued_at":1800000000"#, 0, "now or never (the app's `expiration`)"),
             (#""enqueued_at":1800000000"#, nil, "no `expiration`: APNs decides"),

@@ -230,7 +230,7 @@ extension AppSender {
             watch.endpoint.closeIfIdle(now: lane.now)
         else { return }
         lane.logEnd(
-            "endpoint_idle", "no job is left that waits for APNs to answer", of: "endpoint \(name)",
+            "endpoint_idle", "no more jobs wait for APNs to answer", of: "endpoint \(name)",
             metadata: logMetadata)
         lane.reportSoon()
     }
@@ -256,7 +256,7 @@ extension AppSender {
         guard isNew else { return .further }
         watch.refused = (newest, lane.now)
         lane.logThrottled(
-            .warning, "connection_refused", "APNs refuses all requests on a connection; it is replaced",
+            .warning, "connection_refused", "APNs refuses all requests on a connection; replacing it",
             kind: "connection \(name) \(reason.code.text)",
             metadata: logMetadata.merging(["reason": "\(reason.code.text)"]) { $1 })
         return .first
@@ -271,9 +271,9 @@ extension AppSender {
             lane.logOngoing(
                 .error, "no_answers",
                 """
-                no answers from APNs: connections are made, and no request on them is answered; jobs wait, and one \
-                notification at a time is sent. Check the proxy, load balancer or firewall between this host and APNs, and \
-                Apple's status page
+                no answers from APNs: connections succeed, but no request is answered; jobs wait, and one notification \
+                at a time is sent. Check the proxy, load balancer or firewall between this host and APNs, and Apple's \
+                status page
                 """, of: "endpoint \(name)",
                 metadata: logMetadata.merging(["in_flight": "\(transport.statistics.streamsInUse)"]) { $1 })
         } else {

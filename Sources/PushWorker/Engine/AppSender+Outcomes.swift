@@ -342,7 +342,8 @@ extension AppSender: TransportDelegate {
             .error, "broadcasts_not_enabled",
             """
             APNs does not accept broadcasts for this app (\(reason.code.text)): its jobs with a \
-            `channel` wait, and are tried again every minute. Enable the app's broadcast capability on Apple's developer site
+            `channel` wait, and are tried again every minute. Enable the app's broadcast capability on Apple's \
+            developer site
             """, kind: "broadcasts \(name)", metadata: logMetadata)
     }
 

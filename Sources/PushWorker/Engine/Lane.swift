@@ -348,7 +348,7 @@ final class Lane: @unchecked Sendable {
         context.state = .draining(drain)
         guard step == .settling, inFlight > 0 else { return }
         context.logger.warning(
-            "the drain's time is up; unanswered notifications will be sent again",
+            "the drain has timed out; unanswered notifications will be sent again",
             metadata: ["event": "drain_cut_short", "in_flight": "\(inFlight)"])
         for sender in senders { sender.closeNow() }
     }

@@ -49,7 +49,7 @@ enum WorkerMetric {
         "Notifications that the binary gateway dropped after they counted as delivered, because its error packet was late."
     )
     static let droppedSeries = metric(
-        "metric_series_dropped_total", .counter, "Series left out because there are too many.")
+        "metric_series_dropped_total", .counter, "Series omitted because there are too many.")
 
     // MARK: Histograms
 
@@ -77,7 +77,7 @@ enum WorkerMetric {
         "streams", .gauge, ["app", "state"], "Concurrent requests on the connections to APNs: used and allowed.")
     static let breakerState = metric(
         "breaker_state", .gauge, ["app", "state"],
-        "1 for the present state of the app: closed (sending), unavailable (APNs does not answer, or with server errors "
+        "1 for the app's current state: closed (sending), unavailable (APNs does not answer, or with server errors "
             + "only; one notification at a time is sent), open (APNs refuses the app; probes continue), paused (by an "
             + "operator).")
     static let providerTokenAge = metric(
