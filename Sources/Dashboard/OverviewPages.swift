@@ -223,7 +223,7 @@ struct QueuePage: DashboardPage {
                 "pause-queue", [("queue", name)], class: "filters",
                 """
                 \(Elements.field("Reason", "reason", placeholder: "wrong template"))\
-                <label class="check"><input type="checkbox" name="now" value="1">hand back claimed jobs</label>\
+                <label class="check"><input type="checkbox" name="now" value="1">release claimed jobs</label>\
                 <button class="danger">Pause</button>
                 """) : look.form("resume-queue", [("queue", name)], "<button class=\"main\">Resume</button>")
         let main: HTML = """

@@ -157,7 +157,7 @@ struct Check: AsyncParsableCommand {
         do {
             data = path == "-" ? LineReader.all() : try Data(contentsOf: URL(filePath: path))
         } catch {
-            throw ValidationError("cannot read the job \(path): does it exist, and may this user read it?")
+            throw ValidationError("cannot read the job \(path): does it exist, and is it readable?")
         }
         let whole = ByteBuffer(bytes: data)
         if data.isEmpty { throw ValidationError("\(path) is empty; a job is a JSON object") }

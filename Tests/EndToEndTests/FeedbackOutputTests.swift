@@ -116,7 +116,7 @@ extension EndToEnd {
             #expect(try await shell.wait() == .exited(1))
             #expect(try FeedbackScene.Record.all(shell.output).count == 1)
             #expect(
-                shell.errors.contains("--list: FAILED: standard output: its reader is closed"), "\(shell.errors)")
+                shell.errors.contains("--list: FAILED: standard output: the reader has closed it"), "\(shell.errors)")
             #expect(try scene.has(0..<4000))
         }
     }

@@ -140,7 +140,7 @@ extension EndToEnd {
             let unasked = try await stage.run(["jobs", "cancel", "--campaign", "c1"])
             #expect(unasked.ending != .exited(0) && unasked.errors.contains("pass --yes"))
             let all = try await stage.run(["jobs", "cancel", "--yes"])
-            #expect(all.ending != .exited(0) && all.errors.contains("or give --all"))
+            #expect(all.ending != .exited(0) && all.errors.contains("or pass --all"))
             let dry = try await stage.run(["jobs", "cancel", "--campaign", "c1", "--dry-run"])
             #expect(dry.output == "would have cancelled 30 jobs of queue default (30 waiting)\n", "\(dry.errors)")
             let before = try stage.contents()

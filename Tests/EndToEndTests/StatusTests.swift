@@ -149,7 +149,7 @@ extension EndToEnd {
             #expect(app.output.isEmpty && app.ending == .exited(1))
             #expect(
                 app.errors
-                    == "Error: no app goood is known; did you mean good? Known: good, other. --force continues anyway\n"
+                    == "Error: unknown app goood; did you mean good? Known: good, other. --force continues anyway\n"
             )
 
             let view = try await FleetView(redis.url)

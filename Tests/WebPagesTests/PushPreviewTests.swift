@@ -97,7 +97,7 @@ import Testing
             ("accessory", "{}", "accessory"), ("alert", #"{"aps":{"badge":0}}"#, "removes the badge"),
             ("alert", #"{"aps":{"badge":4,"sound":"default"}}"#, "sets the badge and plays a sound"),
             ("alert", #"{"aps":{}}"#, "aps has no alert"), ("alert", #"{"aps":{"alert":{}}}"#, "the alert has no text"),
-            ("alert", #"{"aps":{"alert":7}}"#, "alert is a number, not a text or an object"),
+            ("alert", #"{"aps":{"alert":7}}"#, "alert is a number, not a string or an object"),
             ("alert", #"{"aps":{"alert":null}}"#, "aps has no alert"),
             ("alert", #"{"aps":[1]}"#, "aps is an array, not an object"), ("alert", #"{"a":1}"#, "aps is missing"),
         ])

@@ -94,7 +94,7 @@ struct CampaignShow: AsyncParsableCommand {
         discussion: """
             With --json it prints one object for each queue that knows the campaign: campaign, queue, state (running, paused, \
             cancelled), discards, limit_per_second, state_since_at, by, reason, total, ended, left, outcomes, dead_reasons, \
-            retry_reasons, started_at, updated_at, per_second and left_ms. Unknown values are left out.
+            retry_reasons, started_at, updated_at, per_second and left_ms. Unknown values are omitted.
             """)
 
     @OptionGroup var options: CampaignOptions

@@ -207,7 +207,7 @@ struct CampaignLimit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "limit", abstract: "Limit the rate of a campaign.",
         discussion: """
-            The limit is that of all workers together, for each queue. Jobs beyond it are deferred until their turn, so other \
+            The limit applies to all workers together, per queue. Jobs beyond it are deferred until their turn, so other \
             jobs do not wait for them. A limit ends with --off, and seven days after its last change.
             """)
 
@@ -218,7 +218,7 @@ struct CampaignLimit: AsyncParsableCommand {
     @Flag(help: "End the limit.") var off = false
 
     func validate() throws {
-        guard (perSecond != nil) != off else { throw ValidationError("give either --per-second or --off") }
+        guard (perSecond != nil) != off else { throw ValidationError("pass either --per-second or --off") }
         try DeadLetterOptions.check(rate: perSecond, "--per-second")
     }
 

@@ -80,7 +80,7 @@ struct DeadShow: AsyncParsableCommand {
             let keys = found.map(\.key).joined(separator: " and ")
             throw CommandFailure(
                 .attention,
-                "--raw prints one dead letter, and several match, such as \(keys); give the key of one")
+                "--raw prints one dead letter, but several match, such as \(keys); pass the key of one")
         }
         for letter in found { try output.write(letter.letter.original) }
         return found.count

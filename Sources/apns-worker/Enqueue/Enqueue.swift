@@ -141,12 +141,12 @@ struct Enqueue: AsyncParsableCommand {
         guard !token.isEmpty || channel != nil || payload != nil || !members.isEmpty else {
             if let flag = flagOfOneJob {
                 throw ValidationError(
-                    "--\(flag) is for a job of flags, with --token and --alert or --payload; lines have their own members"
-                )
+                    "--\(flag) is for a job given by flags, with --token and --alert or --payload; "
+                        + "in lines, set the member")
             }
             if isatty(STDIN_FILENO) == 1 {
                 throw ValidationError(
-                    "give --token and --alert or --payload, or jobs as lines of JSON on standard input")
+                    "pass --token and --alert or --payload, or write jobs as lines of JSON to standard input")
             }
             return nil
         }
@@ -193,7 +193,7 @@ struct Enqueue: AsyncParsableCommand {
             throw ValidationError("a job needs --token" + (channel == nil ? "" : " or --channel, and not both"))
         }
         guard members.isEmpty != (payload == nil) else {
-            throw ValidationError("a job needs either --payload or --alert, or other flags that a payload is made of")
+            throw ValidationError("a job needs either --payload or --alert, or other flags that make up a payload")
         }
         var encoder = JobEncoder(tokens: token, payload: payload.map { ByteBuffer(string: $0) })
         encoder.shortForms = members

@@ -9,8 +9,8 @@ struct Quiet: AsyncParsableCommand {
         abstract: "Ask workers to stop claiming jobs but keep running.",
         discussion: """
             Use it before a deployment, or to inspect one worker. A quiet worker finishes its jobs, keeps its leases, and is \
-            `not ready`. `apns-worker quiet --undo` with the same workers ends that. SIGTSTP and SIGCONT do the same to a process. The command reaches \
-            a worker within about ten seconds, and expires after ten minutes.
+            `not ready`. `apns-worker quiet --undo` with the same workers reverses this. SIGTSTP and SIGCONT do the same to a \
+            process. The command reaches a worker within about ten seconds, and expires after ten minutes.
 
               apns-worker quiet web-3                # the only worker of that host
               apns-worker quiet --all --yes --wait   # exits with 0 when nothing is in flight any more
@@ -38,7 +38,7 @@ struct Quiet: AsyncParsableCommand {
             .init(
                 question: "This makes workers quiet: no jobs of their queues are sent unless other workers claim them",
                 sent: {
-                    "it will claim no more jobs within a few seconds; to end that: apns-worker quiet --undo \($0)"
+                    "it will claim no more jobs within a few seconds; to undo: apns-worker quiet --undo \($0)"
                 },
                 done: "is quiet, with nothing in flight",
                 isDone: { status, name in
@@ -94,8 +94,8 @@ struct CommandOptions: ParsableArguments {
         guard workers.isEmpty == all else {
             throw ValidationError(
                 all
-                    ? "name workers or give --all, not both"
-                    : "name a worker, or give --all; `apns-worker status` shows them")
+                    ? "name workers or pass --all, not both"
+                    : "name a worker, or pass --all; `apns-worker status` shows them")
         }
         if all { try Confirmation.check(isGiven: yes) }
     }
@@ -124,7 +124,7 @@ struct CommandOptions: ParsableArguments {
             let choice = WorkerChoice(status.workers)
             let chosen = all ? choice.living : try choice.named(workers)
             guard !chosen.isEmpty else {
-                throw CommandFailure(.attention, "no worker is running: none has a lease")
+                throw CommandFailure(.attention, "no worker is running, because none has a lease")
             }
             if all {
                 let count = chosen.count == 1 ? "1 worker" : "\(chosen.count) workers"

@@ -14,14 +14,14 @@ struct Invalid: ParsableCommand {
 
 struct InvalidList: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "list", abstract: "List invalid tokens with their details, in no order.",
+        commandName: "list", abstract: "List invalid tokens with their details, in no particular order.",
         discussion: """
             To delete the tokens in your own database, export all of them:
 
               apns-worker invalid list --format csv --output invalid.csv
 
             If workers add and remove tokens in the meantime, some may be listed twice; no token that stays in the set is \
-            left out.
+            omitted.
             """)
 
     @OptionGroup(title: "Redis") var redis: RedisOptions

@@ -55,7 +55,7 @@ struct InvalidRemove: AsyncParsableCommand {
             if token.isEmpty, !yes {
                 let expected = try await count(named, filter, inspector)
                 guard expected > 0 else { return try report(0) }
-                try Confirmation.demand("Remove \(expected) tokens from the invalid ones?", isGiven: false)
+                try Confirmation.demand("Remove \(expected) tokens from the set of invalid tokens?", isGiven: false)
             }
             Interruption.watch()
             let removed = try await remove(named, filter, inspector)
@@ -133,7 +133,7 @@ struct InvalidRemove: AsyncParsableCommand {
                 }
             }
         } catch {
-            Terminal.note("removed at least \(count) tokens, then was interrupted; repeat the command to continue\n")
+            Terminal.note("interrupted after removing at least \(count) tokens; repeat the command to continue\n")
             throw error
         }
         return count

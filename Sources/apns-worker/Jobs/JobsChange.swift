@@ -26,7 +26,7 @@ struct JobChangeOptions: ParsableArguments {
     func check(_ filter: JobFilter) throws {
         try DeadLetterOptions.check(limit: limit)
         if filter.matchesAll, filter.states.isEmpty, !all {
-            throw ValidationError("choose jobs with --state, --id, --campaign or another filter, or give --all")
+            throw ValidationError("choose jobs with --state, --id, --campaign or another filter, or pass --all")
         }
         if !(filter.matchesAll && filter.states.isEmpty), all {
             throw ValidationError("--all cannot be combined with filters")
@@ -231,8 +231,7 @@ struct JobsRun: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run", abstract: "Make retrying, scheduled and deferred jobs due now.",
         discussion: """
-            A scheduled job is sent although its `send_at` has not come. Deferred jobs are deferred again while their reason \
-            lasts.
+            A scheduled job is sent before its `send_at`. Deferred jobs are deferred again while their reason persists.
 
               apns-worker jobs run --state retrying --reason ServiceUnavailable --rate 500
             """)
@@ -274,7 +273,7 @@ struct JobsMove: AsyncParsableCommand {
         discussion: """
             Waiting jobs go to the end of the other queue; the others keep the time of their next attempt. Jobs that a worker \
             has claimed are not moved. In a Redis Cluster the queues are on different servers, so jobs are copied first and then \
-            removed: if the command is interrupted, or a worker claims one between, it may be sent twice.
+            removed: if the command is interrupted, or a worker claims one in between, it may be sent twice.
 
               apns-worker jobs move --campaign spring-sale --to-queue bulk
             """)

@@ -26,7 +26,7 @@ struct JobsList: AsyncParsableCommand {
 
     @Option(help: "Maximum number. (default: 50; with --json all)") var limit: Int?
 
-    @Flag(help: "Print their number.") var count = false
+    @Flag(help: "Print the number of jobs.") var count = false
 
     @Option(
         help: "Count by state, app, campaign, reason, topic or queue, or several, such as state,app.",
@@ -47,7 +47,7 @@ struct JobsList: AsyncParsableCommand {
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
-        if count || by != nil, limit != nil { throw ValidationError("--limit is not for --count") }
+        if count || by != nil, limit != nil { throw ValidationError("--limit cannot be combined with --count") }
         _ = try options.filter()
     }
 

@@ -75,8 +75,8 @@ struct JobsExport: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export", abstract: "Print jobs as their producers wrote them, one per line.",
         discussion: """
-            For `apns-worker enqueue --unchecked`, an editor, or a backup. It removes nothing. Of a job that has some of its \
-            notifications behind it, all tokens are exported.
+            For `apns-worker enqueue --unchecked`, an editor, or a backup. It removes nothing. If some of a job's notifications \
+            have already ended, it is still exported with all tokens.
 
               apns-worker jobs export --campaign spring-sale > jobs.ndjson
             """)

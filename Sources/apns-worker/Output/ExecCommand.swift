@@ -91,7 +91,7 @@ actor ExecCommand {
     private func start() {
         var ends: [Int32] = [-1, -1]
         guard pipe(&ends) == 0 else {
-            startFailure = "no pipe to it: \(String(cString: strerror(errno)))"
+            startFailure = "cannot create a pipe: \(String(cString: strerror(errno)))"
             return
         }
         defer { close(ends[0]) }
@@ -135,7 +135,7 @@ actor ExecCommand {
         let problem = posix_spawn(&child, "/bin/sh", &actions, &attributes, &arguments, &variables)
         guard problem == 0 else {
             close(ends[1])
-            startFailure = "/bin/sh does not start: \(String(cString: strerror(problem)))"
+            startFailure = "cannot start /bin/sh: \(String(cString: strerror(problem)))"
             return
         }
         running = (

@@ -60,7 +60,7 @@ actor LineOutput {
                     continue
                 }
                 guard written < 0, errno == EINTR || errno == EAGAIN else {
-                    failure = errno == EPIPE ? "its reader is closed" : String(cString: strerror(errno))
+                    failure = errno == EPIPE ? "the reader has closed it" : String(cString: strerror(errno))
                     break
                 }
             }

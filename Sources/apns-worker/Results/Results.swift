@@ -14,7 +14,7 @@ struct Results: AsyncParsableCommand {
               apns-worker results --token 00fc13ad… --newest-first
               apns-worker results --campaign spring-sale --outcome dead --since 1h
 
-            With --exec or --webhook, results are handed over as they come, each at least once, also after a crash. `queue` and \
+            With --exec or --webhook, results are handed over as they arrive, each at least once, also after a crash. `queue` and \
             `entry` of a result identify it. A new group begins with the next result, or with those since --since. Results that \
             are not accepted are retried; one that alone is never accepted is parked. Only queues that exist are watched; name \
             others with --queue.
