@@ -250,7 +250,7 @@ struct Actions: Sendable {
     private static let confirmRun: Action = { form, visitor, site in
         let run = try await run(form, site)
         guard run.confirm(site) else {
-            throw WebError(.conflict, "this run cannot be confirmed: it has begun or ended")
+            throw WebError(.conflict, "this run cannot be confirmed: it has already started or ended")
         }
         return Result(message: "confirmed", path: site.links.path(["runs", run.id]), run: run)
     }
@@ -313,7 +313,7 @@ enum BulkActions {
         if case .run = action {
             let states = StoredJob.State.postponed
             guard filter.states.isEmpty || !filter.states.isDisjoint(with: states) else {
-                throw WebError(.badRequest, "only retrying, scheduled and deferred jobs wait for their time")
+                throw WebError(.badRequest, "only retrying, scheduled and deferred jobs can be made due")
             }
             filter.states = filter.states.isEmpty ? states : filter.states.intersection(states)
         }
@@ -363,7 +363,7 @@ enum BulkActions {
         for queue in queues {
             if queue.keys.queue == name {
                 throw WebError(
-                    .badRequest, "the jobs are on the queue \(name) already; choose the queue to move them from")
+                    .badRequest, "the jobs are already on the queue \(name); choose the queue to move them from")
             }
             guard queue.format.withoutClasses == target.format.withoutClasses else {
                 throw WebError(

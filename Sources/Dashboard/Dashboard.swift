@@ -389,7 +389,7 @@ struct LoginPages: Sendable {
                     metadata: [
                         "event": "web_login_refused", "user": "\(name.prefix(100))", "address": "\(context.address)",
                     ])
-                return Response.page(page(to: to, problem: "The name or the password is wrong."), status: .forbidden)
+                return Response.page(page(to: to, problem: "Wrong name or password."), status: .forbidden)
             }
             // Only a path of this site: `//host` is another site, and browsers strip tabs and line feeds.
             let isPath =

@@ -125,7 +125,7 @@ struct DeadLetterPage: DashboardPage {
             found = found ?? page.letters.first.map { DeadLetterRow($0, queue: queue.keys.queue) }
         }
         guard let found else {
-            throw WebError(.notFound, "queue \(queue.keys.queue) has no dead letter \(key) any more")
+            throw WebError(.notFound, "dead letter \(key) is no longer in queue \(queue.keys.queue)")
         }
         return found
     }

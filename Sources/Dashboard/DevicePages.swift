@@ -77,7 +77,7 @@ struct DevicePage: DashboardPage {
             ? ""
             : look.form(
                 "remove-invalid-tokens", [("token", findings.token)],
-                "<button class=\"danger\">Remove from the invalid tokens</button>")
+                "<button class=\"danger\">Remove from invalid tokens</button>")
         let test: HTML = look.isOperator ? look.link(["try"], [("token", findings.token)], "Send a test") : ""
         let results = Elements.table(
             "Results", ["Time", "Queue", "Outcome", "Reason", "Status", "App", "ID", "APNs ID"],

@@ -121,7 +121,7 @@ struct JobPage: DashboardPage {
         }
         guard let row else {
             throw WebError(
-                .notFound, "queue \(queue.keys.queue) has no job \(key) any more; it may be done, or a dead letter")
+                .notFound, "job \(key) is no longer in queue \(queue.keys.queue); it may be done or a dead letter")
         }
         return (row, queue)
     }

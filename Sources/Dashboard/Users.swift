@@ -55,7 +55,7 @@ package struct Users: Sendable, Equatable {
                 throw problem("\(words[1]) is not a role; roles are viewer and operator")
             }
             guard let credential = Credential(words[2]) else {
-                throw problem("the credential is not one that `apns-worker web-user` makes")
+                throw problem("the credential was not made by `apns-worker web-user`")
             }
             let name = String(first)
             guard !users.contains(where: { $0.name == name && $0.credential.isToken == credential.isToken }) else {

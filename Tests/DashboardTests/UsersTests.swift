@@ -39,9 +39,9 @@ import Testing
         arguments: [
             ("ada operator", "line 1: a user is a name, a role and a credential"),
             ("\nada admin token$00", "line 2: admin is not a role; roles are viewer and operator"),
-            ("ada viewer secret", "line 1: the credential is not one that `apns-worker web-user` makes"),
-            ("ada viewer scrypt$3$8$1$00$00", "line 1: the credential is not one that `apns-worker web-user` makes"),
-            ("ada viewer token$00", "line 1: the credential is not one that `apns-worker web-user` makes"),
+            ("ada viewer secret", "line 1: the credential was not made by `apns-worker web-user`"),
+            ("ada viewer scrypt$3$8$1$00$00", "line 1: the credential was not made by `apns-worker web-user`"),
+            ("ada viewer token$00", "line 1: the credential was not made by `apns-worker web-user`"),
             ("# nothing", "the file has no users"), ("", "the file has no users"),
         ])
     func malformed(text: String, problem: String) {

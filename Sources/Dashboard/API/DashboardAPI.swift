@@ -138,7 +138,8 @@ struct DashboardAPI: Sendable {
             return Form(fields: members.flatMap { name, value in value.texts.map { (name, $0) } })
         } catch {
             throw WebError(
-                .badRequest, "the body must be a JSON object whose members are texts, numbers, true or lists of texts")
+                .badRequest,
+                "the body must be a JSON object whose members are strings, numbers, true or lists of strings")
         }
     }
 

@@ -82,7 +82,7 @@ struct CampaignCancel: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cancel", abstract: "Cancel a campaign.",
         discussion: """
-            Workers send none of its notifications any more, except those that are in flight. Jobs that wait, retry or are \
+            Workers send no more of its notifications, except those in flight. Jobs that wait, retry or are \
             scheduled are dropped when their turn comes, so the command takes no longer for a million jobs than for one. They \
             become dead letters with the reason Cancelled, up to max_dead_letters; `apns-worker campaign requeue` sends them \
             after all. With --discard they are dropped without a trace.

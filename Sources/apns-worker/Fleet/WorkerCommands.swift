@@ -13,7 +13,7 @@ struct Quiet: AsyncParsableCommand {
             process. The command reaches a worker within about ten seconds, and expires after ten minutes.
 
               apns-worker quiet web-3                # the only worker of that host
-              apns-worker quiet --all --yes --wait   # exits with 0 when nothing is in flight any more
+              apns-worker quiet --all --yes --wait   # exits with 0 when nothing is in flight
             """)
 
     @OptionGroup var command: CommandOptions

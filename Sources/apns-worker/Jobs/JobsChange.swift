@@ -248,7 +248,7 @@ struct JobsRun: AsyncParsableCommand {
         var filter = try options.filter()
         let states = StoredJob.State.postponed
         guard filter.states.isSubset(of: states) else {
-            throw ValidationError("only retrying, scheduled and deferred jobs wait for their time")
+            throw ValidationError("only retrying, scheduled and deferred jobs can be made due")
         }
         if filter.states.isEmpty { filter.states = states }
         return filter
@@ -284,7 +284,7 @@ struct JobsMove: AsyncParsableCommand {
 
     @OptionGroup var change: JobChangeOptions
 
-    @Option(help: "The queue that gets the jobs.") var toQueue: String
+    @Option(help: "The target queue.") var toQueue: String
 
     func validate() throws { try change.check(try options.filter()) }
 
