@@ -112,13 +112,13 @@ package struct Fleet: Sendable {
                 for key in reply.root[1].children { found.found(key.string ?? "") }
             } catch let error as RedisError {
                 guard case .server(let answer) = error else { throw error }
-                found.incomplete = "queues could not be looked for (\(answer.message)): name them with --queue"
+                found.incomplete = "could not search for queues (\(answer.message)): name them with --queue"
                 return
             }
             looked += QueueSearch.batch
             if looked >= QueueSearch.maximumKeys, cursor != "0" {
                 found.incomplete =
-                    "Redis has very many keys, and not all were looked through for queues: name them with --queue"
+                    "Redis has too many keys to search all of them for queues: name them with --queue"
                 return
             }
         } while cursor != "0"
@@ -133,7 +133,7 @@ package struct Fleet: Sendable {
             reply = try await client(for: any).call(RedisCommand("CLUSTER", "SLOTS"))
         } catch let error as RedisError {
             guard case .server(let answer) = error else { throw error }
-            found.incomplete = "queues could not be looked for (\(answer.message)): name them with --queue"
+            found.incomplete = "could not search for queues (\(answer.message)): name them with --queue"
             return []
         }
         var slots: [String: Int] = [:]

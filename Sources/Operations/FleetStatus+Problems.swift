@@ -34,8 +34,8 @@ extension FleetStatus {
                 Problem(
                     kind: .workerGone, subject: worker.name,
                     message:
-                        "worker \(worker.name) has been gone for \(Words.duration(-worker.leaseLeftMs)), and its jobs "
-                        + "were not reclaimed (\(jobs))",
+                        "the lease of worker \(worker.name) expired \(Words.duration(-worker.leaseLeftMs)) ago, and its "
+                        + "jobs were not reclaimed (\(jobs))",
                     advice: "start a worker on \(worker.queues.joined(separator: ", ")): it reclaims the jobs"))
         }
         for app in apps {
@@ -54,7 +54,7 @@ extension FleetStatus {
                         message: "app \(app.name) gets no answers from \(app.endpoints.joined(separator: ", ")) "
                             + "(\(app.lanesUnanswered) of \(app.lanes) lanes)",
                         advice: "check the proxy, load balancer or firewall in front of it, and Apple's status page; "
-                            + "`apns-worker check` tries each step"))
+                            + "`apns-worker check` tests each step"))
             } else if let error = app.serverError, app.paused == nil {
                 problems.append(
                     Problem(
@@ -62,15 +62,15 @@ extension FleetStatus {
                         message:
                             "app \(app.name) gets only server errors from \(app.endpoints.joined(separator: ", ")): "
                             + "\(error) (\(app.lanesWithServerErrors) of \(app.lanes) lanes)",
-                        advice: "see Apple's status page, and any proxy in front of it; the jobs stay, and sending "
-                            + "resumes automatically"))
+                        advice: "check Apple's status page and any proxy in front of it; the jobs are kept, and "
+                            + "sending resumes automatically"))
             } else if app.state == .unconnected {
                 problems.append(
                     Problem(
                         kind: .appUnconnected, subject: app.name,
                         message: "app \(app.name) has no connection to \(app.endpoints.joined(separator: ", ")): "
-                            + (app.failure ?? "none could be made"),
-                        advice: "look at the network and the proxy; `apns-worker check` tries each step"))
+                            + (app.failure ?? "none succeeded"),
+                        advice: "check the network and the proxy; `apns-worker check` tests each step"))
             }
         }
         return problems
@@ -114,7 +114,7 @@ extension FleetStatus {
                     advice: isUnwritable
                         ? "fix Redis first"
                         : queue.paused == nil
-                            ? "start more workers, or see what slows them down"
+                            ? "start more workers, or find out what slows them down"
                             : "`apns-worker resume` ends its pause"))
         }
         return problems

@@ -127,7 +127,7 @@ extension FleetStatus {
                 queue.deadSampled = found.deadSampled
                 if found.workerCount > found.workers.count {
                     notes.append(
-                        "queue \(queue.name) has \(found.workerCount) workers; \(found.workers.count) are looked at")
+                        "queue \(queue.name) has \(found.workerCount) workers; only \(found.workers.count) are shown")
                 }
             }
             queues.append(queue)

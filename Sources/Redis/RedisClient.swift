@@ -304,7 +304,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         guard let link = route.server, let location = discovery.announced, location != link.location else { return }
         // The Sentinel that this client asks first may have older news.
         discovery.moved(to: location)
-        let reason = "the Sentinels name \(location.address) the master now"
+        let reason = "the Sentinels now name \(location.address) as the master"
         retire(link, because: .connectionLost(address: link.location.address, sent: false, reason: reason))
     }
 

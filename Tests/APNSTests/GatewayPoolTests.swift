@@ -228,7 +228,7 @@ struct GatewayPoolTests {
                 return
             }
             let failure = try await client.ask { "\($0.lastFailure.map { "\($0)" } ?? "none")" }
-            #expect(failure.contains("an error packet begins with 8, and 72 came"))
+            #expect(failure.contains("an error packet must begin with 8, not 72"))
         }
     }
 

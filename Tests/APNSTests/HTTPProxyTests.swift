@@ -46,7 +46,7 @@ struct HTTPProxyTests {
             ("http://me:hunter2@pro xy:1", "“pro xy:1” is not"),
             ("http://me:hunter2%4@proxy:1", "two hex digits"),
             ("http://me:hunter2%zz@proxy:1", "two hex digits"),
-            ("http://me:hunter2%FF@proxy:1", "no UTF-8"),
+            ("http://me:hunter2%FF@proxy:1", "not UTF-8"),
             ("http://me:hunter2%0D%0A@proxy:1", "control characters"),
             ("http://m%3Ae:hunter2@proxy:1", "a colon in the user's name"),
             ("", "http://host:port"),

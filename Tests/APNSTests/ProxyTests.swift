@@ -53,7 +53,7 @@ struct ProxyTests {
     static let refusals = [
         Refusal(
             testDescription: "without the credentials it wants", authorization: "Basic x",
-            says: "it answered 407 (Proxy Authentication Required): it wants a user and a password"),
+            says: "it answered 407 (Proxy Authentication Required): it requires a user and a password"),
         Refusal(
             testDescription: "with others than it wants", credentials: .init(user: "u", password: "hunter2"),
             authorization: "Basic x", says: "it rejects the configured user and password"),

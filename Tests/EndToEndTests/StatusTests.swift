@@ -106,7 +106,7 @@ extension EndToEnd {
                 return view.worker(killed)?.state == "gone" && view.kinds == ["worker_gone \(name)"]
             }
             let page = try await Self.page(redis.url).output
-            #expect(page.contains("has been gone for") && page.contains("it had 4 jobs"), "\(page)")
+            #expect(page.contains("! the lease of worker") && page.contains("it had 4 jobs"), "\(page)")
             #expect(try await Self.page(redis.url, "--check").ending == .exited(1))
             let next = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--drain-timeout", "500"])
