@@ -36,7 +36,7 @@ struct LatencyTests {
         Int64((Date().timeIntervalSince1970 - seconds) * 1_000_000)
     }
 
-    @Test("is the time from the payload's timestamp to arrival, for accepted requests that have one")
+    @Test("is the time from the payload's timestamp to arrival, for accepted requests with a timestamp")
     func measures() async throws {
         try await withSimulator {
             $0.latencyMember = "sent_us"
@@ -67,7 +67,7 @@ struct LatencyTests {
         }
     }
 
-    @Test("is not in the account unless it was asked for")
+    @Test("is in the account only if requested")
     func off() async throws {
         try await withSimulator { server in
             let sent = Self.micros(ago: 1)

@@ -24,7 +24,7 @@ struct GatewayRuleTests {
         #expect(error?.description.contains(text) == true)
     }
 
-    @Test("are refused when they do nothing", arguments: ["prefix=aa", "at=connect,times=2", ""])
+    @Test("are refused if they have no effect", arguments: ["prefix=aa", "at=connect,times=2", ""])
     func doesNothing(_ text: String) {
         #expect(throws: RuleError.self) { try GatewayRule(text) }
     }
@@ -54,7 +54,7 @@ struct GatewayRuleTests {
         GatewayBytes.token(byte).withUnsafeBufferPointer { SimulatedToken(bytes: $0) }
     }
 
-    @Test("meet by prefix, the first of a token, and every so-manieth of a connection; the first that meets decides")
+    @Test("match by prefix, the first of a token, and every nth of a connection; the first match decides")
     func meets() throws {
         var generator = APNSSimulator.SeededGenerator(seed: 1)
         var script = RuleScript([
@@ -83,7 +83,7 @@ struct GatewayRuleTests {
         #expect(connection == nil)
     }
 
-    @Test("with times know the newest tokens only, so that their memory is bounded")
+    @Test("with times keep only the newest tokens, so that their memory is bounded")
     func bounded() throws {
         var generator = APNSSimulator.SeededGenerator(seed: 1)
         var script = RuleScript([try GatewayRule("times=2,answer=8")], limit: 50)
@@ -102,7 +102,7 @@ struct GatewayRuleTests {
         #expect(try meets(1) && meets(1) && !meets(1), "it was forgotten long ago")
     }
 
-    @Test("meet the first connections, or a share of them")
+    @Test("match the first connections, or a share of them")
     func connections() throws {
         var generator = APNSSimulator.SeededGenerator(seed: 1)
         var first = RuleScript([
