@@ -86,7 +86,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("confirms by a bad item when results are wanted, with another connection for what comes after")
+    @Test("confirms by a bad item when results are needed, and later notifications use another connection")
     func confirmsByBarrier() async throws {
         try await withGateway(script: Self.takesAll) { client, gateway in
             for _ in 0..<3 {
@@ -144,7 +144,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("after a bad one, what was sent behind it is sent again in order, first, on a new connection")
+    @Test("after a bad one, those behind it are sent again first, in order, on a new connection")
     func resendsInOrder() async throws {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item(let item) = event else { return }
@@ -172,7 +172,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("status 10 confirms the named one, and nothing of it is an error")
+    @Test("status 10 confirms the named one, and is not an error")
     func shutdown() async throws {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item(let item) = event else { return }
@@ -233,7 +233,7 @@ struct GatewayPoolTests {
     }
 
     @Test(
-        "a gateway that drops new connections gets one notification at a time, until the certificate is blamed"
+        "a gateway that drops new connections gets one notification at a time, until the certificate is reported"
     )
     func acceptsAndDrops() async throws {
         let script: ScriptedGateway.Script = { peer, event in
@@ -273,7 +273,7 @@ struct GatewayPoolTests {
     }
 
     @Test(
-        "an error packet that comes after the confirmation time is reported with the number of lost notifications")
+        "an error packet that arrives after the confirmation time is reported with the number of lost notifications")
     func tooLate() async throws {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item(let item) = event, item.number == 2 else { return }
@@ -292,7 +292,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("close waits for pending writes, and finds out what was accepted")
+    @Test("close waits for pending writes, and determines what was accepted")
     func closeWaits() async throws {
         try await withGateway({ $0.batchTime = .seconds(5) }, script: Self.takesAll) { client, gateway in
             try await eventually("a connection") { try await client.ask { $0.usableConnections } == 1 }
@@ -303,7 +303,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("a gateway that hangs up at once is left alone until the reconnect delay is over")
+    @Test("a gateway that closes at once is not connected to again until the reconnect delay is over")
     func reconnectDelay() async throws {
         let script: ScriptedGateway.Script = { peer, event in
             if case .connected = event { peer.close() }

@@ -100,7 +100,7 @@ struct FullRedisTests {
         }
     }
 
-    @Test("invalid tokens are added before their jobs are settled, and taken out when a device registers")
+    @Test("invalid tokens are added before their jobs are settled, and removed when a device registers")
     func invalidTokens() async throws {
         @Sendable func token(_ text: String) -> InvalidToken {
             InvalidToken(
@@ -123,7 +123,7 @@ struct FullRedisTests {
         }
     }
 
-    @Test("a queue is paused and resumed, and workers are commanded")
+    @Test("a queue is paused and resumed, and workers get commands")
     func operators() async throws {
         try await withFullRedis { queue in
             let (client, keys) = (queue.client, queue.keys)
@@ -160,7 +160,7 @@ struct FullRedisTests {
         }
     }
 
-    @Test("jobs are neither enqueued nor requeued, and it is said what to do")
+    @Test("jobs are neither enqueued nor requeued, and the error has advice")
     func refusals() async throws {
         try await withFullRedis(prepare: { queue in
             try queue.bury(.numbered(1), at: 5000)

@@ -6,7 +6,7 @@ import Testing
 
 /// Jobs, wrappers and keys that any producer, or a hand at `redis-cli`, could write. Whatever they are, and whether a script
 /// answers or fails: as many jobs are there afterwards as before.
-@Suite("Scripts that meet anything")
+@Suite("Scripts with hostile data")
 struct HostileScriptTests {
     /// Texts that JSON parsers disagree about, and numbers that JSON knows but Lua turns into something else.
     private static let values: [[UInt8]] =

@@ -4,13 +4,13 @@ import Redis
 import TestSupport
 import Testing
 
-@Suite("A queue at a glance")
+@Suite("The overview of a queue")
 struct QueueOverviewTests {
     private func read(_ queue: TestQueue) async throws -> QueueOverview {
         try await QueueOverview.read(queue.client, queue.keys)
     }
 
-    @Test("of nothing is nothing, and leaves nothing")
+    @Test("of an empty Redis is empty, and writes nothing")
     func empty() async throws {
         try await withQueue { queue in
             let overview = try await read(queue)
@@ -82,7 +82,7 @@ struct QueueOverviewTests {
         }
     }
 
-    @Test("looks at so many dead letters, and so many bytes of them")
+    @Test("reads a limited number of dead letters and of their bytes")
     func sample() async throws {
         try await withQueue { queue in
             let letters = (0..<3000).flatMap { ["\($0)", #"{"v":1,"reason":"R","at":1}"# + "\n\($0)"] }
@@ -108,7 +108,7 @@ struct QueueOverviewTests {
         }
     }
 
-    @Test("shows whatever stands where the reason of a pause should")
+    @Test("shows any value in place of a pause's reason")
     func pause() async throws {
         try await withQueue { queue in
             try queue.redis.run("SET", queue.keys.paused, "by \u{1B}[31mhand")
@@ -119,7 +119,7 @@ struct QueueOverviewTests {
         }
     }
 
-    @Test("bears any scores, names and counters")
+    @Test("tolerates any scores, names and counters")
     func hostile() async throws {
         try await withQueue { queue in
             for (score, name) in [("inf", "a"), ("-inf", "b\u{1B}[2J"), ("1e300", String(repeating: "c", count: 5000))]

@@ -13,7 +13,7 @@ struct ResultGroupTests {
 
     private func ids(_ results: [StoredResult]) -> [String] { results.map { $0["id"] ?? "" } }
 
-    @Test("is made once, from now on or from a time, with a stream that need not exist")
+    @Test("is created once, from now on or from a time, even if the stream does not exist")
     func creation() async throws {
         try await withQueue { queue in
             let now = ResultGroup(queue.client, queue.keys, group: "now", consumer: "a")
@@ -35,7 +35,7 @@ struct ResultGroupTests {
         }
     }
 
-    @Test("gives each result to one consumer, until it is acknowledged or taken over")
+    @Test("delivers each result to one consumer, until it is acknowledged or reclaimed")
     func consumers() async throws {
         try await withQueue { queue in
             let (a, b) = (
@@ -60,7 +60,7 @@ struct ResultGroupTests {
         }
     }
 
-    @Test("renewing keeps results with their consumer; parking gives them to none")
+    @Test("renewing keeps results with their consumer; parking assigns them to none")
     func parking() async throws {
         try await withQueue { queue in
             let group = ResultGroup(queue.client, queue.keys, group: "g", consumer: "a")
@@ -82,7 +82,7 @@ struct ResultGroupTests {
         }
     }
 
-    @Test("forgets results that the stream has dropped in the meantime")
+    @Test("drops results that the stream has evicted in the meantime")
     func dropped() async throws {
         try await withQueue { queue in
             let group = ResultGroup(queue.client, queue.keys, group: "g", consumer: "a")

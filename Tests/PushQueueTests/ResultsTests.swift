@@ -36,7 +36,7 @@ struct ResultsTests {
             .map { $0["id"] ?? "" }
     }
 
-    @Test("have all that is known, whatever bytes that is, and Redis' time")
+    @Test("have all fields, of any bytes, and the time of Redis")
     func fields() async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["job"], Self.limits)
@@ -96,7 +96,7 @@ struct ResultsTests {
         }
     }
 
-    @Test("of a worker whose claims were taken over are not written")
+    @Test("of a worker whose claims were reclaimed are not written")
     func takenOver() async throws {
         try await withQueue { queue in
             let zombie = try await queue.worker("zombie", claiming: ["job"], Self.limits)

@@ -25,7 +25,7 @@ struct WorkerReportTests {
 
     private func read(_ json: String) -> WorkerReport? { WorkerReport(ByteBuffer(string: json)) }
 
-    @Test("is read as it was written, with Redis' time, and fit to be shown")
+    @Test("is read as it was written, with the time of Redis, and is printable")
     func roundTrip() async throws {
         try await withQueue { queue in
             let report = Self.report()
@@ -79,7 +79,7 @@ struct WorkerReportTests {
         #expect(read(json) == nil)
     }
 
-    @Test("what others have written there does no harm: no escapes, no numbers that cannot be added up")
+    @Test("foreign data does no harm: no escapes, no numbers that overflow")
     func hostile() throws {
         let json = """
             {"process":"a","host":"\\u001b[31mred\\u009b\\r\\n","version":"\(String(repeating: "v", count: 5000))",\
@@ -100,7 +100,7 @@ struct WorkerReportTests {
 
 @Suite("Commands to workers")
 struct WorkerCommandTests {
-    @Test("reach only the worker that they are for, with each heartbeat")
+    @Test("reach only their worker, with each heartbeat")
     func claim() async throws {
         try await withQueue { queue in
             let heartbeat = WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1)
@@ -151,7 +151,7 @@ struct WorkerCommandTests {
     }
 
     @Test(
-        "whatever else stands in their keys, jobs are claimed, released and reaped",
+        "with any other data in their keys, jobs are claimed, released and reclaimed",
         arguments: [["SET", "x"], ["RPUSH", "x"], ["ZADD", "1", "x"]])
     func wrongType(command: [String]) async throws {
         try await withQueue { queue in
