@@ -40,7 +40,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 10, busy: 0, now: start) == .init(first: 11, count: 10, join: false))
     }
 
-    @Test("leaves Redis alone for a while when there was nothing, and looks at once when it is woken")
+    @Test("does not ask Redis for a while after an empty answer, and asks at once when it is woken")
     func idle() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -61,7 +61,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(800)) != nil)
     }
 
-    @Test("keeps room for what a claim may bring, unless its answer takes long")
+    @Test("reserves capacity for the jobs that a claim may return, unless its answer is slow")
     func reserved() {
         var window = ClaimWindow()
         #expect(window.reserved(now: start) == 0)
@@ -72,7 +72,7 @@ struct ClaimWindowTests {
         #expect(window.reserved(now: start) == 0)
     }
 
-    @Test("looks again when the next retry is due")
+    @Test("claims again when the next retry is due")
     func due() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -81,7 +81,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(200)) != nil)
     }
 
-    @Test("polls more often where no blocking wait brings new jobs")
+    @Test("polls more often if no blocking wait reports new jobs")
     func unwatched() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -116,7 +116,7 @@ struct ClaimWindowTests {
         #expect(window.cannotPoll(now: start + .seconds(1)))
     }
 
-    @Test("a claim that brings nothing although jobs wait is made again after a pause, with later numbers")
+    @Test("a claim that returns nothing although jobs wait is made again after a pause, with later numbers")
     func emptyHanded() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -125,7 +125,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(10))?.first == 11)
     }
 
-    @Test("repeats a claim whose reply was lost with the same numbers, whatever is free now")
+    @Test("repeats a claim whose reply was lost with the same numbers, whatever the current capacity")
     func doubt() {
         var window = ClaimWindow()
         let claim = window.next(free: 10, busy: 0, now: start)
@@ -173,7 +173,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 3, busy: 0, now: start) == .init(first: 1, count: 3, join: true))
     }
 
-    @Test("joins again under a new name, with none of the old claims in doubt")
+    @Test("joins again under a new name, without the old claims in doubt")
     func afresh() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -184,7 +184,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 2, busy: 0, now: start) == .init(first: 11, count: 2, join: true))
     }
 
-    @Test("an answer that takes long is overdue, to a renewal as to a claim")
+    @Test("a slow answer is overdue, for a renewal as for a claim")
     func overdue() {
         var window = ClaimWindow()
         #expect(!window.isOverdue(now: start))

@@ -20,7 +20,7 @@ struct LogThrottleTests {
         #expect(throttle.occurred("a", now: start + .minutes(10)) { "third" } == 2)
     }
 
-    @Test("are logged when the minute is over although there are no more, and at the end")
+    @Test("are logged when the minute is over even if there are no more, and at the end")
     func overdue() {
         var throttle = LogThrottle<String>()
         #expect(throttle.overdue(now: start).count == 0)
@@ -37,7 +37,7 @@ struct LogThrottleTests {
         #expect(throttle.overdue(now: start + .minutes(2), all: true).map(\.line) == ["again"])
     }
 
-    @Test("does not fill the memory with its kinds")
+    @Test("are bounded in memory")
     func bounded() {
         var throttle = LogThrottle<String>()
         var logged = 0
@@ -46,7 +46,7 @@ struct LogThrottleTests {
         #expect(throttle.occurred("new", now: start + .minutes(2)) { "" } == 1)
     }
 
-    @Test("is counted right in any order of events", arguments: 0..<100)
+    @Test("are counted correctly in any order of events", arguments: 0..<100)
     func anyOrder(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var throttle = LogThrottle<String>()

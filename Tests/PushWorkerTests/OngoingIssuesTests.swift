@@ -20,7 +20,7 @@ struct OngoingIssuesTests {
         #expect(issues.ended("redis", at: "b", now: start + .seconds(62)) == nil)
     }
 
-    @Test("is logged again after a long while, in each form, and for each subject separately")
+    @Test("is logged again after a long while, for each form, and for each subject separately")
     func again() {
         var issues = OngoingIssues()
         #expect(issues.began("queue", at: "a", form: "OOM", now: start) != nil)
@@ -43,7 +43,7 @@ struct OngoingIssuesTests {
         #expect(logged == [0, 30, 60] && ended == logged)
     }
 
-    @Test("is in turns the beginning and the end, and rare, in any order of events", arguments: 0..<200)
+    @Test("alternates between beginning and end, and is rare, in any order of events", arguments: 0..<200)
     func anyOrder(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var issues = OngoingIssues()

@@ -19,7 +19,7 @@ struct TableTests {
         #expect(table.insert(job: 3) == first)
     }
 
-    @Test("line entries up in order, through any mixture of coming and going", arguments: 0..<50)
+    @Test("keep entries in order through any mixture of insertions and removals", arguments: 0..<50)
     func lines(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let table = Table<FlightID, InFlight>()
@@ -46,7 +46,7 @@ struct TableTests {
 
 @Suite("Lines of a lane's tables")
 struct LineTests {
-    @Test("a line goes before another as a whole, whichever of them is empty", arguments: 0..<3, 0..<3)
+    @Test("a line is prepended to another as a whole, even if one is empty", arguments: 0..<3, 0..<3)
     func before(_ first: Int, _ second: Int) {
         let table = Table<FlightID, InFlight>()
         defer { table.deallocate() }
@@ -89,7 +89,7 @@ struct NotificationIDTests {
         #expect(APNSID(Array(id("job-1", "00ff").description.utf8)) == id("job-1", "00ff"))
     }
 
-    @Test("differs between jobs, tokens, and where one ends and the other begins")
+    @Test("differs between jobs, tokens, and the boundary between them")
     func distinct() {
         var seen: Set<APNSID> = []
         for job in 0..<200 {
