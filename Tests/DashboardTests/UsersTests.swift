@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test(
-        "A line that cannot be used is named",
+        "An invalid line is reported",
         arguments: [
             ("ada operator", "line 1: a user is a name, a role and a credential"),
             ("\nada admin token$00", "line 2: admin is not a role; roles are viewer and operator"),
@@ -48,7 +48,7 @@ import Testing
         #expect(throws: Users.Malformed(description: problem)) { try Users(text) }
     }
 
-    @Test("A name is there once with a password")
+    @Test("A name can have one password")
     func twice() throws {
         let credential = NewCredential.password("correct horse")
         #expect(throws: Users.Malformed(description: "line 2: duplicate user ada")) {
@@ -84,7 +84,7 @@ import Testing
         #expect(form.without(["a"]).map(\.name) == ["b", "e"])
     }
 
-    @Test("A value is without the white space around it, but a text is as it was sent")
+    @Test("A value is trimmed, but a text is unchanged")
     func spaces() {
         let form = Form("reason=++why++&job=+%7B%7D%0A")
         #expect(form["reason"] == "why")

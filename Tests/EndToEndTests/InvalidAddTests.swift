@@ -50,7 +50,7 @@ extension EndToEnd {
             #expect(try Self.count(redis) == 1803)
         }
 
-        @Test("stores the details, and leaves out devices that have registered since")
+        @Test("stores the details, and skips devices that have registered since")
         func details() async throws {
             let redis = try RedisServer()
             let (token, other) = (TestJob.token("ab", 1), TestJob.token("ab", 2))

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Commands that are safe at three in the morning")
+    @Suite("Commands that are safe under stress")
     struct SafeCommandTests {
         private static func run(_ redis: String, _ arguments: String...) async throws -> CommandLineTests.Output {
             try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis])

@@ -28,7 +28,7 @@ struct PortConnectionTests {
         return connection
     }
 
-    @Test("has to send its first request in time, from the beginning on")
+    @Test("must send its first request in time, counted from its start")
     func first() {
         let connection = connection()
         #expect(connection.waitingSince == start)
@@ -54,7 +54,7 @@ struct PortConnectionTests {
         #expect(!connection.isOverdue(now: start + .hours(1)))
     }
 
-    @Test("has one while its request's body drips, also behind the answer")
+    @Test("has one while its request's body arrives, also after the answer")
     func body() {
         var connection = connection()
         connection.bytesCame(now: start)
@@ -66,7 +66,7 @@ struct PortConnectionTests {
         #expect(!connection.isOverdue(now: start + .seconds(100)))
     }
 
-    @Test("may be idle for longer between requests, and then has the same time for each")
+    @Test("may be idle for longer between requests, and has the same time for each")
     func idle() {
         var connection = answered()
         #expect(connection.waitingSince == start + .seconds(1))
@@ -76,7 +76,7 @@ struct PortConnectionTests {
         #expect(connection.isOverdue(now: start + .seconds(60)))
     }
 
-    @Test("has to read its answer; each byte that it takes gives it time")
+    @Test("must read its answer; each byte that it reads extends its time")
     func stalled() {
         var connection = answered()
         connection.holds(1000, now: start + .seconds(2))
@@ -107,7 +107,7 @@ struct PortConnectionTests {
         #expect(connection.isOverdue(now: start + .seconds(3)))
     }
 
-    @Test("there are never more than an eighth of the file descriptors")
+    @Test("are at most an eighth of the file descriptors")
     func share() {
         let limits = PortLimits()
         #expect(limits.connections(descriptors: 1_048_576) == 64)

@@ -19,7 +19,7 @@ struct ReconnectStateTests {
         #expect(ReconnectBackoff(initial: .nanoseconds(1), maximum: .hours(9)).ceiling(failures: 63) == .hours(9))
     }
 
-    @Test("spreads each wait from nothing to its limit")
+    @Test("spreads each wait from zero to its limit")
     func jitter() {
         let backoff = ReconnectBackoff(initial: .milliseconds(50), maximum: .seconds(5))
         #expect(backoff.delay(failures: 3, random: 0) == .zero)
@@ -27,7 +27,7 @@ struct ReconnectStateTests {
         #expect(backoff.delay(failures: 3, random: 1) == .milliseconds(200))
     }
 
-    @Test("continues with the longer wait while connections do not last, and with the shortest once one did")
+    @Test("continues with the longer wait while connections do not last, and with the shortest once one does")
     func flapping() {
         var state = ReconnectState(backoff: ReconnectBackoff())
         var now = start
@@ -78,14 +78,14 @@ struct ReconnectStateTests {
         #expect(reported == [1, 31, 61] && recovered == reported)
     }
 
-    @Test("the first connection of all ends no outage")
+    @Test("the very first connection ends no outage")
     func first() {
         var state = ReconnectState(backoff: ReconnectBackoff())
         _ = state.start()
         #expect(state.connected(at: start).recovery == nil)
     }
 
-    @Test("starts once, and wants nothing after it is closed")
+    @Test("starts once, and does not connect after it is closed")
     func closed() {
         var state = ReconnectState(backoff: ReconnectBackoff())
         #expect(state.start() == true)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Redis
 
-@Suite("A client's way to its server")
+@Suite("A client's route to its server")
 struct RouteTests {
     final class Link {}
 
@@ -34,7 +34,7 @@ struct RouteTests {
         return route
     }
 
-    @Test("leads nowhere before there is a server, and to it then")
+    @Test("is empty before there is a server, and leads to it afterwards")
     func begin() {
         var route = Route<Link>()
         #expect(destination(of: "a", &route) == "none")
@@ -46,7 +46,7 @@ struct RouteTests {
         #expect(route.found(Link()) == false)
     }
 
-    @Test("keeps the old order when the slot moves: what was sent away goes before what came later")
+    @Test("keeps the order when the slot moves: redirected commands precede later ones")
     func order() throws {
         let (old, new) = (Link(), Link())
         var route = serving(old)
@@ -69,7 +69,7 @@ struct RouteTests {
         #expect(route.sentAway(request("late"), because: moved) == false)
     }
 
-    @Test("keeps nothing for the next server when the old one was left for another reason, or was lost")
+    @Test("keeps nothing for the next server when the old one was dropped for another reason, or was lost")
     func failures() {
         let link = Link()
         var route = serving(link)
@@ -84,7 +84,7 @@ struct RouteTests {
         #expect(destination(of: "a", &route) == "none")
     }
 
-    @Test("gives back what it kept when no server is found")
+    @Test("returns the kept commands when no server is found")
     func givenUp() {
         let (old, next) = (Link(), Link())
         var route = serving(old)
@@ -112,7 +112,7 @@ struct RouteTests {
         #expect(route.takeOver()?.server === new)
     }
 
-    @Test("a command comes back to its caller after five redirections")
+    @Test("a command is returned to its caller after five redirections")
     func loop() throws {
         var request = request("a")
         var link = Link()
@@ -130,7 +130,7 @@ struct RouteTests {
         #expect(route.sentAway(request, because: moved) == false)
     }
 
-    @Test("leads nowhere after it is closed, and gives back all that it had")
+    @Test("is empty after it is closed, and returns all commands")
     func close() {
         let (old, new) = (Link(), Link())
         var route = serving(old)
@@ -236,7 +236,7 @@ struct NodeStateTests {
         }
     }
 
-    @Test("is made for the first, given to all who ask in the meantime in their order, and to later users")
+    @Test("is opened for the first user, then given to all waiting users in order, and to later ones")
     func sharing() {
         var node = NodeState<String, Int>(first: 1)
         #expect(use(2, &node) == "wait")
@@ -248,7 +248,7 @@ struct NodeStateTests {
         #expect(use(4, &node) == "closed")
     }
 
-    @Test("is not there when the attempt fails, or is not wanted any more")
+    @Test("is missing if the attempt fails or is no longer needed")
     func failure() {
         var node = NodeState<String, Int>(first: 1)
         _ = node.use(2)
@@ -257,7 +257,7 @@ struct NodeStateTests {
         #expect(node.release() == false)
     }
 
-    @Test("is idle when the last user has released it, until another one comes")
+    @Test("is idle when the last user has released it, until there is another one")
     func idle() {
         var node = NodeState<String, Int>(first: 1)
         _ = node.connected("c")

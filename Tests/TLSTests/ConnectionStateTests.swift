@@ -38,7 +38,7 @@ struct ConnectionStateTests {
         #expect(handshaking.close() == .immediately)
     }
 
-    @Test("says goodbye once, and waits for the peer's")
+    @Test("sends close_notify once, and waits for the peer's")
     func closing() {
         var state = open()
         #expect(state.close() == .sendCloseNotifyAndAwaitPeer)
@@ -51,7 +51,7 @@ struct ConnectionStateTests {
         #expect(state.transportEnded() == .ignore)
     }
 
-    @Test("answers the peer's goodbye")
+    @Test("answers the peer's close_notify")
     func peerFirst() {
         var state = open()
         #expect(state.peerClosed(keepsOutputOpen: false) == .sendCloseNotifyAndClose)
@@ -61,7 +61,7 @@ struct ConnectionStateTests {
         #expect(state.transportEnded() == .close)
     }
 
-    @Test("may write on after the peer's goodbye")
+    @Test("may continue to write after the peer's close_notify")
     func inputClosed() {
         var state = open()
         #expect(state.peerClosed(keepsOutputOpen: true) == .signalInputClosed)
@@ -73,7 +73,7 @@ struct ConnectionStateTests {
         #expect(other.closeOutput() == .sendCloseNotifyAndClose)
     }
 
-    @Test("may read on after its own goodbye, until the peer's")
+    @Test("may continue to read after its own close_notify, until the peer's")
     func outputClosed() {
         var state = open()
         #expect(state.closeOutput() == .sendCloseNotify)
@@ -100,7 +100,7 @@ struct ConnectionStateTests {
         #expect(closing.transportEnded() == .close)
     }
 
-    @Test("fails once, and looks at nothing afterwards")
+    @Test("fails once, and ignores everything afterwards")
     func failing() {
         var state = open()
         #expect(state.fail() == true)

@@ -10,7 +10,7 @@ struct OpenSSLClientTests {
     }
 
     @Test(
-        "a server is verified, picks the protocol, sends no tickets, echoes, and survives key updates",
+        "a server is verified, selects the protocol, sends no tickets, echoes, and survives key updates",
         arguments: ["-tls1_2", "-tls1_3"])
     func server(version: String) async throws {
         try await withServer(Fixtures.server("chain", protocols: ["h2"]), behaviour: .init(echoes: true)) { server in
@@ -44,7 +44,7 @@ struct OpenSSLClientTests {
         }
     }
 
-    @Test("a server refuses TLS 1.1 and says so to both")
+    @Test("a server refuses TLS 1.1 and reports that to both sides")
     func oldVersion() async throws {
         try await withServer(Fixtures.server()) { server in
             let client = try connect(to: server, ["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"])
@@ -69,7 +69,7 @@ struct OpenSSLClientTests {
         }
     }
 
-    @Test("a server takes a client certificate, and reads its topic")
+    @Test("a server accepts a client certificate, and reads its topic")
     func clientCertificate() async throws {
         let context = try Fixtures.server(clientCertificates: .required(.file(Fixtures.path("ca.pem"))))
         try await withServer(context) { server in
@@ -88,7 +88,7 @@ struct OpenSSLClientTests {
 
 @Suite("With openssl s_server", .timeLimit(.minutes(1)))
 struct OpenSSLServerTests {
-    @Test("a client sends SNI, agrees on a protocol, talks, and says goodbye", arguments: ["-tls1_2", "-tls1_3"])
+    @Test("a client sends SNI, negotiates a protocol, sends data, and closes", arguments: ["-tls1_2", "-tls1_3"])
     func client(version: String) async throws {
         let (server, port) = try await OpenSSLCommand.server(
             [version, "-naccept", "1", "-alpn", "h2", "-state", "-tlsextdebug"])
@@ -140,7 +140,7 @@ struct OpenSSLServerTests {
         #expect(seen.tlsErrors.first?.description.contains("protocol_version") == true)
     }
 
-    @Test("a client shows its certificate from an encrypted key, and one without is refused by alert")
+    @Test("a client uses a certificate with an encrypted key, and one without a certificate gets an alert")
     func clientCertificates() async throws {
         let demand = try ["-Verify", "1", "-verify_return_error", "-CAfile", Fixtures.path("ca.pem"), "-naccept", "2"]
         let (server, port) = try await OpenSSLCommand.server(demand)
