@@ -37,7 +37,7 @@ final class ConnectionGuard: ChannelDuplexHandler {
         // Closing with unread bytes resets the connection, and the client may lose the answer. So what comes after the last
         // answer is read and discarded for a while.
         guard !state.isClosing else { return }
-        state.bytesCame(now: context.eventLoop.now)
+        state.bytesReceived(now: context.eventLoop.now)
         context.fireChannelRead(data)
     }
 

@@ -53,7 +53,7 @@ struct PortConnection {
     // MARK: Events
 
     /// Bytes came.
-    mutating func bytesCame(now: NIODeadline) { arrivingSince = arrivingSince ?? now }
+    mutating func bytesReceived(now: NIODeadline) { arrivingSince = arrivingSince ?? now }
 
     /// The head of a request has come.
     mutating func requestBegan() { unanswered += 1 }

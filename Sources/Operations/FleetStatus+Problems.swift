@@ -91,10 +91,11 @@ extension FleetStatus {
         var problems: [Problem] = []
         let ready = queue.waiting + queue.due
         let isUnwritable = unwritableQueues.contains(queue.name)
-        let takers = living.filter { $0.queues.contains(queue.name) }
-        if ready > 0, queue.paused == nil, !takers.contains(where: { $0.state == .running || $0.state == .unknown }) {
+        let candidates = living.filter { $0.queues.contains(queue.name) }
+        if ready > 0, queue.paused == nil, !candidates.contains(where: { $0.state == .running || $0.state == .unknown })
+        {
             let jobs = ready == 1 ? "1 job waits" : "\(Words.number(ready)) jobs wait"
-            let others = takers.map { "\($0.name) is \($0.state.rawValue)" }.joined(separator: ", ")
+            let others = candidates.map { "\($0.name) is \($0.state.rawValue)" }.joined(separator: ", ")
             problems.append(
                 Problem(
                     kind: .noWorker, subject: queue.name,
@@ -102,7 +103,7 @@ extension FleetStatus {
                         + (others.isEmpty ? "" : " (\(others))"),
                     advice: isUnwritable
                         ? "fix Redis first; running workers resume automatically"
-                        : takers.contains { $0.state == .quiet }
+                        : candidates.contains { $0.state == .quiet }
                             ? "`apns-worker quiet --all --undo`, or start a worker"
                             : "start a worker with --queue \(queue.name)"))
         }

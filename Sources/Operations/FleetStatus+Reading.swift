@@ -4,12 +4,12 @@ import Redis
 
 extension FleetStatus {
     /// The result of reading a queue.
-    package typealias Look = (keys: QueueKeys, result: Result<QueueOverview, RedisServerError>)
+    package typealias QueueReading = (keys: QueueKeys, result: Result<QueueOverview, RedisServerError>)
 
     /// Asks Redis.
     /// - Parameters:
-    ///   - queues: those to look at.
-    ///   - apps: the names of apps that are looked at whether workers know them or not.
+    ///   - queues: the queues to read.
+    ///   - apps: the names of apps to read in addition to those of the workers.
     ///   - limits: beyond which something is a problem.
     /// - Throws: `RedisError`, where Redis cannot be asked.
     package static func read(
@@ -18,10 +18,10 @@ extension FleetStatus {
         var status = FleetStatus()
         status.redis = "\(fleet.clients.topology)"
         status.prefix = fleet.prefix
-        let looks = try await look(fleet, queues)
+        let readings = try await readQueues(fleet, queues)
         status.servers = try await servers(fleet, queues)
-        status.take(looks)
-        let sightings = looks.flatMap(sightings)
+        status.add(readings)
+        let sightings = readings.flatMap(sightings)
         let reports = newest(sightings)
         status.workers = workers(sightings, unwritable: status.unwritableQueues)
         status.rate = reports.reduce(0) { $0 + $1.rate }
@@ -75,8 +75,8 @@ extension FleetStatus {
         }
     }
 
-    private static func look(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [Look] {
-        let looks = try await withThrowingTaskGroup(of: (Int, Look).self) { group in
+    private static func readQueues(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [QueueReading] {
+        let readings = try await withThrowingTaskGroup(of: (Int, QueueReading).self) { group in
             for (index, keys) in queues.enumerated() {
                 group.addTask {
                     do {
@@ -88,10 +88,10 @@ extension FleetStatus {
             }
             return try await group.reduce(into: []) { $0.append($1) }
         }
-        return looks.sorted { $0.0 < $1.0 }.map(\.1)
+        return readings.sorted { $0.0 < $1.0 }.map(\.1)
     }
 
-    /// Whoever looks need not know that a queue's jobs are in another list: its workers tell.
+    /// Reads a queue, whose jobs may be in another list that its workers report.
     private static func overview(_ fleet: Fleet, _ keys: QueueKeys) async throws -> QueueOverview {
         let client = try await fleet.client(for: keys.retry)
         let first = try await QueueOverview.read(client, keys)
@@ -103,10 +103,10 @@ extension FleetStatus {
         return try await QueueOverview.read(client, other)
     }
 
-    private mutating func take(_ looks: [Look]) {
-        for look in looks {
-            var queue = Queue(name: look.keys.queue)
-            switch look.result {
+    private mutating func add(_ readings: [QueueReading]) {
+        for reading in readings {
+            var queue = Queue(name: reading.keys.queue)
+            switch reading.result {
             case .failure(let answer): queue.error = answer.message
             case .success(let found):
                 at = max(at, found.now)
@@ -134,15 +134,15 @@ extension FleetStatus {
         }
     }
 
-    private static func sightings(_ look: Look) -> [Sighting] {
-        guard case .success(let found) = look.result else { return [] }
+    private static func sightings(_ reading: QueueReading) -> [Sighting] {
+        guard case .success(let found) = reading.result else { return [] }
         // The long lease of a lane that held nothing outlives its process.
         return found.workers.filter { $0.isLiving || $0.leaseLeft < 0 }.map {
-            Sighting(queue: look.keys.queue, now: found.now, worker: $0)
+            Sighting(queue: reading.keys.queue, now: found.now, worker: $0)
         }
     }
 
-    /// Fills in what only two looks tell.
+    /// Computes the values that need two readings.
     package mutating func compare(with before: FleetStatus) {
         let seconds = Double(at - before.at) / 1000
         guard seconds > 0 else { return }

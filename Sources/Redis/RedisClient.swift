@@ -237,12 +237,12 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     private func found(_ link: ServerLink) {
         guard reconnect.phase == .connecting, route.found(link) else { return link.release() }
         link.onClose = { self.lost(link, $0) }
-        takeOver()
+        switchServer()
     }
 
     /// Makes the found server current, once the others have answered all commands in flight.
-    func takeOver() {
-        guard let (link, kept) = route.takeOver() else { return }
+    func switchServer() {
+        guard let (link, kept) = route.switchServer() else { return }
         log.connected(to: link.location, after: reconnect.connected(at: eventLoop.now).recovery)
         for request in kept {
             if let command = request.command { transmit(command, request, over: link) }
@@ -256,7 +256,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     /// A connection has ended; the commands that are lost with it have not failed yet.
     private func lost(_ link: ServerLink, _ error: RedisError) {
         // A server that is no longer current gets no more commands. Lost commands fail before the next one is current.
-        if route.retired === link { return eventLoop.execute { self.forgetRetired(link) } }
+        if route.retired === link { return eventLoop.execute { self.dropRetired(link) } }
         switch route.lost(link) {
         case .ofServer:
             discovery.demote(link.location)

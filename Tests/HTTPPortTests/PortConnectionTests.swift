@@ -21,7 +21,7 @@ struct PortConnectionTests {
     /// One whose first request was answered a second after the start.
     private func answered() -> PortConnection {
         var connection = connection()
-        connection.bytesCame(now: start)
+        connection.bytesReceived(now: start)
         connection.requestBegan()
         connection.requestEnded()
         connection.answerEnded(now: start + .seconds(1))
@@ -39,7 +39,7 @@ struct PortConnectionTests {
     @Test("does not gain time by sending a request byte by byte")
     func dripping() {
         var connection = connection()
-        for second in 1...9 { connection.bytesCame(now: start + .seconds(Int64(second))) }
+        for second in 1...9 { connection.bytesReceived(now: start + .seconds(Int64(second))) }
         #expect(connection.waitingSince == start + .seconds(1))
         #expect(connection.isOverdue(now: start + .seconds(11)))
     }
@@ -47,7 +47,7 @@ struct PortConnectionTests {
     @Test("has no deadline while its request is being answered")
     func working() {
         var connection = connection()
-        connection.bytesCame(now: start)
+        connection.bytesReceived(now: start)
         connection.requestBegan()
         connection.requestEnded()
         #expect(connection.waitingSince == nil)
@@ -57,10 +57,10 @@ struct PortConnectionTests {
     @Test("has one while its request's body arrives, also after the answer")
     func body() {
         var connection = connection()
-        connection.bytesCame(now: start)
+        connection.bytesReceived(now: start)
         connection.requestBegan()
         connection.answerEnded(now: start + .seconds(1))
-        connection.bytesCame(now: start + .seconds(9))
+        connection.bytesReceived(now: start + .seconds(9))
         #expect(connection.isOverdue(now: start + .seconds(10)))
         connection.requestEnded()
         #expect(!connection.isOverdue(now: start + .seconds(100)))
@@ -72,7 +72,7 @@ struct PortConnectionTests {
         #expect(connection.waitingSince == start + .seconds(1))
         #expect(!connection.isOverdue(now: start + .seconds(100)))
         #expect(connection.isOverdue(now: start + .seconds(101)))
-        connection.bytesCame(now: start + .seconds(50))
+        connection.bytesReceived(now: start + .seconds(50))
         #expect(connection.isOverdue(now: start + .seconds(60)))
     }
 
@@ -95,14 +95,14 @@ struct PortConnectionTests {
     @Test("is closed soon after its last answer, whatever it sends")
     func closing() {
         var connection = connection()
-        connection.bytesCame(now: start)
+        connection.bytesReceived(now: start)
         // An answer without a request.
         connection.answerEnded(now: start)
         #expect(!connection.isClosing)
         connection.outputClosed(now: start + .seconds(1))
         #expect(connection.isClosing)
         connection.outputClosed(now: start + .seconds(2))
-        connection.bytesCame(now: start + .seconds(2))
+        connection.bytesReceived(now: start + .seconds(2))
         #expect(!connection.isOverdue(now: start + .milliseconds(2999)))
         #expect(connection.isOverdue(now: start + .seconds(3)))
     }

@@ -163,7 +163,7 @@ struct HostileScriptTests {
                 let added = try Self.count(queue) - kept
                 var report = WorkerReport()
                 report.process = "p"
-                let news = WorkerHeartbeat(report, uptime: 1)
+                let heartbeat = WorkerHeartbeat(report, uptime: 1)
                 func attempt(ending ended: Int = 0, _ body: () async throws -> Void) async throws {
                     let before = try Self.count(queue)
                     do {
@@ -174,8 +174,8 @@ struct HostileScriptTests {
                         #expect(try Self.count(queue) == before, "\(command)")
                     }
                 }
-                try await attempt { _ = try await worker.claim(0, heartbeat: news) }
-                try await attempt { _ = try await worker.claim(3, first: 7, heartbeat: news) }
+                try await attempt { _ = try await worker.claim(0, heartbeat: heartbeat) }
+                try await attempt { _ = try await worker.claim(3, first: 7, heartbeat: heartbeat) }
                 try await attempt { _ = try await queue.worker("v", limits).claim(9) }
                 // Not all of them are there where the claims were replaced.
                 let isOurs = !key.contains(":claimed:")

@@ -59,7 +59,7 @@ struct QueueOverviewTests {
     @Test("a killed process lives no longer than the lease of its lane that polls, or of one that has jobs")
     func killed() async throws {
         try await withQueue { queue in
-            func news(_ lane: Int) -> WorkerHeartbeat {
+            func heartbeat(_ lane: Int) -> WorkerHeartbeat {
                 var report = WorkerReport()
                 (report.process, report.lane, report.lanes) = ("host.1.ab", lane, 3)
                 return WorkerHeartbeat(report, uptime: 1)
@@ -67,7 +67,7 @@ struct QueueOverviewTests {
             try queue.push(["a"])
             for lane in 0..<3 {
                 let claimed = try await queue.worker("host.1.ab.\(lane)").claim(
-                    lane == 2 ? 1 : 0, heartbeat: news(lane))
+                    lane == 2 ? 1 : 0, heartbeat: heartbeat(lane))
                 #expect(claimed.bodies.count == (lane == 2 ? 1 : 0))
             }
             _ = try await queue.worker("other").claim(0)

@@ -52,9 +52,9 @@ struct ResultGroupTests {
             let pending = try await b.pending(of: "a", count: 10)
             #expect(pending.map(\.entry) == taken.dropFirst().map(\.entry) && pending.allSatisfy { $0.deliveries == 1 })
             // No consumer takes over from one that is active.
-            #expect(try await b.takeOver(pending.map(\.entry), idle: 60_000).isEmpty)
+            #expect(try await b.reclaim(pending.map(\.entry), idle: 60_000).isEmpty)
             #expect(try await b.pending(of: "a", count: 10).count == 3)
-            #expect(ids(try await b.takeOver([pending[0].entry], idle: 0)) == ["1"])
+            #expect(ids(try await b.reclaim([pending[0].entry], idle: 0)) == ["1"])
             #expect(try await b.pending(of: "b", count: 10).map(\.deliveries) == [2, 1, 1])
             #expect(try await b.pending(after: pending[0].entry, count: 1).map(\.entry) == [pending[1].entry])
         }
@@ -90,7 +90,7 @@ struct ResultGroupTests {
             try add(3, queue)
             let entries = try await group.take(3, waiting: nil).map(\.entry)
             try queue.redis.run("XDEL", queue.keys.results, entries[1])
-            #expect(ids(try await group.takeOver(entries, idle: 0)) == ["0", "2"])
+            #expect(ids(try await group.reclaim(entries, idle: 0)) == ["0", "2"])
             #expect(try await group.pending(count: 9).map(\.entry) == [entries[0], entries[2]])
         }
     }

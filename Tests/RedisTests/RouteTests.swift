@@ -30,7 +30,7 @@ struct RouteTests {
     private func serving(_ link: Link) -> Route<Link> {
         var route = Route<Link>()
         #expect(route.found(link) == true)
-        #expect(route.takeOver()?.server === link)
+        #expect(route.switchServer()?.server === link)
         return route
     }
 
@@ -38,7 +38,7 @@ struct RouteTests {
     func begin() {
         var route = Route<Link>()
         #expect(destination(of: "a", &route) == "none")
-        #expect(route.takeOver() == nil)
+        #expect(route.switchServer() == nil)
         let link = Link()
         route = serving(link)
         #expect(destination(of: "a", &route) == "server")
@@ -59,9 +59,9 @@ struct RouteTests {
 
         // The new server has to wait until the old one has answered everything.
         #expect(route.found(new) == true)
-        #expect(route.takeOver() == nil)
+        #expect(route.switchServer() == nil)
         #expect(route.lost(old) == .ofPreviousServer)
-        let taken = route.takeOver()
+        let taken = route.switchServer()
         let (server, kept) = try #require(taken)
         #expect(server === new && names(kept) == ["1", "2", "3"])
         #expect(kept.map(\.redirections) == [1, 1, 0])
@@ -107,9 +107,9 @@ struct RouteTests {
         #expect(route.retire(old, keepsCommands: true) == true)
         #expect(route.found(new) == true && route.lost(old) == .ofPreviousServer)
         route.asked()
-        #expect(route.takeOver() == nil)
+        #expect(route.switchServer() == nil)
         route.asked()
-        #expect(route.takeOver()?.server === new)
+        #expect(route.switchServer()?.server === new)
     }
 
     @Test("a command is returned to its caller after five redirections")
@@ -123,7 +123,7 @@ struct RouteTests {
             #expect(route.lost(link) == .ofPreviousServer)
             link = Link()
             #expect(route.found(link) == true)
-            let taken = route.takeOver()
+            let taken = route.switchServer()
             request = try #require(taken?.kept.first)
         }
         #expect(route.retire(link, keepsCommands: true) == true)
@@ -141,7 +141,7 @@ struct RouteTests {
         #expect(links.map(ObjectIdentifier.init) == [old, new].map(ObjectIdentifier.init))
         #expect(names(kept) == ["1"])
         #expect(destination(of: "2", &route) == "none")
-        #expect(route.found(Link()) == false && route.takeOver() == nil && route.close().links.isEmpty)
+        #expect(route.found(Link()) == false && route.switchServer() == nil && route.close().links.isEmpty)
     }
 
     /// The use of a node: the commands in flight, in order.
@@ -161,15 +161,15 @@ struct RouteTests {
         var (executed, failed): ([Int], [Int]) = ([], [])
 
         func number(_ request: RedisRequest) -> Int { Int(names([request])[0]) ?? -1 }
-        func takeOver() {
-            guard let (server, kept) = route.takeOver() else { return }
+        func switchServer() {
+            guard let (server, kept) = route.switchServer() else { return }
             server.pending += kept
         }
         func search() {
             let link = NodeLink(to: owner)
             guard route.server == nil, route.found(link) else { return }
             links.append(link)
-            takeOver()
+            switchServer()
         }
         func send() {
             let request = request("\(next)")
@@ -192,13 +192,13 @@ struct RouteTests {
                 if !route.sentAway(request, because: moved) { failed.append(number(request)) }
             }
             if link.pending.isEmpty, route.retired === link { _ = route.lost(link) }
-            takeOver()
+            switchServer()
         }
         func lose(_ link: NodeLink) {
             _ = route.lost(link)
             failed += link.pending.map(number)
             link.pending = []
-            takeOver()
+            switchServer()
         }
         /// A slot does not come back before what was sent after it is answered.
         func migrate() {

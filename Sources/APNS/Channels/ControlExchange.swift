@@ -134,7 +134,7 @@ final class ControlExchange {
     }
 
     /// Tells the server that nothing more will come.
-    func leave() { nghttp2_session_terminate_session(session, NGHTTP2_NO_ERROR.rawValue) }
+    func terminate() { nghttp2_session_terminate_session(session, NGHTTP2_NO_ERROR.rawValue) }
 
     private func fail(_ what: String) { result = result ?? .failure(Failure(description: what)) }
 

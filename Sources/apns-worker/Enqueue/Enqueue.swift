@@ -104,9 +104,9 @@ struct Enqueue: AsyncParsableCommand {
         let job = try jobOfFlags(keys, format)
         if !unchecked, let job, let defect = JobCheck.defect(of: job.body, as: format) { throw ValidationError(defect) }
         try await settings.withClient(for: keys.jobs) { client in
-            let look = await QueueLook.take(client, keys, settings)
-            look.warn()
-            let check = unchecked ? nil : EnqueueCheck(format: format, apps: look.apps)
+            let state = await QueueState.read(client, keys, settings)
+            state.warn()
+            let check = unchecked ? nil : EnqueueCheck(format: format, apps: state.apps)
             if let job {
                 try await enqueue(job, check, client, keys)
             } else {

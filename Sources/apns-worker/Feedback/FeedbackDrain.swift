@@ -46,7 +46,7 @@ struct FeedbackDrain: Sendable {
         } catch {
             report.error = report.error ?? "\(error)"
         }
-        report.took(ContinuousClock.now - began)
+        report.ended(after: ContinuousClock.now - began)
         log("feedback_ended", "the feedback service has been read", ["count": "\(report.records)"])
         return report
     }

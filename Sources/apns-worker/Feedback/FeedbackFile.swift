@@ -36,7 +36,7 @@ struct FeedbackFile {
         } catch {
             report.error = "\(error)"
         }
-        report.took(ContinuousClock.now - began)
+        report.ended(after: ContinuousClock.now - began)
         return report
     }
 

@@ -37,7 +37,7 @@ struct FeedbackReport: Encodable, Sendable {
         }
     }
 
-    mutating func took(_ time: Duration) {
+    mutating func ended(after time: Duration) {
         let parts = time.components
         seconds = Double(parts.seconds) + Double(parts.attoseconds / 1_000_000_000_000_000) / 1000
     }

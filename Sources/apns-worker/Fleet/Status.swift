@@ -200,8 +200,8 @@ struct Status: AsyncParsableCommand {
             }
             return try status.map { screen.write(try JSONLine.text($0, keys: .convertToSnakeCase) + "\n") } ?? true
         }
-        let trouble = failure.map { ["! \($0); showing the previous state", ""] } ?? []
-        return screen.draw(trouble + (status.map { page($0, screen) } ?? []))
+        let notice = failure.map { ["! \($0); showing the previous state", ""] } ?? []
+        return screen.draw(notice + (status.map { page($0, screen) } ?? []))
     }
 }
 

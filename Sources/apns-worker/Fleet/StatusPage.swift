@@ -39,9 +39,9 @@ struct StatusPage {
         var lines: [String] = []
         var shown: Set<String> = []
         for problem in status.problems where shown.insert(problem.kind.rawValue).inserted {
-            let alike = status.problems.filter { $0.kind == problem.kind }
-            let rest = alike.count > Self.shownOfKind ? alike.dropFirst(Self.shownOfKind - 1) : []
-            for problem in alike.dropLast(rest.count) {
+            let ofKind = status.problems.filter { $0.kind == problem.kind }
+            let rest = ofKind.count > Self.shownOfKind ? ofKind.dropFirst(Self.shownOfKind - 1) : []
+            for problem in ofKind.dropLast(rest.count) {
                 lines += wrapped("! " + problem.message, indent: "  ").map { styled($0, .red) }
                 lines += wrapped("→ " + problem.advice, lead: "  ", indent: "    ")
             }

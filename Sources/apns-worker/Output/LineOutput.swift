@@ -50,7 +50,7 @@ actor LineOutput {
         var rest = lines.readableBytesView[...]
         var since = ContinuousClock.now
         while failure == nil, !rest.isEmpty {
-            if hasRoom() {
+            if canWrite() {
                 let written = rest.prefix(Self.pieceSize).withUnsafeBytes { piece in
                     Glibc.write(descriptor, piece.baseAddress, piece.count)
                 }
@@ -80,7 +80,7 @@ actor LineOutput {
         }
     }
 
-    private func hasRoom() -> Bool {
+    private func canWrite() -> Bool {
         var request = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         // If the reader has closed its end, the write reports it.
         return poll(&request, 1, 0) > 0
