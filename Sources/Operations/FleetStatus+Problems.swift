@@ -15,7 +15,7 @@ extension FleetStatus.Server {
 extension FleetStatus {
     /// For how long the lease of a worker may have ended before that is a problem, in milliseconds: those that live take its
     /// jobs over within a second or two.
-    package static let reapingTime: Int64 = 5000
+    package static let reclaimTime: Int64 = 5000
 
     /// Returns what needs attention.
     package func findProblems(_ limits: Limits) -> [Problem] {
@@ -28,7 +28,7 @@ extension FleetStatus {
                     message: "worker \(worker.name) is not ready: \(worker.ownObstacles.joined(separator: "; "))",
                     advice: "it resumes automatically; its log has the time at which this began"))
         }
-        for worker in workers where worker.state == .gone && worker.leaseLeftMs < -Self.reapingTime {
+        for worker in workers where worker.state == .gone && worker.leaseLeftMs < -Self.reclaimTime {
             let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"
             problems.append(
                 Problem(

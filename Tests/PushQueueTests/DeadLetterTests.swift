@@ -152,11 +152,11 @@ struct DeadLetterTests {
             #expect(try queue.dead().map(\.original.text).count == 1)
             #expect(try queue.stats()["dead_evicted"] == 1)
             try queue.endLease("w")
-            let reaper = queue.worker("x", limits)
+            let reclaimer = queue.worker("x", limits)
             #expect(
-                try await reaper.reclaimed("w")
+                try await reclaimer.reclaimed("w")
                     == QueueConnection.Reclaimed(reclaimed: 0, poisoned: 2, evicted: 2, left: 0))
-            #expect(try await reaper.reclaimed("w") == nil)
+            #expect(try await reclaimer.reclaimed("w") == nil)
             #expect(try queue.dead().count == 1)
             #expect(try queue.stats() == ["dead": 4, "dead:JobTooLarge": 2, "dead:Poison": 2, "dead_evicted": 3])
         }
