@@ -97,7 +97,7 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         case .connectionLost(let why): "the connection was lost: \(why)"
         case .unresponsive: "the connection was retired before the request could be written"
         case .noOtherConnection: "no answer in time on any of the connections; another is opened"
-        case .discarded: "the gateway dropped it, because one that was sent before it was bad"
+        case .discarded: "the gateway dropped it, because an earlier notification was invalid"
         case .hungUp: "the gateway drops connections when something is sent"
         }
     }

@@ -262,7 +262,7 @@ extension SimulatedService {
 
     /// Deletes the waiting records of the feedback service.
     /// - Returns: their number.
-    func forgetFeedback() -> Int {
+    func clearFeedback() -> Int {
         state.withLock { state in
             defer {
                 state.feedback = FeedbackList()

@@ -123,9 +123,9 @@ struct Actions: Sendable {
         let name = try required(form, "worker")
         let status = try await site.data.fleetStatus()
         guard let worker = status.living.first(where: { $0.name == name }) else {
-            throw WebError(.notFound, "there is no worker \(name), or its lease has ended")
+            throw WebError(.notFound, "there is no worker \(name), or its lease has expired")
         }
-        try await site.source.fleet.give(kind, to: worker, at: status.at, try await site.data.queues())
+        try await site.source.fleet.send(kind, to: worker, at: status.at, try await site.data.queues())
         await site.record(.init(kind), "worker \(name)", by: visitor)
         return Result(message: "asked worker \(name): \(kind.rawValue)", path: site.links.path(["workers"]))
     }
@@ -140,7 +140,7 @@ struct Actions: Sendable {
         _ = try await jobs.command(undo ? .uncancel : .cancel(discard: false), ids: [id], by: visitor.by)
         await site.record(.cancelJobs, "id \(id)", by: visitor, detail: undo ? "undone" : nil)
         return Result(
-            message: undo ? "the cancellation of job \(id) has ended" : "job \(id) is cancelled, wherever it is",
+            message: undo ? "job \(id) is no longer cancelled" : "job \(id) is cancelled in every state",
             path: site.links.path(["jobs"], [("queue", queue.keys.queue), ("id", id)]))
     }
 
@@ -195,7 +195,7 @@ struct Actions: Sendable {
         await site.record(.editAndRequeue, "queue \(queue.keys.queue), dead letter \(key)", by: visitor, count: 1)
         return Result(
             message: sweep.tally.chosen == 1
-                ? "the edited job is enqueued" : "the job is enqueued; its dead letter was gone",
+                ? "the edited job is enqueued" : "the edited job is enqueued; its dead letter no longer existed",
             path: site.links.path(["dead"], [("queue", queue.keys.queue)]))
     }
 
@@ -242,7 +242,7 @@ struct Actions: Sendable {
 
     private static func run(_ form: Form, _ site: Site) async throws -> BulkRun {
         guard let run = try await site.runs[required(form, "id")] else {
-            throw WebError(.notFound, "this run is not known here")
+            throw WebError(.notFound, "unknown run")
         }
         return run
     }
@@ -250,7 +250,7 @@ struct Actions: Sendable {
     private static let confirmRun: Action = { form, visitor, site in
         let run = try await run(form, site)
         guard run.confirm(site) else {
-            throw WebError(.conflict, "this run cannot be confirmed: it has begun or ended")
+            throw WebError(.conflict, "this run cannot be confirmed: it has already started or ended")
         }
         return Result(message: "confirmed", path: site.links.path(["runs", run.id]), run: run)
     }
@@ -313,7 +313,7 @@ enum BulkActions {
         if case .run = action {
             let states = StoredJob.State.postponed
             guard filter.states.isEmpty || !filter.states.isDisjoint(with: states) else {
-                throw WebError(.badRequest, "only retrying, scheduled and deferred jobs wait for their time")
+                throw WebError(.badRequest, "only retrying, scheduled and deferred jobs can be made due")
             }
             filter.states = filter.states.isEmpty ? states : filter.states.intersection(states)
         }
@@ -363,7 +363,7 @@ enum BulkActions {
         for queue in queues {
             if queue.keys.queue == name {
                 throw WebError(
-                    .badRequest, "the jobs are on the queue \(name) already; choose the queue to move them from")
+                    .badRequest, "the jobs are already on the queue \(name); choose the queue to move them from")
             }
             guard queue.format.withoutClasses == target.format.withoutClasses else {
                 throw WebError(

@@ -139,9 +139,9 @@ struct Admission: RouterMiddleware {
             newCookie = found.newSession.map { cookie($0, for: request) }
         } else if path != "/login" {
             if path.hasPrefix("/api/") {
-                throw WebError(.unauthorized, "a token is missing or unknown: Authorization: Bearer …")
+                throw WebError(.unauthorized, "missing or unknown token; send Authorization: Bearer …")
             }
-            if request.method != .get { throw WebError(.unauthorized, "the login has ended; log in again") }
+            if request.method != .get { throw WebError(.unauthorized, "the session has expired; log in again") }
             if LiveUpdates.isRequested(by: request) { return Response(status: .noContent) }
             let here = String(path) + (request.uri.query.map { "?\($0)" } ?? "")
             return .seeOther(links.path(["login"], [("to", here == "/" ? nil : here)]))
@@ -174,7 +174,7 @@ struct Admission: RouterMiddleware {
         let sent = request.headers[HTTPField.Name("X-Form-Token")!] ?? (isForm ? context.form.raw("form_token") : "")
         guard Digest.isEqual(Array(sent.utf8), Array(context.visitor.formToken.utf8)) else {
             throw WebError(
-                .forbidden, isAPI ? "X-Form-Token is missing" : "this form is too old; reload its page and try again")
+                .forbidden, isAPI ? "X-Form-Token is missing" : "this form has expired; reload the page and try again")
         }
     }
 

@@ -84,7 +84,7 @@ final class BulkRun: Sendable {
             let count = try await work.count { [self] in set(.counting($0)) }
             set(stopping.load(ordering: .relaxed) ? .stopped(0) : .ready(count))
         } catch {
-            set(.failed(WebError(error).problem))
+            set(.failed("while counting: \(WebError(error).problem)"))
         }
     }
 
@@ -152,28 +152,27 @@ struct BulkRunPage: DashboardPage {
     let path = "/runs/{id}"
     let section = Section.activity
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        guard let run = await look.site.runs[look.parameters("id") ?? ""] else {
-            throw WebError(
-                .notFound, "this run is not known here; what it had done stays done, and Activity shows it")
+    func content(_ request: PageRequest) async throws -> PageContent {
+        guard let run = await request.site.runs[request.parameters("id") ?? ""] else {
+            throw WebError(.notFound, "unknown run; its changes remain and are listed under Activity")
         }
         let work = run.work
         let title = "\(work.verbs.command) \(work.noun)"
         let main: HTML = """
             <p>Chosen: <strong>\(work.subject)</strong></p>
-            \(Elements.live("run", body(run, look)))
-            <p>\(look.link(work.section.segments, "Back to \(work.section.title)"))</p>
+            \(Elements.live("run", body(run, request)))
+            <p>\(request.link(work.section.segments, "Back to \(work.section.title)"))</p>
             """
         return PageContent(title: title, main: main, isLive: true)
     }
 
-    private func body(_ run: BulkRun, _ look: PageRequest) -> HTML {
+    private func body(_ run: BulkRun, _ request: PageRequest) -> HTML {
         let work = run.work
         func count(_ number: Int) -> String { "\(Words.number(number)) \(work.noun)" }
         switch run.phase {
         case .counting(let found):
             return
-                "<p>Counting: \(count(found)) so far.</p><progress aria-label=\"Counting\"></progress>\(stop(run, look))"
+                "<p>Counting: \(count(found)) so far.</p><progress aria-label=\"Counting\"></progress>\(stop(run, request))"
         case .ready(let found):
             let groups = found.groups.largestFirst.prefix(20)
                 .map { "<li>\(Words.number($0.value)) \($0.key)</li>" as HTML }
@@ -185,12 +184,12 @@ struct BulkRunPage: DashboardPage {
                 "<button class=\"\(work.isDangerous ? "danger" : "main")\">\(work.verbs.command) \(count(found.total))</button>"
             return """
                 <div class="problem"><strong>\(work.verbs.command) \(count(found.total))?</strong><ul>\(groups)</ul></div>\(notes)
-                <div class="actions">\(look.form("confirm-run", [("id", run.id)], button))\(stop(run, look, "Cancel"))</div>
+                <div class="actions">\(request.form("confirm-run", [("id", run.id)], button))\(stop(run, request, "Cancel"))</div>
                 """
         case .running(let done, let total):
             return """
                 <p>\(count(done)) of \(Words.number(total)) \(work.verbs.past).</p>
-                <progress value="\(done)" max="\(max(total, 1))" aria-label="\(work.verbs.past)"></progress>\(stop(run, look))
+                <progress value="\(done)" max="\(max(total, 1))" aria-label="\(work.verbs.past)"></progress>\(stop(run, request))
                 """
         case .done(let changed):
             return "<p class=\"notice good\" role=\"status\">\(count(changed)) \(work.verbs.past).</p>"
@@ -198,11 +197,12 @@ struct BulkRunPage: DashboardPage {
             return
                 "<p class=\"notice\" role=\"status\">Stopped: \(count(changed)) \(work.verbs.past). Start it again to continue.</p>"
         case .failed(let problem):
-            return "<p class=\"problem bad\" role=\"alert\">Ended early, \(problem). Start it again to continue.</p>"
+            return
+                "<p class=\"problem bad\" role=\"alert\">Stopped by an error \(problem). Start it again to continue.</p>"
         }
     }
 
-    private func stop(_ run: BulkRun, _ look: PageRequest, _ title: String = "Stop") -> HTML {
-        look.form("stop-run", [("id", run.id)], "<button>\(title)</button>")
+    private func stop(_ run: BulkRun, _ request: PageRequest, _ title: String = "Stop") -> HTML {
+        request.form("stop-run", [("id", run.id)], "<button>\(title)</button>")
     }
 }

@@ -7,14 +7,14 @@ struct CampaignsPage: DashboardPage {
     let path = "/campaigns"
     let section = Section.campaigns
 
-    func content(_ look: PageRequest) async throws -> PageContent {
+    func content(_ request: PageRequest) async throws -> PageContent {
         let campaigns = try await CampaignStatus.latest(
-            100, in: look.site.data.queues(), look.source.fleet)
+            100, in: request.site.data.queues(), request.source.fleet)
         let now = Moment.now
         let rows = campaigns.map { campaign -> [HTML] in
             let cells = campaign.cells(now: now)
             return [
-                look.link(["campaigns", campaign.campaign], campaign.campaign), "\(cells[1])", Self.state(campaign),
+                request.link(["campaigns", campaign.campaign], campaign.campaign), "\(cells[1])", Self.state(campaign),
             ]
                 + [Self.progress(campaign)] + cells[4...].map { "\($0)" }
         }
@@ -50,42 +50,42 @@ struct CampaignPage: DashboardPage {
     let path = "/campaigns/{campaign}"
     let section = Section.campaigns
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let name = look.parameters("campaign") ?? ""
-        let found = try await CampaignStatus.read(name, in: look.site.data.queues(), look.source.fleet)
-        let parts = found.map { part($0, look) }
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let name = request.parameters("campaign") ?? ""
+        let found = try await CampaignStatus.read(name, in: request.site.data.queues(), request.source.fleet)
+        let parts = found.map { part($0, request) }
         let unknown: HTML = """
-            <p class="notice">No notification of this campaign has ended yet, in any queue. It can be paused or cancelled before.</p>
+            <p class="notice">No notification of this campaign has ended yet, in any queue. You can already pause or cancel it.</p>
             """
         let field = [("campaign", name)]
         let isPaused = found.contains { $0.state == "paused" }
         let isCancelled = found.contains { $0.state == "cancelled" }
         let actions: HTML = """
             <h2>Actions</h2><div class="columns">
-            \(if: !isCancelled && !isPaused, look.form("pause-campaign", field, class: "filters",
+            \(if: !isCancelled && !isPaused, request.form("pause-campaign", field, class: "filters",
                 "\(Elements.field("Reason", "reason"))<button>Pause</button>"))
-            \(if: isPaused, look.form("resume-campaign", field, class: "filters", "<button class=\"main\">Resume</button>"))
-            \(if: !isCancelled, look.form("limit-campaign", field, class: "filters",
+            \(if: isPaused, request.form("resume-campaign", field, class: "filters", "<button class=\"main\">Resume</button>"))
+            \(if: !isCancelled, request.form("limit-campaign", field, class: "filters",
                 "\(Elements.field("Notifications per second", "per_second", type: "number", placeholder: "no limit"))<button>Limit</button>"))
-            \(if: !isCancelled, look.form("cancel-campaign", field, class: "filters",
+            \(if: !isCancelled, request.form("cancel-campaign", field, class: "filters",
                 """
                 \(Elements.field("Reason", "reason"))\
-                <label class="check"><input type="checkbox" name="discard" value="1">keep no dead letters (cannot be undone)</label>\
+                <label class="check"><input type="checkbox" name="discard" value="1">discard jobs without dead letters (cannot be undone)</label>\
                 <button class="danger">Cancel the campaign</button>
                 """))
-            \(if: isCancelled, look.form("requeue-campaign", field, class: "filters",
+            \(if: isCancelled, request.form("requeue-campaign", field, class: "filters",
                 "\(Elements.field("Jobs per second", "rate", type: "number", placeholder: "unlimited"))<button class=\"main\">Send it after all</button>"))
             </div>
             """
         let main: HTML = """
             \(Elements.live("campaign", parts.isEmpty ? unknown : HTML(parts)))
-            <p>\(look.link(["jobs"], [("campaign", name)], "Its jobs")) · \
-            \(look.link(["dead"], [("campaign", name)], "Its dead letters"))</p>\(if: look.isOperator, actions)
+            <p>\(request.link(["jobs"], [("campaign", name)], "Its jobs")) · \
+            \(request.link(["dead"], [("campaign", name)], "Its dead letters"))</p>\(if: request.isOperator, actions)
             """
         return PageContent(title: "Campaign \(name)", main: main, isLive: true)
     }
 
-    private func part(_ campaign: CampaignStatus, _ look: PageRequest) -> HTML {
+    private func part(_ campaign: CampaignStatus, _ request: PageRequest) -> HTML {
         func reasons(_ counts: [String: Int]) -> HTML? {
             counts.isEmpty
                 ? nil
@@ -95,7 +95,7 @@ struct CampaignPage: DashboardPage {
             guard let count = campaign.outcomes[outcome.rawValue], count > 0 else { return nil }
             return ["<span class=\"swatch \(outcome.rawValue)\"></span>\(outcome.rawValue)", "\(Words.number(count))"]
         }
-        let since = campaign.stateSinceAt.map { "\(look.time($0))" as HTML }
+        let since = campaign.stateSinceAt.map { "\(request.time($0))" as HTML }
         return """
             <h2>Queue \(campaign.queue)</h2>
             \(Elements.facts([
@@ -103,11 +103,11 @@ struct CampaignPage: DashboardPage {
                 ("Reason", campaign.reason.map { "\($0)" }), ("Progress", CampaignsPage.progress(campaign)),
                 ("Left", campaign.left.map { "\(Words.number($0))" }),
                 ("Time left", campaign.leftMs.map { "\(Words.duration($0))" }),
-                ("Per second", campaign.perSecond.map { "\(Words.rate($0))" }), ("Started", look.time(campaign.startedAt)),
-                ("Last outcome", look.time(campaign.updatedAt)), ("Dead letters", reasons(campaign.deadReasons)),
+                ("Per second", campaign.perSecond.map { "\(Words.rate($0))" }), ("Started", request.time(campaign.startedAt)),
+                ("Last outcome", request.time(campaign.updatedAt)), ("Dead letters", reasons(campaign.deadReasons)),
                 ("Retries", reasons(campaign.retryReasons)),
             ]))
-            \(Elements.table("Outcomes", ["Outcome", "Notifications"], outcomes, numbers: [1], empty: "Nothing has ended yet."))
+            \(Elements.table("Outcomes", ["Outcome", "Notifications"], outcomes, numbers: [1], empty: "No outcomes yet."))
             """
     }
 }

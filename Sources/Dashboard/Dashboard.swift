@@ -169,12 +169,12 @@ final class Site: Sendable {
 
     private func add(_ page: any DashboardPage, to routes: RouterGroup<WebContext>) {
         routes.get(RouterPath(page.path)) { [self] request, context in
-            let look = PageRequest(self, request, context)
+            let pageRequest = PageRequest(self, request, context)
             guard LiveUpdates.isRequested(by: request) else {
-                return Response.page(try await html(page.content(look), in: page.section, context.visitor))
+                return Response.page(try await html(page.content(pageRequest), in: page.section, context.visitor))
             }
             return live.response {
-                let content = try await page.content(look)
+                let content = try await page.content(pageRequest)
                 return "<main>\(content.main)</main>"
             }
         }
@@ -321,7 +321,7 @@ protocol DashboardPage: Sendable {
     /// The route, such as `/queues/{queue}`.
     var path: String { get }
     var section: Section { get }
-    func content(_ look: PageRequest) async throws -> PageContent
+    func content(_ request: PageRequest) async throws -> PageContent
 }
 
 /// Converts errors to pages or, for the API, to JSON.
@@ -389,7 +389,7 @@ struct LoginPages: Sendable {
                     metadata: [
                         "event": "web_login_refused", "user": "\(name.prefix(100))", "address": "\(context.address)",
                     ])
-                return Response.page(page(to: to, problem: "The name or the password is wrong."), status: .forbidden)
+                return Response.page(page(to: to, problem: "Wrong name or password."), status: .forbidden)
             }
             // Only a path of this site: `//host` is another site, and browsers strip tabs and line feeds.
             let isPath =

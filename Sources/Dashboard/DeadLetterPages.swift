@@ -11,50 +11,51 @@ struct DeadLettersPage: DashboardPage {
 
     private static let (limit, sample) = (50, 1000)
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let filter = try DeadLetterFilter(look.query)
-        let queues = try await look.site.data.queues()
-        let listing = try await list(look, filter, after: look.query["after"])
-        let form = look.filters(
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let filter = try DeadLetterFilter(request.query)
+        let queues = try await request.site.data.queues()
+        let listing = try await list(request, filter, after: request.query["after"])
+        let form = request.filters(
             ["dead"],
             [
-                look.queueChoice(queues.map(\.queue)),
-                look.field("Reason", "reason", placeholder: "BadPayload or Bad*"),
-                look.field("App", "app"), look.field("Campaign", "campaign"), look.field("ID", "id"),
-                look.field("Token", "token"), look.field("Error or status", "error"),
-                look.field("Older than", "older_than", placeholder: "30m"), look.field("Newer than", "newer_than"),
+                request.queueChoice(queues.map(\.queue)),
+                request.field("Reason", "reason", placeholder: "BadPayload or Bad*"),
+                request.field("App", "app"), request.field("Campaign", "campaign"), request.field("ID", "id"),
+                request.field("Token", "token"), request.field("Error or status", "error"),
+                request.field("Older than", "older_than", placeholder: "30m"),
+                request.field("Newer than", "newer_than"),
             ])
         var groups: HTML = ""
-        if look.query["after"] == nil, !listing.rows.isEmpty {
-            groups = try await summary(look, filter)
+        if request.query["after"] == nil, !listing.rows.isEmpty {
+            groups = try await summary(request, filter)
         }
         let titles: [HTML] =
-            look.selectAll + ["Time", "Key", "Queue", "Reason", "App", "ID", "Attempts", "Error"]
+            request.selectAll + ["Time", "Key", "Queue", "Reason", "App", "ID", "Attempts", "Error"]
         let table = Elements.table(
-            "Dead letters", titles, listing.rows.map { row($0, look) }, numbers: [look.isOperator ? 7 : 6],
+            "Dead letters", titles, listing.rows.map { row($0, request) }, numbers: [request.isOperator ? 7 : 6],
             empty: listing.cursor == nil ? "No dead letter matches." : "No dead letter matches so far.")
         let few = listing.rows.count < Self.limit
-        let more = look.next(["dead"], listing.cursor, few ? "Search further" : "Next page")
-        let list = look.selection(
+        let more = request.next(["dead"], listing.cursor, few ? "Search further" : "Next page")
+        let list = request.selection(
             "change-dead-letters", table,
             """
             <button class="main" name="action" value="requeue">Requeue</button>
             <button class="danger" name="action" value="delete">Delete</button>
             \(PageRequest.rate)
-            """, hint: "The next page shows how many it is, before anything changes.")
+            """, hint: "The next page shows the number before anything changes.")
         return PageContent(
             title: "Dead letters", main: "\(form)\(groups)\(list)\(more)", scripts: ["select.js"])
     }
 
     /// Returns a page of dead letters of the queues in the query, newest first.
     func list(
-        _ look: PageRequest, _ filter: DeadLetterFilter, after cursor: String?, limit: Int = Self.limit
+        _ request: PageRequest, _ filter: DeadLetterFilter, after cursor: String?, limit: Int = Self.limit
     ) async throws -> ListPart<DeadLetterRow> {
         try await .of(
-            look.site.data.queues(named: look.query.all("queue")), after: cursor, limit: limit,
-            until: look.searchEnd
+            request.site.data.queues(named: request.query.all("queue")), after: cursor, limit: limit,
+            until: request.searchEnd
         ) { queue, cursor, missing in
-            let page = try await look.site.data.deadLetters(of: queue.keys).page(
+            let page = try await request.site.data.deadLetters(of: queue.keys).page(
                 .list, filter, after: cursor, limit: missing, newestFirst: true)
             return ListPart(
                 rows: page.letters.map { DeadLetterRow($0, queue: queue.keys.queue) }, looked: page.looked,
@@ -63,8 +64,8 @@ struct DeadLettersPage: DashboardPage {
     }
 
     /// Returns the newest dead letters counted by reason and app, and by hour.
-    private func summary(_ look: PageRequest, _ filter: DeadLetterFilter) async throws -> HTML {
-        let part = try await list(look, filter, after: nil, limit: Self.sample)
+    private func summary(_ request: PageRequest, _ filter: DeadLetterFilter) async throws -> HTML {
+        let part = try await list(request, filter, after: nil, limit: Self.sample)
         let (rows, cursor) = (part.rows, part.cursor)
         guard !rows.isEmpty else { return "" }
         var (groups, hours): ([String: [DeadLetterRow]], [String: [String: Int]]) = ([:], [:])
@@ -78,10 +79,10 @@ struct DeadLettersPage: DashboardPage {
             sorted.prefix(20).map { rows -> [HTML] in
                 let first = rows[0]
                 return [
-                    look.link(
-                        ["dead"], look.query.without(["reason", "after"]) + [("reason", first.reason)], first.reason),
-                    "\(first.app ?? "–")", "\(Words.number(rows.count))", look.time(rows.map(\.at).max()),
-                    "\(look.source.explain(first.reason))",
+                    request.link(
+                        ["dead"], request.query.without(["reason", "after"]) + [("reason", first.reason)], first.reason),
+                    "\(first.app ?? "–")", "\(Words.number(rows.count))", request.time(rows.map(\.at).max()),
+                    "\(request.source.explain(first.reason))",
                 ]
             }, numbers: [2], empty: "")
         let names = Set(rows.map(\.reason)).sorted()
@@ -99,10 +100,10 @@ struct DeadLettersPage: DashboardPage {
             """
     }
 
-    private func row(_ row: DeadLetterRow, _ look: PageRequest) -> [HTML] {
+    private func row(_ row: DeadLetterRow, _ request: PageRequest) -> [HTML] {
         let cells = row.cells(now: Moment.now)
-        return look.select("key", row.key, "dead letter \(row.key)") + [
-            look.time(row.at), look.link(["dead", row.queue, row.key], row.key), "\(row.queue)",
+        return request.select("key", row.key, "dead letter \(row.key)") + [
+            request.time(row.at), request.link(["dead", row.queue, row.key], row.key), "\(row.queue)",
             Elements.label(row.reason, .bad), "\(cells[5])", "\(cells[6])", "\(cells[7])", "\(cells[8])",
         ]
     }
@@ -114,51 +115,51 @@ struct DeadLetterPage: DashboardPage {
     let section = Section.dead
 
     /// Returns the dead letter that the path names.
-    static func find(_ look: PageRequest) async throws -> DeadLetterRow {
-        let queue = try await look.site.data.queue(look.parameters("queue") ?? "")
-        let key = look.parameters("key") ?? ""
+    static func find(_ request: PageRequest) async throws -> DeadLetterRow {
+        let queue = try await request.site.data.queue(request.parameters("queue") ?? "")
+        let key = request.parameters("key") ?? ""
         let filter = try DeadLetterFilter(Form(fields: [("key", key)]))
-        var sweep = DeadLetterSweep(try await look.site.data.deadLetters(of: queue.keys), .show, filter)
+        var sweep = DeadLetterSweep(try await request.site.data.deadLetters(of: queue.keys), .show, filter)
         sweep.newestFirst = true
         var found: DeadLetterRow?
         try await sweep.run { page, _ in
             found = found ?? page.letters.first.map { DeadLetterRow($0, queue: queue.keys.queue) }
         }
         guard let found else {
-            throw WebError(.notFound, "queue \(queue.keys.queue) has no dead letter \(key) any more")
+            throw WebError(.notFound, "dead letter \(key) is no longer in queue \(queue.keys.queue)")
         }
         return found
     }
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let row = try await Self.find(look)
-        let (queue, key) = (try await look.site.data.queue(row.queue), row.key)
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let row = try await Self.find(request)
+        let (queue, key) = (try await request.site.data.queue(row.queue), row.key)
         let facts = Elements.facts(
-            row.facts(now: Moment.now).filter { $0.name != "tokens" || look.visitor.seesContent }.map {
+            row.facts(now: Moment.now).filter { $0.name != "tokens" || request.visitor.seesContent }.map {
                 ($0.name, "\($0.value)")
             })
-        let rule = look.source.explain(row.reason).map {
+        let rule = request.source.explain(row.reason).map {
             "<p class=\"notice\"><strong>\(row.reason)</strong>: \($0)</p>" as HTML
         }
         let fields = [("queue", queue.keys.queue), ("key", key)]
         let actions: HTML = """
             <div class="actions">
-            \(look.form("change-dead-letters", fields + [("action", "requeue")], "<button class=\"main\">Requeue</button>"))
-            \(look.form("change-dead-letters", fields + [("action", "delete")], "<button class=\"danger\">Delete</button>"))
+            \(request.form("change-dead-letters", fields + [("action", "requeue")], "<button class=\"main\">Requeue</button>"))
+            \(request.form("change-dead-letters", fields + [("action", "delete")], "<button class=\"danger\">Delete</button>"))
             </div>
             """
-        guard look.visitor.seesContent else {
+        guard request.visitor.seesContent else {
             return PageContent(
                 title: "Dead letter \(key)",
                 main: "\(facts)\(rule)\(actions)<p class=\"notice\">The payload is shown to operators only.</p>")
         }
-        let check = await look.source.check(row.original, queue)
+        let check = await request.source.check(row.original, queue)
         let text = String(buffer: row.original)
         let editor: HTML = """
             <h2>Edit and requeue</h2>
             <p class="hint">The edited job is enqueued as a new one, and the dead letter is deleted.</p>
-            <form class="stack" method="post" action="\(look.links.path(["actions", "edit-and-requeue"]))" \
-            data-check="\(look.links.path(["try", "check"]))">\(look.site.formToken(look.visitor))\
+            <form class="stack" method="post" action="\(request.links.path(["actions", "edit-and-requeue"]))" \
+            data-check="\(request.links.path(["try", "check"]))">\(request.site.formToken(request.visitor))\
             <input type="hidden" name="queue" value="\(queue.keys.queue)"><input type="hidden" name="key" value="\(key)">\
             <label>Job<textarea name="job" spellcheck="false">\(JobPreview.pretty(row.original))</textarea></label>\
             <p><button class="main">Enqueue the edited job</button></p></form>
@@ -166,9 +167,9 @@ struct DeadLetterPage: DashboardPage {
         let main: HTML = """
             \(facts)\(rule)\(actions)
             <div id="verdicts">\(JobPreview.checked(check))</div>
-            \(if: look.isOperator, editor)
+            \(if: request.isOperator, editor)
             <h2>Job</h2>\(Elements.source(text, title: "The job as its producer wrote it"))
             """
-        return PageContent(title: "Dead letter \(key)", main: main, scripts: look.isOperator ? ["compose.js"] : [])
+        return PageContent(title: "Dead letter \(key)", main: main, scripts: request.isOperator ? ["compose.js"] : [])
     }
 }

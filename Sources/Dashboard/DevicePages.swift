@@ -9,16 +9,16 @@ struct DevicesPage: DashboardPage {
     let path = "/devices"
     let section = Section.devices
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        if let token = look.query["token"] {
-            return try await DevicePage().content(of: TokenText.normalized(token), look)
+    func content(_ request: PageRequest) async throws -> PageContent {
+        if let token = request.query["token"] {
+            return try await DevicePage().content(of: TokenText.normalized(token), request)
         }
-        return PageContent(title: "Device", main: Self.form(look, ""))
+        return PageContent(title: "Device", main: Self.form(request, ""))
     }
 
-    static func form(_ look: PageRequest, _ token: String) -> HTML {
+    static func form(_ request: PageRequest, _ token: String) -> HTML {
         """
-        <form class="filters" method="get" action="\(look.links.path(["devices"]))">\
+        <form class="filters" method="get" action="\(request.links.path(["devices"]))">\
         \(Elements.field("Device token, in hex or base64", "token", value: token, isRequired: true))\
         <button class="main">Show</button></form>
         """
@@ -33,58 +33,59 @@ struct DevicePage: DashboardPage {
     /// The time limit of a page's search, unless the request asks for everything.
     private static let searchTime = Duration.milliseconds(150)
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        try await content(of: TokenText.normalized(look.parameters("token") ?? ""), look)
+    func content(_ request: PageRequest) async throws -> PageContent {
+        try await content(of: TokenText.normalized(request.parameters("token") ?? ""), request)
     }
 
     /// Searches for a token.
-    static func findings(_ token: String, _ look: PageRequest) async throws -> DeviceFindings {
+    static func findings(_ token: String, _ request: PageRequest) async throws -> DeviceFindings {
         guard token.utf8.count <= 400, token.utf8.count >= 2, token.allSatisfy(\.isHexDigit) else {
             throw WebError(.badRequest, "\(token.prefix(40)) is not a device token in hex or base64")
         }
         var findings = DeviceFindings(token: token, now: Moment.now)
-        let keys = look.source.fleet.sharedKeys
-        findings.record = try await DeviceRecord.read(token, look.source.fleet.client(for: keys.invalidTokens), keys)
-        let queues = try await look.site.data.queues(named: [])
-        let time = look.query["search"] == "all" ? nil : searchTime / max(1, queues.count)
+        let keys = request.source.fleet.sharedKeys
+        findings.record = try await DeviceRecord.read(token, request.source.fleet.client(for: keys.invalidTokens), keys)
+        let queues = try await request.site.data.queues(named: [])
+        let time = request.query["search"] == "all" ? nil : searchTime / max(1, queues.count)
         for queue in queues {
             try await findings.search(
-                look.site.data.jobs(of: queue), look.source.fleet.client(for: queue.keys.results), limit: 20, for: time)
+                request.site.data.jobs(of: queue), request.source.fleet.client(for: queue.keys.results), limit: 20,
+                for: time)
         }
         return findings
     }
 
-    func content(of token: String, _ look: PageRequest) async throws -> PageContent {
-        let findings = try await Self.findings(token, look)
-        return PageContent(title: "Device \(token.prefix(8))…", main: html(findings, look))
+    func content(of token: String, _ request: PageRequest) async throws -> PageContent {
+        let findings = try await Self.findings(token, request)
+        return PageContent(title: "Device \(token.prefix(8))…", main: html(findings, request))
     }
 
-    private func html(_ findings: DeviceFindings, _ look: PageRequest) -> HTML {
+    private func html(_ findings: DeviceFindings, _ request: PageRequest) -> HTML {
         let record = findings.record
         func text(_ value: ByteBuffer?) -> HTML? { value.map { "\(String(buffer: $0))" } }
         let throttled = record.throttledUntil.flatMap { $0 > findings.now ? $0 : nil }
         let facts = Elements.facts([
-            ("Token", "<span class=\"mono\">\(look.token(findings.token))</span>"),
+            ("Token", "<span class=\"mono\">\(request.token(findings.token))</span>"),
             ("Invalid", record.invalid == nil ? Elements.label("no", .good) : Elements.label("yes", .bad)),
-            ("Since", record.invalid?.at.map { look.time($0) }), ("Reason", text(record.invalid?.reason)),
+            ("Since", record.invalid?.at.map { request.time($0) }), ("Reason", text(record.invalid?.reason)),
             ("Topic", text(record.invalid?.topic)), ("Environment", text(record.invalid?.environment)),
             ("Reported by", text(record.invalid?.source)),
-            ("Throttled", throttled.map { "until \(look.time($0))" } ?? "no"),
-            ("Registered", record.registeredAt.map { look.time($0) } ?? "not recorded"),
+            ("Throttled", throttled.map { "until \(request.time($0))" } ?? "no"),
+            ("Registered", record.registeredAt.map { request.time($0) } ?? "not recorded"),
         ])
         let remove: HTML =
             record.invalid == nil
             ? ""
-            : look.form(
+            : request.form(
                 "remove-invalid-tokens", [("token", findings.token)],
-                "<button class=\"danger\">Remove from the invalid tokens</button>")
-        let test: HTML = look.isOperator ? look.link(["try"], [("token", findings.token)], "Send a test") : ""
+                "<button class=\"danger\">Remove from invalid tokens</button>")
+        let test: HTML = request.isOperator ? request.link(["try"], [("token", findings.token)], "Send a test") : ""
         let results = Elements.table(
             "Results", ["Time", "Queue", "Outcome", "Reason", "Status", "App", "ID", "APNs ID"],
             findings.results.map { queue, result -> [HTML] in
                 let names = ["reason", "status", "app", "id", "apns_id"]
                 return [
-                    look.time(result["time"].flatMap { Int64($0) }), "\(queue)",
+                    request.time(result["time"].flatMap { Int64($0) }), "\(queue)",
                     Elements.label(result["outcome"] ?? "?", result["outcome"] == "delivered" ? .good : .warning),
                 ] + names.map { "\(result[$0] ?? "–")" }
             },
@@ -96,14 +97,14 @@ struct DevicePage: DashboardPage {
             findings.isPartial
             ? """
             <p class="notice">Redis holds more than could be searched at once. \
-            \(look.link(["devices", findings.token], [("search", "all")], "Search everything")), which may take a minute.</p>
+            \(request.link(["devices", findings.token], [("search", "all")], "Search everything")), which may take a minute.</p>
             """ : ""
         let jobs = Elements.table(
             "Jobs", ["State", "Key", "Queue", "Next try", "Attempt", "Last error"],
             findings.jobs.map { row -> [HTML] in
                 [
                     Elements.label(row.cells[0], JobsPage.tone(row.job.state)),
-                    look.link(["jobs", row.queue, row.job.key], row.job.key), "\(row.queue)", "\(row.cells[3])",
+                    request.link(["jobs", row.queue, row.job.key], row.job.key), "\(row.queue)", "\(row.cells[3])",
                     "\(row.cells[4])", "\(row.cells[9])",
                 ]
             }, empty: none)
@@ -111,12 +112,12 @@ struct DevicePage: DashboardPage {
             "Dead letters", ["Time", "Key", "Queue", "Reason", "Error"],
             findings.dead.map { row -> [HTML] in
                 [
-                    look.time(row.at), look.link(["dead", row.queue, row.key], row.key), "\(row.queue)",
+                    request.time(row.at), request.link(["dead", row.queue, row.key], row.key), "\(row.queue)",
                     Elements.label(row.reason, .bad), "\(row.cells(now: findings.now)[8])",
                 ]
             }, empty: none)
         return """
-            \(DevicesPage.form(look, findings.token))\(facts)<div class="actions">\(remove)\(test)</div>\(partial)
+            \(DevicesPage.form(request, findings.token))\(facts)<div class="actions">\(remove)\(test)</div>\(partial)
             <h2>Results</h2>\(results)<h2>Jobs</h2>\(jobs)<h2>Dead letters</h2>\(dead)
             """
     }
@@ -130,53 +131,53 @@ struct InvalidTokensPage: DashboardPage {
     private static let limit = 100
 
     /// Returns a page of tokens that match the query.
-    static func list(_ look: PageRequest) async throws -> (tokens: [InvalidTokenSet.Listed], cursor: String?) {
-        let filter = try InvalidTokenFilter(look.query)
-        var (tokens, cursor): ([InvalidTokenSet.Listed], String?) = ([], look.query["after"])
-        let end = look.searchEnd
+    static func list(_ request: PageRequest) async throws -> (tokens: [InvalidTokenSet.Listed], cursor: String?) {
+        let filter = try InvalidTokenFilter(request.query)
+        var (tokens, cursor): ([InvalidTokenSet.Listed], String?) = ([], request.query["after"])
+        let end = request.searchEnd
         if let cursor, UInt64(cursor) == nil {
             throw WebError(.badRequest, "after is \(cursor.prefix(40)); it must be from an earlier page")
         }
         repeat {
-            let page = try await look.source.invalidTokens.scan(after: cursor, withDetails: true)
+            let page = try await request.source.invalidTokens.scan(after: cursor, withDetails: true)
             tokens += filter.isEmpty ? page.tokens : page.tokens.filter { filter.fits($0.details) }
             cursor = page.cursor
         } while cursor != nil && tokens.count < limit && .now < end
         return (tokens, cursor)
     }
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let (tokens, cursor) = try await Self.list(look)
-        let status = try await look.site.data.fleetStatus()
-        let form = look.filters(
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let (tokens, cursor) = try await Self.list(request)
+        let status = try await request.site.data.fleetStatus()
+        let form = request.filters(
             ["invalid"],
             [
-                look.field("Reason", "reason", placeholder: "BadDeviceToken"),
+                request.field("Reason", "reason", placeholder: "BadDeviceToken"),
                 Elements.choice(
                     "Source", "source",
                     [
                         ("", "all"), ("apns", "apns"), ("gateway", "gateway"), ("feedback", "feedback"),
                         ("import", "import"),
                     ],
-                    chosen: look.query["source"] ?? ""),
-                look.field("Environment", "environment", placeholder: "sandbox"), look.field("Topic", "topic"),
-                look.field("Newer than", "newer_than", placeholder: "2h"),
+                    chosen: request.query["source"] ?? ""),
+                request.field("Environment", "environment", placeholder: "sandbox"), request.field("Topic", "topic"),
+                request.field("Newer than", "newer_than", placeholder: "2h"),
             ])
         let titles: [HTML] =
-            look.selectAll + ["Token", "Since", "Reason", "Source", "Environment", "Topic"]
+            request.selectAll + ["Token", "Since", "Reason", "Source", "Environment", "Topic"]
         let rows = tokens.map { listed -> [HTML] in
             let token = String(buffer: listed.token)
             let line = InvalidTokenLine(listed)
-            return look.select("token", token, "token \(token.prefix(8))") + [
-                "<span class=\"mono\">\(look.device(token, length: 24))</span>",
-                look.time(listed.details.at),
+            return request.select("token", token, "token \(token.prefix(8))") + [
+                "<span class=\"mono\">\(request.device(token, length: 24))</span>",
+                request.time(listed.details.at),
             ] + line.cells.dropFirst(2).map { "\($0)" }
         }
         let table = Elements.table("Invalid tokens", titles, rows, empty: "No invalid token matches.")
-        let list = look.selection(
+        let list = request.selection(
             "remove-invalid-tokens", table, "<button class=\"danger\">Remove from the set</button>",
-            hint: "Workers send to removed tokens again. The next page shows how many it is.")
-        let add: HTML = look.form(
+            hint: "Workers send to removed tokens again. The next page shows the number.")
+        let add: HTML = request.form(
             "add-invalid-tokens", class: "stack",
             """
             <h2>Add tokens</h2><label>Device tokens in hex, separated by white space\
@@ -187,7 +188,7 @@ struct InvalidTokensPage: DashboardPage {
             title: "Invalid tokens",
             main: """
                 <p>\(Words.number(status.invalidTokens)) tokens.</p>\(form)\(list)\
-                \(look.next(["invalid"], cursor, tokens.count < Self.limit ? "Search further" : "Next page"))\(add)
+                \(request.next(["invalid"], cursor, tokens.count < Self.limit ? "Search further" : "Next page"))\(add)
                 """, scripts: ["select.js"])
     }
 }

@@ -9,11 +9,11 @@ struct AppsPage: DashboardPage {
     let path = "/apps"
     let section = Section.apps
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let status = try await look.site.data.fleetStatus()
-        let apps = status.apps.map { part($0, look) }
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let status = try await request.site.data.fleetStatus()
+        let apps = status.apps.map { part($0, request) }
         let main: HTML =
-            apps.isEmpty ? "<p class=\"empty\">No worker runs, so no app is known.</p>" : HTML(apps)
+            apps.isEmpty ? "<p class=\"empty\">No workers are running, so no apps are known.</p>" : HTML(apps)
         // Live updates leave a section alone while its form is being filled in; see live.js.
         return PageContent(title: "Apps and credentials", main: Elements.live("apps", main), isLive: true)
     }
@@ -29,7 +29,7 @@ struct AppsPage: DashboardPage {
         return Elements.label(app.state.rawValue, tone)
     }
 
-    private func part(_ app: FleetStatus.App, _ look: PageRequest) -> HTML {
+    private func part(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
         let breaker: HTML =
             switch app.paused {
             case nil: Elements.label("closed", .good)
@@ -39,24 +39,24 @@ struct AppsPage: DashboardPage {
         let facts = Elements.facts([
             ("State", Self.state(app)), ("Circuit breaker", breaker),
             ("Reason", app.paused.map { "\($0.inWords)" }),
-            ("Rule", app.paused.flatMap { look.source.explain($0.reason) }.map { "\($0)" }),
+            ("Rule", app.paused.flatMap { request.source.explain($0.reason) }.map { "\($0)" }),
             ("Detail", app.paused?.detail.map { "\($0)" }),
-            ("Next probe", app.paused?.until.map { look.time($0) }),
+            ("Next probe", app.paused?.until.map { request.time($0) }),
             ("Endpoints", "\(app.endpoints.joined(separator: ", "))"),
-            ("Connections", "\(app.connections)\(if: app.connecting > 0, ", \(app.connecting) being made")"),
+            ("Connections", "\(app.connections)\(if: app.connecting > 0, ", \(app.connecting) connecting")"),
             ("Streams", "\(Words.number(app.streams)) of \(Words.number(app.streamLimit))"), ("Lanes", "\(app.lanes)"),
             ("Without answers", app.lanesUnanswered > 0 ? "\(app.lanesUnanswered) lanes" : nil),
             ("Server errors", app.serverError.map { "\($0), \(app.lanesWithServerErrors) lanes" }),
             ("Failure", app.failure.map { "\($0)" }),
-            ("Provider token", app.tokenIssuedAt.map { "issued \(look.time($0))" }),
+            ("Provider token", app.tokenIssuedAt.map { "issued \(request.time($0))" }),
             ("Certificate", app.certificateExpiresAt.map { Self.certificate($0) }),
         ])
         let action: HTML =
             app.paused == nil
-            ? look.form(
+            ? request.form(
                 "pause-app", [("app", app.name)], class: "filters",
                 "\(Elements.field("Reason", "reason"))<button class=\"danger\">Pause</button>")
-            : look.form(
+            : request.form(
                 "resume-app", [("app", app.name)],
                 "<button class=\"main\">\(app.paused?.isByHand == true ? "Resume" : "Resume, and probe now")</button>")
         return "<h2>\(app.name)</h2>\(facts)\(action)"
@@ -76,8 +76,8 @@ struct WorkersPage: DashboardPage {
     let path = "/workers"
     let section = Section.workers
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let status = try await look.site.data.fleetStatus()
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let status = try await request.site.data.fleetStatus()
         let versions = Set(status.living.map(\.version).filter { !$0.isEmpty })
         let mixed: HTML =
             versions.count < 2
@@ -87,18 +87,18 @@ struct WorkersPage: DashboardPage {
             \(versions.sorted().joined(separator: ", ")).</strong>\
             That is fine during a deployment; see “Upgrading” in the documentation.</div>
             """
-        let rows = status.workers.map { row($0, look, isOdd: versions.count > 1) }
+        let rows = status.workers.map { row($0, request, isOdd: versions.count > 1) }
         let table = Elements.table(
             "Workers",
             [
                 "Worker", "State", "Host", "Version", "Lanes", "Queues", "In flight", "Claimed", "Done", "Per second",
                 "Started", "Lease", "Not ready",
-            ] + (look.isOperator ? ["Actions"] : []), rows, numbers: [4, 6, 7, 8, 9],
-            empty: "No worker runs.")
+            ] + (request.isOperator ? ["Actions"] : []), rows, numbers: [4, 6, 7, 8, 9],
+            empty: "No workers are running.")
         return PageContent(title: "Workers", main: Elements.live("workers", "\(mixed)\(table)"), isLive: true)
     }
 
-    private func row(_ worker: FleetStatus.Worker, _ look: PageRequest, isOdd: Bool) -> [HTML] {
+    private func row(_ worker: FleetStatus.Worker, _ request: PageRequest, isOdd: Bool) -> [HTML] {
         let tone: Elements.Tone =
             switch worker.state {
             case .running: worker.notReady.isEmpty ? .good : .warning
@@ -112,18 +112,18 @@ struct WorkersPage: DashboardPage {
         let fields = [("worker", worker.name)]
         let actions: HTML = """
             \(worker.state == .quiet
-                ? look.form("work-worker", fields, "<button class=\"small\">Work</button>")
-                : look.form("quiet-worker", fields, "<button class=\"small\">Quiet</button>")) \
-            \(look.form("stop-worker", fields, "<button class=\"small danger\">Stop</button>"))
+                ? request.form("work-worker", fields, "<button class=\"small\">Work</button>")
+                : request.form("quiet-worker", fields, "<button class=\"small\">Quiet</button>")) \
+            \(request.form("stop-worker", fields, "<button class=\"small danger\">Stop</button>"))
             """
         return [
             "<span class=\"mono\">\(worker.name)</span>", Elements.label(worker.state.rawValue, tone), "\(worker.host)",
             isOdd ? Elements.label(worker.version, .warning) : "\(worker.version)",
             "\(worker.lanes) of \(worker.lanesTotal)", "\(worker.queues.joined(separator: ", "))",
             "\(Words.number(worker.inFlight))", "\(Words.number(worker.claimed))", "\(Words.number(worker.done))",
-            "\(Words.rate(worker.rate))", look.time(worker.startedAt), "\(lease)",
+            "\(Words.rate(worker.rate))", request.time(worker.startedAt), "\(lease)",
             worker.notReady.isEmpty ? "–" : "\(worker.notReady.joined(separator: "; "))",
-        ] + (look.isOperator ? [worker.state == .gone ? "" : actions] : [])
+        ] + (request.isOperator ? [worker.state == .gone ? "" : actions] : [])
     }
 }
 
@@ -132,10 +132,10 @@ struct RedisPage: DashboardPage {
     let path = "/redis"
     let section = Section.redis
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let status = try await look.site.data.fleetStatus()
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let status = try await request.site.data.fleetStatus()
         let servers = status.servers.map { server($0) }
-        let sizes = try await KeySizes.read(look.source.fleet, look.site.data.queues())
+        let sizes = try await KeySizes.read(request.source.fleet, request.site.data.queues())
         let keys = Elements.table(
             "Keys by size", ["Key", "Type", "Entries", "Memory"],
             sizes.map {
@@ -148,7 +148,7 @@ struct RedisPage: DashboardPage {
             title: "Redis",
             main: """
                 \(Elements.live("servers", HTML(servers)))<h2>Keys by size</h2>\
-                <p class="hint">Estimated by Redis from samples. Keys of single jobs, tokens and minutes are left out.</p>\(keys)
+                <p class="hint">Estimated by Redis from samples. Excludes keys of single jobs, tokens and minutes.</p>\(keys)
                 """, isLive: true)
     }
 
@@ -171,7 +171,7 @@ struct RedisPage: DashboardPage {
                 ("Memory", info.memoryInWords.map { "\($0)" }), ("Share", share),
                 ("Eviction", info.evictionPolicy.map { "\($0)" }),
                 ("Append-only file", info.keepsAppendOnlyFile.map { $0 ? "on" : "off" }),
-                ("Replicas", info.replicas.map { "\($0)" }), ("In step", info.replicasInStep.map { "\($0)" }),
+                ("Replicas", info.replicas.map { "\($0)" }), ("In sync", info.replicasInStep.map { "\($0)" }),
                 ("Queues", "\(server.queues.joined(separator: ", "))"),
             ]))
             """

@@ -12,38 +12,39 @@ struct JobsPage: DashboardPage {
     /// The number of jobs on a page.
     static let limit = 50
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let filter = try JobFilter(look.query)
-        let names = try await look.site.data.queues().map(\.queue)
-        let listing = try await list(look, filter)
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let filter = try JobFilter(request.query)
+        let names = try await request.site.data.queues().map(\.queue)
+        let listing = try await list(request, filter)
         let states = [("", "all")] + StoredJob.State.allCases.map { ($0.rawValue, $0.rawValue) }
-        let form = look.filters(
+        let form = request.filters(
             ["jobs"],
             [
-                Elements.choice("State", "state", states, chosen: look.query["state"] ?? ""), look.queueChoice(names),
-                look.field("Campaign", "campaign"), look.field("App", "app"), look.field("Topic", "topic"),
-                look.field("ID", "id"), look.field("Token", "token"),
-                look.field("Last error", "reason", placeholder: "ServiceUnavailable or Too*"),
-                look.visitor.seesContent ? look.field("Text in the job", "match") : "",
-                look.field("Older than", "older_than", placeholder: "30m"),
-                look.field("Newer than", "newer_than"),
+                Elements.choice("State", "state", states, chosen: request.query["state"] ?? ""),
+                request.queueChoice(names),
+                request.field("Campaign", "campaign"), request.field("App", "app"), request.field("Topic", "topic"),
+                request.field("ID", "id"), request.field("Token", "token"),
+                request.field("Last error", "reason", placeholder: "ServiceUnavailable or Too*"),
+                request.visitor.seesContent ? request.field("Text in the job", "match") : "",
+                request.field("Older than", "older_than", placeholder: "30m"),
+                request.field("Newer than", "newer_than"),
             ])
         let titles: [HTML] =
-            look.selectAll
+            request.selectAll
             + ["State", "Key", "Queue", "Age", "Next try", "Attempt", "App", "ID", "Campaign", "Token", "Last error"]
         let table = Elements.table(
-            "Jobs", titles, listing.rows.map { row($0, look) }, numbers: [look.isOperator ? 6 : 5],
+            "Jobs", titles, listing.rows.map { row($0, request) }, numbers: [request.isOperator ? 6 : 5],
             empty: listing.cursor == nil ? "No job matches." : "No job matches so far.")
         let more: HTML =
             listing.cursor == nil
             ? ""
             : """
             \(if: listing.rows.count < Self.limit, "<p class=\"notice\">\(Words.number(listing.looked)) jobs were searched.</p>")\
-            \(look.next(["jobs"], listing.cursor, listing.rows.count < Self.limit ? "Search further" : "Next page"))
+            \(request.next(["jobs"], listing.cursor, listing.rows.count < Self.limit ? "Search further" : "Next page"))
             """
         // The filter's queue is the source, so jobs can be moved to the others only.
-        let others = look.query["queue"].map { chosen in names.filter { $0 != chosen } } ?? []
-        let list = look.selection(
+        let others = request.query["queue"].map { chosen in names.filter { $0 != chosen } } ?? []
+        let list = request.selection(
             "change-jobs", table, of: "jobs",
             """
             <button name="action" value="run">Run now</button>
@@ -54,40 +55,42 @@ struct JobsPage: DashboardPage {
                 <button name="action" value="move">Move</button>
                 """)
             \(PageRequest.rate)
-            """, hint: "The next page shows how many jobs it is, before anything changes.")
+            """, hint: "The next page shows the number before anything changes.")
         return PageContent(title: "Jobs", main: "\(form)\(list)\(more)", scripts: ["select.js"])
     }
 
     /// Returns a page of jobs of the queues in the query.
-    func list(_ look: PageRequest, _ filter: JobFilter) async throws -> ListPart<JobRow> {
+    func list(_ request: PageRequest, _ filter: JobFilter) async throws -> ListPart<JobRow> {
         // A text search would reveal parts of a job to visitors who cannot see its content.
-        guard filter.texts.isEmpty || look.visitor.seesContent else {
+        guard filter.texts.isEmpty || request.visitor.seesContent else {
             throw WebError(.forbidden, "only operators can search jobs by their text")
         }
-        let end = look.searchEnd
+        let end = request.searchEnd
         return try await .of(
-            look.site.data.queues(named: look.query.all("queue")), after: look.query["after"], limit: Self.limit,
+            request.site.data.queues(named: request.query.all("queue")), after: request.query["after"],
+            limit: Self.limit,
             until: end
         ) { queue, cursor, missing in
-            let found = try await look.site.data.jobs(of: queue).list(filter, after: cursor, limit: missing, until: end)
+            let found = try await request.site.data.jobs(of: queue).list(
+                filter, after: cursor, limit: missing, until: end)
             return ListPart(
                 rows: found.jobs.map { JobRow(queue: queue.keys.queue, job: $0, now: found.now) },
                 looked: found.looked, cursor: found.cursor)
         }
     }
 
-    private func row(_ row: JobRow, _ look: PageRequest) -> [HTML] {
+    private func row(_ row: JobRow, _ request: PageRequest) -> [HTML] {
         let job = row.job
         let cells = row.cells
         let tokens = job.tokens
         let token: HTML =
             tokens.count == 1
-            ? look.device(String(buffer: tokens[0]), length: 8) : "\(cells[8])"
-        return look.select("key", job.key, "job \(job.key)") + [
+            ? request.device(String(buffer: tokens[0]), length: 8) : "\(cells[8])"
+        return request.select("key", job.key, "job \(job.key)") + [
             Elements.label(cells[0], Self.tone(job.state)),
-            look.link(["jobs", row.queue, job.key], [("state", job.state.rawValue)], job.key), "\(row.queue)",
+            request.link(["jobs", row.queue, job.key], [("state", job.state.rawValue)], job.key), "\(row.queue)",
             "\(cells[2])", "\(cells[3])", "\(cells[4])", "\(cells[5])", "\(cells[6])",
-            job.campaign.map { look.link(["campaigns", String(buffer: $0)], String(buffer: $0)) } ?? "–", token,
+            job.campaign.map { request.link(["campaigns", String(buffer: $0)], String(buffer: $0)) } ?? "–", token,
             "\(cells[9])",
         ]
     }
@@ -107,13 +110,13 @@ struct JobPage: DashboardPage {
     let section = Section.jobs
 
     /// Returns the job that the path names, and its queue.
-    static func find(_ look: PageRequest) async throws -> (row: JobRow, queue: DashboardSource.Queue) {
-        let queue = try await look.site.data.queue(look.parameters("queue") ?? "")
-        let key = look.parameters("key") ?? ""
+    static func find(_ request: PageRequest) async throws -> (row: JobRow, queue: DashboardSource.Queue) {
+        let queue = try await request.site.data.queue(request.parameters("queue") ?? "")
+        let key = request.parameters("key") ?? ""
         var filter = try JobFilter(Form(fields: [("key", key)]))
         // Search the state that the list showed first, because the job was there a moment ago.
-        if let state = look.query["state"].flatMap(StoredJob.State.init) { filter.states = [state] }
-        let jobs = try await look.site.data.jobs(of: queue)
+        if let state = request.query["state"].flatMap(StoredJob.State.init) { filter.states = [state] }
+        let jobs = try await request.site.data.jobs(of: queue)
         var row = try await find(jobs, filter)
         if row == nil, !filter.states.isEmpty {
             filter.states = []
@@ -121,14 +124,14 @@ struct JobPage: DashboardPage {
         }
         guard let row else {
             throw WebError(
-                .notFound, "queue \(queue.keys.queue) has no job \(key) any more; it may be done, or a dead letter")
+                .notFound, "job \(key) is no longer in queue \(queue.keys.queue); it may be done or a dead letter")
         }
         return (row, queue)
     }
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let (row, queue) = try await Self.find(look)
-        return PageContent(title: "Job \(row.job.key)", main: await html(row, queue, look))
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let (row, queue) = try await Self.find(request)
+        return PageContent(title: "Job \(row.job.key)", main: await html(row, queue, request))
     }
 
     private static func find(_ jobs: QueueJobs, _ filter: JobFilter) async throws -> JobRow? {
@@ -140,24 +143,24 @@ struct JobPage: DashboardPage {
         return found
     }
 
-    private func html(_ row: JobRow, _ queue: DashboardSource.Queue, _ look: PageRequest) async -> HTML {
+    private func html(_ row: JobRow, _ queue: DashboardSource.Queue, _ request: PageRequest) async -> HTML {
         let job = row.job
         func text(_ value: ByteBuffer?) -> HTML? { value.map { "\(String(buffer: $0))" } }
         let devices = job.tokens.prefix(20).map { token -> HTML in
-            look.device(String(buffer: token))
+            request.device(String(buffer: token))
         }
         let more = job.tokens.count - devices.count
         let facts = Elements.facts([
             ("State", Elements.label(job.state.rawValue, JobsPage.tone(job.state))),
-            ("Queue", look.link(["queues", row.queue], row.queue)), ("Claimed by", job.lane.map { "\($0)" }),
-            ("Next attempt", job.due.map { look.time($0) }), ("Attempt", "\(job.envelope.attempt)"),
-            ("Last error", "\(row.cells[9])"), ("First seen", look.time(job.enqueuedAt)),
+            ("Queue", request.link(["queues", row.queue], row.queue)), ("Claimed by", job.lane.map { "\($0)" }),
+            ("Next attempt", job.due.map { request.time($0) }), ("Attempt", "\(job.envelope.attempt)"),
+            ("Last error", "\(row.cells[9])"), ("First seen", request.time(job.enqueuedAt)),
             ("Reclaimed", job.envelope.reclaims > 0 ? "\(job.envelope.reclaims) times" : nil),
             ("Requeued", job.envelope.requeues > 0 ? "\(job.envelope.requeues) times" : nil), ("ID", text(job.id)),
             ("App", text(job.app)), ("Topic", text(job.topic)),
             (
                 "Campaign",
-                job.campaign.map { look.link(["campaigns", String(buffer: $0)], String(buffer: $0)) }
+                job.campaign.map { request.link(["campaigns", String(buffer: $0)], String(buffer: $0)) }
             ),
             (
                 "Devices",
@@ -170,22 +173,22 @@ struct JobPage: DashboardPage {
             job.state == .claimed
             ? "<p class=\"hint\">A worker has claimed the job. Cancel it by its ID to have the worker drop it.</p>"
             : """
-            \(if: job.state != .waiting, look.form("change-jobs", fields + [("action", "run")], "<button class=\"main\">Run now</button>"))
-            \(look.form("change-jobs", fields + [("action", "cancel")], "<button class=\"danger\">Cancel</button>"))
-            \(look.form("change-jobs", fields + [("action", "discard")], "<button class=\"danger\">Delete</button>"))
+            \(if: job.state != .waiting, request.form("change-jobs", fields + [("action", "run")], "<button class=\"main\">Run now</button>"))
+            \(request.form("change-jobs", fields + [("action", "cancel")], "<button class=\"danger\">Cancel</button>"))
+            \(request.form("change-jobs", fields + [("action", "discard")], "<button class=\"danger\">Delete</button>"))
             """
         let byID: HTML =
             job.id.map { id in
-                look.form(
+                request.form(
                     "cancel-id", [("queue", row.queue), ("id", String(buffer: id))],
                     "<button class=\"danger\">Cancel ID \(String(buffer: id))</button>")
             } ?? ""
-        guard look.visitor.seesContent else {
+        guard request.visitor.seesContent else {
             return "\(facts)<p class=\"notice\">The payload is shown to operators only.</p>"
         }
-        let check = await look.source.check(job.original, queue)
+        let check = await request.source.check(job.original, queue)
         return """
-            \(facts)\(if: look.isOperator, "<div class=\"actions\">\(actions)\(byID)</div>")
+            \(facts)\(if: request.isOperator, "<div class=\"actions\">\(actions)\(byID)</div>")
             \(JobPreview.checked(check))
             <h2>Job</h2>\(Elements.source(JobPreview.pretty(job.original), title: "The job as its producer wrote it"))
             """

@@ -7,12 +7,12 @@ struct OverviewPage: DashboardPage {
     let path = "/"
     let section = Section.overview
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let status = try await look.site.data.fleetStatus()
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let status = try await request.site.data.fleetStatus()
         let main: HTML = """
             \(Elements.live("problems", Self.problems(status)))
             \(Elements.live("figures", Self.figures(status)))
-            \(try await HistoryCharts(look, status.queues.map(\.name)).html(segments: []))
+            \(try await HistoryCharts(request, status.queues.map(\.name)).html(segments: []))
             """
         return PageContent(title: "Overview", main: main, isLive: true)
     }
@@ -56,24 +56,24 @@ struct OverviewPage: DashboardPage {
 
 /// The charts of some queues, over the last hour, day or 40 days.
 struct HistoryCharts {
-    private let look: PageRequest
+    private let request: PageRequest
     private let queues: [String]
 
-    init(_ look: PageRequest, _ queues: [String]) { (self.look, self.queues) = (look, queues) }
+    init(_ request: PageRequest, _ queues: [String]) { (self.request, self.queues) = (request, queues) }
 
-    private var span: QueueHistory.Span { look.query["span"].flatMap(QueueHistory.Span.init) ?? .hour }
+    private var span: QueueHistory.Span { request.query["span"].flatMap(QueueHistory.Span.init) ?? .hour }
 
     /// - Parameter segments: the page's own path.
     func html(segments: [String]) async throws -> HTML {
         let tabs = [(QueueHistory.Span.hour, "Last hour"), (.day, "Last day"), (.days, "Last 40 days")].map {
             span, title -> HTML in
             """
-            <a href="\(look.links.path(segments, [("span", span.rawValue)]))"\
+            <a href="\(request.links.path(segments, [("span", span.rawValue)]))"\
             \(if: span == self.span, " aria-current=\"true\"")>\(title)</a>
             """
         }
-        let keys = try await look.site.data.queues().filter { queues.contains($0.queue) }
-        let history = try await look.site.data.history(span, of: keys)
+        let keys = try await request.site.data.queues().filter { queues.contains($0.queue) }
+        let history = try await request.site.data.history(span, of: keys)
         return """
             <nav class="tabs" aria-label="Time">\(tabs)</nav>
             \(Elements.live("charts", history.map { charts($0) } ?? "<p class=\"empty\">There are no queues.</p>"))
@@ -157,17 +157,17 @@ struct QueuesPage: DashboardPage {
     let path = "/queues"
     let section = Section.queues
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let status = try await look.site.data.fleetStatus()
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let status = try await request.site.data.fleetStatus()
         let rows = status.queues.map { queue -> [HTML] in
-            let name = look.link(["queues", queue.name], queue.name)
+            let name = request.link(["queues", queue.name], queue.name)
             if let error = queue.error { return [name, Elements.label("unreadable", .bad), "\(error)"] }
             return [
                 name, Self.state(queue), "\(Words.number(queue.waiting + queue.due))",
                 "\(queue.oldestAgeMs.map(Words.duration) ?? "–")", "\(Words.number(queue.claimed))",
                 "\(queue.retrying.map(Words.number) ?? "–")", "\(queue.scheduled.map(Words.number) ?? "–")",
                 "\(queue.deferred.map(Words.number) ?? "–")",
-                queue.dead > 0 ? look.link(["dead"], [("queue", queue.name)], Words.number(queue.dead)) : "0",
+                queue.dead > 0 ? request.link(["dead"], [("queue", queue.name)], Words.number(queue.dead)) : "0",
                 "\(Words.number(queue.today["delivered"] ?? 0))", "\(queue.deliveredRate.map(Words.rate) ?? "–")",
                 "\(queue.workers)",
             ]
@@ -195,14 +195,14 @@ struct QueuePage: DashboardPage {
     let path = "/queues/{queue}"
     let section = Section.queues
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let name = look.parameters("queue") ?? ""
-        let status = try await look.site.data.fleetStatus()
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let name = request.parameters("queue") ?? ""
+        let status = try await request.site.data.fleetStatus()
         guard let queue = status.queues.first(where: { $0.name == name }) else {
             throw WebError(.notFound, "there is no queue \(name)")
         }
         func jobs(_ state: String, _ count: Int?) -> HTML {
-            look.link(["jobs"], [("queue", name), ("state", state)], count.map(Words.number) ?? "show")
+            request.link(["jobs"], [("queue", name), ("state", state)], count.map(Words.number) ?? "show")
         }
         let facts = Elements.facts([
             ("State", QueuesPage.state(queue)), ("Problem", queue.error.map { "\($0)" }),
@@ -210,26 +210,26 @@ struct QueuePage: DashboardPage {
             ("Oldest job", queue.oldestAgeMs.map { "\(Words.duration($0))" }),
             ("Claimed", jobs("claimed", queue.claimed)), ("Retrying", jobs("retrying", queue.retrying)),
             ("Scheduled", jobs("scheduled", queue.scheduled)), ("Deferred", jobs("deferred", queue.deferred)),
-            ("Dead letters", look.link(["dead"], [("queue", name)], Words.number(queue.dead))),
-            ("Their size", "\(Words.bytes(queue.deadBytes))"), ("Lanes", "\(queue.workers)"),
+            ("Dead letters", request.link(["dead"], [("queue", name)], Words.number(queue.dead))),
+            ("Size of dead letters", "\(Words.bytes(queue.deadBytes))"), ("Lanes", "\(queue.workers)"),
         ])
         let outcomes = queue.today.filter { !$0.key.contains(":") }.sorted { $0.key < $1.key }
         let today = Elements.table(
             "Today, in UTC", ["Outcome", "Notifications"], outcomes.map { ["\($0.key)", "\(Words.number($0.value))"] },
-            numbers: [1], empty: "Nothing has ended today.")
+            numbers: [1], empty: "No outcomes today.")
         let pause: HTML =
             queue.paused == nil
-            ? look.form(
+            ? request.form(
                 "pause-queue", [("queue", name)], class: "filters",
                 """
                 \(Elements.field("Reason", "reason", placeholder: "wrong template"))\
-                <label class="check"><input type="checkbox" name="now" value="1">hand back claimed jobs</label>\
+                <label class="check"><input type="checkbox" name="now" value="1">release claimed jobs</label>\
                 <button class="danger">Pause</button>
-                """) : look.form("resume-queue", [("queue", name)], "<button class=\"main\">Resume</button>")
+                """) : request.form("resume-queue", [("queue", name)], "<button class=\"main\">Resume</button>")
         let main: HTML = """
             \(Elements.live("queue", "\(facts)<h2>Today</h2>\(today)"))
-            \(if: look.isOperator, "<h2>\(queue.paused == nil ? "Pause" : "Resume")</h2>\(pause)")
-            <h2>History</h2>\(try await HistoryCharts(look, [name]).html(segments: ["queues", name]))
+            \(if: request.isOperator, "<h2>\(queue.paused == nil ? "Pause" : "Resume")</h2>\(pause)")
+            <h2>History</h2>\(try await HistoryCharts(request, [name]).html(segments: ["queues", name]))
             """
         return PageContent(title: "Queue \(name)", main: main, isLive: true)
     }

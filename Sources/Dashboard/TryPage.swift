@@ -11,13 +11,13 @@ struct TryPage: DashboardPage {
     let path = "/try"
     let section = Section.composer
 
-    func content(_ look: PageRequest) async throws -> PageContent {
-        let queues = try await look.site.data.queues().map(\.queue)
-        guard let queue = look.query["queue"] ?? queues.first else {
+    func content(_ request: PageRequest) async throws -> PageContent {
+        let queues = try await request.site.data.queues().map(\.queue)
+        guard let queue = request.query["queue"] ?? queues.first else {
             return PageContent(
                 title: "Try it", main: "<p class=\"empty\">There is no queue yet: start a worker first.</p>")
         }
-        let token = look.query["token"] ?? String(repeating: "0", count: 64)
+        let token = request.query["token"] ?? String(repeating: "0", count: 64)
         let example = """
             {
               "token": "\(TokenText.normalized(token))",
@@ -30,21 +30,21 @@ struct TryPage: DashboardPage {
             }
             """
         let sent: HTML =
-            look.query["sent"].map {
+            request.query["sent"].map {
                 """
                 <p class="notice good" role="status">The job is enqueued. Its state: \
-                \(look.link(["jobs", queue, $0], "job \($0)")); its result, if workers keep results: \
-                \(look.link(["devices"], [("token", token)], "the device")).</p>
+                \(request.link(["jobs", queue, $0], "job \($0)")); its result, if workers keep results: \
+                \(request.link(["devices"], [("token", token)], "the device")).</p>
                 """
             } ?? ""
         let main: HTML = """
             \(sent)<div class="columns"><form class="stack" method="post" \
-            action="\(look.links.path(["actions", "enqueue"]))" data-check="\(look.links.path(["try", "check"]))">\
-            \(look.site.formToken(look.visitor))
+            action="\(request.links.path(["actions", "enqueue"]))" data-check="\(request.links.path(["try", "check"]))">\
+            \(request.site.formToken(request.visitor))
             \(Elements.choice("Queue", "queue", queues.map { ($0, $0) }, chosen: queue))
             <label>Job<textarea name="job" spellcheck="false">\(example)</textarea></label>
-            <p>\(if: look.isOperator, "<button class=\"main\">Send</button> ")\
-            <button formaction="\(look.links.path(["try", "check"]))">Check</button></p>
+            <p>\(if: request.isOperator, "<button class=\"main\">Send</button> ")\
+            <button formaction="\(request.links.path(["try", "check"]))">Check</button></p>
             <p class="hint">Send enqueues the job. A worker sends it to the app that the job names, through the queue's \
             workers: to APNs, or to a simulator if they run with one.</p></form>
             <section id="verdicts" aria-live="polite" aria-label="Check and preview"></section></div>

@@ -55,15 +55,15 @@ package struct Users: Sendable, Equatable {
                 throw problem("\(words[1]) is not a role; roles are viewer and operator")
             }
             guard let credential = Credential(words[2]) else {
-                throw problem("the credential is not one that `apns-worker web-user` makes")
+                throw problem("the credential was not made by `apns-worker web-user`")
             }
             let name = String(first)
             guard !users.contains(where: { $0.name == name && $0.credential.isToken == credential.isToken }) else {
-                throw problem("there is another \(name)")
+                throw problem("duplicate user \(name)")
             }
             users.append(User(name: name, role: role, credential: credential))
         }
-        guard !users.isEmpty else { throw Malformed(description: "there is no user in it") }
+        guard !users.isEmpty else { throw Malformed(description: "the file has no users") }
         self.users = users
         sessionKey = Digest.hmac(key: Digest.sha256(text), "apns-worker dashboard session")
     }

@@ -37,7 +37,7 @@ final class ConnectionGuard: ChannelDuplexHandler {
         // Closing with unread bytes would reset the connection, and the client could lose the answer. So input after
         // the last answer is read and discarded for a while.
         guard !state.isClosing else { return }
-        state.bytesCame(now: context.eventLoop.now)
+        state.bytesReceived(now: context.eventLoop.now)
         context.fireChannelRead(data)
     }
 

@@ -53,7 +53,7 @@ struct PortConnection {
     // MARK: Events
 
     /// Records that bytes have arrived.
-    mutating func bytesCame(now: NIODeadline) { arrivingSince = arrivingSince ?? now }
+    mutating func bytesReceived(now: NIODeadline) { arrivingSince = arrivingSince ?? now }
 
     /// Records that the head of a request has arrived.
     mutating func requestBegan() { unanswered += 1 }

@@ -112,7 +112,7 @@ package struct CampaignStatus: Encodable {
                 "progress   \(bar) \(Int((share * 100).rounded(.down)))%  \(Words.number(ended)) of \(Words.number(total))"
             )
         } else {
-            lines.append("progress   \(Words.number(ended)) have ended; the total is not known")
+            lines.append("progress   \(Words.number(ended)) have ended; the total is unknown")
         }
         for outcome in Outcome.allCases where count(outcome) > 0 {
             lines.append("  \(outcome.rawValue.padded(to: 15)) \(Words.number(count(outcome)))")
@@ -127,7 +127,7 @@ package struct CampaignStatus: Encodable {
         if let startedAt {
             lines.append("started    \(Moment.text(startedAt)) (\(Words.duration(max(0, now - startedAt))) ago)")
         }
-        if let updatedAt { lines.append("last end   \(Moment.text(updatedAt))") }
+        if let updatedAt { lines.append("last ended \(Moment.text(updatedAt))") }
         return lines
     }
 }

@@ -75,11 +75,11 @@ package struct Fleet: Sendable {
     ///   - at: Redis' time in milliseconds since 1970, from which the command's lifetime counts.
     ///   - queues: the known queues.
     /// - Throws: `RedisError`.
-    package func give(
+    package func send(
         _ command: WorkerCommand.Kind, to worker: FleetStatus.Worker, at: Int64, _ queues: [QueueKeys]
     ) async throws {
         for keys in queues where worker.queues.contains(keys.queue) {
-            try await WorkerCommand(command, at: at).give(to: worker.name, client(for: keys.jobs), keys)
+            try await WorkerCommand(command, at: at).send(to: worker.name, client(for: keys.jobs), keys)
         }
     }
 
@@ -112,13 +112,13 @@ package struct Fleet: Sendable {
                 for key in reply.root[1].children { found.found(key.string ?? "") }
             } catch let error as RedisError {
                 guard case .server(let answer) = error else { throw error }
-                found.incomplete = "queues could not be looked for (\(answer.message)): name them with --queue"
+                found.incomplete = "could not search for queues (\(answer.message)): name them with --queue"
                 return
             }
             looked += QueueSearch.batch
             if looked >= QueueSearch.maximumKeys, cursor != "0" {
                 found.incomplete =
-                    "Redis has very many keys, and not all were looked through for queues: name them with --queue"
+                    "Redis has too many keys to search all of them for queues: name them with --queue"
                 return
             }
         } while cursor != "0"
@@ -133,7 +133,7 @@ package struct Fleet: Sendable {
             reply = try await client(for: any).call(RedisCommand("CLUSTER", "SLOTS"))
         } catch let error as RedisError {
             guard case .server(let answer) = error else { throw error }
-            found.incomplete = "queues could not be looked for (\(answer.message)): name them with --queue"
+            found.incomplete = "could not search for queues (\(answer.message)): name them with --queue"
             return []
         }
         var slots: [String: Int] = [:]

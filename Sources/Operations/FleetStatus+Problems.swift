@@ -15,7 +15,7 @@ extension FleetStatus.Server {
 extension FleetStatus {
     /// The time in milliseconds for which a worker's lease can have expired before this is a problem: living workers
     /// reclaim its jobs within a second or two.
-    package static let reapingTime: Int64 = 5000
+    package static let reclaimTime: Int64 = 5000
 
     /// Returns the problems that need attention.
     package func findProblems(_ limits: Limits) -> [Problem] {
@@ -28,14 +28,14 @@ extension FleetStatus {
                     message: "worker \(worker.name) is not ready: \(worker.ownObstacles.joined(separator: "; "))",
                     advice: "it resumes automatically; its log has the time at which this began"))
         }
-        for worker in workers where worker.state == .gone && worker.leaseLeftMs < -Self.reapingTime {
+        for worker in workers where worker.state == .gone && worker.leaseLeftMs < -Self.reclaimTime {
             let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"
             problems.append(
                 Problem(
                     kind: .workerGone, subject: worker.name,
                     message:
-                        "worker \(worker.name) has been gone for \(Words.duration(-worker.leaseLeftMs)), and its jobs "
-                        + "were not reclaimed (\(jobs))",
+                        "the lease of worker \(worker.name) expired \(Words.duration(-worker.leaseLeftMs)) ago, and its "
+                        + "jobs were not reclaimed (\(jobs))",
                     advice: "start a worker on \(worker.queues.joined(separator: ", ")): it reclaims the jobs"))
         }
         for app in apps {
@@ -54,7 +54,7 @@ extension FleetStatus {
                         message: "app \(app.name) gets no answers from \(app.endpoints.joined(separator: ", ")) "
                             + "(\(app.lanesUnanswered) of \(app.lanes) lanes)",
                         advice: "check the proxy, load balancer or firewall in front of it, and Apple's status page; "
-                            + "`apns-worker check` tries each step"))
+                            + "`apns-worker check` tests each step"))
             } else if let error = app.serverError, app.paused == nil {
                 problems.append(
                     Problem(
@@ -62,15 +62,15 @@ extension FleetStatus {
                         message:
                             "app \(app.name) gets only server errors from \(app.endpoints.joined(separator: ", ")): "
                             + "\(error) (\(app.lanesWithServerErrors) of \(app.lanes) lanes)",
-                        advice: "see Apple's status page, and any proxy in front of it; the jobs stay, and sending "
-                            + "resumes automatically"))
+                        advice: "check Apple's status page and any proxy in front of it; the jobs are kept, and "
+                            + "sending resumes automatically"))
             } else if app.state == .unconnected {
                 problems.append(
                     Problem(
                         kind: .appUnconnected, subject: app.name,
                         message: "app \(app.name) has no connection to \(app.endpoints.joined(separator: ", ")): "
-                            + (app.failure ?? "none could be made"),
-                        advice: "look at the network and the proxy; `apns-worker check` tries each step"))
+                            + (app.failure ?? "none succeeded"),
+                        advice: "check the network and the proxy; `apns-worker check` tests each step"))
             }
         }
         return problems
@@ -91,10 +91,11 @@ extension FleetStatus {
         var problems: [Problem] = []
         let ready = queue.waiting + queue.due
         let isUnwritable = unwritableQueues.contains(queue.name)
-        let takers = living.filter { $0.queues.contains(queue.name) }
-        if ready > 0, queue.paused == nil, !takers.contains(where: { $0.state == .running || $0.state == .unknown }) {
+        let candidates = living.filter { $0.queues.contains(queue.name) }
+        if ready > 0, queue.paused == nil, !candidates.contains(where: { $0.state == .running || $0.state == .unknown })
+        {
             let jobs = ready == 1 ? "1 job waits" : "\(Words.number(ready)) jobs wait"
-            let others = takers.map { "\($0.name) is \($0.state.rawValue)" }.joined(separator: ", ")
+            let others = candidates.map { "\($0.name) is \($0.state.rawValue)" }.joined(separator: ", ")
             problems.append(
                 Problem(
                     kind: .noWorker, subject: queue.name,
@@ -102,7 +103,7 @@ extension FleetStatus {
                         + (others.isEmpty ? "" : " (\(others))"),
                     advice: isUnwritable
                         ? "fix Redis first; running workers resume automatically"
-                        : takers.contains { $0.state == .quiet }
+                        : candidates.contains { $0.state == .quiet }
                             ? "`apns-worker quiet --all --undo`, or start a worker"
                             : "start a worker with --queue \(queue.name)"))
         }
@@ -114,7 +115,7 @@ extension FleetStatus {
                     advice: isUnwritable
                         ? "fix Redis first"
                         : queue.paused == nil
-                            ? "start more workers, or see what slows them down"
+                            ? "start more workers, or find out what slows them down"
                             : "`apns-worker resume` ends its pause"))
         }
         return problems

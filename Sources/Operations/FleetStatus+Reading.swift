@@ -4,7 +4,7 @@ import Redis
 
 extension FleetStatus {
     /// The result of reading a queue.
-    package typealias Look = (keys: QueueKeys, result: Result<QueueOverview, RedisServerError>)
+    package typealias QueueReading = (keys: QueueKeys, result: Result<QueueOverview, RedisServerError>)
 
     /// Reads the status from Redis.
     /// - Parameters:
@@ -18,10 +18,10 @@ extension FleetStatus {
         var status = FleetStatus()
         status.redis = "\(fleet.clients.topology)"
         status.prefix = fleet.prefix
-        let looks = try await look(fleet, queues)
+        let readings = try await readQueues(fleet, queues)
         status.servers = try await servers(fleet, queues)
-        status.take(looks)
-        let sightings = looks.flatMap(sightings)
+        status.add(readings)
+        let sightings = readings.flatMap(sightings)
         let reports = newest(sightings)
         status.workers = workers(sightings, unwritable: status.unwritableQueues)
         status.rate = reports.reduce(0) { $0 + $1.rate }
@@ -75,8 +75,8 @@ extension FleetStatus {
         }
     }
 
-    private static func look(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [Look] {
-        let looks = try await withThrowingTaskGroup(of: (Int, Look).self) { group in
+    private static func readQueues(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [QueueReading] {
+        let readings = try await withThrowingTaskGroup(of: (Int, QueueReading).self) { group in
             for (index, keys) in queues.enumerated() {
                 group.addTask {
                     do {
@@ -88,7 +88,7 @@ extension FleetStatus {
             }
             return try await group.reduce(into: []) { $0.append($1) }
         }
-        return looks.sorted { $0.0 < $1.0 }.map(\.1)
+        return readings.sorted { $0.0 < $1.0 }.map(\.1)
     }
 
     /// Reads a queue. An operator need not specify that its jobs are in another list, because its workers report this.
@@ -103,10 +103,10 @@ extension FleetStatus {
         return try await QueueOverview.read(client, other)
     }
 
-    private mutating func take(_ looks: [Look]) {
-        for look in looks {
-            var queue = Queue(name: look.keys.queue)
-            switch look.result {
+    private mutating func add(_ readings: [QueueReading]) {
+        for reading in readings {
+            var queue = Queue(name: reading.keys.queue)
+            switch reading.result {
             case .failure(let answer): queue.error = answer.message
             case .success(let found):
                 at = max(at, found.now)
@@ -127,18 +127,18 @@ extension FleetStatus {
                 queue.deadSampled = found.deadSampled
                 if found.workerCount > found.workers.count {
                     notes.append(
-                        "queue \(queue.name) has \(found.workerCount) workers; \(found.workers.count) are looked at")
+                        "queue \(queue.name) has \(found.workerCount) workers; only \(found.workers.count) are shown")
                 }
             }
             queues.append(queue)
         }
     }
 
-    private static func sightings(_ look: Look) -> [Sighting] {
-        guard case .success(let found) = look.result else { return [] }
+    private static func sightings(_ reading: QueueReading) -> [Sighting] {
+        guard case .success(let found) = reading.result else { return [] }
         // The long lease of a lane without claims outlives its process.
         return found.workers.filter { $0.isLiving || $0.leaseLeft < 0 }.map {
-            Sighting(queue: look.keys.queue, now: found.now, worker: $0)
+            Sighting(queue: reading.keys.queue, now: found.now, worker: $0)
         }
     }
 

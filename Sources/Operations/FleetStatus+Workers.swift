@@ -84,22 +84,22 @@ extension FleetStatus {
             app.paused = Pause(pause)
             apps[name] = app
         }
-        var told: [String: [WorkerReport.App]] = [:]
-        for app in reports.flatMap(\.apps) { told[app.name, default: []].append(app) }
-        for (name, told) in told {
+        var appsByName: [String: [WorkerReport.App]] = [:]
+        for app in reports.flatMap(\.apps) { appsByName[app.name, default: []].append(app) }
+        for (name, lanes) in appsByName {
             var app = apps[name] ?? App(name: name)
-            app.endpoints = Set(told.map(\.endpoint)).sorted()
-            app.connections = told.reduce(0) { $0 + $1.usable }
-            app.connecting = told.reduce(0) { $0 + $1.connecting }
-            app.streams = told.reduce(0) { $0 + $1.streams }
-            app.streamLimit = told.reduce(0) { $0 + $1.streamLimit }
-            app.lanes = told.count
-            app.lanesUnanswered = told.count(where: \.isUnanswered)
-            app.lanesWithServerErrors = told.count { $0.serverError != nil }
-            app.serverError = told.compactMap(\.serverError).first
-            app.failure = told.compactMap(\.failure).first
-            app.tokenIssuedAt = told.compactMap(\.tokenIssuedAt).min()
-            app.certificateExpiresAt = told.compactMap(\.certificateExpiresAt).min()
+            app.endpoints = Set(lanes.map(\.endpoint)).sorted()
+            app.connections = lanes.reduce(0) { $0 + $1.usable }
+            app.connecting = lanes.reduce(0) { $0 + $1.connecting }
+            app.streams = lanes.reduce(0) { $0 + $1.streams }
+            app.streamLimit = lanes.reduce(0) { $0 + $1.streamLimit }
+            app.lanes = lanes.count
+            app.lanesUnanswered = lanes.count(where: \.isUnanswered)
+            app.lanesWithServerErrors = lanes.count { $0.serverError != nil }
+            app.serverError = lanes.compactMap(\.serverError).first
+            app.failure = lanes.compactMap(\.failure).first
+            app.tokenIssuedAt = lanes.compactMap(\.tokenIssuedAt).min()
+            app.certificateExpiresAt = lanes.compactMap(\.certificateExpiresAt).min()
             app.state =
                 if app.lanesUnanswered > 0 {
                     .unanswered
@@ -107,7 +107,7 @@ extension FleetStatus {
                     .serverErrors
                 } else if app.connections > 0 {
                     .connected
-                } else if told.allSatisfy(\.isDormant) {
+                } else if lanes.allSatisfy(\.isDormant) {
                     .idle
                 } else {
                     app.failure == nil ? .connecting : .unconnected

@@ -49,7 +49,7 @@ extension PauseChange {
     ) async throws -> PauseChange {
         let before = try? await AppPauses.read(app, client, keys)
         let pause = AppPause(reason: reason, since: try await since(before, client), by: by)
-        try await AppPauses.order(pause, of: app, client, keys)
+        try await AppPauses.set(pause, of: app, client, keys)
         return PauseChange(app: app, paused: .init(pause), before: before.map { .init($0) })
     }
 

@@ -41,8 +41,9 @@ public struct QueueCheck {
             if abs(report.clockLead) > 60 {
                 report.warnings.append(
                     """
-                    Redis' clock is \(abs(report.clockLead)) s \(report.clockLead > 0 ? "ahead of" : "behind") this \
-                    machine's; APNs refuses provider tokens of a machine whose clock is wrong: set it
+                    the Redis server's clock is \(abs(report.clockLead)) s \
+                    \(report.clockLead > 0 ? "ahead of" : "behind") this machine's; APNs refuses provider tokens of a \
+                    machine whose clock is wrong: correct it
                     """)
             }
         }

@@ -102,16 +102,16 @@ public struct ResultGroup: Sendable {
     /// - Returns: the results that this consumer has now. Entries that the stream has dropped in the meantime are
     ///   acknowledged.
     /// - Throws: `RedisError`.
-    public func takeOver(_ entries: [String], idle: Int) async throws -> [StoredResult] {
+    public func reclaim(_ entries: [String], idle: Int) async throws -> [StoredResult] {
         guard !entries.isEmpty else { return [] }
         let reply = try await client.call(claim(entries, by: consumer, idle: idle))
         let results = reply.root.children.compactMap(StoredResult.init)
         // Redis 7 drops them itself; 6.2 replies with nil in their places.
-        if results.count < entries.count { try await forgetDropped(entries) }
+        if results.count < entries.count { try await acknowledgeDropped(entries) }
         return results
     }
 
-    private func forgetDropped(_ entries: [String]) async throws {
+    private func acknowledgeDropped(_ entries: [String]) async throws {
         var dropped: [String] = []
         for entry in entries {
             let found = try await StoredResult.read(from: entry, to: entry, count: 1, client, keys)

@@ -113,8 +113,8 @@ package struct Reason: Sendable, Equatable {
         Reason(
             .http(status),
             detail:
-                "HTTP status \(status) without a reason of APNs; is this APNs? Check the endpoint, and any proxy before it"
-        )
+                "HTTP status \(status) without an APNs reason; the answer may come from another server. Check the "
+                + "endpoint and any proxy")
     }
 
     /// The code and the detail on one line.

@@ -78,9 +78,9 @@ extension Reason {
         case .expired: "The notification's expiration passed before it could be sent."
         case .jobTooLarge: "The job is larger than a worker accepts."
         case .malformedToken: "The device token is neither hex nor base64."
-        case .noApp: "The job names no app, and its topic belongs to none."
+        case .noApp: "The job names no app, and no app has its topic."
         case .noConnection: "There was no connection to APNs."
-        case .poison: "Workers ended too often while they had the job; it may be the cause."
+        case .poison: "Workers ended too often while they processed the job; it may be the cause."
         case .queuePaused: "The queue was paused while the job was claimed."
         case .rateLimited: "The app's rate is limited."
         case .suppressed: "The device token is in the set of invalid tokens."
@@ -94,7 +94,7 @@ extension Reason {
         switch code {
         case .tooDeep: "The JSON is nested too deeply."
         case .malformedJSON: "The job is not valid JSON."
-        case .notAnObject: "A job is a JSON object."
+        case .notAnObject: "A job must be a JSON object."
         case .missingToken: "A job needs a token, tokens or a channel."
         case .tokenAndTokens: "A job has either token or tokens."
         case .channelAndToken: "A job has either a channel or tokens."
@@ -103,10 +103,10 @@ extension Reason {
         case .payloadTooLong: "The payload is larger than APNs accepts."
         case .missingID: "unique_for and collapse_duplicates need an id."
         case .invalidMember: "A member has a value that is not allowed; the detail names it."
-        case .duplicateMember: "A member is there twice."
+        case .duplicateMember: "A member appears twice."
         case .tooLarge: "The job is larger than a worker accepts."
-        case .notSidekiq: "The queue's format is Sidekiq's, and the job has no class and args."
-        case .otherClass: "The job is of a class that the queue does not send."
+        case .notSidekiq: "The queue expects Sidekiq jobs, but the job has no class and args."
+        case .otherClass: "The queue does not accept jobs of this class."
         }
     }
 }

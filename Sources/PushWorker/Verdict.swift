@@ -20,7 +20,7 @@ package enum Verdict: Sendable, Equatable {
     case resend(reason: Reason)
     /// APNs refuses the connection: resend at once on a new one, without spending an attempt. If that is refused too,
     /// the app is paused.
-    case leaveConnection(reason: Reason)
+    case retireConnection(reason: Reason)
     /// The app's credential or configuration is at fault: nothing is sent for the app for some time.
     case pauseApp(reason: Reason)
     /// A refusal that pauses the app once two of its jobs have received it.
@@ -75,7 +75,7 @@ package enum Verdict: Sendable, Equatable {
         case .invalidToken: self = .tokenSuspect(reason: Reason(code))
         // The gateway does not know this frame type, which would be the same for all notifications.
         case .protocolError:
-            self = .pauseApp(reason: Reason(code, detail: "does the gateway know this kind of frame?"))
+            self = .pauseApp(reason: Reason(code, detail: "does the gateway support this frame format?"))
         }
     }
 
@@ -113,7 +113,7 @@ package enum Verdict: Sendable, Equatable {
         case .featureNotEnabled, .broadcastFeatureNotEnabled:
             self = .deferred(reason: reason)
         case .expiredProviderToken, .tooManyProviderTokenUpdates, .unrelatedKeyIDInToken:
-            self = .leaveConnection(reason: reason)
+            self = .retireConnection(reason: reason)
         case .forbidden:
             self = .forbidden(reason: reason)
         case .invalidProviderToken, .missingProviderToken, .badCertificate, .badCertificateEnvironment,

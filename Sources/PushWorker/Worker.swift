@@ -21,7 +21,7 @@ public final class Worker: Service {
     /// The number of reloads of the configuration.
     private let reloads = Atomic(0)
     /// The operators' commands, and whether the worker is quiet.
-    private let orders = NIOLockedValueBox((seen: WorkerCommands(), isQuiet: false))
+    private let commands = NIOLockedValueBox((seen: WorkerCommands(), isQuiet: false))
     /// Ends when the worker is asked to stop.
     private let stopping = AsyncStream.makeStream(of: Never.self)
     private let hasStarted = Atomic(false)
@@ -59,7 +59,7 @@ public final class Worker: Service {
             let context = LaneContext(
                 configuration: configuration, index: index, eventLoop: group.next(), logger: logger, issues: issues,
                 metrics: LaneMetrics(
-                    apps: configuration.apps.count, queues: configuration.queues.count, takesTimes: isMeasured),
+                    apps: configuration.apps.count, queues: configuration.queues.count, measuresTimes: isMeasured),
                 wallClock: wallClock)
             let stores = RedisLaneStores(context)
             if index == 0 { queueClients = configuration.queues.map { (stores.client(of: $0.keys), $0.keys) } }
@@ -85,7 +85,7 @@ public final class Worker: Service {
     public func run() async throws {
         for lane in lanes {
             let others = lanes.filter { $0 !== lane }
-            lane.callbacks.command = { [weak self] command in self?.obey(command) }
+            lane.callbacks.command = { [weak self] command in self?.apply(command) }
             lane.callbacks.backlog = { queue in others.forEach { $0.wake(queue) } }
             if let polling = others.first(where: \.polls) {
                 lane.callbacks.due = { queue, time in polling.wake(queue, at: time) }
@@ -124,9 +124,9 @@ public final class Worker: Service {
 
     // MARK: Commands
 
-    private func obey(_ order: WorkerCommand) {
-        guard orders.withLockedValue({ $0.seen.isNew(order) }) else { return }
-        switch order.kind {
+    private func apply(_ command: WorkerCommand) {
+        guard commands.withLockedValue({ $0.seen.isNew(command) }) else { return }
+        switch command.kind {
         case .quiet: setQuiet(true, because: "a command in Redis")
         case .work: setQuiet(false, because: "a command in Redis")
         case .stop:
@@ -139,15 +139,15 @@ public final class Worker: Service {
     /// from any thread, at any time after the start.
     /// - Parameter reason: the origin of the request, for the log.
     public func setQuiet(_ quiet: Bool, because reason: String) {
-        let isChange = orders.withLockedValue { state in
+        let isChange = commands.withLockedValue { state in
             defer { state.isQuiet = quiet }
             return state.isQuiet != quiet
         }
         guard isChange else { return }
         logger.notice(
             quiet
-                ? "quiet: no more jobs are claimed, and what is in flight is finished; SIGCONT or `apns-worker quiet --undo` ends that"
-                : "no longer quiet: jobs are claimed again",
+                ? "quiet: claiming no more jobs; to resume: SIGCONT or `apns-worker quiet --undo`"
+                : "no longer quiet: claiming jobs again",
             metadata: ["event": quiet ? "quiet" : "quiet_ended", "reason": "\(reason)"])
         for lane in lanes { lane.setQuiet(quiet) }
     }
@@ -302,12 +302,12 @@ extension Worker {
 struct WorkerCommands {
     private var last: Int64 = .min
 
-    /// Returns true if a command is new and so must be obeyed.
+    /// Returns true if a command is new, and so must be carried out.
     ///
     /// A command that is not newer than the last one is either the same or was replaced by it.
-    mutating func isNew(_ order: WorkerCommand) -> Bool {
-        guard order.at > last else { return false }
-        last = order.at
+    mutating func isNew(_ command: WorkerCommand) -> Bool {
+        guard command.at > last else { return false }
+        last = command.at
         return true
     }
 }

@@ -71,7 +71,7 @@ extension RedisClient {
             if let link = route.server { retire(link, because: error) }
             request.completion(result)
         }
-        takeOver()
+        switchServer()
     }
 
     // MARK: Retiring a server
@@ -91,10 +91,10 @@ extension RedisClient {
     private func endRetirement(_ link: ServerLink) {
         guard link.pendingCount == 0, route.retired === link else { return }
         link.release()
-        eventLoop.execute { self.forgetRetired(link) }
+        eventLoop.execute { self.dropRetired(link) }
     }
 
-    func forgetRetired(_ link: ServerLink) {
-        if route.lost(link) == .ofPreviousServer { takeOver() }
+    func dropRetired(_ link: ServerLink) {
+        if route.lost(link) == .ofPreviousServer { switchServer() }
     }
 }

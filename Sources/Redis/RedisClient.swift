@@ -237,12 +237,12 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     private func found(_ link: ServerLink) {
         guard reconnect.phase == .connecting, route.found(link) else { return link.release() }
         link.onClose = { self.lost(link, $0) }
-        takeOver()
+        switchServer()
     }
 
     /// Makes the found server current, once all other servers have answered their commands in flight.
-    func takeOver() {
-        guard let (link, kept) = route.takeOver() else { return }
+    func switchServer() {
+        guard let (link, kept) = route.switchServer() else { return }
         log.connected(to: link.location, after: reconnect.connected(at: eventLoop.now).recovery)
         for request in kept {
             if let command = request.command { transmit(command, request, over: link) }
@@ -257,7 +257,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     private func lost(_ link: ServerLink, _ error: RedisError) {
         // A server that is no longer current gets no more commands. Its lost commands must fail before the next server
         // is current.
-        if route.retired === link { return eventLoop.execute { self.forgetRetired(link) } }
+        if route.retired === link { return eventLoop.execute { self.dropRetired(link) } }
         switch route.lost(link) {
         case .ofServer:
             discovery.demote(link.location)
@@ -305,7 +305,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         guard let link = route.server, let location = discovery.announced, location != link.location else { return }
         // The Sentinel that this client asks first may have older information.
         discovery.moved(to: location)
-        let reason = "the Sentinels name \(location.address) the master now"
+        let reason = "the Sentinels now name \(location.address) as the master"
         retire(link, because: .connectionLost(address: link.location.address, sent: false, reason: reason))
     }
 

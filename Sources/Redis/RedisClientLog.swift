@@ -19,7 +19,7 @@ struct RedisClientLog {
             metadata["event"] = "redis_back"
             metadata["after_ms"] = "\(recovery.after.nanoseconds / 1_000_000)"
             metadata["failures"] = "\(recovery.failures)"
-            logger.notice("Redis is back", metadata: metadata)
+            logger.notice("connected to Redis again", metadata: metadata)
         } else {
             metadata["event"] = "redis_connected"
             logger.debug("connected to Redis", metadata: metadata)

@@ -21,13 +21,13 @@ struct ConnectionState {
     /// The action for outgoing plaintext.
     enum Output: Equatable { case keep, encrypt, refuse }
     /// The action for the peer's close_notify.
-    enum PeerClosed: Equatable { case signalInputClosed, sayGoodbyeAndClose, close, ignore }
+    enum PeerClosed: Equatable { case signalInputClosed, sendCloseNotifyAndClose, close, ignore }
     /// The action for the end of the transport's input.
     enum TransportEnded: Equatable { case ignore, failHandshake, failTruncated, close }
     /// The action for closing this side.
-    enum Close: Equatable { case immediately, sayGoodbyeAndAwaitPeer, sayGoodbyeAndClose, awaitPeer }
+    enum Close: Equatable { case immediately, sendCloseNotifyAndAwaitPeer, sendCloseNotifyAndClose, awaitPeer }
     /// The action for closing this side's output.
-    enum CloseOutput: Equatable { case sayGoodbye, sayGoodbyeAndClose, refuse }
+    enum CloseOutput: Equatable { case sendCloseNotify, sendCloseNotifyAndClose, refuse }
 
     var isIdle: Bool {
         if case .idle = phase { true } else { false }
@@ -72,7 +72,7 @@ struct ConnectionState {
             return .signalInputClosed
         case .open:
             phase = .parting(readsOn: false)
-            return .sayGoodbyeAndClose
+            return .sendCloseNotifyAndClose
         case .outputClosed, .parting:
             phase = .closed
             return .close
@@ -103,10 +103,10 @@ struct ConnectionState {
             return .immediately
         case .open:
             phase = .parting(readsOn: true)
-            return .sayGoodbyeAndAwaitPeer
+            return .sendCloseNotifyAndAwaitPeer
         case .inputClosed:
             phase = .parting(readsOn: false)
-            return .sayGoodbyeAndClose
+            return .sendCloseNotifyAndClose
         case .outputClosed:
             phase = .parting(readsOn: true)
             return .awaitPeer
@@ -119,10 +119,10 @@ struct ConnectionState {
         switch phase {
         case .open:
             phase = .outputClosed
-            return .sayGoodbye
+            return .sendCloseNotify
         case .inputClosed:
             phase = .parting(readsOn: false)
-            return .sayGoodbyeAndClose
+            return .sendCloseNotifyAndClose
         case .idle, .handshaking, .outputClosed, .parting, .closed:
             return .refuse
         }

@@ -123,7 +123,7 @@ extension TLSError: CustomStringConvertible {
         case .fileUnreadable(let path, let reason):
             "cannot read \(path): \(reason). Check the path and its permissions."
         case .notPEM(let source, let expected):
-            "\(source) holds no readable PEM block of \(expected). Convert it with openssl, or name another file."
+            "\(source) holds no readable PEM block of \(expected). Convert it with openssl, or use another file."
         case .notPKCS12(let source, let reason):
             "\(source) is not a readable PKCS#12 file: \(reason). It may be damaged or cut off; export it again."
         case .notRecognised(let source):
@@ -137,12 +137,12 @@ extension TLSError: CustomStringConvertible {
                 + "installed. Install it (it comes with Debian's package libssl3, from Debian 13 on with "
                 + "openssl-provider-legacy), or export the file again with AES."
         case .wrongPassphrase(let source, given: true):
-            "the passphrase does not decrypt the private key in \(source). Give the right one; if it is right, "
+            "the passphrase does not decrypt the private key in \(source). Set the right one; if it is right, "
                 + "the file is damaged."
         case .wrongPassphrase(let source, given: false):
-            "the private key in \(source) is encrypted. Give its passphrase."
+            "the private key in \(source) is encrypted. Set its passphrase."
         case .keyMismatch(let key, let certificate):
-            "the private key in \(key) does not belong to the certificate in \(certificate). Name a matching pair; "
+            "the private key in \(key) does not belong to the certificate in \(certificate). Use a matching pair; "
                 + "the server's or client's own certificate must come first in its file."
         case .invalidHost:
             "this is neither a host name nor an IP address. Write names in ASCII (IDN in its xn-- form)."
@@ -179,7 +179,7 @@ public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
         case 42...46, 48, 49, 116:
             "It does not accept this side's certificate: check that one is configured, valid and meant for that peer."
         case 70: "It speaks none of the TLS versions allowed here (1.2 and later)."
-        case 40, 71: "It shares no cipher, key or parameters with this side, or misses a client certificate."
+        case 40, 71: "It shares no cipher, key or parameters with this side, or requires a client certificate."
         case 112: "It does not know the requested host name: check the name."
         case 120: "It speaks none of the application protocols offered (ALPN)."
         case 22, 20, 50, 51: "It received damaged data, or no TLS: check proxies in between."

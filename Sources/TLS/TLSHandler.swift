@@ -173,9 +173,9 @@ public final class TLSHandler: ChannelDuplexHandler {
             (try? context.channel.syncOptions?.getOption(ChannelOptions.allowRemoteHalfClosure)) ?? false
         switch state.peerClosed(keepsOutputOpen: keepsOutputOpen) {
         case .signalInputClosed: context.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
-        case .sayGoodbyeAndClose:
+        case .sendCloseNotifyAndClose:
             queue.fail(ChannelError.ioOnClosedChannel)
-            sayGoodbyeAndClose(context)
+            sendCloseNotifyAndClose(context)
         case .close: closeTransport(context)
         case .ignore: break
         }
@@ -240,32 +240,32 @@ public final class TLSHandler: ChannelDuplexHandler {
         remember(promise)
         switch close {
         case .immediately: break
-        case .sayGoodbyeAndAwaitPeer:
-            session?.sayGoodbye()
+        case .sendCloseNotifyAndAwaitPeer:
+            session?.sendCloseNotify()
             sendOutput(context, promise: nil)
             awaitPeer(context)
-        case .sayGoodbyeAndClose: sayGoodbyeAndClose(context)
+        case .sendCloseNotifyAndClose: sendCloseNotifyAndClose(context)
         case .awaitPeer: awaitPeer(context)
         }
     }
 
     private func closeOutput(_ context: ChannelHandlerContext, promise: EventLoopPromise<Void>?) {
         switch state.closeOutput() {
-        case .sayGoodbye:
+        case .sendCloseNotify:
             queue.fail(ChannelError.outputClosed)
-            session?.sayGoodbye()
+            session?.sendCloseNotify()
             sendOutput(context, promise: nil)
             context.close(mode: .output, promise: promise)
-        case .sayGoodbyeAndClose:
+        case .sendCloseNotifyAndClose:
             queue.fail(ChannelError.outputClosed)
             remember(promise)
-            sayGoodbyeAndClose(context)
+            sendCloseNotifyAndClose(context)
         case .refuse: promise?.fail(ChannelError.operationUnsupported)
         }
     }
 
-    private func sayGoodbyeAndClose(_ context: ChannelHandlerContext) {
-        session?.sayGoodbye()
+    private func sendCloseNotifyAndClose(_ context: ChannelHandlerContext) {
+        session?.sendCloseNotify()
         let sent = context.eventLoop.makePromise(of: Void.self)
         sent.futureResult.assumeIsolated().whenComplete { _ in self.closeTransport(context) }
         // If the peer does not read, the close_notify may never be sent.

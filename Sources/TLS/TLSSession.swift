@@ -115,7 +115,7 @@ final class TLSSession {
     }
 
     /// Creates the close_notify, after which nothing can be encrypted.
-    func sayGoodbye() {
+    func sendCloseNotify() {
         ERR_clear_error()
         SSL_shutdown(ssl)
         ERR_clear_error()
@@ -159,8 +159,8 @@ final class TLSSession {
         var end: End?
         var isDrained = false
         while !isDrained, end == nil {
-            let room = max(Int(SSL_pending(ssl)), pipe.unread, 1)
-            plaintext.writeWithUnsafeMutableBytes(minimumWritableBytes: room) { space in
+            let size = max(Int(SSL_pending(ssl)), pipe.unread, 1)
+            plaintext.writeWithUnsafeMutableBytes(minimumWritableBytes: size) { space in
                 var filled = 0
                 while filled < space.count, !isDrained {
                     var count = 0

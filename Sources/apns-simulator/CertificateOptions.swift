@@ -33,7 +33,7 @@ struct CertificateOptions: ParsableArguments {
 
     func validate() throws {
         guard (certificate == nil) == (key == nil) else {
-            throw ValidationError("--certificate and --key belong together; give both or none")
+            throw ValidationError("--certificate and --key must be given together")
         }
         guard certificate == nil || writeCertificates == nil && serverName.isEmpty else {
             throw ValidationError(

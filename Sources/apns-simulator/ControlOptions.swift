@@ -5,7 +5,8 @@ import ArgumentParser
 struct ControlOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "Listen for browsers and control requests on this port, HTTP/1.1 in the clear; 0 takes a free one. See CONTROL.",
+            "Listen for browsers and control requests on this port, plaintext HTTP/1.1; 0 chooses a free one. "
+                + "See CONTROL.",
             valueName: "port"))
     var controlPort: UInt16?
 

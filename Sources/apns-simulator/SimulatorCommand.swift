@@ -110,8 +110,8 @@ struct SimulatorCommand: AsyncParsableCommand {
               A rule is a list of key=value. These select requests (all must match):
                 prefix=dead   device tokens that begin with these hex digits
                 rate=0.01     this share of requests
-                times=1       the first N requests of each token; one that is older than --account-limit others may count
-                              again
+                times=1       the first N requests of each token; tokens older than the newest --account-limit ones
+                              count from 0 again
                 after=1000    every N-th request of a connection
                 connection=2  requests of the second connection since the start
               These are the effects:
@@ -237,8 +237,8 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "At the end, write each device token with how many notifications were accepted for it, a line each: for as "
-                + "many as would make the account unwieldy.", valueName: "file"))
+            "At the end, write the number of accepted notifications per device token to this file, one per line.",
+            valueName: "file"))
     var tokenCounts: String?
 
     @Flag(help: "Print nothing but the line of JSON.")
@@ -267,7 +267,7 @@ struct SimulatorCommand: AsyncParsableCommand {
         }
         if !quiet {
             let account = server.account
-            let gateway = server.gatewayPort == nil ? "" : ", \(account.acceptedByGateway) of them by the gateway"
+            let gateway = server.gatewayPort == nil ? "" : ", \(account.acceptedByGateway) of them through the gateway"
             StandardError.write("apns-simulator: \(account.requests) requests, \(account.accepted) accepted\(gateway)")
         }
         // The failure was reported when it happened; the exit status too must show that the recording is incomplete.
@@ -291,7 +291,7 @@ struct SimulatorCommand: AsyncParsableCommand {
         }
         guard connectionWindow >= 65_535 else {
             throw ValidationError(
-                "--connection-window must be at least 65535, what every HTTP/2 connection starts with")
+                "--connection-window must be at least 65535, the initial window of HTTP/2")
         }
         guard (1...256).contains(threads) else { throw ValidationError("--threads must be 1 to 256") }
         guard maxChannels >= 0 else { throw ValidationError("--max-channels must be at least 0") }
@@ -316,7 +316,7 @@ struct SimulatorCommand: AsyncParsableCommand {
     private static func providerKey(_ text: String) throws -> ProviderKey {
         let parts = text.split(separator: ":", maxSplits: 2).map(String.init)
         guard parts.count == 3 else {
-            throw ValidationError("--provider-key '\(text)' must be KEYID:TEAMID:FILE, perhaps with ,SCOPE")
+            throw ValidationError("--provider-key '\(text)' must be KEYID:TEAMID:FILE[,SCOPE]")
         }
         // File names can contain commas.
         let scopeStart = parts[2].ranges(of: ",").first { comma in

@@ -74,6 +74,6 @@ enum ProcessMemory {
     /// The kernel resets the setting at `execve`, so it does not extend to programs that this one starts.
     static func keepPrivate() {
         guard cprocess_set_dumpable(0) != 0 else { return }
-        Terminal.tell("warning: core dumps cannot be turned off: \(String(cString: strerror(errno)))\n")
+        Terminal.note("warning: core dumps cannot be turned off: \(String(cString: strerror(errno)))\n")
     }
 }

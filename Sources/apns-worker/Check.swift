@@ -47,7 +47,7 @@ struct Check: AsyncParsableCommand {
         do {
             settings = try queues.settings(app.given, gateway.given)
         } catch {
-            printer.tell([.init(.failure, "configuration", CommandFailure.message(of: error))])
+            printer.report([.init(.failure, "configuration", CommandFailure.message(of: error))])
             throw ExitCode(1)
         }
         do { apps = try settings.apps() } catch let error as CommandFailure {
@@ -58,8 +58,8 @@ struct Check: AsyncParsableCommand {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         for app in apps {
             let check = AppCheck(app, eventLoop: loop, now: now)
-            printer.tell(check.credential())
-            if !noConnect { printer.tell(await check.endpoint()) }
+            printer.report(check.credential())
+            if !noConnect { printer.report(await check.endpoint()) }
         }
         if let job { try await checkJobs(job, settings, apps, loop, printer) }
         if printer.hasFailed { throw ExitCode(1) }
@@ -71,12 +71,12 @@ struct Check: AsyncParsableCommand {
     ) async throws {
         let credential: [Setting] = [.appNames, .key, .keyBase64, .certificate, .certificateBase64]
         guard let job, !send, credential.allSatisfy({ settings.given($0) == nil }), try settings.appNames.isEmpty else {
-            printer.tell([.init(.failure, "configuration", error.message)])
+            printer.report([.init(.failure, "configuration", error.message)])
             throw ExitCode(1)
         }
         let topic =
             settings.text(.topic).flatMap { $0.split(separator: ",").first.map(String.init) } ?? "com.example.app"
-        printer.tell([
+        printer.report([
             .init(
                 .warning, "configuration",
                 "no app is configured; the job is checked as if there were an app, default, with the topic \(topic)")
@@ -90,17 +90,17 @@ struct Check: AsyncParsableCommand {
     private func checkRedis(_ settings: Settings, _ apps: [AppConfiguration], _ printer: VerdictPrinter) async throws {
         let place: RedisTopology
         do { place = try settings.redisTopology() } catch let error as CommandFailure {
-            return printer.tell([.init(.failure, "redis", error.message)])
+            return printer.report([.init(.failure, "redis", error.message)])
         }
         var isFirst = true
         // Queues on the same server share its findings.
-        var told: Set<String> = []
+        var reported: Set<String> = []
         for queue in try settings.queues() {
             do {
                 try await settings.withClient(for: queue.keys.jobs) { client in
                     let report = try await QueueCheck(client, queue.keys).run(now: Int64(Date().timeIntervalSince1970))
                     if isFirst {
-                        printer.tell([
+                        printer.report([
                             .init(
                                 .ok, "redis",
                                 "\(place) answers" + (report.version.isEmpty ? "" : ", version \(report.version)"))
@@ -110,19 +110,19 @@ struct Check: AsyncParsableCommand {
                     for (level, sentences) in [
                         (CheckVerdict.Level.ok, report.facts), (.warning, report.warnings), (.failure, report.failures),
                     ] {
-                        for sentence in sentences where told.insert(sentence).inserted {
-                            printer.tell([.init(level, "redis", sentence)])
+                        for sentence in sentences where reported.insert(sentence).inserted {
+                            printer.report([.init(level, "redis", sentence)])
                         }
                     }
                 }
             } catch let error as CommandFailure {
-                return printer.tell([.init(.failure, "redis", "\(place): \(error.message)")])
+                return printer.report([.init(.failure, "redis", "\(place): \(error.message)")])
             }
         }
         for app in apps {
             try await settings.withClient(forApp: app.name) { client, keys in
                 guard let pause = try await AppPauses.read(app.name, client, keys) else { return }
-                printer.tell([.init(.warning, "app \(app.name)", "it is paused: \(pause.inWords)")])
+                printer.report([.init(.warning, "app \(app.name)", "it is paused: \(pause.inWords)")])
             }
         }
     }
@@ -135,7 +135,7 @@ struct Check: AsyncParsableCommand {
         do {
             jobs = try Self.jobs(in: path)
         } catch {
-            return printer.tell([.init(.failure, "job", "\(error)")])
+            return printer.report([.init(.failure, "job", "\(error)")])
         }
         let check = JobCheck(
             apps, format: try settings.queues().first?.format ?? .native,
@@ -144,10 +144,10 @@ struct Check: AsyncParsableCommand {
             let now = Date().timeIntervalSince1970
             let name = jobs.count == 1 ? "job" : "job \(number + 1)"
             let (verdicts, plan) = check.run(job, name: name, now: Int64(now * 1000))
-            printer.tell(verdicts)
+            printer.report(verdicts)
             guard send, let plan else { continue }
             let app = AppCheck(apps[plan.app], eventLoop: loop, now: Int64(now))
-            printer.tell(await app.send(plan.notifications))
+            printer.report(await app.send(plan.notifications))
         }
     }
 
@@ -157,7 +157,7 @@ struct Check: AsyncParsableCommand {
         do {
             data = path == "-" ? LineReader.all() : try Data(contentsOf: URL(filePath: path))
         } catch {
-            throw ValidationError("cannot read the job \(path): does it exist, and may this user read it?")
+            throw ValidationError("cannot read the job \(path): does it exist, and is it readable?")
         }
         let whole = ByteBuffer(bytes: data)
         if data.isEmpty { throw ValidationError("\(path) is empty; a job is a JSON object") }
@@ -177,7 +177,7 @@ final class VerdictPrinter {
         self.isJSON = isJSON
     }
 
-    func tell(_ verdicts: [CheckVerdict]) {
+    func report(_ verdicts: [CheckVerdict]) {
         for verdict in verdicts {
             if verdict.level == .failure { hasFailed = true }
             if isJSON, let line = try? JSONLine.text(verdict) {

@@ -78,11 +78,11 @@ struct QueueWatch: Service {
                         let line = line(depth, done: done, await worker.counters(), since: started)
                         if !isTerminal {
                             if NIODeadline.now() - written >= Self.interval {
-                                Terminal.tell("progress \(line)\n")
+                                Terminal.note("progress \(line)\n")
                                 written = .now()
                             }
                         } else if line != drawn {
-                            Terminal.tell("\r\(line)\u{1B}[K")
+                            Terminal.note("\r\(line)\u{1B}[K")
                         }
                         drawn = line
                     }
@@ -91,7 +91,7 @@ struct QueueWatch: Service {
                 try? await Task.sleep(for: .milliseconds(100))
             }
             // On a terminal the last state is already shown.
-            if showsProgress { Terminal.tell(isTerminal ? "\n" : drawn.isEmpty ? "" : "progress \(drawn)\n") }
+            if showsProgress { Terminal.note(isTerminal ? "\n" : drawn.isEmpty ? "" : "progress \(drawn)\n") }
         }
         await close(clients)
     }

@@ -17,7 +17,7 @@ struct Run: AsyncParsableCommand {
         discussion: """
             SIGTERM or SIGINT (Ctrl-C) drains: the worker claims no more jobs, finishes requests in flight, returns the rest to \
             the queue, and exits with 0. SIGTSTP (Ctrl-Z) makes it quiet: it claims no more jobs and keeps running; SIGCONT \
-            ends that. `apns-worker stop` and `apns-worker quiet` do the same from another machine.
+            resumes. `apns-worker stop` and `apns-worker quiet` do the same from another machine.
 
             Each setting can be a flag, the environment variable in parentheses, or in the file of --config. A flag overrides \
             a variable, and a variable overrides the file.
@@ -39,7 +39,7 @@ struct Run: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Serve the web dashboard on this port of 127.0.0.1, too; 0 for a free one. See `apns-worker web`.",
+            "Also serve the web dashboard on this port of 127.0.0.1; 0 chooses a free one. See `apns-worker web`.",
             valueName: "port"))
     var webPort: UInt16?
 
@@ -86,7 +86,7 @@ struct Run: AsyncParsableCommand {
             var web = DashboardConfiguration()
             web.port = Int(webPort)
             let dashboard = try await ServedDashboard.start(web, settings, logger: logger)
-            Terminal.tell("dashboard  \(dashboard.address)\n")
+            Terminal.note("dashboard  \(dashboard.address)\n")
             services.append(.init(service: dashboard))
         }
         services.append(.init(service: QuietSignals(worker)))

@@ -6,10 +6,10 @@ import Synchronization
 /// Standard output and standard error, unbuffered.
 enum Terminal {
     /// Writes to standard error. A failure is ignored, because there is nowhere else to report it.
-    static func tell(_ text: String) { put(text, STDERR_FILENO) }
+    static func note(_ text: String) { put(text, STDERR_FILENO) }
 
     /// Writes to standard output at once, so that a reader of a pipe does not wait for a full buffer.
-    static func say(_ text: String) { put(text, STDOUT_FILENO) }
+    static func print(_ text: String) { put(text, STDOUT_FILENO) }
 
     private static func put(_ text: String, _ descriptor: Int32) {
         var bytes = Array(text.utf8)[...]
@@ -42,10 +42,10 @@ enum Confirmation {
     static func demand(_ question: String, isGiven: Bool, answer: String? = nil) throws {
         if isGiven { return }
         try check(isGiven: false)
-        Terminal.tell(answer.map { "\(question) Type \($0): " } ?? "\(question) [y/N] ")
+        Terminal.note(answer.map { "\(question) Type \($0): " } ?? "\(question) [y/N] ")
         let given = readLine() ?? ""
         guard answer.map({ given == $0 }) ?? ["y", "yes"].contains(given.lowercased()) else {
-            Terminal.tell("nothing was changed\n")
+            Terminal.note("nothing was changed\n")
             throw ExitCode(ExitStatus.attention.rawValue)
         }
     }
@@ -55,13 +55,13 @@ enum Confirmation {
 enum Interruption {
     fileprivate static let flag = Atomic(false)
 
-    /// True if the process was told to end.
-    static var hasCome: Bool { flag.load(ordering: .relaxed) }
+    /// True if the process was asked to stop.
+    static var isRequested: Bool { flag.load(ordering: .relaxed) }
 
     /// Records signals instead of letting them end the process. A second signal ends it.
     static func watch() {
         // The flag is initialized on first use, which must not happen in a signal handler.
-        _ = hasCome
+        _ = isRequested
         for number in [SIGINT, SIGTERM] {
             signal(number) { note(signal: $0) }
         }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The account")
 struct AccountTests {
-    @Test("knows every token and apns-id, and what came twice")
+    @Test("counts every token and apns-id, and those that arrived twice")
     func countsDuplicates() async throws {
         try await withSimulator { server in
             let other = "1C4D9F7A-0000-4000-8000-000000000001"
@@ -49,7 +49,7 @@ struct AccountTests {
         }
     }
 
-    @Test("says which accepted notifications lost their answer when the client gave up")
+    @Test("counts accepted notifications whose answer was lost when the client gave up")
     func lostAnswers() async throws {
         try await withSimulator {
             $0.delay = AnswerDelay("30s")
@@ -65,7 +65,7 @@ struct AccountTests {
         }
     }
 
-    @Test("bears clients that speak no HTTP/2")
+    @Test("tolerates clients that do not speak HTTP/2")
     func hostile() async throws {
         try await withSimulator { server in
             let spoken = try await Command.run(

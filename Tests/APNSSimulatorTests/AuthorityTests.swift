@@ -33,7 +33,7 @@ struct AuthorityTests {
     }
 
     @Test(
-        "signs client certificates that say what Apple's say",
+        "signs client certificates with the contents of Apple's",
         arguments: ["com.example.app", String(repeating: "long.", count: 40) + "app"])
     func client(topic: String) throws {
         let pair = try authority.client(topic: topic)
@@ -48,7 +48,7 @@ struct AuthorityTests {
         #expect(certificate.topics.map(\.types) == [["app"], ["voip"], ["complication"]])
     }
 
-    @Test("signs no two certificates with one number, and is not another one's", .timeLimit(.minutes(1)))
+    @Test("signs each certificate with its own serial number, and differs from others", .timeLimit(.minutes(1)))
     func distinct() throws {
         var numbers: Set<String> = []
         for _ in 0..<20 {
@@ -71,7 +71,7 @@ struct AuthorityTests {
         #expect(identity.notAfter == Int64(1_000_000_000 + 3650 * 86_400))
     }
 
-    @Test("makes a key that signs what the simulator verifies")
+    @Test("makes a key whose signatures the simulator verifies")
     func signingKey() throws {
         let message = Array("header.claims".utf8)
         let signature = try SigningKey(pem: authority.signingKeyPEM).signES256(message)
@@ -89,7 +89,7 @@ struct AuthorityTests {
         #expect(throws: SimulatedAuthorityError.self) { try authority.server(names: []) }
     }
 
-    @Test("writes a directory, replaces its own files, and no other directory")
+    @Test("writes a directory, replaces its own files, and refuses other directories")
     func directory() throws {
         let directory = CertificateDirectory(workshop.path("certs"))
         func mode(_ name: String) throws -> Int? {
@@ -108,7 +108,7 @@ struct AuthorityTests {
 
         let foreign = CertificateDirectory(workshop.directory.path)
         let error = #expect(throws: SimulatedAuthorityError.self) { try foreign.write(second, topic: "a.b") }
-        #expect(error?.description.contains("ca.pem is there already") == true)
+        #expect(error?.description.contains("ca.pem already exists") == true)
         #expect(try workshop.read("ca.pem") == authority.certificatePEM)
         #expect(throws: SimulatedAuthorityError.self) {
             try CertificateDirectory("/dev/null/certs").write(second, topic: "a.b")

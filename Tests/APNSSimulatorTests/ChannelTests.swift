@@ -49,7 +49,7 @@ struct ChannelTests {
         try await Self.management("GET") { $0.path = Self.allPath }.send(to: server).member("channels") as? [String]
     }
 
-    @Test("are created, read, listed and deleted, each app's by itself")
+    @Test("are created, read, listed and deleted separately for each app")
     func manages() async throws {
         try await withSimulator { server in
             let created = try await Self.creation().send(to: server)
@@ -79,7 +79,7 @@ struct ChannelTests {
         }
     }
 
-    @Test("are no more than an app may have")
+    @Test("are limited per app")
     func limit() async throws {
         try await withSimulator {
             $0.maximumChannels = 2
@@ -146,7 +146,7 @@ struct ChannelTests {
         },
     ]
 
-    @Test("are not managed by a request that APNs would refuse", arguments: managementRefusals)
+    @Test("reject management requests that APNs would refuse", arguments: managementRefusals)
     func refusesManagement(_ example: Refusal) async throws {
         try await withSimulator {
             $0.topics = ["com.example.app"]
@@ -159,7 +159,7 @@ struct ChannelTests {
         }
     }
 
-    @Test("take broadcasts, which are counted by channel and as what they are")
+    @Test("accept broadcasts, which are counted by channel and as broadcasts")
     func broadcasts() async throws {
         try await withSimulator {
             $0.topics = ["com.example.app"]
@@ -248,7 +248,7 @@ struct ChannelTests {
         }
     }
 
-    @Test("take as much as APNs does")
+    @Test("accept payloads as large as APNs does")
     func largestPayload() async throws {
         try await withSimulator { server in
             let channel = try await Self.create(0, on: server)
@@ -259,7 +259,7 @@ struct ChannelTests {
         }
     }
 
-    @Test("are met by rules that ask for no device")
+    @Test("are matched by rules without a device")
     func rules() async throws {
         try await withSimulator(rules: ["prefix=00,answer=410", "times=1,answer=FeatureNotEnabled"]) { server in
             let (one, two) = (try await Self.create(0, on: server), try await Self.create(0, on: server))
@@ -271,7 +271,7 @@ struct ChannelTests {
         }
     }
 
-    @Test("have rules of their own for their management, which broadcasts do not meet")
+    @Test("have separate rules for their management, which broadcasts do not match")
     func managementRules() async throws {
         try await withSimulator(rules: ["at=channels,times=1,answer=Service Unavailable", "answer=410,after=1000"]) {
             server in
@@ -293,7 +293,7 @@ struct ChannelTests {
         }
     }
 
-    @Test("are none of an app's without the capability, in the words that APNs sends")
+    @Test("are refused to an app without the capability, with the reason that APNs sends")
     func capability() async throws {
         try await withSimulator { server in
             let channel = try await Self.create(0, on: server)
@@ -310,7 +310,7 @@ struct ChannelTests {
         }
     }
 
-    @Test("and broadcasts on them are answered with apns-unique-id in every environment")
+    @Test("answer broadcasts with apns-unique-id in every environment")
     func uniqueIDs() async throws {
         try await withSimulator { server in
             let channel = try await Self.create(0, on: server)
@@ -324,7 +324,7 @@ struct ChannelTests {
         }
     }
 
-    @Test("belong to the certificate's app, where a certificate is the credential")
+    @Test("belong to the certificate's app if the credential is a certificate")
     func certificates() async throws {
         let arguments = [
             "--cert", try TestCertificates.path("client.pem"), "--key", try TestCertificates.path("client-key.pem"),

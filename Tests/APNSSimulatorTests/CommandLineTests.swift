@@ -4,7 +4,7 @@ import Testing
 
 @Suite("The apns-simulator command")
 struct CommandLineTests {
-    @Test("says where it listens, writes its account when asked, and ends with 0 on SIGTERM", .timeLimit(.minutes(1)))
+    @Test("prints its port, writes its account on request, and exits with 0 on SIGTERM", .timeLimit(.minutes(1)))
     func lives() async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -48,7 +48,7 @@ struct CommandLineTests {
     }
 
     @Test(
-        "refuses impossible options with the reason",
+        "refuses invalid options with the reason",
         arguments: [
             (["--rule", "answer=maybe"], "answer=maybe"), (["--delay", "soon"], "--delay"),
             (["--provider-key", "A:B:/does/not/exist"], "/does/not/exist"),
@@ -76,7 +76,7 @@ struct CommandLineTests {
         #expect(result.errors.contains(words))
     }
 
-    @Test("is also a gateway and a feedback service, and its account has both", .timeLimit(.minutes(1)))
+    @Test("also serves the gateway and the feedback service, and its account includes both", .timeLimit(.minutes(1)))
     func binary() async throws {
         let file = FileManager.default.temporaryDirectory.appending(path: "feedback-\(UUID().uuidString)")
         try Data("\(anyToken) 1700000000\n".utf8).write(to: file)
@@ -111,7 +111,7 @@ struct CommandLineTests {
         #expect(account.feedback.served == 2 && account.feedback.connections == 1)
     }
 
-    @Test("explains its gateway and its feedback service")
+    @Test("describes its gateway and its feedback service in its help")
     func help() async throws {
         let result = try await Command.run(try BuiltProgram.path("apns-simulator"), ["--help"], timeout: 20)
         for words in ["GATEWAY", "FEEDBACK", "--gateway-rule <rule>", "at=connect", "cut=50", "--feedback-fault"] {

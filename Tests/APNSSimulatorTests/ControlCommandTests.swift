@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("The apns-simulator command on its own", .timeLimit(.minutes(2)))
+@Suite("The standalone apns-simulator command", .timeLimit(.minutes(2)))
 struct ControlCommandTests {
     private struct Announcement: Decodable {
         let port: Int
@@ -69,7 +69,7 @@ struct ControlCommandTests {
         #expect(try String(contentsOfFile: record, encoding: .utf8).split(separator: "\n").count == 4)
     }
 
-    @Test("keeps no more than configured, and records to standard output after its first line")
+    @Test("keeps at most the configured number, and records to standard output after its first line")
     func standardOutput() async throws {
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: directory) }
@@ -103,7 +103,7 @@ struct ControlCommandTests {
     @Test(
         "refuses contradicting options with the reason",
         arguments: [
-            (["--certificate", "server.pem"], "--certificate and --key belong together"),
+            (["--certificate", "server.pem"], "--certificate and --key must be given together"),
             (["--certificate", "a", "--key", "b", "--write-certificates", "c"], "--write-certificates"),
             (["--control-host", "0.0.0.0"], "--control-host"), (["--record-limit", "0"], "--record-limit"),
             (["--record", "/does/not/exist"], "/does/not/exist"), (["--server-name", "a b"], "'a b'"),

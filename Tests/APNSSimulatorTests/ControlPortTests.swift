@@ -72,7 +72,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("answers a long poll when the notification comes, and other requests before that")
+    @Test("answers a long poll when the notification arrives, and other requests before that")
     func longPoll() async throws {
         let recorder = Recorder()
         try await withControl(recorder: recorder) { server, ask in
@@ -133,7 +133,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("changes the rules: replaces all, adds one, removes all")
+    @Test("changes the rules: replaces all, adds one, deletes all")
     func rules() async throws {
         try await withControl(rules: ["prefix=dead, answer=410,times=1"]) { server, ask in
             func rules(_ answer: ControlRequest) throws -> [String]? { try answer.json["rules"] as? [String] }
@@ -180,7 +180,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("sends GOAWAY to every connection, or cuts it", arguments: ["goaway?reason=Maintenance", "drop"])
+    @Test("sends GOAWAY to every connection, or closes it abruptly", arguments: ["goaway?reason=Maintenance", "drop"])
     func faults(_ fault: String) async throws {
         try await withControl(rules: ["answer=silence"]) { server, ask in
             async let first = Push().send(to: server)
@@ -223,7 +223,7 @@ struct ControlPortTests {
     }
 
     @Test(
-        "explains an error in a request",
+        "describes an error in a request",
         arguments: [
             ("GET", "/nothing", nil, 404, "there is no GET /nothing"), ("PATCH", "/rules", nil, 404, "PATCH /rules"),
             ("GET", "/notifications?limit=0", nil, 400, "limit must be"),
@@ -236,7 +236,7 @@ struct ControlPortTests {
             ("GET", "/account?details=maybe", nil, 400, "details must be"),
             ("PUT", "/rules", "[]", 400, "the body must be JSON such as"),
             ("POST", "/rules", "", 400, "the body must be JSON such as"),
-            ("POST", "/rules", #"{"rule":"prefix=dead"}"#, 400, "does nothing"),
+            ("POST", "/rules", #"{"rule":"prefix=dead"}"#, 400, "has no effect"),
             ("POST", "/faults/goaway?reason=a%22b", nil, 400, "reason must be"),
         ] as [(String, String, String?, Int, String)])
     func errors(_ method: String, _ path: String, _ body: String?, status: Int, words: String) async throws {
@@ -291,7 +291,7 @@ struct ControlPortTests {
         }
     }
 
-    @Test("names the port that is in use, and leaves nothing behind")
+    @Test("reports a port that is in use, and leaves nothing open")
     func taken() async throws {
         try await withControl { server, _ in
             var configuration = SimulatorConfiguration(identity: try SimulatedAuthority().serverIdentity())

@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("Rules make things go wrong")
+@Suite("Rules simulate failures")
 struct FaultTests {
     static let dead = "dead" + anyToken.dropFirst(4)
 
@@ -28,14 +28,14 @@ struct FaultTests {
         }
     }
 
-    @Test("and a 410 has its time in milliseconds")
+    @Test("with 410 and its time in milliseconds")
     func timestamps() async throws {
         try await withSimulator(rules: ["prefix=dead,answer=410,timestamp=1700000000123", "answer=410"]) { server in
-            let told = try await Push(token: Self.dead).send(to: server)
-            #expect(told.member("timestamp") as? Int == 1_700_000_000_123)
+            let given = try await Push(token: Self.dead).send(to: server)
+            #expect(given.member("timestamp") as? Int == 1_700_000_000_123)
             let now = Date().timeIntervalSince1970 * 1000
-            let untold = try await Push().send(to: server).member("timestamp") as? Double
-            #expect(abs((untold ?? 0) - now) < 10_000)
+            let automatic = try await Push().send(to: server).member("timestamp") as? Double
+            #expect(abs((automatic ?? 0) - now) < 10_000)
         }
     }
 
@@ -147,7 +147,7 @@ struct FaultTests {
         }
     }
 
-    @Test("on a connection that answers PINGs and no request, not even a bad one; the next is well")
+    @Test("on a connection that answers PINGs but no request, not even an invalid one; the next works")
     func wedge() async throws {
         try await withSimulator(rules: ["at=connect,connection=1,answer=wedge"]) { server in
             let impatient = { (push: inout Push) in push.arguments = ["--max-time", "0.5"] }
@@ -244,7 +244,7 @@ struct FaultTests {
         }
     }
 
-    @Test("and new rules take the old ones' place")
+    @Test("and new rules replace the old ones")
     func replaces() async throws {
         try await withSimulator(rules: ["answer=503"]) { server in
             let before = try await Push().send(to: server)
@@ -258,7 +258,7 @@ struct FaultTests {
 
 @Suite("The stream limit follows the provider token")
 struct StreamLimitTests {
-    @Test("from one to its full height with the first that is valid")
+    @Test("rises from one to its maximum with the first valid token")
     func raises() async throws {
         try await withSimulator { server in
             let log = try await nghttp(server, tokens: [anyToken])
@@ -266,7 +266,7 @@ struct StreamLimitTests {
         }
     }
 
-    @Test("and is high at once for a client certificate")
+    @Test("is at its maximum at once for a client certificate")
     func certificate() async throws {
         try await withSimulator {
             $0.clientTrust = .file(try TestCertificates.path("ca.pem"))

@@ -31,7 +31,7 @@ struct GatewayControlTests {
         try #require(try answer.json["records"] as? [[String: Any]])
     }
 
-    @Test("changes the gateway's rules: all of them, one more, none")
+    @Test("changes the gateway's rules: replaces all, adds one, deletes all")
     func rules() async throws {
         try await withControl(["prefix=dd, answer=8,times=1"]) { server, ask in
             func rules(_ answer: ControlRequest) throws -> [String]? { try answer.json["rules"] as? [String] }
@@ -104,7 +104,7 @@ struct GatewayControlTests {
     }
 
     @Test(
-        "takes no part of feedback in which something is wrong, and does not repeat tokens",
+        "rejects feedback with an error as a whole, and does not repeat tokens",
         arguments: [
             (#"{"records":[{"token":"GOOD"},{"token":"5ec4e7"}]}"#, "records[1]: token must be"),
             (#"{"records":[{"token":"GOOD"},{"token":"GOOD","seconds":-1}]}"#, "records[1]: seconds must be"),
@@ -148,7 +148,7 @@ struct GatewayControlTests {
         }
     }
 
-    @Test("cuts off connections to the gateway and the feedback service without a word in TLS")
+    @Test("closes connections to the gateway and the feedback service without a TLS alert")
     func drop() async throws {
         try await withControl {
             $0.feedbackRules = [try FeedbackRule("hang=true")]
@@ -175,7 +175,7 @@ struct GatewayControlTests {
         }
     }
 
-    @Test("has the gateway shut down by the packet that names the last one accepted")
+    @Test("shuts the gateway down with the packet that names the last accepted notification")
     func shutdown() async throws {
         try await withControl { server, ask in
             let client = try await BinaryClient.connect(server.gatewayPort)

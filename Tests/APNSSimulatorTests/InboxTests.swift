@@ -56,7 +56,7 @@ struct InboxTests {
     }
 
     @Test(
-        "is for browsers; programs get the list of routes",
+        "is served to browsers; programs get the list of routes",
         arguments: [
             (browser, true), ("Accept: text/html;q=0, */*", false), ("Accept: */*", false), ("Accept:", false),
             ("Accept: application/json", false),
@@ -81,7 +81,7 @@ struct InboxTests {
         }
     }
 
-    @Test("shows each push as text, whatever it has, with its headers, payload, answer and attempts")
+    @Test("shows each push as text, whatever its contents, with its headers, payload, answer and attempts")
     func hostile() async throws {
         try await withInbox(rules: ["prefix=01,answer=503,times=1", "prefix=01,delay=20ms"]) { server in
             let push = Push {
@@ -124,7 +124,7 @@ struct InboxTests {
         }
     }
 
-    @Test("finds by token, text, answer and push type, and pages through the rest")
+    @Test("searches by token, text, answer and push type, and pages through the rest")
     func search() async throws {
         try await withInbox(rules: ["prefix=ff,answer=410"]) { server in
             let recorder = try #require(server.recorder)
@@ -158,7 +158,7 @@ struct InboxTests {
         }
     }
 
-    @Test("a button makes the next answer for a token, once, and for no other", arguments: [410, 429, 503])
+    @Test("a button sets the next answer for one token, once", arguments: [410, 429, 503])
     func nextAnswer(status: Int) async throws {
         try await withInbox { server in
             try await press("\(status)", server)
@@ -189,7 +189,7 @@ struct InboxTests {
         }
     }
 
-    @Test("a slow answer comes late, and a lost one never", arguments: ["slow", "silence", "drop"])
+    @Test("a slow answer arrives late, and a lost one never", arguments: ["slow", "silence", "drop"])
     func lost(answer: String) async throws {
         try await withInbox { server in
             try await press(answer, server)
@@ -211,7 +211,7 @@ struct InboxTests {
         }
     }
 
-    @Test("refuses forms of other sites, and forms that are none of its own")
+    @Test("refuses forms of other sites, and unknown forms")
     func foreign() async throws {
         try await withInbox { server in
             let form = ["token": anyToken, "transport": "http2", "answer": "410"]
@@ -290,7 +290,7 @@ struct NotificationLinesTests {
         return notification
     }
 
-    @Test("has the answer, the token, the text, the topic and the id")
+    @Test("has the answer, the token, the text, the topic and the ID")
     func line() {
         var sent = alert(
             .answered(status: 200, reason: nil), #"{"aps":{"alert":{"title":"Your order","body":"On its way"}}}"#)
@@ -310,7 +310,7 @@ struct NotificationLinesTests {
         #expect(gateway.line == "✓ accepted  alert (No banner: aps is missing.)  identifier 7")
     }
 
-    @Test("is written as each comes")
+    @Test("is written as each arrives")
     func follows() async throws {
         let (recorder, lines) = (Recorder(), Lines())
         let task = Task { await NotificationLines(recorder) { lines.write($0) }.run() }
@@ -323,7 +323,7 @@ struct NotificationLinesTests {
         #expect(lines.lines.count == 3 && recorder.waiting == 0)
     }
 
-    @Test("is left out in a flood, which is counted", arguments: [10_000, 100])
+    @Test("is omitted in a flood, whose notifications are counted", arguments: [10_000, 100])
     func flood(limit: Int) async throws {
         let (recorder, lines) = (Recorder(limit: limit), Lines())
         for number in 1...1284 { recorder.record(received(number, token: "aa")) }

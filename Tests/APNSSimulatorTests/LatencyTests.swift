@@ -16,9 +16,9 @@ struct LatencyTests {
         #expect(histogram.maximum == .max)
         for share in [0.001, 0.1, 0.25, 0.5, 0.9, 0.99, 0.999, 1] {
             let exact = sorted[max(1, Int((share * Double(sorted.count)).rounded(.up))) - 1]
-            let told = histogram.quantile(share)
-            #expect(told >= exact)
-            #expect(Double(told - exact) <= Double(exact) / 63)
+            let estimate = histogram.quantile(share)
+            #expect(estimate >= exact)
+            #expect(Double(estimate - exact) <= Double(exact) / 63)
         }
     }
 
@@ -36,7 +36,7 @@ struct LatencyTests {
         Int64((Date().timeIntervalSince1970 - seconds) * 1_000_000)
     }
 
-    @Test("is the time from the payload's timestamp to arrival, for accepted requests that have one")
+    @Test("is the time from the payload's timestamp to arrival, for accepted requests with a timestamp")
     func measures() async throws {
         try await withSimulator {
             $0.latencyMember = "sent_us"
@@ -67,7 +67,7 @@ struct LatencyTests {
         }
     }
 
-    @Test("is not in the account unless it was asked for")
+    @Test("is in the account only if requested")
     func off() async throws {
         try await withSimulator { server in
             let sent = Self.micros(ago: 1)

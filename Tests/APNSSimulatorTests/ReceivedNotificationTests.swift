@@ -77,7 +77,7 @@ struct ReceivedNotificationTests {
     }
 
     @Test(
-        "has a word for outcomes that are not answers",
+        "has a name for outcomes that are not answers",
         arguments: [
             (.reset, "reset"), (.goAway, "goaway"), (.dropped, "dropped"), (.silenced, "silenced"), (.closed, "closed"),
         ] as [(ReceivedNotification.Outcome, String)])

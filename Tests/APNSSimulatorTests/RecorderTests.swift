@@ -16,7 +16,7 @@ func received(_ number: Int = 1, token: String? = nil, accepted: Bool = true) ->
 
 @Suite("The last notifications")
 struct NotificationRingTests {
-    @Test("are as many as there may be, in order, at every fill", arguments: 1...5)
+    @Test("are at most the limit, in order, at every fill level", arguments: 1...5)
     func bounds(limit: Int) {
         var ring = NotificationRing(limit: limit)
         for number in 1...17 {
@@ -30,7 +30,7 @@ struct NotificationRingTests {
         }
     }
 
-    @Test("are found after any number, and lost ones are counted")
+    @Test("are found after any sequence number, and lost ones are counted")
     func after() {
         var ring = NotificationRing(limit: 4)
         for number in 1...10 { _ = ring.append(received(number)) }
@@ -47,7 +47,7 @@ struct NotificationRingTests {
         #expect(ring.page(huge).entries.isEmpty)
     }
 
-    @Test("can be asked for by token, by outcome, and a few at a time")
+    @Test("can be queried by token, by outcome, and a few at a time")
     func filters() {
         var ring = NotificationRing(limit: 100)
         for number in 1...20 {
@@ -87,7 +87,7 @@ struct RecorderTests {
     /// Longer than any test can take: only a wait that is woken ends in time.
     private static let forever = Duration.seconds(3600)
 
-    @Test("takes from several threads, and the file has the same order as the memory")
+    @Test("records from several threads, and the file has the same order as the memory")
     func concurrency() async throws {
         let path = FileManager.default.temporaryDirectory.appending(path: "record-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: path) }
@@ -109,7 +109,7 @@ struct RecorderTests {
         #expect(lines.map { Array($0.utf8) } == entries.map { $0.notification.json(sequence: $0.sequence) })
     }
 
-    @Test("lets all who wait have the next one that they asked for")
+    @Test("delivers the next matching notification to all waiters")
     func wakes() async throws {
         let recorder = Recorder()
         recorder.record(received(token: "bb"))
@@ -127,7 +127,7 @@ struct RecorderTests {
         #expect(await recorder.notifications(asked, wait: Self.forever).entries.count == 1)
     }
 
-    @Test("waits no longer than asked, and lets go when the task or the simulator ends")
+    @Test("waits no longer than requested, and stops when the task or the simulator ends")
     func letsGo() async throws {
         let recorder = Recorder()
         #expect(await recorder.notifications(NotificationFilter(), wait: .milliseconds(20)).entries.isEmpty)
@@ -166,9 +166,9 @@ struct RecorderTests {
         let recorder = Recorder(file: file)
         for number in 0..<3 { recorder.record(received(number)) }
         #expect(recorder.notifications().entries.count == 3)
-        let told = failures.withLock { $0 }
-        #expect(told.count == 1 && told.first == file.failure)
-        #expect(told.first?.description.contains("/dev/full") == true)
+        let reported = failures.withLock { $0 }
+        #expect(reported.count == 1 && reported.first == file.failure)
+        #expect(reported.first?.description.contains("/dev/full") == true)
         let missing = #expect(throws: RecordFile.Failure.self) { try RecordFile(path: "/does/not/exist") { _ in } }
         #expect(missing?.description.contains("/does/not/exist") == true)
     }

@@ -7,7 +7,7 @@ import Testing
 struct RecordingTests {
     typealias Outcome = ReceivedNotification.Outcome
 
-    @Test("is every header and the payload, of what is accepted")
+    @Test("has every header and the payload of accepted requests")
     func accepted() async throws {
         let recorder = Recorder()
         try await withSimulator {
@@ -34,7 +34,7 @@ struct RecordingTests {
         }
     }
 
-    @Test("is what was refused as well, and why")
+    @Test("includes refused requests with their reason")
     func refused() async throws {
         let recorder = Recorder()
         try await withSimulator {
@@ -76,7 +76,7 @@ struct RecordingTests {
     }
 
     @Test(
-        "is what a rule made of it",
+        "has the effect of a rule",
         arguments: [
             ("answer=410", .answered(status: 410, reason: "Unregistered"), false),
             ("answer=200,retry-after=1", .answered(status: 200, reason: nil), true), ("answer=drop", .dropped, true),
@@ -99,7 +99,7 @@ struct RecordingTests {
         }
     }
 
-    @Test("is broadcasts with their channel, and nothing of the management of channels")
+    @Test("includes broadcasts with their channel, but no management of channels")
     func broadcasts() async throws {
         let recorder = Recorder()
         try await withSimulator {

@@ -161,7 +161,7 @@ struct RequestCheckTests {
         }
     }
 
-    @Test("and its apns-id comes back as it was written")
+    @Test("and its apns-id is returned as it was written")
     func echoesID() async throws {
         try await withSimulator { server in
             let id = "6f9619ff-8B86-d011-b42d-00c04fc964ff"
@@ -200,7 +200,7 @@ struct RequestCheckTests {
         }
     }
 
-    @Test("and every push type is for topics with its ending", arguments: PushType.allCases)
+    @Test("and every push type is for topics with its suffix", arguments: PushType.allCases)
     func pushTypes(_ type: PushType) async throws {
         try await withSimulator { server in
             let answer = try await Push {
@@ -212,7 +212,7 @@ struct RequestCheckTests {
         }
     }
 
-    @Test("and a client certificate stands for its own topic and what Apple derives from it")
+    @Test("and a client certificate is valid for its own topic and the derived ones")
     func takesCertificates() async throws {
         let certificate = ["--cert", try TestCertificates.path("client.pem"), "--key"]
         let arguments = certificate + [try TestCertificates.path("client-key.pem")]

@@ -43,7 +43,7 @@ private func push(token: String, topic: String = "com.example.app") -> Push {
     Push(token: token) { $0.set("apns-topic", topic) }
 }
 
-@Suite("By itself, as APNs does, the simulator", .timeLimit(.minutes(5)))
+@Suite("By default, like APNs, the simulator", .timeLimit(.minutes(5)))
 struct StrictnessTests {
     private static let gone = "aa" + anyToken.dropFirst(2)
     private static let foreign = "bb" + anyToken.dropFirst(2)
@@ -55,7 +55,7 @@ struct StrictnessTests {
         ]
     }
 
-    @Test("announces all that APNs was seen to announce, and grants windows as they are used up")
+    @Test("announces the settings that APNs was seen to announce, and grants windows as they are used up")
     func settings() async throws {
         // nghttp does not wait for the server's SETTINGS.
         try await withSimulator {
@@ -76,7 +76,7 @@ struct StrictnessTests {
         }
     }
 
-    @Test("allows one stream after a rejection, and all of them again after a success; 410 is none")
+    @Test("allows one stream after a rejection, and all of them again after a success; 410 is not a rejection")
     func streams() async throws {
         for (token, setting, expected) in [
             (Self.foreign, "error-streams=1", [10, 1000, 1, 1000]), (Self.gone, "error-streams=1", [10, 1000]),
@@ -94,7 +94,7 @@ struct StrictnessTests {
         }
     }
 
-    @Test("answers all that a client has sent before it knew of the lower limit")
+    @Test("answers all requests that a client sent before it received the lower limit")
     func requestsUnderWay() async throws {
         try await withSimulator {
             $0.devices = try Self.devices()
@@ -158,7 +158,7 @@ struct StrictnessTests {
         }
     }
 
-    @Test("takes provider tokens from an hour before to an hour after now")
+    @Test("accepts provider tokens from an hour before to an hour after now")
     func age() async throws {
         try await withSimulator { server in
             let expected: [(Int, String?)] = [
@@ -174,7 +174,7 @@ struct StrictnessTests {
         }
     }
 
-    @Test("knows for which topic and environment a registered device token is, and what became of it")
+    @Test("checks the topic, the environment and the state of a registered device token")
     func devices() async throws {
         try await withSimulator {
             $0.devices = try Self.devices()
@@ -202,7 +202,7 @@ struct StrictnessTests {
         }
     }
 
-    @Test("binds a connection to the topics that there were at its first push")
+    @Test("binds a connection to the topics of its first push")
     func topics() async throws {
         try await withSimulator {
             $0.topics = ["com.example.app"]
@@ -229,7 +229,7 @@ struct StrictnessTests {
         }
     }
 
-    @Test("gives answers for devices an apns-unique-id in the sandbox")
+    @Test("adds an apns-unique-id to answers for devices in the sandbox")
     func uniqueIDs() async throws {
         for (setting, expected) in [
             ("environment=production", false), ("environment=sandbox", true), ("unique-id=on", true),
@@ -248,7 +248,7 @@ struct StrictnessTests {
         }
     }
 
-    @Test("remembers the newest ids only, and counts all", .timeLimit(.minutes(3)))
+    @Test("keeps only the newest IDs, and counts all", .timeLimit(.minutes(3)))
     func memory() async throws {
         try await withSimulator {
             $0.initialStreams = 1000
@@ -264,7 +264,7 @@ struct StrictnessTests {
     }
 }
 
-@Suite("Of credentials the simulator", .timeLimit(.minutes(5)))
+@Suite("With credentials, the simulator", .timeLimit(.minutes(5)))
 struct CredentialStrictnessTests {
     /// Keys by their identifiers; the files are among the test certificates.
     private static let files = [
@@ -291,7 +291,7 @@ struct CredentialStrictnessTests {
         }
     }
 
-    @Test("takes tokens of a team's keys on one connection, and of no other team's")
+    @Test("accepts tokens of one team's keys on a connection, and of no other team's")
     func teams() async throws {
         try await withSimulator {
             $0.providerKeys = [
@@ -307,7 +307,7 @@ struct CredentialStrictnessTests {
         }
     }
 
-    @Test("takes topic-specific keys for their topics, and not beside others, except for the related one")
+    @Test("accepts topic-specific keys for their topics, and not together with others, except the related one")
     func topicKeys() async throws {
         try await withSimulator {
             $0.providerKeys = [
@@ -332,7 +332,7 @@ struct CredentialStrictnessTests {
         }
     }
 
-    @Test("refuses a key of the other environment, in the words that APNs sends")
+    @Test("refuses a key of the other environment, with the reason that APNs sends")
     func environments() async throws {
         for (environment, reason) in [("production", nil), ("sandbox", "BadEnvironmentKeyInToken")] {
             try await withSimulator {
@@ -345,7 +345,7 @@ struct CredentialStrictnessTests {
         }
     }
 
-    @Test("lets a certificate win over authorization, and looks at its environment")
+    @Test("prefers a certificate to authorization, and checks its environment")
     func certificates() async throws {
         let workshop = try OpenSSLWorkshop()
         let sandbox = "1.2.840.113635.100.6.3.1=DER:05:00"
@@ -371,9 +371,9 @@ struct CredentialStrictnessTests {
     }
 }
 
-@Suite("By its control port the simulator", .timeLimit(.minutes(2)))
+@Suite("Through its control port the simulator", .timeLimit(.minutes(2)))
 struct StateControlTests {
-    @Test("shows and changes its settings, topics and devices, and explains mistakes in them")
+    @Test("shows and changes its settings, topics and devices, and reports mistakes in them")
     func state() async throws {
         try await withSimulator {
             $0.controlPort = 0

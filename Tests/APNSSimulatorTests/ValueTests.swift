@@ -27,13 +27,13 @@ struct FaultRuleTests {
     }
 
     @Test(
-        "is refused if it does nothing or is not a list of pairs",
+        "is refused if it has no effect or is not a list of pairs",
         arguments: ["prefix=dead", "", "410", "=1", "at=connect"])
     func refuses(_ text: String) {
         #expect(throws: RuleError.self) { try FaultRule(text) }
     }
 
-    @Test("can give every reason that APNs documents, and those that it sends in another spelling")
+    @Test("can specify every documented reason, and those that APNs sends in another spelling")
     func reasons() throws {
         let observed = ["BadEnvironmentKeyInToken", "BroadcastFeatureNotEnabled", "Service Unavailable"]
         for reason in APNSReason.allCases.map(\.rawValue) + observed {
@@ -57,7 +57,7 @@ struct FaultRuleTests {
 
 @Suite("A run of errors")
 struct ErrorRunTests {
-    @Test("ends the connection when it is long, sooner for bad tokens; 410 is none")
+    @Test("ends the connection when it is long, sooner for bad tokens; 410 does not count")
     func ends() {
         var settings = SimulatorSettings()
         settings.errorLimit = 4
@@ -180,7 +180,7 @@ struct AnswerDelayTests {
         #expect(AnswerDelay(text) == nil)
     }
 
-    @Test("strays within its jitter, and uses it")
+    @Test("varies within its jitter, and uses all of it")
     func draws() {
         var generator = SeededGenerator(seed: 7)
         let draws = (0..<1000).map { _ in
@@ -193,7 +193,7 @@ struct AnswerDelayTests {
 
 @Suite("The wheel of delays")
 struct DelayWheelTests {
-    @Test("hands out what is due, in order, and nothing before", arguments: [0, 5_000_000_123] as [Int64])
+    @Test("returns due entries in order, and none earlier", arguments: [0, 5_000_000_123] as [Int64])
     func order(_ start: Int64) {
         var wheel = DelayWheel(now: start)
         for (stream, delay) in [(1, 30), (3, 10), (5, 5000), (7, 10), (9, 1034)] as [(Int32, Int64)] {
@@ -224,7 +224,7 @@ struct DelayWheelTests {
 
 @Suite("A stream limit")
 struct StreamLimitStateTests {
-    @Test("falls with an error and rises with the next success")
+    @Test("is lowered by an error and raised by the next success")
     func errors() {
         var limit = StreamLimit(initial: 1, maximum: 1000, afterError: 1, isTrusted: false)
         #expect(limit.current == 1)
@@ -255,14 +255,14 @@ struct StreamLimitStateTests {
     }
 }
 
-@Suite("The check for a JSON object")
+@Suite("The check for JSON objects")
 struct JSONObjectCheckTests {
     private func accepts(_ text: String) -> Bool {
         Array(text.utf8).withUnsafeBufferPointer { JSONObjectCheck.accepts($0) }
     }
 
     @Test(
-        "takes objects",
+        "accepts objects",
         arguments: [
             "{}", " {\"a\" : [1, -2.5e+3, true, false, null, {}, []] }\n", #"{"a":"\u00e9\n\"","b":{"c":[[]]}}"#,
             #"{"ü":0.1}"#,
@@ -270,7 +270,7 @@ struct JSONObjectCheckTests {
     func takes(_ text: String) { #expect(accepts(text)) }
 
     @Test(
-        "and nothing else",
+        "accepts nothing else",
         arguments: [
             "", "[]", "1", "{", "{}}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "{\"a\":01}", "{\"a\":1.}",
             "{\"a\":tru}",
@@ -291,14 +291,14 @@ struct IdentifierTests {
         #expect(token != SimulatedToken(hex: String(text.dropLast()) + (text.last == "0" ? "1" : "0")))
     }
 
-    @Test("and is none with another length or other characters", arguments: [62, 65, 2050])
+    @Test("rejects other lengths and characters", arguments: [62, 65, 2050])
     func noTokens(_ digits: Int) {
         #expect(SimulatedToken(hex: String(repeating: "a", count: digits)) == nil)
         #expect(SimulatedToken(hex: String(repeating: "g", count: 64)) == nil)
         #expect(SimulatedToken(hex: String(repeating: "a", count: 65) + "g") == nil)
     }
 
-    @Test("a prefix meets the tokens that begin with it")
+    @Test("a prefix matches the tokens that begin with it")
     func prefixes() throws {
         let token = try #require(SimulatedToken(hex: anyToken))
         for length in 1...64 {
@@ -312,7 +312,7 @@ struct IdentifierTests {
         #expect(TokenPrefix(anyToken + "0") == nil)
     }
 
-    @Test("an apns-id reads as it writes")
+    @Test("an apns-id is written as it was read")
     func ids() throws {
         #expect(try #require(NotificationID(anyID)).text == anyID)
         #expect(NotificationID(anyID.replacing("-", with: "0")) == nil)

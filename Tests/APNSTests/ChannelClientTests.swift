@@ -249,7 +249,7 @@ struct ChannelClientTests {
         Oddity(testDescription: "a status that is none", frames: [answer(0)]),
     ]
 
-    @Test("reports a server that breaks off or breaks the protocol", arguments: breaches)
+    @Test("reports a server that disconnects or violates the protocol", arguments: breaches)
     func breaksProtocol(breach: Oddity) async throws {
         try await withPeer(script: Self.script(breach.frames)) { peer in
             let error = await #expect(throws: APNSConnectionError.self) { try await Self.client(peer).list() }
@@ -283,7 +283,7 @@ struct ChannelClientTests {
         }
     }
 
-    @Test("reports a server that hangs up or does not support HTTP/2")
+    @Test("reports a server that closes the connection or does not support HTTP/2")
     func hangsUp() async throws {
         try await withPeer(transport: .hangsUp) { peer in
             await #expect(throws: (any Error).self) { try await Self.client(peer).list() }

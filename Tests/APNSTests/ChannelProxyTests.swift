@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Channel management through a proxy", .timeLimit(.minutes(2)))
 struct ChannelProxyTests {
-    @Test("is asked for the server's name and port, also when its answer drips", arguments: [true, false])
+    @Test("is asked for the server's name and port, also if its answer arrives slowly", arguments: [true, false])
     func works(slowly: Bool) async throws {
         try await withPeer(script: ChannelClientTests.script([ChannelClientTests.answer(204)])) { peer in
             try await withProxy(slowly ? .connectsSlowly : .connects) { proxy in
@@ -21,7 +21,7 @@ struct ChannelProxyTests {
     }
 
     @Test(
-        "is named when it refuses, hangs up or keeps silent",
+        "is named when it refuses, closes or stays silent",
         arguments: [
             TestProxy.Behaviour.answers("HTTP/1.1 403 Forbidden\r\n\r\n", closes: false), .answers("", closes: true),
             .staysSilent,

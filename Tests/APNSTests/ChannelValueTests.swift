@@ -6,7 +6,7 @@ import Testing
 @Suite("A broadcast's address")
 struct ChannelValueTests {
     @Test(
-        "has the bundle identifier of the topic, without the ending for Live Activities",
+        "has the bundle identifier of the topic, without the suffix for Live Activities",
         arguments: [
             ("com.example.app", "com.example.app"),
             ("com.example.app.push-type.liveactivity", "com.example.app"),
@@ -18,7 +18,7 @@ struct ChannelValueTests {
         #expect(String(buffer: target.path) == "/4/broadcasts/apps/\(id)")
     }
 
-    @Test("is not made of a topic that could make another path of it")
+    @Test("is not made from a topic that would change the path")
     func pathsAreSafe() throws {
         let plain = Set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._".utf8)
         for byte in UInt8(0)...0x7F where !plain.contains(byte) {
@@ -43,7 +43,7 @@ struct ChannelValueTests {
         #expect(id.isEmpty || error?.description.contains(id) == false || id == " ")
     }
 
-    @Test("is managed where Apple says, and at the server itself where that is not Apple's")
+    @Test("is managed at Apple's address, or at the server itself if it is not Apple's")
     func endpoints() {
         #expect(APNSEndpoint.production.channelManagement.description == "api-manage-broadcast.push.apple.com:2196")
         #expect(

@@ -93,7 +93,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test("are one for all that one read brings about")
+    @Test("are one for everything that a single read causes")
     func oneRead() throws {
         try withConnection { connection, channel, counter, owner in
             submit(100, to: connection, on: channel)
@@ -136,7 +136,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test("end the moment it is closed, and what was not written then was not processed")
+    @Test("end the moment it is closed, and unwritten requests were not processed")
     func closed() throws {
         try withConnection { connection, channel, counter, owner in
             _ = connection.submit(.example(1), tag: 1, deadline: .distantFuture, authorization: nil)
@@ -214,7 +214,7 @@ struct ReadPacingTests {
     }
 
     @Test(
-        "settles where reads bring about one answer for four requests in flight", arguments: [(500, 20.0), (100, 5.0)])
+        "settles at one answer per read for four requests in flight", arguments: [(500, 20.0), (100, 5.0)])
     func settles(inFlight: Int, milliseconds: Double) {
         var pacing = ReadPacing()
         var (answers, longest) = (0.0, 0.0)
@@ -230,14 +230,14 @@ struct ReadPacingTests {
         #expect((Double(inFlight) / 8...Double(inFlight) / 2).contains(perRead), "\(perRead) answers")
     }
 
-    @Test("is zero if answers come as fast as they are read")
+    @Test("is zero if answers arrive as fast as they are read")
     func fast() {
         var pacing = ReadPacing()
         for read in 1...100 { pacing.hasRead(answers: read * 300, inFlight: 500) }
         #expect(pacing.pause == .zero)
     }
 
-    @Test("ends soon when answers come faster than before")
+    @Test("ends soon when answers arrive faster than before")
     func faster() {
         var pacing = ReadPacing()
         for read in 1...100 { pacing.hasRead(answers: read, inFlight: 500) }

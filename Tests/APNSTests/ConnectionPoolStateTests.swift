@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("When a pool opens connections")
+@Suite("Opening connections of a pool")
 struct ConnectionPoolStateTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
@@ -38,14 +38,14 @@ struct ConnectionPoolStateTests {
         #expect(state.usable == 3)
     }
 
-    @Test("it opens none when the minimum is 0 and nothing is wanted")
+    @Test("it opens none when the minimum is 0 and no stream is needed")
     func onDemand() {
         var state = pool(minimum: 0)
         #expect(state.connectionsToOpen(isWanted: false, now: start) == 0)
         #expect(state.connectionsToOpen(isWanted: true, now: start) == 1)
     }
 
-    @Test("it makes one after a failure even when the minimum is 0, because nothing is wanted until there is one")
+    @Test("it opens one after a failure even when the minimum is 0, because no stream is requested without one")
     func failedOnDemand() {
         var state = pool(minimum: 0)
         #expect(state.connectionsToOpen(isWanted: true, now: start) == 1)
@@ -57,7 +57,7 @@ struct ConnectionPoolStateTests {
         #expect(state.connectionsToOpen(isWanted: false, now: start + pause) == 0)
     }
 
-    @Test("it pauses twice as long after each failure, up to 30 s, and never not at all")
+    @Test("it doubles the pause after each failure, up to 30 s, and never skips it")
     func backoff() {
         var most = pool()
         var least = pool()
@@ -73,7 +73,7 @@ struct ConnectionPoolStateTests {
         }
     }
 
-    @Test("it tries once when the pause is over, and with one connection until that has worked")
+    @Test("it tries once when the pause is over, with one connection until that succeeds")
     func afterFailure() {
         var state = pool(minimum: 3)
         #expect(state.connectionsToOpen(isWanted: false, now: start) == 3)
@@ -86,7 +86,7 @@ struct ConnectionPoolStateTests {
         #expect(state.connectionsToOpen(isWanted: false, now: start + .seconds(1)) == 2)
     }
 
-    @Test("a connection that worked makes the next failure the first again")
+    @Test("a connection that worked resets the count of failures")
     func worked() {
         var state = pool()
         for _ in 0..<10 { state.failed(wasConnecting: false, now: start, jitter: 1) }

@@ -49,7 +49,7 @@ struct ConnectionWearTests {
         #expect(HTTP2ConnectionState.wornOutStream % 2 == 1)
     }
 
-    @Test("is its age, where one is set")
+    @Test("is its age, if a maximum is set")
     func age() {
         let state = open { $0.maximumAge = .minutes(30) }
         #expect(state.replacementReason(now: start + .minutes(30) - .nanoseconds(1)) == nil)
@@ -70,7 +70,7 @@ struct ConnectionWearTests {
         #expect(configuration.connectionLimits(jitter: 1).maximumAge == .minutes(54))
     }
 
-    @Test("is answers with status 500 in a row, and any other answer ends the row")
+    @Test("is consecutive answers with status 500, and any other answer resets the count")
     func serverErrors() {
         var state = open()
         for count in 1...4 {

@@ -33,7 +33,7 @@ struct CredentialReportTests {
         }
     }
 
-    @Test("warns 30 days before the end, counts the days, and calls it an error from then on")
+    @Test("warns 30 days before the expiration, counts the days, and reports an error afterwards")
     func expiry() throws {
         let end = try #require(universal.notAfter)
         let expected: [(Int64, Int, CredentialReport.Severity?, String)] = [
@@ -56,7 +56,7 @@ struct CredentialReportTests {
         }
     }
 
-    @Test("calls a certificate of the future an error until its first second")
+    @Test("reports a certificate that is not yet valid as an error until its first second")
     func notYetValid() throws {
         let start = try #require(universal.notBefore)
         let early = try report(universal, now: start - 1)
@@ -74,7 +74,7 @@ struct CredentialReportTests {
         #expect(sentence.contains("not for the topic com.example.other"), "\(sentence)")
     }
 
-    @Test("only wonders at a certificate that names no topic at all")
+    @Test("only warns of a certificate without any topic")
     func withoutTopics() throws {
         let report = try report(APNSCertificateTests.certificate(subject: "/CN=worker", []))
         #expect(report.findings.map(\.severity) == [.warning] && report.isUsable)
@@ -113,7 +113,7 @@ struct CredentialReportTests {
         }
     }
 
-    @Test("shows nothing of a certificate's names that a terminal would obey")
+    @Test("escapes control characters in a certificate's names")
     func escapes() throws {
         let certificate = try APNSCertificateTests.certificate(
             subject: "/UID=a\u{1B}[31mb/CN=c\u{1B}]0;d", ["1.2.840.113635.100.6.3.1=ASN1:NULL"])

@@ -100,7 +100,7 @@ struct DeviceTokenTests {
     }
 
     @Test(
-        "with something that a program printed beside its digits is refused, and the error names it",
+        "with other printed text around its digits is refused, and the error names that text",
         arguments: [
             ("ab-cd", DeviceToken.Decoration.separator, 2), ("ab:cd", .separator, 2), ("\"abcd\"", .quote, 0),
             ("'abcd'", .quote, 0), ("0xabcd", .prefix, 0),
@@ -144,7 +144,7 @@ struct DeviceTokenTests {
         #expect(try DeviceToken(hex).shortened == "01234567…")
     }
 
-    @Test("finds each byte that is not a hex digit, wherever it is", arguments: [false, true])
+    @Test("finds each byte that is not a hex digit, at any position", arguments: [false, true])
     func foreignBytes(capitals: Bool) {
         for length in 1...17 {
             for position in 0..<length {

@@ -88,7 +88,7 @@ struct FeedbackSessionStateTests {
         #expect(Self.isFailure(last, "sent nothing for 60 s"))
     }
 
-    @Test("TLS that is not set up in time is an error, and so is a server that hangs up before it is")
+    @Test("TLS that is not set up in time is an error, and so is a server that closes the connection before that")
     func handshake() {
         var slow = FeedbackSessionState(Self.endpoint, .init())
         #expect(slow.deadline == nil)
@@ -151,7 +151,7 @@ struct FeedbackScheduleTests {
         .uptimeNanoseconds(1_000_000_000_000) + .seconds(seconds)
     }
 
-    @Test("first within a tenth of the interval and a minute, and then by the interval, whatever a round takes")
+    @Test("first within a tenth of the interval and a minute, and then at the interval, however long a round takes")
     func schedule() {
         for (interval, spread) in [(100 as Int64, 10 as Int64), (3600, 60)] {
             let first = FeedbackSchedule(interval: .seconds(interval), now: Self.at(0), random: 0)
@@ -174,7 +174,7 @@ struct FeedbackScheduleTests {
 
 @Suite("The address of a feedback service")
 struct FeedbackEndpointTests {
-    @Test("is where Apple had them, or at port 2196 of the same host")
+    @Test("is Apple's former address, or port 2196 of the same host")
     func defaults() {
         #expect(APNSEndpoint.production.feedback == APNSEndpoint(host: "feedback.push.apple.com", port: 2196))
         #expect(APNSEndpoint.sandbox.feedback == APNSEndpoint(host: "feedback.sandbox.push.apple.com", port: 2196))

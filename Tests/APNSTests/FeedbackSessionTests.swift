@@ -186,7 +186,7 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("a silent server is given up after a time, and an unreachable one at once")
+    @Test("a silent server is abandoned after a timeout, and an unreachable one at once")
     func dead() async throws {
         try await withServer(setsUpTLS: false, script: { _ in }) { server in
             let error = await #expect(throws: FeedbackError.self) {
@@ -250,7 +250,7 @@ struct FeedbackSessionTests {
         }
     }
 
-    @Test("goes through a proxy, and names one that refuses")
+    @Test("uses a proxy, and names one that refuses")
     func proxy() async throws {
         try await withServer(script: { peer in
             peer.send(Self.bytes(0..<10))

@@ -50,7 +50,7 @@ struct FeedbackTuplesTests {
         #expect(remaining == cut)
     }
 
-    @Test("with an impossible token are an error with the position, each time", arguments: [0, 101, 65535])
+    @Test("with an invalid token are an error with the position, each time", arguments: [0, 101, 65535])
     func malformed(length: Int) throws {
         let good = FeedbackServer.tuple(7, "00fc")
         var tuples = FeedbackTuples()

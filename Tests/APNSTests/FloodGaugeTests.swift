@@ -16,7 +16,7 @@ struct FloodGaugeTests {
         #expect(gauge.isOverflowing(inFlight: 0))
     }
 
-    @Test("is forgotten with time, at the same pace however often one looks")
+    @Test("decays with time, at the same rate however often it is read")
     func forgotten() {
         for steps in [1, 7, 400] {
             var gauge = FloodGauge()

@@ -67,7 +67,7 @@ struct FloodTests {
             says: "header fields are larger than 16384"),
     ]
 
-    @Test("is dropped, by name, and everything is sent elsewhere", arguments: floods)
+    @Test("is disconnected with the reason, and everything is sent elsewhere", arguments: floods)
     func flood(flood: Flood) async throws {
         let script: ScriptedPeer.Script = { connection, event in
             guard connection.number == 1 else { return answersAll(connection, event) }
@@ -105,7 +105,7 @@ struct FloodTests {
         }
     }
 
-    @Test("but answers with it, as large as they may be, keeps its connection")
+    @Test("but answers with it, however large, keeps its connection")
     func largeAnswers() async throws {
         let field: [UInt8] = [0x00, 1, 0x78, 0x7F, 0xA1, 0x1E] + Array(repeating: 0x79, count: 4000)
         let block: [UInt8] = [0x08, 3] + Array("502".utf8) + field + field + field

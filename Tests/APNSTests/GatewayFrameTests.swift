@@ -21,7 +21,7 @@ struct GatewayFrameTests {
 
     private var length: [UInt8] { [0, UInt8(Self.payload.utf8.count)] }
 
-    @Test("of command 0 is token and payload, with emoji and astral characters as they came")
+    @Test("of command 0 has token and payload, with emoji and astral characters unchanged")
     func simple() throws {
         #expect(try bytes(.simple) == [0, 0, 32] + Self.token + length + Array(Self.payload.utf8))
     }
@@ -49,7 +49,7 @@ struct GatewayFrameTests {
         #expect(Array(now.suffix(7)) == [4, 0, 4, 0, 0, 0, 0])
     }
 
-    @Test("knows the priorities 10 and 5 only", arguments: [(UInt8(10), UInt8(10)), (5, 5), (1, 5)])
+    @Test("supports only the priorities 10 and 5", arguments: [(UInt8(10), UInt8(10)), (5, 5), (1, 5)])
     func priorities(given: UInt8, sent: UInt8) throws {
         #expect(try bytes(.items, priority: given).last == sent)
     }
@@ -70,7 +70,7 @@ struct GatewayFrameTests {
 
 @Suite("An error packet")
 struct GatewayPacketTests {
-    @Test("is read when all six bytes have come, however they were split", arguments: 0...5)
+    @Test("is read once all six bytes have arrived, however they were split", arguments: 0...5)
     func split(at place: Int) throws {
         let bytes: [UInt8] = [8, 8, 0xA1, 0xB2, 0xC3, 0xD4]
         var buffer = ByteBuffer(bytes: bytes.prefix(place))
@@ -87,7 +87,7 @@ struct GatewayPacketTests {
         #expect(throws: GatewayPacket.Failure.unknownCommand(72)) { try GatewayPacket.read(from: &buffer) }
     }
 
-    @Test("has one of the documented statuses, or another", arguments: UInt8.min...UInt8.max)
+    @Test("has a documented status, or another one", arguments: UInt8.min...UInt8.max)
     func statuses(code: UInt8) {
         let status = GatewayStatus(code: code)
         #expect(status.code == code)

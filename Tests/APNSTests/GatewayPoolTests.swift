@@ -87,7 +87,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("confirms by a bad item when results are wanted, with another connection for what comes after")
+    @Test("confirms by a bad item when results are needed, and later notifications use another connection")
     func confirmsByBarrier() async throws {
         try await withGateway(script: Self.takesAll) { client, gateway in
             for _ in 0..<3 {
@@ -145,7 +145,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("after a bad one, what was sent behind it is sent again in order, first, on a new connection")
+    @Test("after a bad one, those behind it are sent again first, in order, on a new connection")
     func resendsInOrder() async throws {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item(let item) = event else { return }
@@ -173,7 +173,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("status 10 confirms the named one, and nothing of it is an error")
+    @Test("status 10 confirms the named one, and is not an error")
     func shutdown() async throws {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item(let item) = event else { return }
@@ -229,12 +229,12 @@ struct GatewayPoolTests {
                 return
             }
             let failure = try await client.ask { "\($0.lastFailure.map { "\($0)" } ?? "none")" }
-            #expect(failure.contains("an error packet begins with 8, and 72 came"))
+            #expect(failure.contains("an error packet must begin with 8, not 72"))
         }
     }
 
     @Test(
-        "a gateway that drops new connections gets one notification at a time, until the certificate is blamed"
+        "a gateway that drops new connections gets one notification at a time, until the certificate is reported"
     )
     func acceptsAndDrops() async throws {
         let script: ScriptedGateway.Script = { peer, event in
@@ -274,7 +274,7 @@ struct GatewayPoolTests {
     }
 
     @Test(
-        "an error packet that comes after the confirmation time is reported with the number of lost notifications")
+        "an error packet that arrives after the confirmation time is reported with the number of lost notifications")
     func tooLate() async throws {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item(let item) = event, item.number == 2 else { return }
@@ -293,7 +293,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("close waits for pending writes, and finds out what was accepted")
+    @Test("close waits for pending writes, and determines what was accepted")
     func closeWaits() async throws {
         try await withGateway({ $0.batchTime = .seconds(5) }, script: Self.takesAll) { client, gateway in
             try await eventually("a connection") { try await client.ask { $0.usableConnections } == 1 }
@@ -304,7 +304,7 @@ struct GatewayPoolTests {
         }
     }
 
-    @Test("a gateway that hangs up at once is left alone until the reconnect delay is over")
+    @Test("a gateway that closes at once is not connected to again until the reconnect delay is over")
     func reconnectDelay() async throws {
         let script: ScriptedGateway.Script = { peer, event in
             if case .connected = event { peer.close() }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("A connection that goes away", .timeLimit(.minutes(2)))
+@Suite("A connection that ends with GOAWAY", .timeLimit(.minutes(2)))
 struct GoAwayTests {
     /// Waits for ten requests on the first connection, then sends GOAWAY; later connections answer all requests.
     private func goingAway(
@@ -65,7 +65,7 @@ struct GoAwayTests {
         #expect(results.allSatisfy { $0 == .notProcessed(.goingAway(reason: nil)) })
     }
 
-    @Test("and then hangs up leaves those up to the last stream uncertain")
+    @Test("and then closes leaves those up to the last stream uncertain")
     func hangsUp() async throws {
         let results = try await results(goingAway(lastStream: 9, closes: true))
         for (number, result) in results.enumerated() {

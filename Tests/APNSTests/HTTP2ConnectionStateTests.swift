@@ -60,7 +60,7 @@ struct HTTP2ConnectionStateTests {
         state.ended(stream: stream, code: code, isWritten: isWritten, cancelled: cancelled, response: response)
     }
 
-    @Test("calls an answered request answered, also one that is reset with NO_ERROR or cancelled afterwards")
+    @Test("counts an answered request as answered, also if it is reset with NO_ERROR or cancelled afterwards")
     func answered() {
         let refusal = Response(status: 410, reason: .unregistered)
         var state = open()
@@ -95,7 +95,7 @@ struct HTTP2ConnectionStateTests {
         #expect(end(&state, stream: 13, code: 8) == .notProcessed(.goingAway(reason: "Shutdown")))
     }
 
-    @Test("knows what a lost connection means for each request")
+    @Test("decides what a lost connection means for each request")
     func lost() {
         var state = open()
         for _ in 0..<5 { state.submitted() }
@@ -130,7 +130,7 @@ struct HTTP2ConnectionStateTests {
         #expect(state.phase == .closed)
     }
 
-    @Test("asks a silent server once whether it is there, and gives up when it does not answer")
+    @Test("sends a silent server one PING, and gives up when it does not answer")
     func ping() {
         var state = open()
         state.submitted(stream: 1)
@@ -145,7 +145,7 @@ struct HTTP2ConnectionStateTests {
             state.check(now: start + .milliseconds(40_003)) == .close("the server did not answer a PING within 5 s"))
     }
 
-    @Test("asks a server that nothing is sent to once per hour, and at once when something is")
+    @Test("sends PINGs once per hour while nothing is sent, and at once when something is")
     func idlePing() {
         var state = open()
         #expect(state.check(now: start + .hours(1)) == .nothing)
@@ -156,7 +156,7 @@ struct HTTP2ConnectionStateTests {
         #expect(state.check(now: start + .seconds(3651)) == .sendPing, "a dead connection is found before the deadline")
     }
 
-    @Test("gives a server a limited time to its SETTINGS, also one that drips")
+    @Test("gives a server a limited time to send its SETTINGS, also if it sends them byte by byte")
     func settingsTimeout() {
         var state = HTTP2ConnectionState(ownStreamLimit: 1)
         #expect(state.check(now: start + .hours(1)) == .nothing)

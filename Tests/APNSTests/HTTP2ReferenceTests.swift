@@ -89,7 +89,7 @@ struct HTTP2ReferenceTests {
         HTTP2Frame(kind: .headers, flags: 0x2D, stream: 11, payload: [2, 0, 0, 0, 0, 3, 0x88, 0, 0]),
     ].map(\.bytes)
 
-    @Test("a conversation is understood alike, split at every byte")
+    @Test("a conversation is interpreted the same, split at every byte")
     func everySplit() {
         let bytes = Self.conversation.flatMap(\.self)
         #expect(compare(Self.conversation) == .equal)
@@ -209,7 +209,7 @@ struct HTTP2ReferenceTests {
         return text + "\nrest \(Array(rest))"
     }
 
-    @Test("thousands of conversations, good and hostile, are understood alike in whatever pieces they come")
+    @Test("thousands of conversations, valid and hostile, are interpreted the same in any pieces")
     func generated() {
         let seeds = ProcessInfo.processInfo.environment["APNS_WORKER_HTTP2_SEEDS"].flatMap { Int($0) } ?? 5000
         var seen: [Difference: Int] = [:]

@@ -136,7 +136,7 @@ struct HTTP2SessionTests {
             bytes(HTTP2Frame(kind: .headers, flags: 5, stream: 1, payload: [0xFE]))),
     ]
 
-    @Test("a breach ends the connection with the code of its section", arguments: connectionErrors)
+    @Test("a violation ends the connection with the code of its section", arguments: connectionErrors)
     func connectionError(breach: Breach) {
         let client = Self.client()
         client.receive(breach.bytes)
@@ -359,7 +359,7 @@ struct HTTP2SessionTests {
         #expect(client.session.isFinished && client.session.complaint == nil)
     }
 
-    @Test("9113 §6.8: nothing follows the client's own GOAWAY, though a request is cancelled")
+    @Test("9113 §6.8: nothing follows the client's own GOAWAY, even if a request is cancelled")
     func ownGoAway() {
         let client = Self.client()
         client.session.goAway()
@@ -370,7 +370,7 @@ struct HTTP2SessionTests {
         #expect(client.view.answers[1]?.code == 8 && client.session.isFinished)
     }
 
-    @Test("9113 §5.1.1: after the last stream identifier there is none")
+    @Test("9113 §5.1.1: no stream follows the last identifier")
     func lastStream() {
         let client = OwnClient(firstStream: .max - 2)
         client.receive(HTTP2Frame.settings().bytes)
@@ -459,7 +459,7 @@ struct HTTP2SessionTests {
     }
 
     @Test(
-        "7541: what the encoder writes is decoded as it was, with tables of all sizes and values of all lengths",
+        "7541: encoded fields are decoded unchanged, with tables of all sizes and values of all lengths",
         arguments: 0..<40)
     func encoder(seed: UInt64) throws {
         var generator = SeededGenerator(seed: seed)

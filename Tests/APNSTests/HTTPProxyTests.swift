@@ -46,7 +46,7 @@ struct HTTPProxyTests {
             ("http://me:hunter2@pro xy:1", "“pro xy:1” is not"),
             ("http://me:hunter2%4@proxy:1", "two hex digits"),
             ("http://me:hunter2%zz@proxy:1", "two hex digits"),
-            ("http://me:hunter2%FF@proxy:1", "no UTF-8"),
+            ("http://me:hunter2%FF@proxy:1", "not UTF-8"),
             ("http://me:hunter2%0D%0A@proxy:1", "control characters"),
             ("http://m%3Ae:hunter2@proxy:1", "a colon in the user's name"),
             ("", "http://host:port"),
@@ -61,7 +61,7 @@ struct HTTPProxyTests {
         }
     }
 
-    @Test("is shown without user and password, however it is shown")
+    @Test("is always shown without user and password")
     func shown() throws {
         let proxy = try HTTPProxy("http://somebody:hunter2@proxy:1")
         #expect("\(proxy)" == "http://proxy:1")
@@ -82,7 +82,7 @@ struct EnvironmentProxyTests {
         try .fromEnvironment(environment, for: endpoint)
     }
 
-    @Test("is HTTPS_PROXY's or https_proxy's, and no other's")
+    @Test("is read from HTTPS_PROXY or https_proxy only")
     func variables() throws {
         #expect(try proxy([:]) == nil)
         #expect(try proxy(["HTTP_PROXY": "http://a:1", "ALL_PROXY": "http://a:1"]) == nil)
@@ -137,7 +137,7 @@ struct EnvironmentProxyTests {
     }
 
     @Test(
-        "has exceptions that can be read only", arguments: ["10.0.0.0/x", "10.0.0.0/+8", "a/8", "a:b", "a:0", "a_b!"])
+        "ignores exceptions that cannot be read", arguments: ["10.0.0.0/x", "10.0.0.0/+8", "a/8", "a:b", "a:0", "a_b!"])
     func unreadable(text: String) {
         #expect(throws: HTTPProxy.Invalid.self) { try ProxyExceptions(text) }
     }

@@ -41,7 +41,7 @@ struct HostileServerTests {
         },
     ]
 
-    @Test("is left, by name, and the request is sent on another connection", arguments: breaches)
+    @Test("is disconnected with the reason, and the request is sent on another connection", arguments: breaches)
     func breach(breach: Breach) async throws {
         let script: ScriptedPeer.Script = { connection, event in
             guard connection.number == 1 else { return answersAll(connection, event) }
@@ -112,7 +112,7 @@ struct HostileServerTests {
         }
     }
 
-    @Test("with unknown frames, settings and header fields is not breaking anything")
+    @Test("with unknown frames, settings and header fields does not violate the protocol")
     func extensions() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             switch event {

@@ -59,7 +59,7 @@ struct LivenessTests {
         }
     }
 
-    @Test("that reads nothing more is found out even while we write")
+    @Test("that reads nothing more is detected even during writes")
     func onlyWriting() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             guard connection.number == 1 else { return answersAll(connection, event) }
@@ -80,7 +80,7 @@ struct LivenessTests {
         }
     }
 
-    @Test("that never sends its SETTINGS gets no request, and is left for another connection")
+    @Test("that never sends its SETTINGS gets no request, and is replaced by another connection")
     func noSettings() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             if connection.number > 2 { answersAll(connection, event) }
@@ -100,7 +100,7 @@ struct LivenessTests {
         }
     }
 
-    @Test("is asked nothing while it keeps sending")
+    @Test("gets no PING while it keeps sending")
     func busy() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             switch event {

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("A provider token's schedule")
 struct ProviderTokenScheduleTests {
-    @Test("signs at first, and then when the token is 50 minutes old")
+    @Test("signs first at the start, and then when the token is 50 minutes old")
     func age() {
         var schedule = ProviderTokenSchedule()
         #expect(schedule.isDue(now: 100))
@@ -37,7 +37,7 @@ struct ProviderTokenScheduleTests {
         #expect(!schedule.isDue(now: 61))
     }
 
-    @Test("never lets a token come near an hour, at any times of use")
+    @Test("never lets a token's age approach an hour, at any times of use")
     func neverTooOld() {
         var generator = SeededGenerator(seed: 3)
         var schedule = ProviderTokenSchedule()
@@ -128,7 +128,7 @@ struct ProviderTokenScheduleTests {
         #expect(schedule.adopt(issuedAt: 10_001, now: 9_990) == true)
     }
 
-    @Test("survives any times", arguments: [Int64.min, .min + 1, -1, 0, .max - 1, .max])
+    @Test("tolerates any times", arguments: [Int64.min, .min + 1, -1, 0, .max - 1, .max])
     func extremes(time: Int64) {
         for now: Int64 in [.min, -1, 0, 1_792_800_000, .max] {
             var schedule = ProviderTokenSchedule()

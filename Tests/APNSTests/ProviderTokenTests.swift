@@ -16,7 +16,7 @@ struct ProviderTokenTests {
         return try #require(Data(base64Encoded: text))
     }
 
-    @Test("is a JWT with Apple's header and claims, its time a number")
+    @Test("is a JWT with Apple's header and claims, and a numeric time")
     func structure() throws {
         let token = try ProviderToken(
             key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: 1_792_800_000)

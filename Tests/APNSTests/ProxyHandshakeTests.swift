@@ -28,7 +28,7 @@ struct ProxyHandshakeTests {
         return .needsMore
     }
 
-    @Test("follows a request with the host, the port, and the credentials where there are any")
+    @Test("follows a request with the host, the port, and the credentials if any")
     func request() {
         #expect(
             handshake().request
@@ -43,7 +43,7 @@ struct ProxyHandshakeTests {
                 .hasPrefix("CONNECT [::1]:2197 HTTP/1.1\r\n"))
     }
 
-    @Test("opens the tunnel however it is cut up, and what is behind it belongs to the tunnel", arguments: 1...120)
+    @Test("opens the tunnel however it is split, and later bytes belong to the tunnel", arguments: 1...120)
     func connected(size: Int) {
         let heads = [
             "HTTP/1.1 200 Connection established\r\n\r\n", "HTTP/1.0 200 OK\r\nVia: x\r\n\r\n", "HTTP/1.1 200\r\n\r\n",
@@ -61,7 +61,7 @@ struct ProxyHandshakeTests {
     @Test(
         "reports the cause", arguments: [1, 3, 1000],
         [
-            ("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "wants a user and a password"),
+            ("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "requires a user and a password"),
             ("HTTP/1.1 403 Forbidden\r\nA: b\r\n\r\nbody", "does not allow connections to api.push.apple.com:443"),
             ("HTTP/1.1 502 Bad Gateway\r\n\r\n", "it answered 502 (Bad Gateway): it cannot reach"),
             ("HTTP/1.1 504\r\n\r\n", "it answered 504: it cannot reach"),
@@ -92,7 +92,7 @@ struct ProxyHandshakeTests {
         }
     }
 
-    @Test("of 407 to credentials blames them without showing them")
+    @Test("of 407 to credentials reports them as wrong without showing them")
     func wrongCredentials() {
         let answer = outcome(
             "HTTP/1.1 407 No\r\n\r\n", pieces: 9, HTTPProxy.Credentials(user: "somebody", password: "hunter2"))
@@ -105,7 +105,7 @@ struct ProxyHandshakeTests {
     }
 
     @Test(
-        "is not read without end",
+        "is read up to a limit",
         arguments: [
             "HTTP/1.1 200 OK\r\n" + String(repeating: "A: b\r\n", count: 10_000),
             "HTTP/1.1 200 " + String(repeating: "x", count: 60_000),

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Through a proxy", .timeLimit(.minutes(2)))
 struct ProxyTests {
-    @Test("notifications are delivered, also when its answer drips", arguments: [true, false])
+    @Test("notifications are delivered, also when its answer arrives byte by byte", arguments: [true, false])
     func delivered(slowly: Bool) async throws {
         try await withPeer(script: answersAll) { peer in
             try await withProxy(slowly ? .connectsSlowly : .connects) { proxy in
@@ -53,7 +53,7 @@ struct ProxyTests {
     static let refusals = [
         Refusal(
             testDescription: "without the credentials it wants", authorization: "Basic x",
-            says: "it answered 407 (Proxy Authentication Required): it wants a user and a password"),
+            says: "it answered 407 (Proxy Authentication Required): it requires a user and a password"),
         Refusal(
             testDescription: "with others than it wants", credentials: .init(user: "u", password: "hunter2"),
             authorization: "Basic x", says: "it rejects the configured user and password"),
@@ -81,7 +81,7 @@ struct ProxyTests {
         Refusal(testDescription: "that is not there", port: 1, says: "it cannot be reached"),
     ]
 
-    @Test("the failure is the proxy's, by name, and pauses before the next attempt", arguments: refusals)
+    @Test("failures are attributed to the proxy, by name, and followed by a pause", arguments: refusals)
     func refused(refusal: Refusal) async throws {
         try await withProxy(refusal.behaviour, authorization: refusal.authorization) { proxy in
             let port = refusal.port ?? proxy.port
@@ -106,7 +106,7 @@ struct ProxyTests {
         }
     }
 
-    @Test("that breaks TLS the certificate is refused as without one")
+    @Test("that intercepts TLS, the certificate is refused as without a proxy")
     func interception() async throws {
         try await withPeer(script: answersAll) { peer in
             try await withProxy(.connects) { proxy in

@@ -58,7 +58,7 @@ struct ReconnectTests {
     }
 
     @Test(
-        "does not hammer a server that accepts and hangs up at once",
+        "does not hammer a server that accepts and closes at once",
         arguments: [ScriptedPeer.Transport.tls, .hangsUp])
     func acceptsAndCloses(transport: ScriptedPeer.Transport) async throws {
         let script: ScriptedPeer.Script = { connection, event in
@@ -114,7 +114,7 @@ struct ReconnectTests {
         }
     }
 
-    @Test("fails with what to do when the server does not speak HTTP/2")
+    @Test("fails with advice when the server does not support HTTP/2")
     func noHTTP2() async throws {
         try await withPeer(protocols: []) { peer in
             try await withPool(port: peer.port) { client in

@@ -58,7 +58,7 @@ struct RejectionTests {
             }, says: "closed the connection (BadEnvironment)"),
     ]
 
-    @Test("is reported as such, met with growing pauses, and forgiven when it works", arguments: manners)
+    @Test("is reported as such, retried after growing pauses, and treated normally once it works", arguments: manners)
     func rejected(manner: Manner) async throws {
         let failures = 12
         let script: ScriptedPeer.Script = { connection, event in

@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("When a pool replaces connections")
+@Suite("Replacing connections of a pool")
 struct ReplacementStateTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
@@ -21,7 +21,7 @@ struct ReplacementStateTests {
         return state
     }
 
-    @Test("each that was in use goes when another is there for it")
+    @Test("each connection in use is retired once another has replaced it")
     func oneForOne() {
         var state = pool(minimum: 1, usable: 3)
         state.replace(3, inUse: 3)
@@ -40,7 +40,7 @@ struct ReplacementStateTests {
         #expect(state.connectionsToOpen(isWanted: false, now: start) == 0)
     }
 
-    @Test("unneeded ones end at once, and those of the minimum only for a replacement")
+    @Test("idle ones end at once, and those of the minimum only after a replacement")
     func idle() {
         var state = pool(minimum: 1, usable: 3)
         state.replace(3, inUse: 0)
@@ -51,14 +51,14 @@ struct ReplacementStateTests {
         #expect(without.connectionsToOpen(isWanted: false, now: start) == 0)
     }
 
-    @Test("one that is old goes at once where enough others stay")
+    @Test("an old one is retired at once if enough others remain")
     func enoughOthers() {
         var state = pool(minimum: 1, usable: 3)
         state.replace(1, inUse: 2)
         #expect(state.outgoingToRetire(ready: 2) == 1)
     }
 
-    @Test("a pool at its maximum has room for the replacement")
+    @Test("a pool at its maximum may still open the replacement")
     func atMaximum() {
         var state = pool(minimum: 1, maximum: 1, usable: 1)
         #expect(state.connectionsToOpen(isWanted: true, now: start) == 0)
@@ -69,7 +69,7 @@ struct ReplacementStateTests {
         #expect(state.outgoingToRetire(ready: 1) == 1)
     }
 
-    @Test("the old one stays while no other can be made, and pauses hold")
+    @Test("the old one stays while no other can be opened, and pauses apply")
     func unreachable() {
         var state = pool(minimum: 1, usable: 1)
         state.replace(1, inUse: 1)
@@ -80,7 +80,7 @@ struct ReplacementStateTests {
         #expect(state.connectionsToOpen(isWanted: true, now: start + .milliseconds(250)) == 1)
     }
 
-    @Test("a connection beyond the minimum that was not used long enough is one too many")
+    @Test("a connection beyond the minimum that has been idle for long enough is closed")
     func superfluous() {
         var state = pool(minimum: 1, usable: 2)
         #expect(!state.isSuperfluous(lastUsed: start, now: start + .minutes(5) - .nanoseconds(1)))
@@ -89,7 +89,7 @@ struct ReplacementStateTests {
         #expect(!state.isSuperfluous(lastUsed: start, now: start + .minutes(5)))
     }
 
-    @Test("ones that answer 500 are given up at growing intervals, which start again after a quiet time")
+    @Test("ones that answer 500 are retired at growing intervals, which start over after a quiet time")
     func recycling() {
         var state = pool(minimum: 1, usable: 1)
         var now = start

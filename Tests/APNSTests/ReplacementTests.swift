@@ -45,7 +45,7 @@ struct ReplacementTests {
         _ = try await client.ask { $0.check(now: time) }
     }
 
-    @Test("are named by answers after which nothing more is accepted on them, and are then left for new ones")
+    @Test("are identified by answers after which they accept nothing, and are then replaced")
     func turnedAgainst() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             guard connection.number == 1 else { return answersAll(connection, event) }
@@ -72,7 +72,7 @@ struct ReplacementTests {
         }
     }
 
-    @Test("beyond the minimum go when they have been idle, the longest idle first, one at a time")
+    @Test("beyond the minimum are closed when idle, the longest idle first, one at a time")
     func idle() async throws {
         // Each connection's first request waits for the others'.
         let waiting = NIOLockedValueBox<[(NIOLoopBound<PeerConnection>, Int32)]>([])
@@ -214,7 +214,7 @@ struct ReplacementTests {
         }
     }
 
-    @Test("that are all replaced at a time when one is being made replace that too")
+    @Test("that are all replaced while one is being opened include that one")
     func replacedWhileConnecting() async throws {
         try await withPeer(script: answersAll) { peer in
             try await withClient(peer.port) { client in
@@ -267,7 +267,7 @@ struct ReplacementTests {
         }
     }
 
-    @Test("that work stay when TLS is configured again, and are kept while the new configuration fails")
+    @Test("that work remain when TLS is reconfigured, and are kept while the new configuration fails")
     func anotherTLS() async throws {
         let context = { @Sendable (authority: String) throws in
             var tls = TLSClientConfiguration()
@@ -324,7 +324,7 @@ struct ReplacementTests {
         }
     }
 
-    @Test("to a server that answers nothing but 500 are not replaced all the time")
+    @Test("to a server that only answers 500 are not replaced constantly")
     func nothingButErrors() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             switch event {

@@ -28,7 +28,7 @@ struct RequestHeadersTests {
 
     private func lines(_ fields: [HeaderField]) -> [String] { fields.map(\.description) }
 
-    @Test("are all those of a notification that sets everything, and the payload byte for byte")
+    @Test("include all fields of a notification that sets everything, and the payload byte for byte")
     func everything() async throws {
         let payload = "{ \"aps\" : {\"alert\":\"Grüße \\u2603\"},\n \"x\":[1.0,1e3] }"
         let hex = String(repeating: "ab", count: 100)
@@ -69,7 +69,7 @@ struct RequestHeadersTests {
     }
 
     /// Apple, "Sending broadcast push notification requests to APNs".
-    @Test("of a broadcast are those that Apple asks for, with the app in the path and no topic")
+    @Test("of a broadcast are those that Apple requires, with the app in the path and no topic")
     func broadcast() async throws {
         var notification = try Self.broadcast()
         notification.priority = 5
@@ -87,7 +87,7 @@ struct RequestHeadersTests {
         #expect(sent.bodies == [#"{"aps":{"event":"update"}}"#])
     }
 
-    @Test("of a broadcast name its priority and expiration even where it does not, for they are required")
+    @Test("of a broadcast always include priority and expiration, which are required")
     func bareBroadcast() async throws {
         let longest = String(repeating: "a", count: 255)
         let notifications = try [Self.broadcast(), Self.broadcast("com.example.app"), Self.broadcast(longest)]
@@ -149,7 +149,7 @@ struct RequestHeadersTests {
         #expect(names == PushType.allCases.map(\.rawValue))
     }
 
-    @Test("write numbers as decimal digits, the smallest and the largest as well")
+    @Test("write numbers as decimal digits, including the smallest and the largest")
     func numbers() async throws {
         let expirations: [Int64] = [
             0, 1, 9, 10, 99, 100, 1_792_800_000, 999_999_999_999_999_999, .max - 1, .max, -1, .min,
@@ -201,7 +201,7 @@ struct RequestHeadersTests {
         }
     }
 
-    @Test("carry a new provider token from the next request on, and keep what is new each time out of the tables")
+    @Test("carry a new provider token from the next request on, and keep changing fields out of the tables")
     func providerTokens() async throws {
         try await withPeer(script: answersAll) { peer in
             try await withPool(port: peer.port) { client in

@@ -42,7 +42,7 @@ struct ResponseBodyTests {
     }
 
     @Test(
-        "is nothing when it is not the object that APNs documents",
+        "is ignored if it is not the object that APNs documents",
         arguments: [
             "", " ", "{}", "[]", "null", "\"Unregistered\"", #"{"reason":1}"#, #"{"reason":null}"#, #"{"reason":"#,
             #"{"reason":"Unregistered""#, #"{"reason":"Unregistered"}}"#, #"{"reason":"Unregistered","timestamp":}"#,
@@ -53,7 +53,7 @@ struct ResponseBodyTests {
         #expect(read(text) == nil)
     }
 
-    @Test("that is not UTF-8 or far too long is nothing")
+    @Test("that is not UTF-8 or far too long is ignored")
     func hostile() {
         let notUTF8 = Array(#"{"reason":""#.utf8) + [0xFF, 0xFE] + Array(#""}"#.utf8)
         #expect(ResponseBody(ByteBuffer(bytes: notUTF8)) == nil)

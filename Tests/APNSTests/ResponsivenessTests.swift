@@ -26,7 +26,7 @@ struct ResponsivenessTests {
         #expect(state.fault == "no request was answered for 20 s")
     }
 
-    @Test("ends with the third missed deadline when no answer came between them")
+    @Test("ends with the third missed deadline when no answer arrived between them")
     func threeInARow() {
         var state = Responsiveness()
         _ = state.look(requests: 100, answers: 90, now: start + .seconds(1))
@@ -39,7 +39,7 @@ struct ResponsivenessTests {
         #expect(state.fault == "3 requests in a row were not answered within 20 s")
     }
 
-    @Test("continues when an answer comes between them, however many are missed in all")
+    @Test("continues when an answer arrives between them, however many are missed in total")
     func answersBetween() {
         var state = Responsiveness()
         for round in 1...100 {
@@ -50,7 +50,7 @@ struct ResponsivenessTests {
         #expect(state.fault == nil)
     }
 
-    @Test("is reported with what has happened since the last look")
+    @Test("is reported with the changes since the last check")
     func looks() {
         var state = Responsiveness()
         var news = state.look(requests: 3, answers: 0, now: start)
@@ -87,7 +87,7 @@ struct ResponsivenessTests {
     }
 }
 
-@Suite("Droughts of answers")
+@Suite("A drought of answers")
 struct AnswerDroughtTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
@@ -102,7 +102,7 @@ struct AnswerDroughtTests {
         }
     }
 
-    @Test("is denied after five seconds in which requests waited, and again true with the first answer")
+    @Test("begins after five seconds in which requests waited, and ends with the first answer")
     func drought() {
         var state = AnswerDrought()
         look(&state, from: 0, to: 60, inFlight: 0)
@@ -117,7 +117,7 @@ struct AnswerDroughtTests {
         #expect(state.state == .answered && !state.isPending)
     }
 
-    @Test("is not judged by the last requests of a burst that was answered")
+    @Test("does not begin with the last requests of an answered burst")
     func burst() {
         var state = AnswerDrought()
         look(&state, from: 0, to: 1, inFlight: 500, submitted: 100, answered: true)
@@ -127,7 +127,7 @@ struct AnswerDroughtTests {
         #expect(state.state == .answered)
     }
 
-    @Test("is not judged by time in which the process was stopped")
+    @Test("does not count time in which the process was stopped")
     func stopped() {
         var state = AnswerDrought()
         look(&state, from: 0, to: 1, inFlight: 1, submitted: 1)
@@ -137,7 +137,7 @@ struct AnswerDroughtTests {
         #expect(state.state == .unanswered)
     }
 
-    @Test("is denied at once when a connection is found unresponsive and nothing was answered since")
+    @Test("begins at once when a connection is found unresponsive and nothing was answered since")
     func unresponsive() {
         var state = AnswerDrought()
         look(&state, from: 0, to: 0.3, inFlight: 1, submitted: 1)
@@ -145,7 +145,7 @@ struct AnswerDroughtTests {
         #expect(state.state == .unanswered)
     }
 
-    @Test("is not known any more when nothing was sent for a while, and forgotten after ten minutes")
+    @Test("becomes a past one after a while without requests, and is forgotten after ten minutes")
     func memory() {
         var state = AnswerDrought()
         look(&state, from: 0, to: 6, inFlight: 1, submitted: 1)
@@ -166,7 +166,7 @@ struct AnswerDroughtTests {
 struct UnansweredRequestsTests {
     private func id(_ number: UInt64) -> APNSID { APNSID(high: 7, low: number) }
 
-    @Test("is on which connection it was, and whether it was refused or ran into its deadline")
+    @Test("includes the connection, and whether the request was refused or timed out")
     func past() {
         var requests = UnansweredRequests()
         #expect(requests.isEmpty)
@@ -179,7 +179,7 @@ struct UnansweredRequestsTests {
         #expect(requests.past(of: id(3), on: 1) == .none)
     }
 
-    @Test("is bounded, and the oldest go first")
+    @Test("is bounded, and drops the oldest first")
     func bounded() {
         var requests = UnansweredRequests()
         let capacity = UInt64(UnansweredRequests.capacity)

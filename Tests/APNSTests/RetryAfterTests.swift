@@ -27,7 +27,7 @@ struct RetryAfterTests {
         #expect(seconds("Fri, 31 Dec 9999 23:59:59 GMT") == 86_400)
     }
 
-    @Test("is nothing else")
+    @Test("has no other form")
     func others() {
         for text in [
             "", "-1", "1.5", "7s", "soon", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",

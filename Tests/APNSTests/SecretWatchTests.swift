@@ -12,7 +12,7 @@ struct SecretWatchStateTests {
     private let missing = SecretSource.Unreadable(description: "missing")
     private let empty = SecretSource.Unreadable(description: "empty")
 
-    @Test("is not what is in use, and what two looks in a row find")
+    @Test("is a difference from the secret in use that two consecutive checks find")
     func settles() {
         var state = SecretWatchState(inUse: old)
         for _ in 0..<3 { #expect(state.saw(old) == .unchanged) }
@@ -26,13 +26,13 @@ struct SecretWatchStateTests {
         #expect(state.saw(old) == .changed)
     }
 
-    @Test("is not a file that keeps changing, nor one that changes back")
+    @Test("does not include a file that keeps changing, nor one that changes back")
     func unsettled() {
         var state = SecretWatchState(inUse: old)
         for contents in [new, newer, new, newer, new, old, new, old] { #expect(state.saw(contents) == .unchanged) }
     }
 
-    @Test("is rejected once, and looked at again when it changes")
+    @Test("is rejected once, and checked again when it changes")
     func rejected() {
         var state = SecretWatchState(inUse: old)
         #expect(state.saw(new) == .unchanged)
@@ -57,7 +57,7 @@ struct SecretWatchStateTests {
         #expect(state.saw(new) == .changed)
     }
 
-    @Test("is not an unreadable file, which is logged once for each problem")
+    @Test("does not include an unreadable file, which is logged once for each problem")
     func unreadable() {
         var state = SecretWatchState(inUse: old)
         #expect(state.failed(missing) == .unreadable)
@@ -170,7 +170,7 @@ struct SecretWatchTests {
         }
     }
 
-    @Test("has nothing to watch where no source is a file")
+    @Test("has nothing to watch if no source is a file")
     func constant() {
         #expect(!SecretWatch([.base64("AQ==", name: "X"), .bytes([1], name: "x")], inUse: [[1], [1]]).canChange)
     }

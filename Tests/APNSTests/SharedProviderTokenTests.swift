@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("A provider token from elsewhere")
+@Suite("A provider token of another worker")
 struct SharedProviderTokenTests {
     private let key: SigningKey
     private let now: Int64 = 1_792_800_000
@@ -127,7 +127,7 @@ struct FleetTokenTests {
         return try ProviderTokenSource(key: key, keyID: "ABC123DEFG", teamID: teamID)
     }
 
-    @Test("are the same after each worker read the one that was shared first")
+    @Test("are the same once each worker has read the one that was shared first")
     func agreement() throws {
         let (first, second) = (try source(), try source())
         #expect(first.isDue(now: 1000) && second.isDue(now: 1002))
@@ -151,7 +151,7 @@ struct FleetTokenTests {
         #expect(try source.token(now: 1500) == own)
     }
 
-    @Test("come from the own key and team only")
+    @Test("come only from the configured key and team")
     func foreign() throws {
         let source = try source()
         let other = try self.source(teamID: "TEAM999999").sign(now: 1000)
@@ -160,7 +160,7 @@ struct FleetTokenTests {
         #expect(throws: ProviderToken.Untrusted.wrongClaims) { try source.read(jwt: other.jwt.utf8) }
     }
 
-    @Test("replace one that was refused, and never bring it back")
+    @Test("replace one that was refused, which is never used again")
     func refused() throws {
         let (first, second) = (try source(), try source())
         let old = try first.sign(now: 1000)

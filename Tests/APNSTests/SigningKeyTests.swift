@@ -90,7 +90,7 @@ struct SigningKeyTests {
         }
     }
 
-    @Test("that is something else is identified in the error")
+    @Test("that is not a key is identified in the error")
     func otherFiles() throws {
         let workshop = try OpenSSLWorkshop()
         let p8 = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
@@ -113,7 +113,7 @@ struct SigningKeyTests {
     }
 
     @Test(
-        "that is garbage is refused",
+        "that is random bytes is refused",
         arguments: [
             "\0", "ABC123DEFG", "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n",
             "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----\n",
@@ -195,7 +195,7 @@ struct SigningKeyTests {
         }
     }
 
-    @Test("shows nothing of itself when printed")
+    @Test("reveals nothing when printed")
     func printed() throws {
         let key = try key("AuthKey_ABC123DEFG.p8")
         var dumped = ""
@@ -213,7 +213,7 @@ struct SigningKeyTests {
         }
     }
 
-    @Test("has errors with a suggestion, and without the key")
+    @Test("has errors with a suggestion that do not reveal the key")
     func messages() throws {
         #expect(SigningKey.Invalid.notPrivateKey.description.contains("BEGIN PRIVATE KEY"))
     }

@@ -30,7 +30,7 @@ struct StalledServerTests {
         }
     }
 
-    @Test("is dropped although it keeps sending, and requests that it cannot have received were not processed")
+    @Test("is disconnected although it keeps sending, and requests that it cannot have received were not processed")
     func stalled() async throws {
         let connections = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
         try await withPeer(script: script(connections)) { peer in
@@ -74,7 +74,7 @@ struct StalledServerTests {
         }
     }
 
-    @Test("loses its requests at the first deadline, each as what it is")
+    @Test("ends its requests at the first deadline, each with the right result")
     func deadline() async throws {
         let connections = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
         try await withPeer(script: script(connections)) { peer in
@@ -105,7 +105,7 @@ struct StalledServerTests {
         }
     }
 
-    @Test("and reads on later gets everything, in order")
+    @Test("and reads again later gets everything, in order")
     func resumes() async throws {
         let connections = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
         let stalls = script(connections)

@@ -103,7 +103,7 @@ struct StreamTests {
         }
     }
 
-    @Test("waits while the limit is one, and has company when it is raised")
+    @Test("waits while the limit is one, and is joined by others when it is raised")
     func streamLimit() async throws {
         // Two rounds of one request each, then the limit is raised to 5.
         let script: ScriptedPeer.Script = { connection, event in
@@ -161,7 +161,7 @@ struct StreamTests {
         }
     }
 
-    @Test("carries one of 500 that left together, on one connection")
+    @Test("carries one of 500 that were submitted together, on one connection")
     func many() async throws {
         try await withPeer(script: answersAll) { peer in
             try await withPool(port: peer.port) { client in
@@ -285,7 +285,7 @@ struct StreamTests {
         }
     }
 
-    @Test("of which the body waits for the window was not processed when it is given up")
+    @Test("whose body waits for the window was not processed when it is abandoned")
     func blockedByTheWindow() async throws {
         // A window of 10 bytes per stream, never enlarged.
         let script: ScriptedPeer.Script = { connection, event in
@@ -304,7 +304,7 @@ struct StreamTests {
         }
     }
 
-    @Test("that is not answered in time is given up with CANCEL, and may have been processed")
+    @Test("that is not answered in time is cancelled, and may have been processed")
     func deadline() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             switch event {
@@ -333,7 +333,7 @@ struct StreamTests {
         }
     }
 
-    @Test("keeps an answer that came before a reset, even if the reset is noticed by sending more")
+    @Test("keeps an answer that arrived before a reset, even if the reset is noticed by sending more")
     func answeredBeforeReset() async throws {
         let server = NIOLockedValueBox<NIOLoopBound<PeerConnection>?>(nil)
         let script: ScriptedPeer.Script = { connection, event in

@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("The window of what was sent to the gateway")
+@Suite("The window of unconfirmed notifications")
 struct UnconfirmedWindowTests {
     private static let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
@@ -44,7 +44,7 @@ struct UnconfirmedWindowTests {
         #expect((window.count, window.bytes, window.next) == (3, 60, 4))
     }
 
-    @Test("an error packet confirms what is before the named one and gives back what is behind it, in order")
+    @Test("an error packet confirms those before the named one and returns those after it, in order")
     func named() {
         var window = window(5)
         let findings = window.answered(packet(.invalidToken, 3))
@@ -119,7 +119,7 @@ struct UnconfirmedWindowTests {
         #expect(window.lost().isEmpty)
     }
 
-    @Test("confirms by age only what the other side's kernel has got, a batch at a time")
+    @Test("confirms by age only bytes that the peer's kernel has acknowledged, a batch at a time")
     func ages() {
         var window = window(2)
         window.left(position: 250)
@@ -153,7 +153,7 @@ struct UnconfirmedWindowTests {
         #expect(other.answered(packet(.shutdown, 4)).lost == 0)
     }
 
-    @Test("gives each of random notifications exactly one end, the right one, for 2,000 random gateways")
+    @Test("ends each random notification exactly once, with the right result, for 2,000 random gateways")
     func model() {
         var generator = SeededGenerator(seed: 6)
         for _ in 0..<2000 {
@@ -234,7 +234,7 @@ struct AdaptiveWindowTests {
         #expect(ahead.limit == .max)
     }
 
-    @Test("never stops altogether")
+    @Test("never stops completely")
     func least() {
         var ahead = AdaptiveWindow()
         ahead.refused(progress: 0, now: start)

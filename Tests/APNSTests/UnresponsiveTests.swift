@@ -6,7 +6,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("A connection that is alive and of no use", .timeLimit(.minutes(2)))
+@Suite("A connection that is alive but unusable", .timeLimit(.minutes(2)))
 struct UnresponsiveTests {
     /// Answers SETTINGS and PINGs, but no request.
     private static func wedged(_ connection: PeerConnection, _ event: ScriptedPeer.Event) {
@@ -115,13 +115,13 @@ struct UnresponsiveTests {
         }
     }
 
-    @Test("because it grants no connection window is retired, and what was not written goes elsewhere at once")
+    @Test("because it grants no connection window is retired, and unwritten requests are resent elsewhere at once")
     func noConnectionWindow() async throws {
         // 16 bodies of 4,000 bytes fit into the initial window of 65,535.
         try await withoutWindow(.settings(maximumStreams: 100), payload: 4000, written: 16)
     }
 
-    @Test("because it grants no stream window is retired, and what was not written goes elsewhere at once")
+    @Test("because it grants no stream window is retired, and unwritten requests are resent elsewhere at once")
     func noStreamWindow() async throws {
         try await withoutWindow(.settings([(3, 100), (4, 0)]), payload: 100, written: 0)
     }
@@ -151,7 +151,7 @@ struct UnresponsiveTests {
         }
     }
 
-    @Test("is not one whose windows are small and grow")
+    @Test("does not include one whose windows are small and grow")
     func smallWindows() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             guard case .frame(let frame) = event, frame.kind == .data else {
@@ -174,7 +174,7 @@ struct UnresponsiveTests {
         }
     }
 
-    @Test("is not one that waits for a stream limit of one")
+    @Test("does not include one that waits for a stream limit of one")
     func lowStreamLimit() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             switch event {
@@ -240,7 +240,7 @@ struct UnresponsiveTests {
     }
 
     @Test(
-        "for one request gets that request never again: another connection is opened, or takes its place",
+        "for one request never gets that request again: another connection is opened, or replaces it",
         arguments: [4, 1])
     func resend(maximumConnections: Int) async throws {
         try await withPeer(script: Self.ignoring { $0 == 1 }) { peer in
@@ -267,7 +267,7 @@ struct UnresponsiveTests {
         }
     }
 
-    @Test("for a request that no connection answers is not replaced all the time")
+    @Test("for a request that no connection answers is not replaced constantly")
     func neverAnswered() async throws {
         try await withPeer(script: Self.ignoring { _ in true }) { peer in
             let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
@@ -283,7 +283,7 @@ struct UnresponsiveTests {
         }
     }
 
-    @Test("that refuses a request is asked again only if there is no other")
+    @Test("that refuses a request gets it again only if there is no other")
     func refused() async throws {
         try await withPeer(script: Self.ignoring({ $0 == 1 }, refuses: true)) { peer in
             let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
@@ -299,7 +299,7 @@ struct UnresponsiveTests {
         }
     }
 
-    @Test("gives back what it holds when the pool is closed in the same turn")
+    @Test("returns its requests when the pool is closed in the same turn")
     func closedMeanwhile() async throws {
         try await withPeer(script: Self.ignoring { $0 == 1 }) { peer in
             let client = try await PoolClient.start(port: peer.port) { $0.requestTimeout = .milliseconds(300) }

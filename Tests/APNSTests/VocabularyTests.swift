@@ -22,7 +22,7 @@ struct VocabularyTests {
     }
 
     @Test(
-        "the ending is added to a topic that lacks it, and the topic is left alone otherwise",
+        "the suffix is added to a topic that lacks it, and other topics are unchanged",
         arguments: PushType.allCases)
     func topics(type: PushType) {
         let bare = ByteBuffer(string: "com.example.app")
@@ -75,7 +75,7 @@ struct VocabularyTests {
         #expect(Set(names) == Set(APNSReason.allCases.filter { $0.status == status }.map(\.rawValue)))
     }
 
-    @Test("of failures has a stable word and one line for each")
+    @Test("has a stable name and a one-line description of each failure")
     func failures() {
         let all: [(RequestFailure, String)] = [
             (.refusedStream, "RefusedStream"), (.goingAway(reason: "Shutdown"), "GoAway"),

@@ -49,7 +49,7 @@ struct ChaosRun {
             topology: options.topology, durability: options.durability)
         async let pushing: Void = producer.run(within: .seconds(options.seconds))
         await play(plan)
-        log.tell("peace: all is healed, the rest is drained")
+        log.write("peace: all is healed, the rest is drained")
         try await stage.heal()
         try await pushing
         try await producer.confirm()
@@ -96,13 +96,13 @@ struct ChaosRun {
         let begin = log.milliseconds
         await attempt("\(fault.target): \(fault.name)") {
             let detail = try await stage.begin(fault)
-            log.tell("\(fault.target): \(fault.name)" + (detail.map { ", \($0)" } ?? ""))
+            log.write("\(fault.target): \(fault.name)" + (detail.map { ", \($0)" } ?? ""))
         }
         if let undoing = fault.undoing {
             await log.wait(until: begin + fault.end - fault.begin)
             await attempt("\(fault.target): \(undoing)") {
                 try await stage.end(fault)
-                log.tell("\(fault.target): \(undoing)")
+                log.write("\(fault.target): \(undoing)")
             }
         }
         guard fault.target == .redis else { return }
@@ -113,7 +113,7 @@ struct ChaosRun {
         do {
             try await body()
         } catch {
-            log.tell("\(what): failed: \(error)")
+            log.write("\(what): failed: \(error)")
             log.note("the run itself failed", "\(what): \(error)")
         }
     }
@@ -130,16 +130,16 @@ struct ChaosRun {
             await stage.fleet.waitForEnds()
             let left = try QueueRemains.unsettledCount(stage.servers)
             isDone = left == 0 || !isEmpty
-            if !isDone { log.tell("\(left) jobs were given back") }
+            if !isDone { log.write("\(left) jobs were given back") }
         }
-        log.tell("the workers have ended")
+        log.write("the workers have ended")
     }
 
     /// - Returns: `false` when no progress was made for too long.
     private func waitUntilEmpty() async throws -> Bool {
         var last: [String: Int] = [:]
         var progressed = ContinuousClock.now
-        var told = ContinuousClock.now
+        var reportedAt = ContinuousClock.now
         while true {
             try stage.fleet.look()
             let left = try QueueRemains.unsettledCount(stage.servers)
@@ -150,12 +150,12 @@ struct ChaosRun {
             }
             if ends != last { (last, progressed) = (ends, .now) }
             if ContinuousClock.now - progressed > Self.patience {
-                log.tell("\(left) jobs are stuck")
+                log.write("\(left) jobs are stuck")
                 return false
             }
-            if ContinuousClock.now - told > .seconds(10) {
-                told = .now
-                log.tell("\(left) jobs left")
+            if ContinuousClock.now - reportedAt > .seconds(10) {
+                reportedAt = .now
+                log.write("\(left) jobs left")
             }
             try await Task.sleep(for: .milliseconds(250))
         }

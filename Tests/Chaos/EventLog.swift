@@ -27,8 +27,8 @@ final class EventLog: Sendable {
         try? await Task.sleep(until: begin + .milliseconds(milliseconds), clock: .continuous)
     }
 
-    func tell(_ what: String) {
-        let line = String(format: "%7.1f s  ", seconds) + what + "\n"
+    func write(_ event: String) {
+        let line = String(format: "%7.1f s  ", seconds) + event + "\n"
         FileHandle.standardOutput.write(Data(line.utf8))
     }
 

@@ -31,7 +31,7 @@ struct JobMaker: Sendable {
     func kind(_ number: Int) -> Kind {
         if let always = always[number] { return always }
         let kind = Self.kinds[Int(random(number, 0) % UInt64(Self.kinds.count))]
-        return kind == .putOff && !isLong ? .plain : kind
+        return kind == .deferred && !isLong ? .plain : kind
     }
 
     /// Returns the number of notifications of a job.

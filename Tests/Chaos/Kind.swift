@@ -2,7 +2,7 @@
 enum Kind: CaseIterable {
     // Jobs that are delivered in the end, whatever faults occur.
     case plain, withoutID, background, voip, liveActivity, collapsed, ownAPNsID, later
-    case refusedOnce, throttledTwice, failedOnce, putOff
+    case refusedOnce, throttledTwice, failedOnce, deferred
     case answerLost, unansweredOnce, droppedOnce, takenBack
     case fanOut, fullFanOut, bigFanOut, wideFanOut, hugeFanOut
     // Jobs with one notification and many additional bytes.
@@ -30,7 +30,7 @@ enum Kind: CaseIterable {
         case .later: 3000
         case .refusedOnce, .throttledTwice: 2500
         case .failedOnce: 1500
-        case .putOff: 50
+        case .deferred: 50
         case .answerLost: 1500
         case .unansweredOnce: 400
         case .droppedOnce, .takenBack: 30
@@ -79,7 +79,7 @@ enum Kind: CaseIterable {
         case .refusedOnce, .bytes70k, .bytes1M, .bytes7M: "0503"
         case .throttledTwice: "0429"
         case .failedOnce: "0500"
-        case .putOff: "0420"
+        case .deferred: "0420"
         case .answerLost: "0105"
         case .unansweredOnce: "0106"
         case .droppedOnce: "0107"

@@ -35,23 +35,23 @@ import Testing
     }
 
     @Test(
-        "A line that cannot be used is named",
+        "An invalid line is reported",
         arguments: [
             ("ada operator", "line 1: a user is a name, a role and a credential"),
             ("\nada admin token$00", "line 2: admin is not a role; roles are viewer and operator"),
-            ("ada viewer secret", "line 1: the credential is not one that `apns-worker web-user` makes"),
-            ("ada viewer scrypt$3$8$1$00$00", "line 1: the credential is not one that `apns-worker web-user` makes"),
-            ("ada viewer token$00", "line 1: the credential is not one that `apns-worker web-user` makes"),
-            ("# nothing", "there is no user in it"), ("", "there is no user in it"),
+            ("ada viewer secret", "line 1: the credential was not made by `apns-worker web-user`"),
+            ("ada viewer scrypt$3$8$1$00$00", "line 1: the credential was not made by `apns-worker web-user`"),
+            ("ada viewer token$00", "line 1: the credential was not made by `apns-worker web-user`"),
+            ("# nothing", "the file has no users"), ("", "the file has no users"),
         ])
     func malformed(text: String, problem: String) {
         #expect(throws: Users.Malformed(description: problem)) { try Users(text) }
     }
 
-    @Test("A name is there once with a password")
+    @Test("A name can have one password")
     func twice() throws {
         let credential = NewCredential.password("correct horse")
-        #expect(throws: Users.Malformed(description: "line 2: there is another ada")) {
+        #expect(throws: Users.Malformed(description: "line 2: duplicate user ada")) {
             try Users("ada viewer \(credential)\nada operator \(credential)")
         }
         _ = try Users("ada viewer \(credential)\nada operator \(NewCredential.token().credential)")
@@ -84,7 +84,7 @@ import Testing
         #expect(form.without(["a"]).map(\.name) == ["b", "e"])
     }
 
-    @Test("A value is without the white space around it, but a text is as it was sent")
+    @Test("A value is trimmed, but a text is unchanged")
     func spaces() {
         let form = Form("reason=++why++&job=+%7B%7D%0A")
         #expect(form["reason"] == "why")

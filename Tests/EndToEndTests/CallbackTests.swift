@@ -167,10 +167,10 @@ extension EndToEnd {
         @Test(
             "no result is lost while the receiver is unavailable, failing, slow, or cuts its answers",
             arguments: ["down", "500", "429", "302", "silent", "cut", "slow"])
-        func outage(_ trouble: String) async throws {
+        func outage(_ failure: String) async throws {
             let redis = try RedisServer()
-            var receiver = try await Receiver(trouble == "down" ? "200" : trouble)
-            if trouble == "down" { receiver.stop() }
+            var receiver = try await Receiver(failure == "down" ? "200" : failure)
+            if failure == "down" { receiver.stop() }
             let process = try webhook(redis, receiver, "--answer-timeout", "1s")
             try await isIn(redis, process)
             let ids = (0..<20).map { "\($0)" }
@@ -179,7 +179,7 @@ extension EndToEnd {
                 process.errors.contains("does not accept results")
             }
             #expect(try pending(redis) > 0)
-            if trouble == "down" {
+            if failure == "down" {
                 receiver = try await Receiver(port: receiver.port)
             } else {
                 try receiver.behave("200")

@@ -142,7 +142,7 @@ extension EndToEnd {
                 (#"{"token":"abcd","payload":{}}"#, true, "it has no `id`"),
                 (#"{"id":"x","tokens":["abcd","ef01"],"payload":{},"priority":5}"#, true, "to 2 devices"),
                 (#"{"id":"x","token":"abcd","payload":{},"expiration":1}"#, true, "it has expired"),
-                (#"{"id":"x","token":"abcd","payload":{},"send_at":"2999-01-01T00:00:00Z"}"#, true, "would be held"),
+                (#"{"id":"x","token":"abcd","payload":{},"send_at":"2999-01-01T00:00:00Z"}"#, true, "be deferred for"),
                 (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "push type alert (default, without `push_type`"),
                 (
                     #"{"id":"x","token":"abcd","alert":"hi","expiration":"1h"}"#, true,

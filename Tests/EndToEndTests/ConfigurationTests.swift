@@ -285,7 +285,7 @@ extension EndToEnd {
             ("lease: 8000\nlease: 9000", "worker.yaml:2: the key `lease` is given twice; remove one of the two"),
             ("lease: 8000\n---\nlease: 9000", "worker.yaml:2: a second document begins here"),
             ("lease: *none", "worker.yaml:1: the alias `*none` has no anchor `&none` before it"),
-            ("apps:\n  a: &a\n    b: *a", "worker.yaml:3: the alias `*a` is part of what it repeats"),
+            ("apps:\n  a: &a\n    b: *a", "worker.yaml:3: the alias `*a` refers to itself"),
             ("apps:\n  a: &a {topic: a.b}\n  b: {<<: *a}", "worker.yaml:3: merge keys (`<<`) are not supported"),
             ("proxy: !include proxy.yaml", "worker.yaml:1: the tag `!include` is not supported; remove it"),
             ("a: 1\n\nlease: \u{7}", "worker.yaml:3:8: not valid YAML: control characters are not allowed"),

@@ -83,7 +83,7 @@ extension EndToEnd {
             #expect(missing.ending == .exited(1) && missing.errors.contains("there are 2 UnknownApp, 1 BadPayload"))
             let several = try await Self.dead("show", "--raw", "--id", "job-1", "--id", "job-2", redis: redis)
             #expect(
-                several.ending != .exited(0) && several.output.isEmpty && several.errors.contains("give the key of one")
+                several.ending != .exited(0) && several.output.isEmpty && several.errors.contains("pass the key of one")
             )
         }
 

@@ -135,7 +135,7 @@ enum DocumentationTables {
         case .serverError: "retried; spends no attempt within the time budget"
         case .throttled: "retried, and nothing else is sent to this device in the meantime; spends an attempt"
         case .resend: "sent again at once on another connection"
-        case .leaveConnection: "sent again on a new connection; again within a minute: the app is paused"
+        case .retireConnection: "sent again on a new connection; again within a minute: the app is paused"
         case .pauseApp: "the app is paused; spends no attempt"
         case .forbidden: "the app is paused once two of its jobs have met it; a single job: three attempts, then `dead`"
         case .deferred: "deferred; spends no attempt"

@@ -123,8 +123,8 @@ extension EndToEnd {
             try await eventually("the app is paused") { try BreakerTests.pause("default", redis) != nil }
             let pause = try #require(try BreakerTests.pause("default", redis))
             #expect(pause["reason"] as? String == "HTTP404")
-            #expect((pause["detail"] as? String)?.contains("is this APNs?") == true)
-            try await eventually("it is not ready") { try await body(port).contains("is this APNs?") }
+            #expect((pause["detail"] as? String)?.contains("may come from another server") == true)
+            try await eventually("it is not ready") { try await body(port).contains("may come from another server") }
             try await simulator.control("DELETE", "/rules")
             try await eventually("all are delivered", within: .seconds(90)) { try redis.counted("delivered") == 200 }
             let account = try await worker.stop()

@@ -107,7 +107,7 @@ extension EndToEnd {
             }
             // Flags for one job would have no effect on lines.
             let lines = try await Self.enqueue(["--campaign", "spring"], redis, input: #"{"token":"ab","alert":"x"}"#)
-            #expect(lines.ending == .exited(64) && lines.errors.contains("--campaign is for a job of flags"))
+            #expect(lines.ending == .exited(64) && lines.errors.contains("--campaign is for a job given by flags"))
             #expect(try QueueContents(redis).jobs.count == 2)
         }
 

@@ -33,7 +33,7 @@ extension EndToEnd {
             try scene.redis.start()
             #expect(try await process.wait() == .exited(0), "\(process.errors)")
             #expect(process.output.hasPrefix("default: 4000 records: "), "\(process.output)")
-            #expect(process.errors.contains("Redis is back"))
+            #expect(process.errors.contains("connected to Redis again"))
             #expect(try scene.has(0..<4000))
         }
 
@@ -81,7 +81,7 @@ extension EndToEnd {
                 let result = try await CommandLineTests.run(
                     ["feedback", "--from", "-", "--batch", "100"], environment: environment, input: text)
                 #expect(result.ending == .exited(0), "\(result.errors)")
-                let words = "-: 980 records: \(added) added, \(known) known already, 1 left out, registered since; "
+                let words = "-: 980 records: \(added) added, \(known) already known, 1 skipped, registered since; "
                 #expect(result.output.hasPrefix(words), "\(result.output)")
             }
             #expect(try scene.has(21..<1000))
@@ -182,7 +182,7 @@ extension EndToEnd {
             let result = try await CommandLineTests.run(
                 ["feedback"], environment: FeedbackScene.environment(cluster.url, server.port))
             #expect(result.ending == .exited(0), "\(result.errors)")
-            #expect(result.output.hasPrefix("default: 1500 records: 1499 added, 0 known already, 1 left out"))
+            #expect(result.output.hasPrefix("default: 1500 records: 1499 added, 0 already known, 1 skipped"))
             #expect(try owner.run("SCARD", "push:{shared}:invalid-tokens") == 1499)
             #expect(try owner.run("HLEN", "push:{shared}:invalid-tokens:details") == 1499)
             try await server.stop()

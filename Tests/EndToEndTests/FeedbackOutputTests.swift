@@ -21,7 +21,7 @@ extension EndToEnd {
                     == .init(
                         token: FeedbackScene.token(0), at: 1_700_000_000_000, app: "default", topic: "com.example.app",
                         environment: "production", source: "feedback", outcome: "added"))
-            #expect(result.errors.hasPrefix("default: 3 records: 1 added, 1 known already, 1 left out"))
+            #expect(result.errors.hasPrefix("default: 3 records: 1 added, 1 already known, 1 skipped"))
             #expect(!result.errors.contains(FeedbackScene.token(0)))
         }
 
@@ -89,7 +89,8 @@ extension EndToEnd {
             "a command that fails, exits early or reads nothing loses no record, and the exit status reports it",
             arguments: [
                 ("cat > /dev/null; exit 3", "ended with status 3"), ("exit 0", "did not read all"),
-                ("read line; kill -9 $$", "signal 9 ended it"), ("exec sleep 600", "nothing of it was read for 3 s"),
+                ("read line; kill -9 $$", "signal 9 ended it"),
+                ("exec sleep 600", "the reader has read nothing for 3 s"),
                 ("/does/not/exist", "ended with status 127"),
             ])
         func badCommands(command: String, words: String) async throws {
@@ -115,7 +116,7 @@ extension EndToEnd {
             #expect(try await shell.wait() == .exited(1))
             #expect(try FeedbackScene.Record.all(shell.output).count == 1)
             #expect(
-                shell.errors.contains("--list: FAILED: standard output: its reader is closed"), "\(shell.errors)")
+                shell.errors.contains("--list: FAILED: standard output: the reader has closed it"), "\(shell.errors)")
             #expect(try scene.has(0..<4000))
         }
     }

@@ -195,7 +195,7 @@ extension EndToEnd {
                 try text.write(to: scene.spill, atomically: true, encoding: .utf8)
                 let result = try await scene.run()
                 #expect(result.ending == .exited(64))
-                let words = "\(scene.spill.path) cannot be used: it does not hold records for"
+                let words = "\(scene.spill.path) cannot be used: it has no records for"
                 #expect(result.errors.contains(words), "\(result.errors)")
                 #expect(try String(contentsOf: scene.spill, encoding: .utf8) == text)
             }
@@ -212,7 +212,7 @@ extension EndToEnd {
             try await eventually("the first is at work") { try scene.invalidTokens.count == 1 }
             let second = try await scene.run()
             #expect(second.ending == .exited(1))
-            #expect(second.errors.contains("another apns-worker feedback works with \(scene.spill.path)"))
+            #expect(second.errors.contains("another apns-worker feedback is using \(scene.spill.path)"))
             #expect(scene.server.peers.count == 1)
             // With another file, or none, it can run.
             #expect(try await scene.run("--spill", "-", "--timeout", "1s").ending == .exited(1))

@@ -11,7 +11,7 @@ extension EndToEnd {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<2500))
             let first = try await scene.run()
             #expect(first.ending == .exited(0), "\(first.errors)")
-            #expect(first.output.hasPrefix("default: 2500 records: 2500 added, 0 known already; "), "\(first.output)")
+            #expect(first.output.hasPrefix("default: 2500 records: 2500 added, 0 already known; "), "\(first.output)")
             #expect(first.errors.isEmpty)
             let queue = try QueueContents(scene.redis)
             #expect(try scene.has(0..<2500))
@@ -22,7 +22,7 @@ extension EndToEnd {
                         at: 1_700_000_007_000, reason: "Feedback", topic: "com.example.app", source: "feedback",
                         environment: "production"))
             let second = try await scene.run("--batch", "1")
-            #expect(second.output.hasPrefix("default: 2500 records: 0 added, 2500 known already; "))
+            #expect(second.output.hasPrefix("default: 2500 records: 0 added, 2500 already known; "))
             try await scene.server.stop()
         }
 
@@ -76,7 +76,7 @@ extension EndToEnd {
             let again = try await scene.run(environment: endpoint)
             #expect(
                 again.output.hasPrefix(
-                    "default: 3 records: 1 added, 0 known already, 2 left out, registered since; "), "\(again.output)")
+                    "default: 3 records: 1 added, 0 already known, 2 skipped, registered since; "), "\(again.output)")
             #expect(try scene.invalidTokens == [FeedbackScene.token(0)])
             _ = try await simulator.stop()
         }
@@ -172,7 +172,7 @@ extension EndToEnd {
             // The selected app is the only one read, and an app with a key can't be selected.
             let chosen = try await scene.run("--app", "good", environment: environment)
             #expect(chosen.ending == .exited(0))
-            #expect(chosen.output.hasPrefix("good: 100 records: 0 added, 100 known already"))
+            #expect(chosen.output.hasPrefix("good: 100 records: 0 added, 100 already known"))
             let keyed = try await scene.run("--app", "keyed", environment: environment)
             #expect(keyed.ending == .exited(78) && keyed.errors.contains("signing key"), "\(keyed.errors)")
             let onlyKeyed = [
@@ -202,7 +202,7 @@ extension EndToEnd {
         func quiet() async throws {
             let scene = try await FeedbackScene(script: { $0.hangUp() })
             let loud = try await scene.run()
-            #expect(loud.output.hasPrefix("default: 0 records: 0 added, 0 known already; "))
+            #expect(loud.output.hasPrefix("default: 0 records: 0 added, 0 already known; "))
             for arguments in [["--quiet"], ["--quiet", "--json"]] {
                 let process = try ChildProcess(
                     BuiltProgram.path("apns-worker"), ["feedback"] + arguments,
@@ -230,13 +230,13 @@ extension EndToEnd {
             try await eventually("it is shown") { terminal.output.contains("default: 20 records read") }
             gate.open()
             #expect(try await terminal.wait() == .exited(0))
-            #expect(terminal.output.contains("default: 20 records: 20 added, 0 known already"), "\(terminal.output)")
+            #expect(terminal.output.contains("default: 20 records: 20 added, 0 already known"), "\(terminal.output)")
         }
 
         @Test(
             "wrong settings are usage errors",
             arguments: [
-                (["--feedback-endpoint", "a b"], "a b"), (["--app", "nobody"], "there is no app nobody"),
+                (["--feedback-endpoint", "a b"], "a b"), (["--app", "nobody"], "unknown app nobody"),
                 (["--batch", "0"], "--batch"), (["--timeout", "soon"], "--timeout"),
                 (["--interval", "0s"], "--interval"),
                 (["--redis-patience", "5"], "--redis-patience"), (["--list", "--json"], "--list and --json"),

@@ -54,7 +54,7 @@ extension EndToEnd {
                 scene, ["--send"], job: #"{"id":"x","tokens":["\#(good)","\#(bad)"],"payload":{"aps":{"alert":"hi"}}}"#)
             #expect(result.ending == .exited(1), "\(result.errors)")
             #expect(
-                result.output.contains("ok       job: APNs answered for a0000000…: taken by the gateway"),
+                result.output.contains("ok       job: APNs answered for a0000000…: accepted by the gateway"),
                 "\(result.output)")
             #expect(
                 result.output.contains("FAILED   job: APNs answered for dead0000…: InvalidToken (status 8)"),

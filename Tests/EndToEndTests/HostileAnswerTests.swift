@@ -126,7 +126,7 @@ extension EndToEnd {
             try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
             let pause = try #require(try BreakerTests.pause("default", scene.redis))
             #expect(pause["reason"] as? String == "HTTP410")
-            #expect((pause["detail"] as? String)?.contains("is this APNs?") == true, "\(pause)")
+            #expect((pause["detail"] as? String)?.contains("may come from another server") == true, "\(pause)")
             let account = try await scene.worker.stop()
             let queue = try QueueContents(scene.redis)
             #expect(queue.invalidTokens.isEmpty && account.invalidToken == 0 && account.dead == 0)

@@ -89,7 +89,7 @@ extension EndToEnd {
             #expect(printed >= 50 && printed + left == 3000, "\(printed) \(left)")
         }
 
-        @Test("takes apps for both environments of one topic, as a file for production has them")
+        @Test("accepts apps for both environments of one topic, as a file for production has them")
         func environments() async throws {
             let redis = try RedisServer()
             let worker = try worker(

@@ -45,12 +45,12 @@ extension EndToEnd {
             let dash = try await Self.add(["--from", "-"], redis, input: TestJob.token("ef", 1))
             #expect(dash.output == "added 1 token\n")
             let named = try await Self.add([TestJob.token("ef", 2), "zz", TestJob.token("ef", 1)], redis)
-            #expect(named.ending == .exited(1) && named.output == "added 1 token, 1 already there, 1 refused\n")
+            #expect(named.ending == .exited(1) && named.output == "added 1 token, 1 already present, 1 refused\n")
             #expect(named.errors.hasPrefix("token 2: "))
             #expect(try Self.count(redis) == 1803)
         }
 
-        @Test("stores the details, and leaves out devices that have registered since")
+        @Test("stores the details, and skips devices that have registered since")
         func details() async throws {
             let redis = try RedisServer()
             let (token, other) = (TestJob.token("ab", 1), TestJob.token("ab", 2))

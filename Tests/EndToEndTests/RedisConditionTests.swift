@@ -266,7 +266,7 @@ extension EndToEnd {
             let second = try await Self.check(set.url)
             #expect(second.ending == .exited(0) && !second.output.contains("warning"), "\(second.output)")
             let page = try await Self.status(set.url).output
-            #expect(page.contains(":\(master.port)  ") && page.contains("AOF on  1 replica, 1 in step\n"), "\(page)")
+            #expect(page.contains(":\(master.port)  ") && page.contains("AOF on  1 replica, 1 in sync\n"), "\(page)")
             _ = try await worker.stop()
             try set.servers[1].run("REPLICAOF", "NO", "ONE")
             try master.run("CONFIG", "SET", "min-replicas-to-write", "0")

@@ -41,7 +41,7 @@ extension EndToEnd {
             #expect(try pair.replica.run("LLEN", "push:{default}:jobs") == 1501)
         }
 
-        @Test("a replica that does not answer: exit status 1, and the error says that the job is enqueued nevertheless")
+        @Test("a replica that does not answer: exit status 1, and the error reports that the job is still enqueued")
         func unconfirmed() async throws {
             let pair = try await Pair()
             pair.replica.pause()
@@ -78,7 +78,7 @@ extension EndToEnd {
             pair.replica.resume()
         }
 
-        @Test("a master that dies before the replica has the job: the result is unknown, and not a success")
+        @Test("a master that crashes before the replica has the job: the result is unknown, not a success")
         func died() async throws {
             let pair = try await Pair()
             pair.replica.pause()

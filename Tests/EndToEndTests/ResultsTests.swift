@@ -162,7 +162,7 @@ extension EndToEnd {
             #expect(try !cli("XREADGROUP", "GROUP", "billing", "consumer-1", "STREAMS", key, ">").contains("order 7"))
         }
 
-        @Test("are shown by the command, filtered, as text or JSON, and as they come")
+        @Test("are shown by the command, filtered, as text or JSON, and as they arrive")
         func command() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=1,answer=BadCollapseId"])

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Commands that are safe at three in the morning")
+    @Suite("Commands that are safe under stress")
     struct SafeCommandTests {
         private static func run(_ redis: String, _ arguments: String...) async throws -> CommandLineTests.Output {
             try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis])
@@ -39,7 +39,7 @@ extension EndToEnd {
             #expect(try redis.run("KEYS", "push:{default}:order:*") == .array([]))
             let quiet = try await Self.run(redis.url, "quiet", "--all", "--yes", "--wait")
             #expect(quiet.ending == .exited(0), "\(quiet)")
-            let undo = try #require(quiet.output.firstMatch(of: /to end that: apns-worker (.*)\n/)).1
+            let undo = try #require(quiet.output.firstMatch(of: /to undo: apns-worker (.*)\n/)).1
             let undone = try await CommandLineTests.run(
                 undo.split(separator: " ").map(String.init) + ["--yes", "--wait"],
                 environment: ["APNS_WORKER_REDIS_URL": redis.url])
@@ -59,7 +59,7 @@ extension EndToEnd {
                 let result = try await CommandLineTests.run(
                     arguments + ["--queue", "critcal"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
                 #expect(result.ending == .exited(1), "\(result)")
-                #expect(result.errors.contains("no queue critcal is known; did you mean critical?"), "\(result.errors)")
+                #expect(result.errors.contains("unknown queue critcal; did you mean critical?"), "\(result.errors)")
             }
             #expect(try redis.run("EXISTS", "push:{critcal}:paused") == 0)
             let forced = try await Self.run(redis.url, "pause", "--queue", "critcal", "--force")
@@ -131,7 +131,7 @@ extension EndToEnd {
             try redis.push(jobs + TestJob.many(5, prefix: "a"))
             try await eventually("it is at work") { try await simulator.account().accepted >= 10 }
             let paused = try await Self.run(redis.url, "pause", "--now")
-            #expect(paused.ending == .exited(0) && paused.output.contains("Workers hand back"), "\(paused)")
+            #expect(paused.ending == .exited(0) && paused.output.contains("Workers release"), "\(paused)")
             try await eventually("all is handed back", within: .seconds(15)) { try QueueContents(redis).claims == 0 }
             let accepted = try await simulator.account().accepted
             // At ten per second, 600 would take a minute; only notifications in flight were sent after the command.
@@ -172,7 +172,7 @@ extension EndToEnd {
             let environment = ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_QUEUE": "critical,default"]
             let unclear = try await CommandLineTests.run(["requeue", "--reason", "Other"], environment: environment)
             #expect(unclear.ending == .exited(64), "\(unclear)")
-            #expect(unclear.errors.contains("choose with --queue critical,default, or give --all-queues"))
+            #expect(unclear.errors.contains("choose with --queue critical,default, or pass --all-queues"))
             let two = try await CommandLineTests.run(
                 ["requeue", "--reason", "Other", "--all-queues", "--yes"], environment: environment)
             #expect(

@@ -121,7 +121,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("are claimed beside others by one worker whose file names the format of each queue")
+        @Test("are claimed together with others by one worker whose file sets the format of each queue")
         func file() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()

@@ -106,7 +106,7 @@ extension EndToEnd {
                 return view.worker(killed)?.state == "gone" && view.kinds == ["worker_gone \(name)"]
             }
             let page = try await Self.page(redis.url).output
-            #expect(page.contains("has been gone for") && page.contains("it had 4 jobs"), "\(page)")
+            #expect(page.contains("! the lease of worker") && page.contains("it had 4 jobs"), "\(page)")
             #expect(try await Self.page(redis.url, "--check").ending == .exited(1))
             let next = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--drain-timeout", "500"])
@@ -149,7 +149,7 @@ extension EndToEnd {
             #expect(app.output.isEmpty && app.ending == .exited(1))
             #expect(
                 app.errors
-                    == "Error: no app goood is known; did you mean good? Known: good, other. --force continues anyway\n"
+                    == "Error: unknown app goood; did you mean good? Known: good, other. --force continues anyway\n"
             )
 
             let view = try await FleetView(redis.url)
@@ -293,7 +293,7 @@ extension EndToEnd {
                 #expect(bare.allSatisfy { $0.count <= 70 }, "\(bare)")
                 #expect(bare.last?.wholeMatch(of: /… \d+ more lines/) != nil, "\(bare)")
                 // The list of problems leaves room for the table.
-                #expect(bare.contains { $0.hasPrefix("! the same of 18 more: queue-") }, "\(bare)")
+                #expect(bare.contains { $0.hasPrefix("! same problem for 18 more: queue-") }, "\(bare)")
                 #expect(bare.contains { $0.hasPrefix("QUEUE ") } && bare.contains { $0.hasPrefix("queue-0 ") })
             }
         }

@@ -28,7 +28,7 @@ extension EndToEnd {
             #expect(listener.changes == ["READY=1", "STOPPING=1"])
         }
 
-        @Test("do not feed a watchdog that is not enabled or is for another process", arguments: [false, true])
+        @Test("do not notify a watchdog that is not enabled or is for another process", arguments: [false, true])
         func noWatchdog(isForAnother: Bool) async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -42,7 +42,7 @@ extension EndToEnd {
             #expect(listener.watchdogs == 0)
         }
 
-        @Test("report that it has started and lives although Redis is unavailable")
+        @Test("report that it has started and is alive although Redis is unavailable")
         func withoutRedis() async throws {
             let redis = try RedisServer()
             redis.kill()

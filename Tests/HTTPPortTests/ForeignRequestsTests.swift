@@ -7,7 +7,7 @@ struct ForeignRequestsTests {
     private let rule = ForeignRequests(names: ["Simulator"])
 
     @Test(
-        "are not those that ask an address, localhost or a name that was given",
+        "exclude requests for an address, localhost or a configured name",
         arguments: [
             "localhost", "localhost:8444", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:8444", "10.1.2.3:80", "[::1]",
             "[::1]:8444", "[fe80::1]:80", "simulator:8444", "SIMULATOR",
@@ -18,7 +18,7 @@ struct ForeignRequestsTests {
     }
 
     @Test(
-        "are those that ask another name, or nothing that can be a name",
+        "include requests for another name, or for an invalid one",
         arguments: [
             "evil.example", "evil.example:8444", "localhost.evil.example", "127.0.0.1.evil.example", "localhost@evil",
             "2130706433", "127.1", "0x7f000001", "[evil]", "[::1", "[::1]x", "localhost:x", "localhost:99999",
@@ -29,7 +29,7 @@ struct ForeignRequestsTests {
     }
 
     @Test(
-        "are those from another origin, and those that hide theirs",
+        "include those from another origin, and those that hide theirs",
         arguments: [
             "http://evil.example", "https://127.0.0.1:8444", "http://127.0.0.1", "http://127.0.0.1:8445", "null",
             "http://127.0.0.1:8444.evil.example", "",
@@ -39,7 +39,7 @@ struct ForeignRequestsTests {
         #expect(rule.refusal(host: nil, origin: origin) != nil)
     }
 
-    @Test("are not those of clients that send neither")
+    @Test("exclude those of clients that send neither")
     func neither() {
         #expect(rule.refusal(host: nil, origin: nil) == nil)
     }

@@ -102,7 +102,7 @@ struct HTTPPortTests {
         connection.send("GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
     }
 
-    @Test("closes a connection whose head drips, though byte after byte comes")
+    @Test("closes a connection whose head arrives byte by byte")
     func dripping() async throws {
         try await withPort(Self.limits(request: .seconds(1))) { port in
             let began = ContinuousClock.now
@@ -116,7 +116,7 @@ struct HTTPPortTests {
         }
     }
 
-    @Test("closes a connection that says nothing, one that is idle behind an answer, and one whose body drips")
+    @Test("closes a connection that sends nothing, one that is idle after an answer, and one whose body is slow")
     func silent() async throws {
         try await withPort(Self.limits(request: .seconds(1), idle: .seconds(1))) { port in
             let silent = try RawConnection(port: port.port)
@@ -133,7 +133,7 @@ struct HTTPPortTests {
         }
     }
 
-    @Test("keeps a connection on which request follows request")
+    @Test("keeps a connection with one request after another")
     func keptAlive() async throws {
         try await withPort(Self.limits(request: .seconds(1), idle: .seconds(2))) { port in
             let connection = try RawConnection(port: port.port)
@@ -183,7 +183,7 @@ struct HTTPPortTests {
         }
     }
 
-    @Test("answers all of several requests that come at once, also when the client closes its side behind them")
+    @Test("answers all of several requests that arrive at once, also if the client then closes its side")
     func pipelined() async throws {
         try await withPort { port in
             let connection = try RawConnection(port: port.port)
@@ -215,7 +215,7 @@ struct HTTPPortTests {
         }
     }
 
-    @Test("full of connections that drip, it answers probes, and closes the one that has dripped longest")
+    @Test("full of slow connections, it answers probes, and closes the one that has been slow longest")
     func full() async throws {
         let logger = Logger(label: "port") { _ in Lines() }
         try await withPort(Self.limits(connections: 8), logger: logger) { port in
@@ -233,7 +233,7 @@ struct HTTPPortTests {
         }
     }
 
-    @Test("a thousand connections that drip leave room for probes at any time")
+    @Test("a thousand slow connections leave capacity for probes at any time")
     func flood() async throws {
         try await withPort(Self.limits(connections: 16)) { port in
             var held: [RawConnection] = []
@@ -245,7 +245,7 @@ struct HTTPPortTests {
         }
     }
 
-    @Test("a connection whose request is being answered is never closed for another one")
+    @Test("a connection whose request is being answered is never closed in favor of another")
     func answering() async throws {
         let gate = Gate()
         try await withPort(Self.limits(connections: 4, request: .seconds(1)), gate: gate) { port in
@@ -264,7 +264,7 @@ struct HTTPPortTests {
         }
     }
 
-    @Test("stops although connections drip")
+    @Test("stops despite slow connections")
     func stops() async throws {
         var dripper: RawConnection?
         let began = ContinuousClock.now

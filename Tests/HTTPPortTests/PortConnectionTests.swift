@@ -21,14 +21,14 @@ struct PortConnectionTests {
     /// Returns a connection whose first request was answered a second after the start.
     private func answered() -> PortConnection {
         var connection = connection()
-        connection.bytesCame(now: start)
+        connection.bytesReceived(now: start)
         connection.requestBegan()
         connection.requestEnded()
         connection.answerEnded(now: start + .seconds(1))
         return connection
     }
 
-    @Test("has to send its first request in time, from the beginning on")
+    @Test("must send its first request in time, counted from its start")
     func first() {
         let connection = connection()
         #expect(connection.waitingSince == start)
@@ -39,7 +39,7 @@ struct PortConnectionTests {
     @Test("does not gain time by sending a request byte by byte")
     func dripping() {
         var connection = connection()
-        for second in 1...9 { connection.bytesCame(now: start + .seconds(Int64(second))) }
+        for second in 1...9 { connection.bytesReceived(now: start + .seconds(Int64(second))) }
         #expect(connection.waitingSince == start + .seconds(1))
         #expect(connection.isOverdue(now: start + .seconds(11)))
     }
@@ -47,36 +47,36 @@ struct PortConnectionTests {
     @Test("has no deadline while its request is being answered")
     func working() {
         var connection = connection()
-        connection.bytesCame(now: start)
+        connection.bytesReceived(now: start)
         connection.requestBegan()
         connection.requestEnded()
         #expect(connection.waitingSince == nil)
         #expect(!connection.isOverdue(now: start + .hours(1)))
     }
 
-    @Test("has one while its request's body drips, also behind the answer")
+    @Test("has one while its request's body arrives, also after the answer")
     func body() {
         var connection = connection()
-        connection.bytesCame(now: start)
+        connection.bytesReceived(now: start)
         connection.requestBegan()
         connection.answerEnded(now: start + .seconds(1))
-        connection.bytesCame(now: start + .seconds(9))
+        connection.bytesReceived(now: start + .seconds(9))
         #expect(connection.isOverdue(now: start + .seconds(10)))
         connection.requestEnded()
         #expect(!connection.isOverdue(now: start + .seconds(100)))
     }
 
-    @Test("may be idle for longer between requests, and then has the same time for each")
+    @Test("may be idle for longer between requests, and has the same time for each")
     func idle() {
         var connection = answered()
         #expect(connection.waitingSince == start + .seconds(1))
         #expect(!connection.isOverdue(now: start + .seconds(100)))
         #expect(connection.isOverdue(now: start + .seconds(101)))
-        connection.bytesCame(now: start + .seconds(50))
+        connection.bytesReceived(now: start + .seconds(50))
         #expect(connection.isOverdue(now: start + .seconds(60)))
     }
 
-    @Test("has to read its answer; each byte that it takes gives it time")
+    @Test("must read its answer; each byte that it reads extends its time")
     func stalled() {
         var connection = answered()
         connection.holds(1000, now: start + .seconds(2))
@@ -95,19 +95,19 @@ struct PortConnectionTests {
     @Test("is closed soon after its last answer, whatever it sends")
     func closing() {
         var connection = connection()
-        connection.bytesCame(now: start)
+        connection.bytesReceived(now: start)
         // An answer without a request.
         connection.answerEnded(now: start)
         #expect(!connection.isClosing)
         connection.outputClosed(now: start + .seconds(1))
         #expect(connection.isClosing)
         connection.outputClosed(now: start + .seconds(2))
-        connection.bytesCame(now: start + .seconds(2))
+        connection.bytesReceived(now: start + .seconds(2))
         #expect(!connection.isOverdue(now: start + .milliseconds(2999)))
         #expect(connection.isOverdue(now: start + .seconds(3)))
     }
 
-    @Test("there are never more than an eighth of the file descriptors")
+    @Test("are at most an eighth of the file descriptors")
     func share() {
         let limits = PortLimits()
         #expect(limits.connections(descriptors: 1_048_576) == 64)

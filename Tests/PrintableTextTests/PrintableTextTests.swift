@@ -1,15 +1,15 @@
 import PrintableText
 import Testing
 
-@Suite("Texts of others")
+@Suite("Foreign texts")
 struct PrintableTextTests {
-    @Test("are shown as they are", arguments: ["", "plain", "Grüße 👩‍👩‍👧 e\u{301}", "  a\u{A0}b  ", "שלום عليكم नमस्ते"])
+    @Test("are unchanged if printable", arguments: ["", "plain", "Grüße 👩‍👩‍👧 e\u{301}", "  a\u{A0}b  ", "שלום عليكم नमस्ते"])
     func kept(_ text: String) {
         #expect(text.printable == text)
         #expect(text.printable(replacing: "?", atMost: 100) == text)
     }
 
-    @Test("do nothing to a terminal or a line of log")
+    @Test("cannot harm a terminal or a log line")
     func hostile() {
         let controls = "\u{1B}[31m\0a\r\nb\u{7F}\u{85}\u{9B}c\u{2028}\u{2029}\t"
         #expect(controls.printable == "[31mabc")
@@ -19,6 +19,6 @@ struct PrintableTextTests {
         #expect(turned.printable == "abc")
     }
 
-    @Test("can be cut, by characters of Unicode and not by bytes")
+    @Test("can be cut by Unicode characters, not by bytes")
     func cut() { #expect("éé\u{0}éé".printable(replacing: "?", atMost: 4) == "éé?é") }
 }

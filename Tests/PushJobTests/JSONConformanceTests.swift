@@ -5,14 +5,14 @@ import Testing
 
 @Suite("JSON conformance")
 struct JSONConformanceTests {
-    @Test("takes what the grammar allows and refuses what it does not", arguments: JSONCase.all)
+    @Test("accepts what the grammar allows and refuses everything else", arguments: JSONCase.all)
     func conforms(_ example: JSONCase) {
         let error = example.bytes.jsonError
         #expect((error == nil) == example.isGood, "\(example.name): \(error.map(\.description) ?? "was taken")")
         if let error { #expect((0...example.bytes.count).contains(error.offset)) }
     }
 
-    @Test("the corpus has no name twice and is large enough")
+    @Test("the corpus has unique names and is large enough")
     func corpus() {
         #expect(Set(JSONCase.all.map(\.name)).count == JSONCase.all.count)
         #expect(JSONCase.all.count >= 150)

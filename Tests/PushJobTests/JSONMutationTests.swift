@@ -15,7 +15,7 @@ struct JSONMutationTests {
          "payload":{"aps":{"alert":{"title":"Grüße 😀","body":"\"quoted\"\n"},"badge":3},"n":0.25}}
         """#
 
-    @Test("no beginning of a job is a job, and none but the whole is JSON")
+    @Test("no prefix of a job is a job or JSON")
     func truncations() {
         let bytes = Array(Self.job.utf8)
         #expect(bytes.jsonError == nil)
@@ -29,7 +29,7 @@ struct JSONMutationTests {
     }
 
     /// Every byte of a job, changed to every other value: 256 documents per byte.
-    @Test("what a job with one byte changed is, the scanner, the decoder and Foundation agree on")
+    @Test("the scanner, the decoder and Foundation agree on jobs with one changed byte")
     func everyByteEveryValue() {
         let original = Array(
             #"{"token":"0aF9","payload":{"a":[1,-0.5e1,"\u00e9\n","é"]},"x":tru"#.utf8 + Array("e}".utf8))

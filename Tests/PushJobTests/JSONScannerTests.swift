@@ -28,13 +28,13 @@ struct JSONScannerTests {
         #expect(Array(text.utf8).jsonError == JSONError(kind: kind, offset: offset))
     }
 
-    @Test("a description names the offset and quotes nothing of the text")
+    @Test("a description names the offset and quotes none of the text")
     func description() throws {
         let error = try #require(Array(#"{"secret": hunter2}"#.utf8).jsonError)
         #expect(error.description == "a value was expected at byte 11")
     }
 
-    @Test("the 65th bracket is too deep, and the error stands at it")
+    @Test("the 65th bracket is too deep, and the error has its position")
     func depth() {
         for (open, close) in [("[", "]"), (#"{"a":"#, "}")] {
             let good = String(repeating: open, count: 64) + "1" + String(repeating: close, count: 64)
@@ -44,13 +44,13 @@ struct JSONScannerTests {
         }
     }
 
-    @Test("many brackets beside each other are not deep")
+    @Test("many consecutive brackets are not deep")
     func wide() {
         let text = "[" + Array(repeating: #"{"a":[[],{}]}"#, count: 1000).joined(separator: ",") + "]"
         #expect(Array(text.utf8).jsonError == nil)
     }
 
-    @Test("a special byte is found at every place of a word, whatever stands around it")
+    @Test("a special byte is found at every position of a word, whatever its neighbors")
     func everyPlace() {
         for length in 0..<40 {
             for place in 0...length {
@@ -99,7 +99,7 @@ struct JSONScannerTests {
         #expect(text.jsonError == JSONError(kind: .controlCharacter, offset: text.count - 2))
     }
 
-    @Test("steps over one value and stands behind it")
+    @Test("skips one value and stops after it")
     func skipValue() throws {
         let text = Array(#"[{"a":"]"}, 2] tail"#.utf8)
         try text.withUnsafeBytes { bytes in

@@ -76,7 +76,7 @@ struct JobDecoderTests {
         #expect(job.onUncertain == .resend && job.uniqueFor == nil)
     }
 
-    @Test("gives out slices of what was claimed, and copies only to decode escapes")
+    @Test("returns slices of the claimed bytes, and copies only to decode escapes")
     func slices() throws {
         let job = try decodeJob(#"{"id":"a\u0062c","token":"ab","payload":{"a":"\u0041"}}"#)
         let start = job.body.address
@@ -90,7 +90,7 @@ struct JobDecoderTests {
         #expect(!(start...(start + job.body.readableBytes)).contains(job.text(id).address))
     }
 
-    @Test("the payload goes through byte for byte, whatever it holds")
+    @Test("the payload is unchanged, whatever it contains")
     func payload() throws {
         for payload in ["{}", "{ }", #"{"a":1,"a":2,"b":1.50e+0,"c":"\u00e9é\/"}"#, "{\n\t\"x\" : [ 1 , 2 ]\r\n}"] {
             let job = try decodeJob("{\"payload\": \(payload) , \"token\":\"ab\"}")
@@ -106,7 +106,7 @@ struct JobDecoderTests {
         #expect(jobError(#"{"to\u006ben":"ab","payload":{},"token":"cd"}"#) == .duplicateMember(.token, offset: 32))
     }
 
-    @Test("names that are only almost known are unknown")
+    @Test("similar names are unknown")
     func similarNames() throws {
         let names = [
             "ID", "iD", "i", "idx", "apP", "tokem", "tomic", "toke", "Token", "tokenz", "paylaod", "apns-id", "send-at",
@@ -138,13 +138,13 @@ struct JobDecoderTests {
         }
     }
 
-    @Test("a known member must not be there twice, not even as null", arguments: JobMember.allCases)
+    @Test("a known member must not appear twice, not even as null", arguments: JobMember.allCases)
     func duplicates(member: JobMember) {
         let text = #"{"\#(member.name)":null,"\#(member.name)":null}"#
         #expect(jobError(text) == .duplicateMember(member, offset: text.utf8.count / 2 + 1))
     }
 
-    @Test("an unknown member may be there twice")
+    @Test("an unknown member may appear twice")
     func unknownDuplicates() {
         #expect(jobError(Self.job(#""x":1,"x":2"#)) == nil)
     }
@@ -166,7 +166,7 @@ struct JobDecoderTests {
     }
 
     @Test(
-        "refuses a member of the wrong kind or out of range, and says where its value is",
+        "refuses a member of the wrong kind or out of range, with the position of its value",
         arguments: [
             (JobMember.id, ["5", "true", "{}", "[]", #""""#, #""a\nb""#, #""\u007f""#, #""\u0085""#, "\"a\u{85}\""]),
             (.app, ["5", #""""#, #""a\u0000""#]),
@@ -245,7 +245,7 @@ struct JobDecoderTests {
         }
     }
 
-    @Test("unique_for needs an id, be it the wrapper's")
+    @Test("unique_for needs an ID, which may be the wrapper's")
     func uniqueForNeedsID() throws {
         let job = Self.job(#""unique_for":"1h""#)
         #expect(jobError(job) == .missingID)
@@ -257,7 +257,7 @@ struct JobDecoderTests {
         #expect(jobError(#"{"apns_worker":1,"origin":"w:1","job":\#(job)}"#) == .missingID)
     }
 
-    @Test("integers may be written in any way that JSON has")
+    @Test("integers may be written in any JSON form")
     func integers() throws {
         #expect(try decodeJob(Self.job(#""priority":1e1"#)).priority == 10)
         #expect(try decodeJob(Self.job(#""priority":5.0"#)).priority == 5)
@@ -270,7 +270,7 @@ struct JobDecoderTests {
         }
     }
 
-    @Test("a channel stands instead of a token, for one notification")
+    @Test("a channel replaces a token, for one notification")
     func channel() throws {
         let job = try decodeJob(#"{"channel":"dHN0LXNyY2gtY2hubA==","payload":{}}"#)
         #expect(job.string(job.channel) == "dHN0LXNyY2gtY2hubA==")
@@ -282,7 +282,7 @@ struct JobDecoderTests {
         #expect(JobError.channelAndToken(.tokens).description.contains("`channel` and `tokens`"))
     }
 
-    @Test("a channel's job comes back in a wrapper as it was")
+    @Test("a channel's job is unchanged in a wrapper")
     func wrappedChannel() throws {
         let original = ByteBuffer(string: #"{"channel":"a","payload":{}}"#)
         let job = try JobDecoder.decode(EnvelopeWriter(attempt: 2).wrapping(original))
@@ -307,14 +307,14 @@ struct JobDecoderTests {
         #expect(try decodeJob(Self.job(#""expiration":"1\u0068""#)).expiration == .after(seconds: 3600))
     }
 
-    @Test("what is not JSON is called that, wherever else a rule is broken")
+    @Test("invalid JSON is reported as such, whatever other rule is broken")
     func malformedWins() {
         #expect(jobError(#"{"priority":3,"payload":{},}"#)?.code.rawValue == "MalformedJSON")
         #expect(jobError(#"{"payload":{},"#)?.code.rawValue == "MalformedJSON")
         #expect(jobError(#"{"id":1,"id":2,x}"#)?.code.rawValue == "MalformedJSON")
     }
 
-    @Test("the payload may go 63 levels down, for the job itself is one")
+    @Test("the payload may have 63 levels, because the job itself is one")
     func depth() {
         func job(_ levels: Int) -> String {
             let payload = String(repeating: #"{"a":"#, count: levels) + "1" + String(repeating: "}", count: levels)
@@ -325,7 +325,7 @@ struct JobDecoderTests {
         #expect(jobError(job(100_000))?.code.rawValue == "TooDeep")
     }
 
-    @Test("no description has anything of the job in it")
+    @Test("no description contains a part of the job")
     func secrets() {
         let bodies = [
             #"{"token":5,"payload":{"s":"hunter2"}}"#, #"{"token":"hunter2","payload":[]}"#, #"{"token":"hunter2","#,
@@ -342,7 +342,7 @@ struct JobDecoderTests {
                 == "the job's `priority` at byte 25 is invalid: it must be 1, 5 or 10")
     }
 
-    @Test("every error has a reason that dead letters can be counted by")
+    @Test("every error has a reason by which dead letters can be counted")
     func reasons() {
         let bad = JSONError(kind: .expectedValue, offset: 0)
         let errors: [(JobError, String)] = [

@@ -92,7 +92,7 @@ struct JobEncoderTests {
         #expect(throws: JobError.channelAndToken(.token)) { try encoder.encode() }
     }
 
-    @Test("refuses a short form that is not one JSON value, or not a good one, and one beside a payload")
+    @Test("refuses a short form that is not one valid JSON value, and one together with a payload")
     func badShortForms() {
         func error(_ member: JobMember, _ value: JobEncoder.ShortForm, payload: ByteBuffer? = nil) -> JobError? {
             var encoder = JobEncoder(tokens: ["ab"], payload: payload)
@@ -111,7 +111,7 @@ struct JobEncoderTests {
         #expect(throws: JobError.missingToken) { try JobEncoder(tokens: []).encode() }
     }
 
-    @Test("refuses what the worker would refuse")
+    @Test("refuses jobs that the worker would refuse")
     func rules() {
         let good = JobEncoder(tokens: ["ab"], payload: ByteBuffer(string: "{}"))
         func reason(_ change: (inout JobEncoder) -> Void) -> String? {

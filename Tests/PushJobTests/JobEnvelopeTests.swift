@@ -7,7 +7,7 @@ import Testing
 struct JobEnvelopeTests {
     static let original = #"{"id":"own","token":"ab","payload":{"a":1}}"#
 
-    @Test("reads everything a wrapper says, and the job inside")
+    @Test("reads all fields of a wrapper, and the job inside")
     func everything() throws {
         let job = try decodeJob(
             #"{"apns_worker":1,"id":"m\u0061de","origin":"host-1.0:17","attempt":3,"reclaims":2,"tokens":["cd","ef"],"#
@@ -47,7 +47,7 @@ struct JobEnvelopeTests {
         #expect(Envelope.read(wrapped).failedAt(in: wrapped) == 12)
     }
 
-    @Test("a wrapper that says nothing leaves the job as it is")
+    @Test("a wrapper without fields leaves the job unchanged")
     func nothing() throws {
         let job = try decodeJob(#"{"apns_worker":1,"job":\#(Self.original)}"#)
         #expect(job.envelope.isWrapped)
@@ -58,7 +58,7 @@ struct JobEnvelopeTests {
         #expect(job.string(job.token) == "ab")
     }
 
-    @Test("the producer's time of enqueueing wins over when the job was first seen")
+    @Test("the producer's time of enqueueing precedes the time at which the job was first seen")
     func enqueued() throws {
         let job = try decodeJob(#"{"apns_worker":1,"enqueued":9000,"job":{"enqueued_at":5,"token":"ab","payload":{}}}"#)
         #expect(job.enqueuedAt == 5000)
@@ -66,7 +66,7 @@ struct JobEnvelopeTests {
     }
 
     @Test(
-        "with a wrapper's tokens, the original's own mean nothing, whatever they are",
+        "a wrapper's tokens replace the original's own, whatever they are",
         arguments: [
             "", #""token":"ab","#, #""tokens":["ab"],"#, #""token":5,"#, #""tokens":[],"#,
             #""token":"a","tokens":["b"],"#,
@@ -79,7 +79,7 @@ struct JobEnvelopeTests {
     }
 
     @Test(
-        "an unreadable original still comes out of its wrapper byte for byte",
+        "an unreadable original is still read from its wrapper unchanged",
         arguments: [
             "", "hello", "{", "}", "}}", "\"", "\\", "{\"token\":", "\u{0}\u{1}", "[1,]", "nested \"job\":{}", " {} ",
             "{\"apns_worker\":1,\"job\":{}}", String(repeating: "[", count: 1000),
@@ -94,7 +94,7 @@ struct JobEnvelopeTests {
         #expect(throws: JobError.self) { try JobDecoder.decode(body) }
     }
 
-    @Test("bytes that are not even text come out as well")
+    @Test("bytes that are not text are read as well")
     func binary() {
         var body = ByteBuffer(string: #"{"apns_worker":1,"job":"#)
         body.writeBytes([0xFF, 0x00, 0x80, 0x7D])
@@ -116,7 +116,7 @@ struct JobEnvelopeTests {
     }
 
     @Test(
-        "what is not exactly a wrapper is a plain job",
+        "anything except an exact wrapper is a plain job",
         arguments: [
             #"{"v":1}"#, #"{"apns_worker":1,}"#, #"{"apns_worker":1,"job"}"#, #"{"apns_worker":1,"job" :{}}"#,
             #"{ "apns_worker":1,"job":{}}"#,
@@ -168,7 +168,7 @@ struct JobEnvelopeTests {
         }
     }
 
-    @Test("what the writer writes, the decoder reads, with any text in any place")
+    @Test("the decoder reads what the writer writes, with any text in any field")
     func roundTrip() throws {
         let texts = ["x", "a\"b\\c", "Grüße 😀", "{}", "\"job\":", "\u{7}\n\u{0}"]
         for text in texts {
@@ -223,7 +223,7 @@ struct JobEnvelopeTests {
                 == #"before{"apns_worker":1,"attempt":1,"error":{"reason":"ConnectionLost","at":5},"job":x}"#)
     }
 
-    @Test("text that is not UTF-8 is written as text that is")
+    @Test("text that is not UTF-8 is written as valid UTF-8")
     func notUTF8() throws {
         var writer = EnvelopeWriter()
         writer.write(claim: ByteBuffer(bytes: [0x61, 0xFF, 0x62]))

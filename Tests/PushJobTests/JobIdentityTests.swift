@@ -22,7 +22,7 @@ struct JobIdentityTests {
     ]
 
     @Test(
-        "is read around a bad member, wherever that is",
+        "is read despite an invalid member, at any position",
         arguments: [
             #""priority":7"#, #""payload":[]"#, #""push_type":"é""#, #""expiration":"soon""#, #""tokens":["cd"]"#,
             #""alert":"x","payload":{}"#, #""priority":5,"priority":5"#, #""labels":1"#, #""token":"cd""#,
@@ -37,7 +37,7 @@ struct JobIdentityTests {
         #expect(identity("{\(([member] + members).joined(separator: ","))}") == Self.whole)
     }
 
-    @Test("leaves out members that are not valid themselves")
+    @Test("omits members that are not valid themselves")
     func invalid() {
         let body = #"{"id":"a\nb","token":5,"app":"","campaign":7,"labels":{"a":1},"channel":"no base64!"}"#
         #expect(identity(body).isEmpty)
@@ -56,7 +56,7 @@ struct JobIdentityTests {
         }
     }
 
-    @Test("comes from the wrapper where that has it")
+    @Test("is the wrapper's if it has one")
     func wrapped() {
         let body =
             #"{"apns_worker":1,"attempt":2,"id":"made","tokens":["cd","ef"],"job":{"id":"own","token":"ab","priority":7}}"#

@@ -46,7 +46,7 @@ struct JobLabelsTests {
         #expect(try JobDecoder.decode(encoder.encode()).keepsResult)
     }
 
-    @Test("have bounds in bytes")
+    @Test("have limits in bytes")
     func bounds() throws {
         let (campaign, label) = (String(repeating: "c", count: 100), String(repeating: "l", count: 64))
         let longest = try decode(#""campaign":"\#(campaign)","labels":{"\#(label)":"\#(label)"}"#)

@@ -17,7 +17,7 @@ struct JobPushTypeTests {
     }
 
     @Test(
-        "anything to show, or none at all, is not",
+        "with anything to show, or without members, it is not",
         arguments: [
             "{}", #"{"aps":{}}"#, #"{"aps":{"alert":"x"}}"#, #"{"aps":{"content-available":0}}"#,
             #"{"aps":{"content-available":1,"alert":"x"}}"#, #"{"aps":{"badge":0,"content-available":1}}"#,
@@ -32,14 +32,14 @@ struct JobPushTypeTests {
         #expect(try !decodeJob(#"{"token":"ab","payload":\#(payload)}"#).payloadIsBackground)
     }
 
-    @Test("looks at the payload only, not at the rest of the job")
+    @Test("uses only the payload, not the rest of the job")
     func elsewhere() throws {
         let job = try decodeJob(#"{"content-available":1,"token":"ab","aps":{"content-available":1},"payload":{}}"#)
         #expect(!job.payloadIsBackground)
     }
 
     @Test(
-        "short forms say what kind of notification it is",
+        "short forms determine the kind of notification",
         arguments: [
             (#""alert":"x""#, Job.Kind.alert), (#""content_available":true"#, .background),
             (#""content_available":1,"custom":{"a":1}"#, .background), (#""content_available":false"#, .alert),
@@ -55,7 +55,7 @@ struct JobPushTypeTests {
     }
 
     @Test(
-        "a payload says what kind of notification it is, where that is certain",
+        "a payload determines the kind of notification, if it is certain",
         arguments: [
             (#"{"aps":{"event":"update","content-state":{},"timestamp":1}}"#, Job.Kind.liveActivity),
             (#"{"aps":{"timestamp":1,"event":"end"}}"#, .liveActivity),
@@ -73,7 +73,7 @@ struct JobPushTypeTests {
         #expect(try decodeJob(#"{"token":"ab","payload":\#(payload)}"#).kind == kind)
     }
 
-    @Test("what goes to a channel is for Live Activities")
+    @Test("a job for a channel is for Live Activities")
     func channel() throws {
         #expect(try decodeJob(#"{"channel":"ab","payload":{}}"#).kind == .liveActivity)
         #expect(try decodeJob(#"{"token":"ab","payload":{"aps":{"content-available":1}}}"#).kind == .background)

@@ -24,7 +24,7 @@ struct JobTimeTests {
     }
 
     @Test(
-        "refuses what is neither, or has no offset, or does not exist",
+        "refuses other texts, and times without offset or that do not exist",
         arguments: [
             "", " ", "now", "-1", "+1", "1,5", "1e", "0x10", "1700000000000", "253402300800", "2030-01-31",
             "2030-01-31T12:00:00", "2030-01-31T12:00:00.Z", "2030-01-31T12Z", "2030-01-31T24:00:00Z",

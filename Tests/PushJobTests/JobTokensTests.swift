@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Job tokens")
 struct JobTokensTests {
-    @Test("come one by one, in order, however they are written")
+    @Test("are read one by one, in order, however they are written")
     func iterate() throws {
         let job = try decodeJob(#"{"tokens" : [ "aa" , "b\u0062","cc",""  ,"<dd ee>" ] ,"payload":{}}"#)
         #expect(job.token == nil)
@@ -13,7 +13,7 @@ struct JobTokensTests {
         #expect(job.tokenStrings == ["aa", "bb", "cc", "", "<dd ee>"])
     }
 
-    @Test("a thousand of them, and again from the start")
+    @Test("are read by the thousand, and again from the start")
     func many() throws {
         let expected = (0..<1000).map { "\($0)" }
         let list = expected.map { "\"\($0)\"" }.joined(separator: ",")
@@ -38,7 +38,7 @@ struct JobTokensTests {
     }
 
     @Test(
-        "can be cut out of the original, which stays a document with all the rest",
+        "can be cut out of the original, which remains a document with everything else",
         arguments: [
             (#"{"tokens":["a"],"payload":{}}"#, #"{"payload":{}}"#),
             (#"{"payload":{},"tokens":["a"]}"#, #"{"payload":{}}"#),
@@ -62,7 +62,7 @@ struct JobTokensTests {
         #expect(originalWithoutTokens(cut) == #"{"payload":{}}"#)
     }
 
-    @Test("stand in pieces of a size, each with the commas between its tokens", arguments: [1, 2, 3, 4, 100])
+    @Test("are split into pieces of a size, each with the commas between its tokens", arguments: [1, 2, 3, 4, 100])
     func pieces(size: Int) throws {
         let text = #"{"payload":{},"tokens":[ "a" , "b\u0062","c", "d" ]}"#
         let job = try decodeJob(text)

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Composed payloads")
 struct PayloadComposerTests {
-    @Test("the members come in one order, whatever theirs in the job")
+    @Test("the members have a fixed order, whatever their order in the job")
     func order() throws {
         let members = [
             #""custom":{"z":1}"#, #""url_args":["a"]"#, #""content_changed":true"#, #""input_push_channel":"YQ==""#,
@@ -32,7 +32,7 @@ struct PayloadComposerTests {
     }
 
     @Test(
-        "an alert with nothing but a body is the text alone",
+        "an alert with only a body is a plain string",
         arguments: [
             (#"{"body":"x"}"#, #""x""#), (#"{ "body" : "\u0041" , "title":null}"#, #""\u0041""#),
             (#"{"body":"x","title":"y"}"#, #"{"body":"x","title":"y"}"#),
@@ -47,7 +47,7 @@ struct PayloadComposerTests {
         #expect(try String(buffer: job.payload(limit: 4096)) == payload)
     }
 
-    @Test("a payload is given out as it was written, as a slice, however long it is")
+    @Test("a payload is returned as written, as a slice, however long it is")
     func asWritten() throws {
         let job = try decodeJob(#"{"token":"ab","payload":{ "aps" : {} }}"#)
         #expect(!job.makesPayload)
@@ -72,7 +72,7 @@ struct PayloadComposerTests {
     }
 
     /// Compares jobs of random short forms with the values that Foundation reads.
-    @Test("on 3,000 random jobs, what is composed has the members' values and nothing else")
+    @Test("on 3,000 random jobs, the composed payload has exactly the members' values")
     func random() throws {
         var random = SeededGenerator(seed: 0xC0FFEE)
         let choices = ShortFormTests.good

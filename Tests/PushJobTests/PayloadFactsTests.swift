@@ -10,7 +10,7 @@ struct PayloadFactsTests {
     }
 
     @Test(
-        "finds what a payload has",
+        "finds the contents of a payload",
         arguments: [
             ("{}", []), (#"{"aps":{}}"#, [.aps, .apsName]), (#"{"aps":null}"#, [.apsName]), ("[]", []),
             (#"{"aps":{"alert":"x"}}"#, [.aps, .apsName, .alert]),
@@ -41,7 +41,7 @@ struct PayloadFactsTests {
         #expect(try Self.facts(#"{"event":\#(value),"aps":{"x":{"event":\#(value)}}}"#).event == nil)
     }
 
-    @Test("throws for what is not JSON", arguments: ["", "{", #"{"aps":{"alert":}}"#, "{} x"])
+    @Test("throws for invalid JSON", arguments: ["", "{", #"{"aps":{"alert":}}"#, "{} x"])
     func malformed(payload: String) {
         #expect(throws: JSONError.self) { try Self.facts(payload) }
     }

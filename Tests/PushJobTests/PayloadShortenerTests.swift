@@ -17,7 +17,7 @@ struct PayloadShortenerTests {
         #expect(throws: JobError.self) { try sent(payload, limit: limit) }
     }
 
-    @Test("what fits is not touched, to the byte")
+    @Test("a payload that fits is unchanged, to the byte")
     func fits() throws {
         let payload = #"{"aps":{"alert":"Hello"}}"#
         #expect(try Self.sent(payload, limit: payload.utf8.count) == payload)
@@ -32,7 +32,7 @@ struct PayloadShortenerTests {
         }
     }
 
-    @Test("all but the body stays as it was, be the alert a text or an object")
+    @Test("everything except the body is unchanged, whether the alert is a string or an object")
     func rest() throws {
         let payload =
             #"{ "a":[1] , "\u0061ps" : {"badge":1, "alert" : { "title":"Hello World", "body" : "Hello World" }} , "b":"World" }"#
@@ -54,7 +54,7 @@ struct PayloadShortenerTests {
                 == #"{"aps":{"alert":{"body":"Hello…","title":"T"}},"a":1}"#)
     }
 
-    @Test("a word's end counts if it is not more than 20 characters back, and its space is left out")
+    @Test("it ends after a word if that is at most 20 characters back, without the space")
     func words() throws {
         /// Returns a body after it was shortened to a number of bytes.
         func body(_ text: String, _ room: Int) throws -> String {
@@ -110,7 +110,7 @@ struct PayloadShortenerTests {
         return alert as? String ?? (alert as? [String: Any])?["body"] as? String
     }
 
-    @Test("what has no body that could be given up says how many bytes are too many")
+    @Test("without a body to shorten, the error has the number of excess bytes")
     func tooLong() {
         let cases = [
             (#"{"aps":{"alert":"abc"}}"#, 10, 10), (#"{"aps":{"badge":1}}"#, 10, 9), (#"{"a":"bcdefghijkl"}"#, 9, 10),
@@ -193,7 +193,7 @@ struct PayloadShortenerTests {
         return most
     }
 
-    @Test("on 2,000 random texts and limits it fits, is JSON, and is the longest good beginning")
+    @Test("on 2,000 random texts and limits it fits, is JSON, and is the longest valid prefix")
     func properties() throws {
         var random = SeededGenerator(seed: 0xFEED)
         var shortened = 0
@@ -231,7 +231,7 @@ struct PayloadShortenerTests {
         #expect(shortened > 700, "\(shortened)")
     }
 
-    @Test("bodies of megabytes, of one word or one character, are shortened in no time worth a limit")
+    @Test("bodies of megabytes, of one word or one character, are shortened quickly")
     func huge() throws {
         for piece in ["x", " ", "\u{301}", #"\u0301"#, "👍", "ab "] {
             let body = String(repeating: piece, count: 1_000_000)

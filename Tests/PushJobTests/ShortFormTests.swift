@@ -116,7 +116,7 @@ struct ShortFormTests {
         }
     }
 
-    @Test("the wrong kinds of values are refused, with where they stand", arguments: bad)
+    @Test("the wrong kinds of values are refused, with their position", arguments: bad)
     func wrongValues(member: JobMember, values: [String]) {
         let start = shortJob(#""\#(member.name)":"#).dropLast()
         for value in values {
@@ -126,7 +126,7 @@ struct ShortFormTests {
         }
     }
 
-    @Test("the tables above leave no short form out")
+    @Test("the tables above include every short form")
     func complete() {
         let inAPS = Set(Self.good.map(\.0)).union([.mdm, .custom])
         #expect(inAPS == Set(Self.members))
@@ -165,7 +165,7 @@ struct ShortFormTests {
         #expect(jobError(shortJob(#""relevance_score":-0.1"#))?.code.rawValue == "InvalidMember")
     }
 
-    @Test("custom members go beside aps, byte for byte")
+    @Test("custom members are written next to aps, byte for byte")
     func custom() throws {
         #expect(try composed(#""custom":{}"#) == #"{"aps":{}}"#)
         #expect(try composed(#""custom":{ }"#) == #"{"aps":{}}"#)
@@ -174,7 +174,7 @@ struct ShortFormTests {
                 == #"{"aps":{"alert":"x"}, "a" : 1.50 , "a":{"aps":[]}}"#)
     }
 
-    @Test("a push magic stands alone, without aps; it must not be there twice")
+    @Test("a push magic is alone, without aps; it must not appear twice")
     func mdm() throws {
         #expect(try composed(#""mdm":"magic""#) == #"{"mdm":"magic"}"#)
         #expect(try composed(#""mdm":"magic","custom":{"a":1}"#) == #"{"mdm":"magic","a":1}"#)
@@ -184,7 +184,7 @@ struct ShortFormTests {
         #expect(jobError(member + #"{"mdm":1}}"#) == .invalidMember(.custom, offset: member.utf8.count))
     }
 
-    @Test("what goes one level down in the payload may be one level less deep")
+    @Test("values nested in the payload may be one level less deep")
     func depth() throws {
         func nested(_ levels: Int) -> String {
             String(repeating: #"{"a":"#, count: levels) + "1" + String(repeating: "}", count: levels)

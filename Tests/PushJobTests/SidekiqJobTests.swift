@@ -40,7 +40,7 @@ struct SidekiqJobTests {
     }
 
     @Test(
-        "of ActiveJob lose what Rails added for itself",
+        "of ActiveJob lose the members that Rails added",
         arguments: [SidekiqSamples.activeJob, SidekiqSamples.activeJob8])
     func activeJob(sample: String) throws {
         let job = try decode(sample)
@@ -61,7 +61,7 @@ struct SidekiqJobTests {
         #expect(job.enqueuedAt == 1_700_000_001_500)
     }
 
-    @Test("have their own id, time and attempts before those around them")
+    @Test("prefer their own ID, time and attempts to the wrapper's")
     func own() throws {
         let job = try decode(
             #"{"class":"P","args":[{"id":"mine","token":"ab","alert":"","enqueued_at":5,"max_attempts":3}],"jid":"j","retry":false,"enqueued_at":9}"#
@@ -69,7 +69,7 @@ struct SidekiqJobTests {
         #expect(text(job.id, of: job) == "mine" && job.enqueuedAt == 5000 && job.maxAttempts == 3)
     }
 
-    @Test("take nothing from around them that is not what it should be")
+    @Test("ignore invalid members of the wrapper")
     func odd() throws {
         let job = try decode(
             #"{"class":"P","args":[{"token":"ab","alert":""}],"jid":"a\u0000b","retry":"yes","enqueued_at":"now","created_at":7.25,"at":3,"wrapped":null}"#
@@ -78,7 +78,7 @@ struct SidekiqJobTests {
     }
 
     @Test(
-        "are refused with what they should be like",
+        "are refused with the expected form",
         arguments: [
             ("[1]", "it is not a JSON object"), (#"{"args":[{}]}"#, "it has no `class`"),
             (#"{"class":7,"args":[{}]}"#, "it has no `class`"), (#"{"class":"P"}"#, "it has no `args`"),
@@ -96,7 +96,7 @@ struct SidekiqJobTests {
         #expect(error.description.contains(#"{"class":"PushJob","args":[{"#))
     }
 
-    @Test("that are not JSON, or whose job is invalid, are refused for that")
+    @Test("that are not JSON, or whose job is invalid, are refused for that reason")
     func inner() {
         #expect(refusal(#"{"class":"P","args":[{}]"#)?.code.rawValue == "MalformedJSON")
         #expect(refusal(#"[1}"#)?.code.rawValue == "MalformedJSON")
@@ -112,7 +112,7 @@ struct SidekiqJobTests {
                 == .invalidMember(.priority, offset: 36))
     }
 
-    @Test("of other classes are refused by name, if it is one; ActiveJob's own class counts")
+    @Test("of other classes are refused by name, if valid; ActiveJob's own class counts")
     func classes() throws {
         let only = JobFormat.sidekiq(classes: ["PushJob", "Push::Other"])
         for good in [SidekiqSamples.sidekiq6, SidekiqSamples.resque, SidekiqSamples.activeJob] {
@@ -128,7 +128,7 @@ struct SidekiqJobTests {
     }
 
     @Test(
-        "come back from a wrapper as they were",
+        "are read from a wrapper unchanged",
         arguments: [SidekiqSamples.sidekiq6, SidekiqSamples.resque, SidekiqSamples.text, SidekiqSamples.activeJob])
     func wrapped(sample: String) throws {
         var writer = EnvelopeWriter(attempt: 3)
@@ -149,7 +149,7 @@ struct SidekiqJobTests {
         #"{"alert":"😀","tokens":["aa","bb","cc"] ,"badge":1}"#,
     ]
 
-    @Test("lose their tokens, and nothing else, where they are split", arguments: lists)
+    @Test("lose only their tokens when they are split", arguments: lists)
     func split(list: String) throws {
         let escaped = list.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"").replacing("é", with: "\\u00e9")
             .replacing("😀", with: "\\ud83d\\ude00")
@@ -173,7 +173,7 @@ struct SidekiqJobTests {
         }
     }
 
-    @Test("broken at random are jobs or mistakes, never a crash, and what is read of them lies within them")
+    @Test("mutated at random are jobs or errors, never a crash, and all fields lie within their bytes")
     func mutations() {
         var random = SeededGenerator(seed: 0x51DE)
         let samples = [

@@ -19,7 +19,7 @@ struct TraceParentTests {
     }
 
     @Test(
-        "is not there where the specification has the header ignored",
+        "is absent if the specification ignores the header",
         arguments: [
             "", "00", valid.uppercased(), valid + "-more", valid + "x", String(valid.dropLast()),
             "ff" + valid.dropFirst(2),

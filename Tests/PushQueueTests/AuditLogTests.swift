@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The audit log")
 struct AuditLogTests {
-    @Test("has who did what and when, of every action and interface")
+    @Test("records the operator, the action and the time, for every action and interface")
     func entries() async throws {
         try await withQueue { queue in
             let (client, keys) = (queue.client, queue.sharedKeys)
@@ -28,7 +28,7 @@ struct AuditLogTests {
         }
     }
 
-    @Test("is read page by page, the newest first")
+    @Test("is read page by page, newest first")
     func pages() async throws {
         try await withQueue { queue in
             let (client, keys) = (queue.client, queue.sharedKeys)
@@ -64,7 +64,7 @@ struct AuditLogTests {
         }
     }
 
-    @Test("texts are printable, short, and without device tokens")
+    @Test("has texts that are printable, short, and without device tokens")
     func texts() async throws {
         let token = String(repeating: "0a1B2c3D", count: 8)
         let base64 = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
@@ -96,7 +96,7 @@ struct AuditLogTests {
         }
     }
 
-    @Test("shows what another version or program has written, as far as it can be read")
+    @Test("shows entries of other versions and programs, as far as they can be read")
     func others() async throws {
         try await withQueue { queue in
             let (client, keys) = (queue.client, queue.sharedKeys)

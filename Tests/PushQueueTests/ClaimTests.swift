@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The claim script")
 struct ClaimTests {
-    @Test("an empty queue gives nothing, and the worker has its lease")
+    @Test("an empty queue returns nothing, and the worker has its lease")
     func empty() async throws {
         try await withQueue { queue in
             let before = try #require(queue.redis.run("TIME").elements?.first?.number)
@@ -22,7 +22,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("jobs come in their order, under consecutive numbers")
+    @Test("jobs are returned in their order, with consecutive numbers")
     func order() async throws {
         try await withQueue { queue in
             try queue.push(["a", "b", "c", "d"])
@@ -33,7 +33,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("a job that the blocking wait brought is the first")
+    @Test("a job that the blocking wait returned is the first")
     func inbox() async throws {
         try await withQueue { queue in
             try queue.push(["fresh"])
@@ -61,7 +61,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("a count of 0 renews the lease and takes nothing")
+    @Test("a count of 0 renews the lease and claims nothing")
     func renewal() async throws {
         try await withQueue { queue in
             try queue.push(["a"])
@@ -106,7 +106,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("an idle poll looks at few keys")
+    @Test("an idle poll reads few keys")
     func idlePoll() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in
@@ -118,7 +118,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("a paused queue gives nothing, but still what was claimed before")
+    @Test("a paused queue returns no new jobs, but still those claimed before")
     func paused() async throws {
         try await withQueue { queue in
             let worker = queue.worker("w")
@@ -145,7 +145,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("delivered late, after it was repeated and answered, it takes nothing, also of what is settled")
+    @Test("executed late, after it was repeated and answered, it claims nothing, not even settled jobs")
     func late() async throws {
         try await withQueue { queue in
             let worker = queue.worker("w")
@@ -163,7 +163,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("delivered late, after the same claim had found nothing, it takes jobs that the next claim returns")
+    @Test("executed late, after the same claim had found nothing, it claims jobs that the next claim returns")
     func lateAfterNothing() async throws {
         try await withQueue { queue in
             let worker = queue.worker("w")
@@ -177,7 +177,7 @@ struct ClaimTests {
     }
 
     @Test(
-        "delivered after its lane was reclaimed or released, it ends no job that its lane has settled",
+        "executed after its lane was reclaimed or released, it ends no job that its lane has settled",
         arguments: [true, false])
     func lateAfterReclaim(isReleased: Bool) async throws {
         try await withQueue { queue in
@@ -205,7 +205,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("executed again on an older state of Redis, it takes jobs that the settlement of the first does not end")
+    @Test("executed again on an older state of Redis, it claims jobs that the first one's settlement does not end")
     func rollback() async throws {
         try await withQueue { queue in
             let worker = queue.worker("w")
@@ -224,7 +224,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("repeated with the same number, it gives the same jobs and takes no others")
+    @Test("repeated with the same number, it returns the same jobs and no others")
     func twice() async throws {
         try await withQueue { queue in
             let worker = queue.worker("w")
@@ -244,7 +244,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("a worker whose lease was taken gets an error and no jobs")
+    @Test("a worker that lost its lease gets an error and no jobs")
     func leaseLost() async throws {
         try await withQueue { queue in
             try queue.push(["a"])
@@ -270,7 +270,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("a job that is too large becomes a dead letter with its bytes untouched, and the others are claimed")
+    @Test("a job that is too large becomes a dead letter with its bytes unchanged, and the others are claimed")
     func tooLarge() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -295,7 +295,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("the limit of a job's size is the last that is let through")
+    @Test("a job of exactly the maximum size is claimed")
     func exactSize() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -306,7 +306,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("a claim stops at its bytes, with one job of each kind at least, and the rest stays in its order")
+    @Test("a claim stops at its maximum bytes, with at least one job of each kind, and the rest keeps its order")
     func byteBudget() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -421,7 +421,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("at least one job comes, however large it is")
+    @Test("at least one job is returned, however large it is")
     func atLeastOne() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -432,7 +432,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("bodies of any bytes come through, and thousands at once")
+    @Test("bodies of any bytes are returned unchanged, thousands at once")
     func anyBytes() async throws {
         try await withQueue { queue in
             var random = SeededGenerator(seed: 5)
@@ -452,7 +452,7 @@ struct ClaimTests {
 
 @Suite("Claims while retries and fresh jobs wait")
 struct ClaimFairnessTests {
-    @Test("over random mixes: half each while both wait, nothing lost, nothing doubled, fresh jobs in their order")
+    @Test("over random mixes: half each while both wait, none lost or duplicated, fresh jobs in order")
     func randomMixes() async throws {
         try await withQueue { queue in
             var random = SeededGenerator(seed: 2026)
@@ -487,7 +487,7 @@ struct ClaimFairnessTests {
         }
     }
 
-    @Test("claims of one job take of both")
+    @Test("claims of one job alternate between both")
     func oneAtATime() async throws {
         try await withQueue { queue in
             try queue.push((0..<5000).map { "fresh \($0)" })

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Dead letters")
 struct DeadLetterTests {
-    @Test("a member is a line about it and the original, whatever bytes that has")
+    @Test("a member has a header line and the original, whatever its bytes")
     func parsing() throws {
         for original in ["", "\n", "\n\n{\"a\":1}\n", "\u{0}\u{1}", "plain"] {
             var member = ByteBuffer(string: "###{\"v\":1}\n" + original)
@@ -19,7 +19,7 @@ struct DeadLetterTests {
         #expect(DeadLetter(member: ByteBuffer()) == nil)
     }
 
-    @Test("what is said about it is JSON, whatever the texts")
+    @Test("the header is JSON, whatever the texts")
     func members() throws {
         #expect(DeadLetter.members().readableBytes == 0)
         let hostile = "\"\\\n\u{0}\u{7F}é"
@@ -36,7 +36,7 @@ struct DeadLetterTests {
         #expect(members.text.contains(#","tokens":["ab",""#))
     }
 
-    @Test("its line has the campaign and the labels of the job, and stays one line whatever white space those have")
+    @Test("its header has the campaign and the labels of the job, and is one line whatever white space they contain")
     func labels() throws {
         let labels = "{\n  \"us er\" : \"47\\\"  11\\\\\" ,\r\n\t\"b\":\"c\" }"
         let job = try JobDecoder.decode(
@@ -46,7 +46,7 @@ struct DeadLetterTests {
         #expect(members == #","campaign":"spring \"sale\"","labels":{"us er":"47\"  11\\","b":"c"}"#)
     }
 
-    @Test("beyond the number that is kept, the oldest go, and are counted")
+    @Test("beyond the maximum number, the oldest are evicted and counted")
     func trimByCount() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -69,7 +69,7 @@ struct DeadLetterTests {
         }
     }
 
-    @Test("those that are too old go, and are counted")
+    @Test("those beyond the maximum age are evicted and counted")
     func trimByAge() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -86,7 +86,7 @@ struct DeadLetterTests {
         }
     }
 
-    @Test("beyond the bytes that are kept, the oldest go, and are counted")
+    @Test("beyond the maximum size, the oldest are evicted and counted")
     func trimByBytes() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -114,7 +114,7 @@ struct DeadLetterTests {
         }
     }
 
-    @Test("a bound that was lowered is reached step by step: no call takes out more than a thousand")
+    @Test("a lowered limit is reached step by step: no call evicts more than a thousand")
     func trimInSteps() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -137,7 +137,7 @@ struct DeadLetterTests {
         }
     }
 
-    @Test("claims and reaping keep to the limits too")
+    @Test("claims and reclaims respect the limits too")
     func trimElsewhere() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -152,11 +152,11 @@ struct DeadLetterTests {
             #expect(try queue.dead().map(\.original.text).count == 1)
             #expect(try queue.stats()["dead_evicted"] == 1)
             try queue.endLease("w")
-            let reaper = queue.worker("x", limits)
+            let reclaimer = queue.worker("x", limits)
             #expect(
-                try await reaper.reclaimed("w")
+                try await reclaimer.reclaimed("w")
                     == QueueConnection.Reclaimed(reclaimed: 0, poisoned: 2, evicted: 2, left: 0))
-            #expect(try await reaper.reclaimed("w") == nil)
+            #expect(try await reclaimer.reclaimed("w") == nil)
             #expect(try queue.dead().count == 1)
             #expect(try queue.stats() == ["dead": 4, "dead:JobTooLarge": 2, "dead:Poison": 2, "dead_evicted": 3])
         }

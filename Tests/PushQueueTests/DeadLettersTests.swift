@@ -8,7 +8,7 @@ import Testing
 @Suite("Going through dead letters")
 struct DeadLettersTests {
     @Test(
-        "each filter chooses what it says",
+        "each filter selects what it describes",
         arguments: [
             ([], ["a", "b", "c", "d", "s", "e", "f"]),
             (["reason=BadPayload"], ["a"]), (["reason=Bad*"], ["a", "b"]), (["reason=bad*"], []),
@@ -124,7 +124,7 @@ struct DeadLettersTests {
         }
     }
 
-    @Test("deleting takes away what fits and nothing else, and is counted")
+    @Test("deleting removes exactly the matching ones, and is counted")
     func delete() async throws {
         try await withQueue { queue in
             for number in 0..<700 {
@@ -160,7 +160,7 @@ struct DeadLettersTests {
         }
     }
 
-    @Test("a reason that would do harm to a terminal or a script does none")
+    @Test("a hostile reason cannot harm a terminal or a script")
     func hostileReason() async throws {
         try await withQueue { queue in
             try queue.bury(#"{"reason":"a\nb \u001b[1m$(x)"}"# + "\n{}", at: 5000)
@@ -169,7 +169,7 @@ struct DeadLettersTests {
         }
     }
 
-    @Test("what the script does not know, it refuses with nothing changed")
+    @Test("the script refuses unknown arguments and changes nothing")
     func refusals() async throws {
         try await withQueue { queue in
             try queue.bury(.numbered(1), at: 5000)

@@ -44,7 +44,7 @@ struct FeedbackMarkTests {
         return stride(from: 0, to: texts.count, by: 2).reduce(into: [:]) { $0[texts[$1]] = texts[$1 + 1] }
     }
 
-    @Test("is added once, and left out where the device has registered since")
+    @Test("is added once, and skipped if the device has registered since")
     func mark() async throws {
         try await withQueue { queue in
             let keys = queue.sharedKeys
@@ -70,7 +70,7 @@ struct FeedbackMarkTests {
         }
     }
 
-    @Test("does not take the place of what is newer, and takes that of what is older or cannot be read")
+    @Test("does not replace newer records, but replaces older and unreadable ones")
     func details() async throws {
         try await withQueue { queue in
             let keys = queue.sharedKeys
@@ -95,7 +95,7 @@ struct FeedbackMarkTests {
         }
     }
 
-    @Test("takes thousands at once")
+    @Test("accepts thousands at once")
     func many() async throws {
         try await withQueue { queue in
             try await withWriter(queue.client.topology, queue.sharedKeys) { writer in
@@ -110,7 +110,7 @@ struct FeedbackMarkTests {
         }
     }
 
-    @Test("a device that registers again is remembered: older feedback leaves it out, newer does not")
+    @Test("a device that registers again is remembered: older feedback skips it, newer feedback does not")
     func register() async throws {
         try await withQueue { queue in
             let keys = queue.sharedKeys
@@ -138,7 +138,7 @@ struct FeedbackMarkTests {
         }
     }
 
-    @Test("fails without having changed anything when a key holds something else", arguments: 0..<3)
+    @Test("fails and changes nothing if a key has another type", arguments: 0..<3)
     func wrongType(which: Int) async throws {
         try await withQueue { queue in
             let keys = queue.sharedKeys
@@ -155,7 +155,7 @@ struct FeedbackMarkTests {
         }
     }
 
-    @Test("goes into a Cluster, where all its keys are in one slot")
+    @Test("works in a Cluster, where all its keys are in one slot")
     func cluster() async throws {
         let cluster = try await RedisCluster()
         let keys = SharedKeys()
@@ -189,7 +189,7 @@ struct FeedbackMarkTests {
         }
     }
 
-    @Test("a record for other programs is one line of JSON, whatever is in it")
+    @Test("a record for other programs is one line of JSON, whatever it contains")
     func line() throws {
         var lines = ByteBuffer()
         var record = record("00fc")
@@ -209,7 +209,7 @@ struct FeedbackMarkTests {
     }
 }
 
-@Suite("The patience with a Redis that takes nothing")
+@Suite("The patience with a Redis that refuses writes")
 struct WritePatienceTests {
     private static func at(_ milliseconds: Int64) -> NIODeadline {
         .uptimeNanoseconds(1_000_000_000_000) + .milliseconds(milliseconds)
@@ -228,7 +228,7 @@ struct WritePatienceTests {
         }
     }
 
-    @Test("ends after its time, and not earlier, with pauses that grow and never are none", arguments: [0.0, 0.5, 1.0])
+    @Test("ends after its time limit, with growing pauses that are never zero", arguments: [0.0, 0.5, 1.0])
     func limit(random: Double) {
         var patience = WritePatience(limit: .seconds(20))
         let (tries, end) = run(&patience, from: 0, random: random)
@@ -237,7 +237,7 @@ struct WritePatienceTests {
         #expect(patience.hasLasted(.seconds(20), now: Self.at(20_000)))
     }
 
-    @Test("starts again when something was taken")
+    @Test("starts again after an accepted write")
     func success() {
         var patience = WritePatience(limit: .seconds(5))
         _ = run(&patience, from: 0, random: 1)
@@ -246,7 +246,7 @@ struct WritePatienceTests {
         #expect(run(&patience, from: 10_000, random: 1).end == 15_000)
     }
 
-    @Test("is shorter once the process is to end, and never longer")
+    @Test("is shorter once the process must stop, and never longer")
     func shorten() {
         var patience = WritePatience(limit: .seconds(300))
         _ = patience.failed(now: Self.at(0), random: 1)
@@ -258,7 +258,7 @@ struct WritePatienceTests {
     }
 
     @Test(
-        "distinguishes failures that may pass from those that do not",
+        "distinguishes temporary failures from permanent ones",
         arguments: [
             ("LOADING Redis is loading", true), ("OOM command not allowed", true), ("READONLY You can't write", true),
             ("CLUSTERDOWN Hash slot not served", true), ("WRONGTYPE x holds a list", false),

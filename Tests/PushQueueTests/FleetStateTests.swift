@@ -114,7 +114,7 @@ struct FleetStateTests {
         }
     }
 
-    @Test("a pause that a person ordered has no probe, whatever is written there, and is not overwritten")
+    @Test("an operator's pause has no probe, whatever its contents, and is not overwritten")
     func ordered() async throws {
         try await withFleet { queue, fleet in
             let key = queue.sharedKeys.appPaused("shop")
@@ -134,7 +134,7 @@ struct FleetStateTests {
                 #expect(pause.reason.utf8.count <= 200 && !pause.reason.contains("\u{1B}"))
                 #expect(try await fleet.trip() == nil)
             }
-            try await AppPauses.order(
+            try await AppPauses.set(
                 AppPause(reason: "by \"hand\"", since: 5, by: "me"), of: "shop", queue.client, queue.sharedKeys)
             #expect(try await fleet.read() == [AppPause(reason: "by \"hand\"", since: 5, by: "me")])
             #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "by \"hand\"", detail: nil))
@@ -211,7 +211,7 @@ struct FleetStateTests {
 
     private func other(_ text: String) -> SharedProviderTokens.Answer { .other(ByteBuffer(string: text)) }
 
-    @Test("the first provider token that is offered is the fleet's, until it is old or APNs has refused it")
+    @Test("the first offered provider token is the fleet's, until it is old or APNs has refused it")
     func providerTokens() async throws {
         try await withFleet { queue, fleet in
             let key = queue.sharedKeys.providerToken(team: "T", key: "K")
@@ -256,7 +256,7 @@ struct FleetStateTests {
         }
     }
 
-    @Test("whatever else stands in a provider token's place is replaced", arguments: ["", "x", "1", "1 a b", "1 a\nb"])
+    @Test("any other value in place of a provider token is replaced", arguments: ["", "x", "1", "1 a b", "1 a\nb"])
     func garbage(_ text: String) async throws {
         try await withFleet { queue, fleet in
             let key = queue.sharedKeys.providerToken(team: "T", key: "K")

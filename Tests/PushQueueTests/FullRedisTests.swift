@@ -63,7 +63,7 @@ struct FullRedisTests {
             let _: Void = try await call(queue) { pauses.value.close("shop", completion: $0) }
             #expect(try await AppPauses.read("shop", queue.client, keys) == nil)
 
-            try await AppPauses.order(AppPause(reason: "by hand"), of: "shop", queue.client, keys)
+            try await AppPauses.set(AppPause(reason: "by hand"), of: "shop", queue.client, keys)
             #expect(try await AppPauses.read("shop", queue.client, keys) == AppPause(reason: "by hand"))
             #expect(try queue.redis.run("PTTL", keys.appPaused("shop")) == -1)
             #expect(try await AppPauses.end("shop", queue.client, keys))
@@ -100,7 +100,7 @@ struct FullRedisTests {
         }
     }
 
-    @Test("invalid tokens are added before their jobs are settled, and taken out when a device registers")
+    @Test("invalid tokens are added before their jobs are settled, and removed when a device registers")
     func invalidTokens() async throws {
         @Sendable func token(_ text: String) -> InvalidToken {
             InvalidToken(
@@ -123,7 +123,7 @@ struct FullRedisTests {
         }
     }
 
-    @Test("a queue is paused and resumed, and workers are commanded")
+    @Test("a queue is paused and resumed, and workers get commands")
     func operators() async throws {
         try await withFullRedis { queue in
             let (client, keys) = (queue.client, queue.keys)
@@ -134,9 +134,9 @@ struct FullRedisTests {
             #expect(try queue.redis.run("PTTL", keys.paused) == -1)
             #expect(try await QueuePause.clear(client, keys))
             for kind in WorkerCommand.Kind.allCases {
-                let order = WorkerCommand(kind, at: 7)
-                try await order.give(to: "host.1", client, keys)
-                #expect(try queue.redis.run("GET", keys.order("host.1")).text.flatMap { WorkerCommand($0) } == order)
+                let command = WorkerCommand(kind, at: 7)
+                try await command.send(to: "host.1", client, keys)
+                #expect(try queue.redis.run("GET", keys.order("host.1")).text.flatMap { WorkerCommand($0) } == command)
                 let life = try #require(queue.redis.run("PTTL", keys.order("host.1")).number)
                 #expect((1...WorkerCommand.lifetime).contains(life))
             }
@@ -160,7 +160,7 @@ struct FullRedisTests {
         }
     }
 
-    @Test("jobs are neither enqueued nor requeued, and it is said what to do")
+    @Test("jobs are neither enqueued nor requeued, and the error has advice")
     func refusals() async throws {
         try await withFullRedis(prepare: { queue in
             try queue.bury(.numbered(1), at: 5000)

@@ -6,7 +6,7 @@ import Testing
 
 /// Jobs, wrappers and keys that any producer, or an operator with `redis-cli`, could write. Whatever they are, and
 /// whether a script succeeds or fails, the number of jobs stays the same.
-@Suite("Scripts that meet anything")
+@Suite("Scripts with hostile data")
 struct HostileScriptTests {
     /// Texts on which JSON parsers disagree, and JSON numbers that Lua changes.
     private static let values: [[UInt8]] =
@@ -163,7 +163,7 @@ struct HostileScriptTests {
                 let added = try Self.count(queue) - kept
                 var report = WorkerReport()
                 report.process = "p"
-                let news = WorkerHeartbeat(report, uptime: 1)
+                let heartbeat = WorkerHeartbeat(report, uptime: 1)
                 func attempt(ending ended: Int = 0, _ body: () async throws -> Void) async throws {
                     let before = try Self.count(queue)
                     do {
@@ -174,8 +174,8 @@ struct HostileScriptTests {
                         #expect(try Self.count(queue) == before, "\(command)")
                     }
                 }
-                try await attempt { _ = try await worker.claim(0, heartbeat: news) }
-                try await attempt { _ = try await worker.claim(3, first: 7, heartbeat: news) }
+                try await attempt { _ = try await worker.claim(0, heartbeat: heartbeat) }
+                try await attempt { _ = try await worker.claim(3, first: 7, heartbeat: heartbeat) }
                 try await attempt { _ = try await queue.worker("v", limits).claim(9) }
                 // If the claims were replaced, not all of them exist.
                 let isOurs = !key.contains(":claimed:")

@@ -6,7 +6,7 @@ import Testing
 
 @testable import PushQueue
 
-@Suite("Looking at invalid tokens")
+@Suite("Reading and removing invalid tokens")
 struct InvalidTokenClientTests {
     private func withInspector(_ queue: TestQueue, _ body: (InvalidTokenClient) async throws -> Void) async throws {
         let inspector = InvalidTokenClient.start(
@@ -23,7 +23,7 @@ struct InvalidTokenClientTests {
             topic: ByteBuffer(string: "t\(number % 2)"), environment: "sandbox", source: .apns)
     }
 
-    @Test("all are read in parts, with what is known of each or without")
+    @Test("all are read in parts, with their details or without")
     func scan() async throws {
         try await withQueue { queue in
             try await queue.addInvalidTokens((0..<3000).map(token))
@@ -50,7 +50,7 @@ struct InvalidTokenClientTests {
         }
     }
 
-    @Test("what is taken out is out, with what was known of it, and counted once")
+    @Test("removed tokens and their details are deleted, and counted once")
     func withdraw() async throws {
         try await withQueue { queue in
             try await queue.addInvalidTokens((0..<10).map(token))

@@ -15,7 +15,7 @@ struct InvalidTokenTests {
             source: .apns)
     }
 
-    @Test("has each token once, and beside it what was last said of it")
+    @Test("has each token once, with its latest details")
     func add() async throws {
         try await withQueue { queue in
             try await queue.addInvalidTokens([token("aa", at: 1), token("bb"), token("aa", at: 1_792_800_000_000)])
@@ -36,7 +36,7 @@ struct InvalidTokenTests {
         }
     }
 
-    @Test("what stands beside a token is JSON, whatever the reason and the topic")
+    @Test("a token's details are JSON, whatever the reason and the topic")
     func hostile() async throws {
         try await withQueue { queue in
             try await queue.addInvalidTokens([
@@ -51,7 +51,7 @@ struct InvalidTokenTests {
         }
     }
 
-    @Test("loses the tokens that were added too long ago, little by little, whatever time their details name")
+    @Test("drops tokens that were added too long ago, gradually, whatever time their details have")
     func age() async throws {
         try await withQueue { queue in
             let keys = queue.sharedKeys
@@ -95,7 +95,7 @@ struct InvalidTokenTests {
         }
     }
 
-    @Test("a call takes out no more than some hundred old tokens, and few cost it little")
+    @Test("a call drops at most a few hundred old tokens, and few cost it little")
     func ageIsBounded() async throws {
         try await withQueue { queue in
             let keys = queue.sharedKeys
@@ -112,7 +112,7 @@ struct InvalidTokenTests {
         }
     }
 
-    @Test("takes thousands at once, and none")
+    @Test("accepts thousands at once, and none")
     func sizes() async throws {
         try await withQueue { queue in
             try await queue.addInvalidTokens([])
@@ -122,7 +122,7 @@ struct InvalidTokenTests {
         }
     }
 
-    @Test("finds the tokens that are in it, with what is known of them, and takes out those that are asked for")
+    @Test("finds the tokens in it, with their details, and removes the requested ones")
     func find() async throws {
         try await withQueue { queue in
             var sandbox = token("bb", at: 7)
@@ -164,7 +164,7 @@ struct InvalidTokenTests {
         }
     }
 
-    @Test("finds tokens among thousands, wherever they stand, and says when the set is none")
+    @Test("finds tokens among thousands, at any position, and reports a key that is not a set")
     func findMany() async throws {
         try await withQueue { queue in
             let (keys, loop) = (queue.sharedKeys, queue.client.eventLoop)
@@ -193,7 +193,7 @@ struct InvalidTokenTests {
     }
 
     @Test(
-        "what is known of a token is read whatever stands there",
+        "details of any content are read",
         arguments: [
             "", "x", "null", "[]", "{", #"{"at":1"#, #"{"at":1}x"#, #"{"topic":{"at":2}}"#, #"{"at":1.5,"topic":null}"#,
             #"{"topic":"\uD800"}"#,
@@ -202,13 +202,13 @@ struct InvalidTokenTests {
         #expect(InvalidTokenDetails(ByteBuffer(string: text)) == InvalidTokenDetails())
     }
 
-    @Test("an escaped topic is read as what it stands for")
+    @Test("an escaped topic is decoded")
     func escaped() {
         let details = InvalidTokenDetails(ByteBuffer(string: #"{"topic":"a\u0062\"","more":[1,{"at":3}],"at":4}"#))
         #expect(details.topic == ByteBuffer(string: "ab\"") && details.at == 4 && details.environment == nil)
     }
 
-    @Test("is in one slot of a Cluster with what is known of its tokens")
+    @Test("is in one slot of a Cluster with its tokens' details")
     func cluster() async throws {
         let cluster = try await RedisCluster()
         let keys = SharedKeys()

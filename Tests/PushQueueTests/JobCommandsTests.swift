@@ -18,7 +18,7 @@ struct JobCommandsTests {
             .previous
     }
 
-    @Test("come with the claim of a lane that does not know them, and only then")
+    @Test("are returned to the claim of a lane that does not have them, and only then")
     func withClaims() async throws {
         try await withQueue { queue in
             let worker = queue.worker("w")
@@ -58,7 +58,7 @@ struct JobCommandsTests {
         #expect(try command(#""id":"x","campaign":"spring","#) == .id("x"))
     }
 
-    @Test("follow each other: pause, limit, cancel, and back")
+    @Test("replace each other: pause, limit, cancel, and back")
     func changes() async throws {
         try await withQueue { queue in
             #expect(try await change(.pause, of: spring, in: queue) == [nil])
@@ -122,7 +122,7 @@ struct JobCommandsTests {
         }
     }
 
-    @Test("give the jobs of a limited campaign their turns, one after the other, and start again for another limit")
+    @Test("schedule the jobs of a limited campaign one after the other, and start again for another limit")
     func turns() async throws {
         try await withQueue { queue in
             func turns(_ perSecond: Int, since: Int64, _ amounts: Int...) async throws -> [Int] {
@@ -196,7 +196,7 @@ struct JobCommandsTests {
         }
     }
 
-    @Test("of more campaigns than are kept go with those that were settled longest ago")
+    @Test("of the campaigns settled longest ago are deleted beyond the maximum")
     func manyCampaigns() async throws {
         try await withQueue { queue in
             for start in stride(from: 0, to: 10_000, by: 1000) {

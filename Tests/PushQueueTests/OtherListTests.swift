@@ -4,9 +4,9 @@ import PushQueue
 import TestSupport
 import Testing
 
-@Suite("A list of jobs that others name")
+@Suite("A list of jobs with a configured name")
 struct OtherListTests {
-    @Test("is taken from its own head: what is put back at the right is what is taken next")
+    @Test("is claimed from its own head: jobs returned at the right end are claimed next")
     func right() async throws {
         try await withQueue { queue in
             let list = "queue:\(UInt64.random(in: 0...UInt64.max))"
@@ -56,7 +56,7 @@ struct OtherListTests {
     }
 
     @Test(
-        "must have a name that can be written", arguments: ["", " ", "a b", "a\n", String(repeating: "x", count: 256)])
+        "must have a valid name", arguments: ["", " ", "a b", "a\n", String(repeating: "x", count: 256)])
     func names(name: String) {
         let error = #expect(throws: QueueKeys.Invalid.self) { try QueueKeys(list: name) }
         #expect(error?.description.contains("the list must be") == true)

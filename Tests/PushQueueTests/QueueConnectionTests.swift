@@ -3,9 +3,9 @@ import PushQueue
 import TestSupport
 import Testing
 
-@Suite("Queue connections, when Redis is not as they left it")
+@Suite("Queue connections, when Redis has changed")
 struct QueueConnectionTests {
-    @Test("a server that has forgotten the scripts learns them again")
+    @Test("a server that lost the scripts gets them again")
     func scriptFlush() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in
@@ -79,7 +79,7 @@ struct QueueConnectionTests {
     }
 
     @Test(
-        "a key of the wrong type is named, and nothing is changed, lost or doubled",
+        "a key of the wrong type is named, and nothing is changed, lost or duplicated",
         arguments: [QueueScript.claim, .reserve, .settle, .reclaim, .release])
     func wrongType(script: QueueScript) async throws {
         try await withQueue { queue in
@@ -140,7 +140,7 @@ struct QueueConnectionTests {
         }
     }
 
-    @Test("on a server whose memory is full, all that ends jobs works, and producers are refused")
+    @Test("on a server whose memory is full, settlements work, and producers are refused")
     func outOfMemory() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in

@@ -43,7 +43,7 @@ struct QueueGaugesTests {
         }
     }
 
-    @Test("counts all states at one time, and has the head and the first retry")
+    @Test("counts all states at once, and has the head and the first retry")
     func counts() async throws {
         let head = #"{"token":"ab","payload":{},"enqueued_at":1700000000}"#
         for job in [head, "2", "3"] { try redis.run("RPUSH", keys.jobs, job) }
@@ -80,7 +80,7 @@ struct QueueGaugesTests {
         }
     }
 
-    @Test("a command counts again, with the claims of all lanes that have a lease, and keeps no reading for workers")
+    @Test("a command counts again, with the claims of all lanes with a lease, and stores no reading for workers")
     func fresh() async throws {
         for job in ["1", "2", "3"] { try redis.run("RPUSH", keys.jobs, job) }
         try redis.run("ZADD", keys.retry, "1", "a", "2", "b")

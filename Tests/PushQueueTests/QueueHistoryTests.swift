@@ -102,7 +102,7 @@ struct QueueHistoryTests {
         }
     }
 
-    @Test("what the scripts end themselves is in the minute, too")
+    @Test("jobs that scripts end themselves are in the minute, too")
     func scripts() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -121,7 +121,7 @@ struct QueueHistoryTests {
         }
     }
 
-    @Test("reasons of any number and text leave a minute small, and none is lost")
+    @Test("reasons of any number and text keep a minute small, and none is lost")
     func hostileReasons() async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: (0..<20).map { "job \($0)" })
@@ -153,7 +153,7 @@ struct QueueHistoryTests {
         }
     }
 
-    @Test("anything else under the minute's key, or in its fields, hinders no settlement", arguments: [true, false])
+    @Test("foreign data in the minute's key or fields does not prevent a settlement", arguments: [true, false])
     func hostileKey(isHash: Bool) async throws {
         try await withQueue { queue in
             let clock = try Self.setTime(Self.time, queue)
@@ -184,7 +184,7 @@ struct QueueHistoryTests {
         }
     }
 
-    @Test("a full Redis takes sums with a settlement, which frees memory, and none without one")
+    @Test("a full Redis accepts sums with a settlement, which frees memory, but none without one")
     func fullRedis() async throws {
         try await withQueue(on: RedisServer(arguments: ["--maxmemory-policy", "noeviction"])) { queue in
             let worker = try await queue.worker("w", claiming: ["a", "b"])
@@ -199,7 +199,7 @@ struct QueueHistoryTests {
         }
     }
 
-    @Test("a settlement with sums costs a few commands more, and one without them none")
+    @Test("a settlement with sums costs a few more commands, and one without sums none")
     func cost() async throws {
         try await withQueue(on: RedisServer()) { queue in
             let worker = try await queue.worker("w", claiming: (0..<8).map { "job \($0)" })
@@ -231,7 +231,7 @@ struct QueueHistoryTests {
 
     // MARK: Reading
 
-    @Test("minutes and days are read in steps without gaps, with what they have")
+    @Test("minutes and days are read in steps without gaps, with their values")
     func read() async throws {
         try await withQueue { queue in
             let (client, keys) = (queue.client, queue.keys)
@@ -298,7 +298,7 @@ struct QueueHistoryTests {
         }
     }
 
-    @Test("names of minutes are those of the script, on any day")
+    @Test("names of minutes match the script's, on any day")
     func names() async throws {
         try await withQueue { queue in
             let times: [Int64] = [
@@ -443,7 +443,7 @@ struct LatencyCountsTests {
         #expect(LatencyCounts().percentile(0.5) == nil)
     }
 
-    @Test("buckets add up, and those of longer times go to the last")
+    @Test("buckets add up, and longer times are in the last")
     func sums() {
         var (long, short) = (LatencyCounts(), LatencyCounts(upTo: 8))
         for time in [0, 5, 9, 1000] { long.record(time) }

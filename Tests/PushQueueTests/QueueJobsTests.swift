@@ -65,7 +65,7 @@ struct QueueJobsTests {
         }
     }
 
-    @Test("a search whose time is over reads one page of Redis, and continues from there")
+    @Test("a search whose time is up reads one page of Redis, and continues from there")
     func listUntil() async throws {
         try await withQueue { queue in
             try queue.push((0..<1200).map { Self.job($0) })
@@ -87,7 +87,7 @@ struct QueueJobsTests {
         }
     }
 
-    @Test("what is known about a device is marked as partial if the time was over before everything was searched")
+    @Test("a device's record is marked as partial if the time was up before everything was searched")
     func deviceInTime() async throws {
         try await withQueue { queue in
             let token = String(repeating: "0f", count: 32)
@@ -105,7 +105,7 @@ struct QueueJobsTests {
         }
     }
 
-    @Test("each filter chooses what it says, in each format")
+    @Test("each filter selects what it describes, in each format")
     func filters() async throws {
         try await withQueue { queue in
             let now = try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int64.init))
@@ -211,7 +211,7 @@ struct QueueJobsTests {
         }
     }
 
-    @Test("cancelled jobs become dead letters, keep their order, and come back by requeue", arguments: [true, false])
+    @Test("cancelled jobs become dead letters in order, and requeue returns them", arguments: [true, false])
     func cancel(isRight: Bool) async throws {
         try await withQueue { queue in
             let list = "list-\(UInt64.random(in: 0...UInt64.max))"
@@ -303,7 +303,7 @@ struct QueueJobsTests {
         }
     }
 
-    @Test("run twice, a change finds nothing of the first time")
+    @Test("run twice, a change finds nothing the second time")
     func twice() async throws {
         try await withQueue { queue in
             try queue.push([Self.job(1), Self.job(2), Self.job(3)])
@@ -328,7 +328,7 @@ struct QueueJobsTests {
         }
     }
 
-    @Test("while workers claim and release jobs, each is cancelled, settled or left, and none lost or doubled")
+    @Test("while workers claim and release jobs, each is cancelled, settled or left, and none lost or duplicated")
     func concurrency() async throws {
         try await withQueue { queue in
             let count = 4000
@@ -416,7 +416,7 @@ struct QueueJobsTests {
         }
     }
 
-    @Test("a full Redis still cancels, and a key of another type is named and nothing changed")
+    @Test("a full Redis still cancels, and a key of another type is named and nothing is changed")
     func conditions() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in
@@ -438,7 +438,7 @@ struct QueueJobsTests {
         }
     }
 
-    @Test("200,000 jobs are counted in calls that read some hundred each, and some cancelled")
+    @Test("200,000 jobs are counted in calls that read a few hundred each, and some are cancelled")
     func bounded() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in

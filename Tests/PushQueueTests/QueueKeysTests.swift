@@ -48,7 +48,7 @@ struct QueueKeysTests {
         #expect(asQueue?.description.contains("queue") == true)
     }
 
-    @Test("other names are taken", arguments: ["a", "my-queue_1.x:y", "!", String(repeating: "x", count: 100)])
+    @Test("other names are accepted", arguments: ["a", "my-queue_1.x:y", "!", String(repeating: "x", count: 100)])
     func taken(name: String) throws {
         #expect(try QueueKeys(prefix: name, queue: name).jobs == "\(name):{\(name)}:jobs")
     }

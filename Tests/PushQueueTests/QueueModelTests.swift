@@ -6,7 +6,7 @@ import Testing
 @testable import PushQueue
 
 /// Lanes that claim, settle, die, return, reclaim and release in random order, and an account of where each job is.
-@Suite("A queue under workers that do anything at any time")
+@Suite("A queue with workers that act at random times")
 struct QueueModelTests {
     @Test("every job is in one place at any time, and ends once", arguments: 1...8)
     func everyJobIsAccountedFor(seed: UInt64) async throws {

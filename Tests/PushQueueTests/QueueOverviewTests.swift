@@ -4,13 +4,13 @@ import Redis
 import TestSupport
 import Testing
 
-@Suite("A queue at a glance")
+@Suite("The overview of a queue")
 struct QueueOverviewTests {
     private func read(_ queue: TestQueue) async throws -> QueueOverview {
         try await QueueOverview.read(queue.client, queue.keys)
     }
 
-    @Test("of nothing is nothing, and leaves nothing")
+    @Test("of an empty Redis is empty, and writes nothing")
     func empty() async throws {
         try await withQueue { queue in
             let overview = try await read(queue)
@@ -59,7 +59,7 @@ struct QueueOverviewTests {
     @Test("a killed process lives no longer than the lease of its lane that polls, or of one that has jobs")
     func killed() async throws {
         try await withQueue { queue in
-            func news(_ lane: Int) -> WorkerHeartbeat {
+            func heartbeat(_ lane: Int) -> WorkerHeartbeat {
                 var report = WorkerReport()
                 (report.process, report.lane, report.lanes) = ("host.1.ab", lane, 3)
                 return WorkerHeartbeat(report, uptime: 1)
@@ -67,7 +67,7 @@ struct QueueOverviewTests {
             try queue.push(["a"])
             for lane in 0..<3 {
                 let claimed = try await queue.worker("host.1.ab.\(lane)").claim(
-                    lane == 2 ? 1 : 0, heartbeat: news(lane))
+                    lane == 2 ? 1 : 0, heartbeat: heartbeat(lane))
                 #expect(claimed.bodies.count == (lane == 2 ? 1 : 0))
             }
             _ = try await queue.worker("other").claim(0)
@@ -82,7 +82,7 @@ struct QueueOverviewTests {
         }
     }
 
-    @Test("looks at so many dead letters, and so many bytes of them")
+    @Test("reads a limited number of dead letters and of their bytes")
     func sample() async throws {
         try await withQueue { queue in
             let letters = (0..<3000).flatMap { ["\($0)", #"{"v":1,"reason":"R","at":1}"# + "\n\($0)"] }
@@ -108,7 +108,7 @@ struct QueueOverviewTests {
         }
     }
 
-    @Test("shows whatever stands where the reason of a pause should")
+    @Test("shows any value in place of a pause's reason")
     func pause() async throws {
         try await withQueue { queue in
             try queue.redis.run("SET", queue.keys.paused, "by \u{1B}[31mhand")
@@ -119,7 +119,7 @@ struct QueueOverviewTests {
         }
     }
 
-    @Test("bears any scores, names and counters")
+    @Test("tolerates any scores, names and counters")
     func hostile() async throws {
         try await withQueue { queue in
             for (score, name) in [("inf", "a"), ("-inf", "b\u{1B}[2J"), ("1e300", String(repeating: "c", count: 5000))]

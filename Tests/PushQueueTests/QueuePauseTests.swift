@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Pausing a queue")
 struct QueuePauseTests {
-    @Test("a paused queue gives out no jobs, whatever the reason, until the pause is ended")
+    @Test("a paused queue returns no jobs, whatever the reason, until the pause is ended")
     func pause() async throws {
         try await withQueue { queue in
             let worker = queue.worker("w")

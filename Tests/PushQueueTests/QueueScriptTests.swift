@@ -16,7 +16,7 @@ struct QueueScriptTests {
         #expect(source == script.source && source.suffix(script.text.count) == script.text[...])
     }
 
-    @Test("a part comes once, and after the parts that it requires itself")
+    @Test("a part is included once, after the parts that it requires")
     func order() throws {
         let parts = ScriptParts([
             "a": Array("-- require: b, c\nA\n".utf8), "b": Array("-- require: c\nB\n".utf8), "c": Array("C\n".utf8),
@@ -27,7 +27,7 @@ struct QueueScriptTests {
         #expect(try parts.assemble(Array("alone\n".utf8)) == Array("alone\n".utf8))
     }
 
-    @Test("a part that does not exist is a mistake")
+    @Test("a part that does not exist is an error")
     func unknown() {
         #expect(throws: ScriptParts.Mistake.unknownPart("tmie")) {
             try Self.parts.assemble(Array("-- require: types, tmie\n".utf8))
@@ -80,7 +80,7 @@ struct QueueScriptTests {
         }
     }
 
-    @Test("with a clock in a key, scripts take the time from there")
+    @Test("with a clock in a key, scripts read the time from it")
     func clock() async throws {
         try await withQueue { queue in
             let clock = "the 'clock' of \(queue.keys.queue)\n"

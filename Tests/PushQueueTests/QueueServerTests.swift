@@ -23,7 +23,7 @@ struct QueueServerTests {
 
     // MARK: Judgement
 
-    @Test("that is well gives no findings, behind Sentinels neither, and neither does one without a limit")
+    @Test("that is healthy has no findings, also behind Sentinels or without a limit")
     func well() {
         #expect(Self.kinds(Self.server()).isEmpty && Self.kinds(Self.server(isFailedOver: true)).isEmpty)
         let unlimited = Self.server(["maxmemory": "0", "maxmemory_policy": "allkeys-lru", "used_memory": "99999999"])
@@ -44,7 +44,7 @@ struct QueueServerTests {
         #expect(server.isFull == (expected == [.full]) && server.refusesWrites == server.isFull)
     }
 
-    @Test("is full when it says so, whatever the figures of a moment before")
+    @Test("is full when it reports so, whatever the figures of a moment before")
     func outOfMemory() {
         let server = Self.server(["used_memory": "990"], refusal: "OOM command not allowed when used memory > …")
         #expect(Self.kinds(server) == [.full] && server.isFull && server.refusesWrites)
@@ -52,7 +52,7 @@ struct QueueServerTests {
         #expect(!server.findings[0].advice.contains("start a worker"))
     }
 
-    @Test("evicts jobs by some policies, by others only what has an expiry, and says which")
+    @Test("evicts jobs with some policies, with others only keys with an expiry, and the finding names which")
     func eviction() {
         for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
             // A cache is always full.
@@ -72,7 +72,7 @@ struct QueueServerTests {
         }
     }
 
-    @Test("loses jobs when it dies, where it keeps no append-only file or is failed over without replicas")
+    @Test("loses jobs in a crash without an append-only file, or in a failover without replicas")
     func durability() {
         #expect(Self.kinds(Self.server(["aof_enabled": "0"])) == [.notPersistent])
         #expect(Self.kinds(Self.server(["aof_enabled": ""])) == [])
@@ -86,7 +86,7 @@ struct QueueServerTests {
     }
 
     @Test(
-        "refuses writes for a reason, and the advice is about that",
+        "refuses writes for a reason, and the advice matches it",
         arguments: [
             ("READONLY You can't write against a read only replica.", "master"),
             ("MISCONF Errors writing to the AOF file: No space left on device", "INFO persistence"),
@@ -101,7 +101,7 @@ struct QueueServerTests {
         #expect(server.findings[0].advice.contains(advice))
     }
 
-    @Test("is judged by what it refuses where it reports nothing")
+    @Test("is judged by its refusals if it reports nothing")
     func noReport() {
         var server = Self.server()
         server.info = .failure(RedisServerError(text: "NOPERM this user has no permissions to run the 'info' command"))
@@ -137,7 +137,7 @@ struct QueueServerTests {
         return try #require(found)
     }
 
-    @Test("is asked, tried, and left as it was")
+    @Test("is queried and tested, and left unchanged")
     func real() async throws {
         let redis = try RedisServer(arguments: ["--appendonly", "yes"])
         let server = try await read(redis)
@@ -147,7 +147,7 @@ struct QueueServerTests {
     }
 
     @Test(
-        "is found to be full, and to have room again",
+        "is reported as full, and as having free memory again",
         arguments: ["noeviction", "volatile-lru"])
     func realFull(policy: String) async throws {
         let redis = try RedisServer(arguments: ["--appendonly", "yes", "--maxmemory-policy", policy])
@@ -158,7 +158,7 @@ struct QueueServerTests {
         #expect(try await !read(redis).refusesWrites)
     }
 
-    @Test("is found to refuse writes: a replica, one without its replicas, one without its disk")
+    @Test("is reported to refuse writes: a replica, one without its replicas, one without its disk")
     func realRefusals() async throws {
         let redis = try RedisServer(arguments: ["--min-replicas-to-write", "1"])
         #expect(try await read(redis).writeRefusal?.prefix == "NOREPLICAS")

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The reclaim script")
 struct ReclaimTests {
-    @Test("claims go back to the head of the list, in their order")
+    @Test("claims return to the head of the list, in their order")
     func order() async throws {
         try await withQueue { queue in
             let jobs = (1...120).map { "job \($0)" }
@@ -24,7 +24,7 @@ struct ReclaimTests {
         }
     }
 
-    @Test("a lane whose lease has not expired, or that is not known, is left alone")
+    @Test("a lane whose lease has not expired, or that is unknown, is left unchanged")
     func leaseNotEnded() async throws {
         try await withQueue { queue in
             _ = try await queue.worker("w", claiming: ["a"])
@@ -50,7 +50,7 @@ struct ReclaimTests {
         }
     }
 
-    @Test("of many that try at once, one does it")
+    @Test("of many concurrent calls, one has an effect")
     func race() async throws {
         try await withQueue { queue in
             _ = try await queue.worker("w", claiming: (1...50).map { "job \($0)" })
@@ -100,7 +100,7 @@ struct ReclaimTests {
     ]
 
     @Test(
-        "reclaims are counted up to the limit, then the job is poison, with its bytes untouched",
+        "reclaims are counted up to the limit, then the job is poison, with its bytes unchanged",
         arguments: bodies.indices)
     func poison(index: Int) async throws {
         let (body, original) = Self.bodies[index]
@@ -151,7 +151,7 @@ struct ReclaimTests {
         Envelope.read(ByteBuffer(string: body)).isWrapped ? original : body
     }
 
-    @Test("whatever the worker writes around a job, it reads the same again after a reclaim")
+    @Test("a job's wrapper is read unchanged after a reclaim")
     func randomWrappers() async throws {
         var random = SeededGenerator(seed: 77)
         let texts = ["payload", "token", "job", #""job":"#, "é\u{0}\n\\", #","reclaims":7,"#, "x", "{}}", "]"]
@@ -204,7 +204,7 @@ struct ReclaimTests {
         }
     }
 
-    @Test("a claim that can't be read becomes a dead letter with its bytes untouched, and the others go back")
+    @Test("a claim that can't be read becomes a dead letter with its bytes unchanged, and the others are returned")
     func unreadableClaim() async throws {
         try await withQueue { queue in
             _ = try await queue.worker("w", claiming: ["a", "b"])
@@ -225,7 +225,7 @@ struct ReclaimTests {
         }
     }
 
-    @Test("a lane whose claims have the wrong type is left for an hour, so that others are reclaimed")
+    @Test("a lane whose claims have the wrong type is skipped for an hour, so that others are reclaimed")
     func noHash() async throws {
         try await withQueue { queue in
             let now = try await queue.worker("w").claim(0).now
@@ -238,7 +238,7 @@ struct ReclaimTests {
         }
     }
 
-    @Test("a call gives back a megabyte of claims and removes them with their push, so that many calls double nothing")
+    @Test("a call returns a megabyte of claims and removes them in the same step, so that no job is duplicated")
     func portions() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("The release script")
 struct ReleaseTests {
-    @Test("what was not settled goes back to the head, as it was and in its order")
+    @Test("unsettled jobs return to the head, unchanged and in their order")
     func order() async throws {
         try await withQueue { queue in
             let wrapped = #"{"apns_worker":1,"attempt":3,"job":{}}"#
@@ -35,7 +35,7 @@ struct ReleaseTests {
         }
     }
 
-    @Test("a lane that was reclaimed before gives back nothing but the inbox")
+    @Test("a lane that was reclaimed before returns only the inbox")
     func afterReclaim() async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["a"])
@@ -48,7 +48,7 @@ struct ReleaseTests {
         }
     }
 
-    @Test("a worker that never claimed has nothing to give back")
+    @Test("a worker that never claimed has nothing to return")
     func never() async throws {
         try await withQueue { queue in
             try queue.push(["a"])

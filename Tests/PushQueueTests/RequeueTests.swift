@@ -10,7 +10,7 @@ import Testing
 struct RequeueTests {
     private static let plain = DeadLetters.Action.requeue(first: false, keepsAttempts: false)
 
-    @Test("the producer's bytes go back as they are, whatever they are")
+    @Test("the producer's bytes are returned unchanged, whatever they are")
     func bytes() async throws {
         let originals: [[UInt8]] = [
             Array(#"{"token":"ab","payload":{"aps":{"alert":"é\n"}}}"#.utf8), [], [0x0A, 0x0A],
@@ -32,7 +32,7 @@ struct RequeueTests {
         }
     }
 
-    @Test("a job continues where it was: with the tokens that had failed, its reservation, its id and its time")
+    @Test("a job continues where it stopped: with the tokens that had failed, its reservation, its ID and its time")
     func wrapper() async throws {
         try await withQueue { queue in
             let original = #"{"token":"ab","unique_for":"1h","id":"i/\"d","payload":{}}"#
@@ -52,7 +52,7 @@ struct RequeueTests {
     }
 
     @Test(
-        "a job without an id keeps the identity that its notifications' ids come from",
+        "a job without an ID keeps the identity from which its apns-ids are derived",
         arguments: [
             (#""claim":"a:b:7.a1""#, "a:b:7.a1"), (#""claim":"w:7.a1:letter""#, "w:7.a1"),
             (#""claim":"w:7.a1:big""#, "w:7.a1"),
@@ -70,7 +70,7 @@ struct RequeueTests {
     }
 
     @Test(
-        "attempts start again or count, and no value in a dead letter makes a wrapper that can't be read",
+        "attempts start again or continue, and no value in a dead letter makes an unreadable wrapper",
         arguments: [
             (#""attempts":3"#, 4), (#""attempts":0"#, 1), (#""attempts":2147483647"#, 2_147_483_647),
             (#""attempts":-5"#, 1),
@@ -105,7 +105,7 @@ struct RequeueTests {
         }
     }
 
-    @Test("of a list whose head is its right end, as Sidekiq's, the ends are the other way round")
+    @Test("for a list whose head is its right end, such as Sidekiq's, the ends are swapped")
     func rightHead() async throws {
         try await withQueue { queue in
             let keys = try QueueKeys(prefix: "other", queue: queue.keys.queue, list: queue.keys.jobs, head: .right)
@@ -129,7 +129,7 @@ struct RequeueTests {
         return job.id.map { job.text($0).text } ?? ""
     }
 
-    @Test("what a worker buried goes back and is settled as if nothing had been, tokens of a piece included")
+    @Test("a worker's dead letters are requeued and settled normally, including pieces of a job")
     func roundTrip() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -177,7 +177,7 @@ struct RequeueTests {
         }
     }
 
-    @Test("a job that becomes a dead letter after the first page stays one, so that no job goes round forever")
+    @Test("a job that becomes a dead letter after the first page stays one, so that the command ends")
     func comingBack() async throws {
         try await withQueue { queue in
             for number in 0..<120 { try queue.bury(.numbered(number), at: 5000) }
@@ -203,7 +203,7 @@ struct RequeueTests {
 
 @Suite("The rate at which dead letters are requeued")
 struct RequeuePaceTests {
-    @Test("so many a second, in ten portions or one by one", arguments: [1, 3, 7, 10, 99, 1000, 123_457])
+    @Test("is a number per second, in ten portions or one by one", arguments: [1, 3, 7, 10, 99, 1000, 123_457])
     func rate(perSecond: Int) {
         var pace = RequeuePace(perSecond: perSecond)
         var (now, moved) = (NIODeadline.uptimeNanoseconds(5_000_000_000), 0)

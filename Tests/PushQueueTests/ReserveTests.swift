@@ -17,7 +17,7 @@ struct ReserveTests {
         return try #require(Reservation(of: JobDecoder.decode(ByteBuffer(string: body)), claim: id))
     }
 
-    @Test("a job without unique_for asks for nothing, nor does one that has its reservation")
+    @Test("a job without unique_for needs no reservation, nor does one that has it")
     func unasked() throws {
         let plain = try JobDecoder.decode(ByteBuffer(string: #"{"id":"x","token":"ab","payload":{}}"#))
         #expect(Reservation(of: plain, claim: .none) == nil)
@@ -44,7 +44,7 @@ struct ReserveTests {
         }
     }
 
-    @Test("a job that comes later, to another worker, is a duplicate until the reservation ends")
+    @Test("a job that is claimed later by another worker is a duplicate until the reservation ends")
     func later() async throws {
         try await withQueue { queue in
             let job = Self.job("x")
@@ -77,7 +77,7 @@ struct ReserveTests {
         }
     }
 
-    @Test("a claim that was reclaimed or settled before is left alone, and its id stays free")
+    @Test("a claim that was reclaimed or settled before is unchanged, and its ID stays free")
     func lost() async throws {
         try await withQueue { queue in
             let jobs = [Self.job("x"), Self.job("y")]
@@ -92,7 +92,7 @@ struct ReserveTests {
         }
     }
 
-    @Test("the reservation goes with the job through a reclaim, a release, a retry and a split")
+    @Test("the reservation stays with the job through a reclaim, a release, a retry and a split")
     func travels() async throws {
         try await withQueue { queue in
             let original = #"{"id":"x","unique_for":"1h","tokens":["aa","bb"],"payload":{}}"#
@@ -141,7 +141,7 @@ struct ReserveTests {
     }
 
     @Test(
-        "a wrapper keeps all that it says, and its original every byte",
+        "a wrapper keeps all its fields, and the original all its bytes",
         arguments: [
             #"{"apns_worker":1,"job":"#, #"{"apns_worker":1,"attempt":7,"id":"made","reclaims":2,"enqueued":5,"job":"#,
             #"{"apns_worker":1,"tokens":["cd","ef"],"error":{"reason":"\"job\":","at":1},"origin":"w:1","later":[1],"job":"#,
@@ -162,7 +162,7 @@ struct ReserveTests {
         }
     }
 
-    @Test("an id of any bytes is a key behind the prefix, and no other than its own")
+    @Test("an ID of any bytes makes a distinct key after the prefix")
     func hostileIDs() async throws {
         try await withQueue { queue in
             let texts = [
@@ -186,7 +186,7 @@ struct ReserveTests {
     }
 
     @Test(
-        "an original of any bytes stays what it is",
+        "an original of any bytes is unchanged",
         arguments: ["", "}", "\0\n", #"{"apns_worker":1,"reserved":true,"job":x}"#])
     func hostileOriginals(original: String) async throws {
         try await withQueue { queue in
@@ -217,7 +217,7 @@ struct ReserveTests {
         }
     }
 
-    @Test("of many workers that ask at once for one id, one gets it")
+    @Test("of many workers that request one ID at once, one gets it")
     func race() async throws {
         try await withQueue { queue in
             let job = Self.job("x")

@@ -13,7 +13,7 @@ struct ResultGroupTests {
 
     private func ids(_ results: [StoredResult]) -> [String] { results.map { $0["id"] ?? "" } }
 
-    @Test("is made once, from now on or from a time, with a stream that need not exist")
+    @Test("is created once, from now on or from a time, even if the stream does not exist")
     func creation() async throws {
         try await withQueue { queue in
             let now = ResultGroup(queue.client, queue.keys, group: "now", consumer: "a")
@@ -35,7 +35,7 @@ struct ResultGroupTests {
         }
     }
 
-    @Test("gives each result to one consumer, until it is acknowledged or taken over")
+    @Test("delivers each result to one consumer, until it is acknowledged or reclaimed")
     func consumers() async throws {
         try await withQueue { queue in
             let (a, b) = (
@@ -52,15 +52,15 @@ struct ResultGroupTests {
             let pending = try await b.pending(of: "a", count: 10)
             #expect(pending.map(\.entry) == taken.dropFirst().map(\.entry) && pending.allSatisfy { $0.deliveries == 1 })
             // No consumer takes over from one that is active.
-            #expect(try await b.takeOver(pending.map(\.entry), idle: 60_000).isEmpty)
+            #expect(try await b.reclaim(pending.map(\.entry), idle: 60_000).isEmpty)
             #expect(try await b.pending(of: "a", count: 10).count == 3)
-            #expect(ids(try await b.takeOver([pending[0].entry], idle: 0)) == ["1"])
+            #expect(ids(try await b.reclaim([pending[0].entry], idle: 0)) == ["1"])
             #expect(try await b.pending(of: "b", count: 10).map(\.deliveries) == [2, 1, 1])
             #expect(try await b.pending(after: pending[0].entry, count: 1).map(\.entry) == [pending[1].entry])
         }
     }
 
-    @Test("renewing keeps results with their consumer; parking gives them to none")
+    @Test("renewing keeps results with their consumer; parking assigns them to none")
     func parking() async throws {
         try await withQueue { queue in
             let group = ResultGroup(queue.client, queue.keys, group: "g", consumer: "a")
@@ -82,7 +82,7 @@ struct ResultGroupTests {
         }
     }
 
-    @Test("forgets results that the stream has dropped in the meantime")
+    @Test("drops results that the stream has evicted in the meantime")
     func dropped() async throws {
         try await withQueue { queue in
             let group = ResultGroup(queue.client, queue.keys, group: "g", consumer: "a")
@@ -90,7 +90,7 @@ struct ResultGroupTests {
             try add(3, queue)
             let entries = try await group.take(3, waiting: nil).map(\.entry)
             try queue.redis.run("XDEL", queue.keys.results, entries[1])
-            #expect(ids(try await group.takeOver(entries, idle: 0)) == ["0", "2"])
+            #expect(ids(try await group.reclaim(entries, idle: 0)) == ["0", "2"])
             #expect(try await group.pending(count: 9).map(\.entry) == [entries[0], entries[2]])
         }
     }

@@ -36,7 +36,7 @@ struct ResultsTests {
             .map { $0["id"] ?? "" }
     }
 
-    @Test("have all that is known, whatever bytes that is, and Redis' time")
+    @Test("have all fields, of any bytes, and the time of Redis")
     func fields() async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["job"], Self.limits)
@@ -96,7 +96,7 @@ struct ResultsTests {
         }
     }
 
-    @Test("of a worker whose claims were taken over are not written")
+    @Test("of a worker whose claims were reclaimed are not written")
     func takenOver() async throws {
         try await withQueue { queue in
             let zombie = try await queue.worker("zombie", claiming: ["job"], Self.limits)
@@ -141,11 +141,11 @@ struct ResultsTests {
             try queue.endLease("w")
             try await queue.worker("other", limits).reclaim("w")
             let results = try await StoredResult.read(after: "0", count: 10, queue.client, queue.keys)
-            let told = results.map {
+            let lines = results.map {
                 "\($0["id"] ?? "-") \($0["token"] ?? "-") \($0["outcome"] ?? "-") \($0["reason"] ?? "-")"
             }
             #expect(
-                told
+                lines
                     == (areKept
                         ? [
                             "- - dead JobTooLarge", "piece aa dead JobTooLarge", "piece bb dead JobTooLarge",

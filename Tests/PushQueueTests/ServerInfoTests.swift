@@ -34,7 +34,7 @@ struct ServerInfoTests {
         #expect(info.memoryInWords == "21.3 of 20.5 MiB")
     }
 
-    @Test("is unknown where it is missing, one field or all")
+    @Test("is unknown if it is missing, one field or all")
     func missing() {
         let nothing = ServerInfo("")
         #expect(nothing == ServerInfo("# Server\r\n\r\n") && nothing == ServerInfo("ERR what?"))
@@ -47,7 +47,7 @@ struct ServerInfoTests {
     }
 
     @Test(
-        "a number that is none, or less than none, is unknown",
+        "an invalid or negative number is unknown",
         arguments: ["", "-1", "1.5", "0x10", "1e9", "99999999999999999999", " 1", "1 ", "nan", "\u{0}"])
     func numbers(value: String) {
         let info = ServerInfo(
@@ -56,7 +56,7 @@ struct ServerInfoTests {
         #expect(info.keepsAppendOnlyFile == nil && info.replicas == nil)
     }
 
-    @Test("texts reach no terminal as they are, and are bounded")
+    @Test("texts are made printable, and are bounded")
     func hostile() {
         let long = String(repeating: "x", count: 100_000)
         let info = ServerInfo("redis_version:\u{1B}[31m7.0\u{9B}\nmaxmemory_policy:\(long)\nrole:king\nmaxmemory:1")
@@ -64,7 +64,7 @@ struct ServerInfoTests {
         #expect(ServerInfo("redis_version:\nvalkey_version:8.0.1").version == "Valkey 8.0.1")
     }
 
-    @Test("buffers that do not count against the limit are not counted, however large they are said to be")
+    @Test("buffers that do not count against the limit are not counted, however large they are reported to be")
     func notCounted() {
         #expect(ServerInfo("used_memory:100\nmem_not_counted_for_evict:40").usedMemory == 60)
         #expect(ServerInfo("used_memory:100\nmem_not_counted_for_evict:400").usedMemory == 0)

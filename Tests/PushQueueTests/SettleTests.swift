@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The settle script")
 struct SettleTests {
-    @Test("a job that has ended is gone, and counted by how it ended", arguments: Outcome.allCases)
+    @Test("a finished job is removed, and counted by its outcome", arguments: Outcome.allCases)
     func endings(ending: Outcome) async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["a", "b"])
@@ -69,7 +69,7 @@ struct SettleTests {
         }
     }
 
-    @Test("a dead letter has what is known about it, and the original's bytes")
+    @Test("a dead letter has its details, and the original's bytes")
     func dead() async throws {
         try await withQueue { queue in
             let original = "\u{0}\u{1}\n{\"apns_worker\":1,"
@@ -105,7 +105,7 @@ struct SettleTests {
         }
     }
 
-    @Test("a dead letter about a part of a job leaves the rest to be settled", arguments: [true, false])
+    @Test("a dead letter for a part of a job leaves the rest to be settled", arguments: [true, false])
     func letter(isRetried: Bool) async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["other", "fan-out"])
@@ -134,7 +134,7 @@ struct SettleTests {
         }
     }
 
-    @Test("counts belong to the settlement before them, and are not made when its claim is not found")
+    @Test("counts belong to the settlement before them, and are skipped if its claim is not found")
     func counts() async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["a", "b"])
@@ -194,7 +194,7 @@ struct SettleTests {
         }
     }
 
-    @Test("claims that others took over are left alone")
+    @Test("claims that others have reclaimed are unchanged")
     func takenOver() async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: (1...8).map { "job \($0)" })

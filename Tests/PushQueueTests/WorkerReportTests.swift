@@ -25,7 +25,7 @@ struct WorkerReportTests {
 
     private func read(_ json: String) -> WorkerReport? { WorkerReport(ByteBuffer(string: json)) }
 
-    @Test("is read as it was written, with Redis' time, and fit to be shown")
+    @Test("is read as it was written, with the time of Redis, and is printable")
     func roundTrip() async throws {
         try await withQueue { queue in
             let report = Self.report()
@@ -58,10 +58,10 @@ struct WorkerReportTests {
             return app
         }
         report.obstacles = (0..<1000).map { .init("\($0)" + String(repeating: "\u{1}", count: 10_000), app: "é") }
-        let news = WorkerHeartbeat(report, uptime: 1)
-        #expect(news.members.readableBytes < 60_000)
+        let heartbeat = WorkerHeartbeat(report, uptime: 1)
+        #expect(heartbeat.members.readableBytes < 60_000)
         var json = ByteBuffer(string: "{")
-        json.writeImmutableBuffer(news.members)
+        json.writeImmutableBuffer(heartbeat.members)
         let read = try #require(WorkerReport(json))
         #expect(read.apps.count == 50 && read.moreApps == 9950)
         #expect(read.obstacles.map(\.reason) == ["0", "1", "2", "3", "4"])
@@ -79,7 +79,7 @@ struct WorkerReportTests {
         #expect(read(json) == nil)
     }
 
-    @Test("what others have written there does no harm: no escapes, no numbers that cannot be added up")
+    @Test("foreign data does no harm: no escapes, no numbers that overflow")
     func hostile() throws {
         let json = """
             {"process":"a","host":"\\u001b[31mred\\u009b\\r\\n","version":"\(String(repeating: "v", count: 5000))",\
@@ -100,17 +100,17 @@ struct WorkerReportTests {
 
 @Suite("Commands to workers")
 struct WorkerCommandTests {
-    @Test("reach only the worker that they are for, with each heartbeat")
+    @Test("reach only their worker, with each heartbeat")
     func claim() async throws {
         try await withQueue { queue in
-            let news = WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1)
+            let heartbeat = WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1)
             let worker = queue.worker("host.7.ab.0")
-            #expect(try await worker.claim(0, heartbeat: news).command == nil)
-            let order = WorkerCommand(.quiet, at: 1234)
-            try await order.give(to: "host.7.ab", queue.client, queue.keys)
+            #expect(try await worker.claim(0, heartbeat: heartbeat).command == nil)
+            let command = WorkerCommand(.quiet, at: 1234)
+            try await command.send(to: "host.7.ab", queue.client, queue.keys)
             #expect(try await worker.claim(0, join: false).command == nil)
-            #expect(try await worker.claim(0, join: false, heartbeat: news).command == order)
-            #expect(try await queue.worker("host.7.ab.1").claim(0, heartbeat: news).command == order)
+            #expect(try await worker.claim(0, join: false, heartbeat: heartbeat).command == command)
+            #expect(try await queue.worker("host.7.ab.1").claim(0, heartbeat: heartbeat).command == command)
             let other = WorkerHeartbeat(WorkerReportTests.report("host.8.ab"), uptime: 1)
             #expect(try await queue.worker("host.8.ab.0").claim(0, heartbeat: other).command == nil)
             // The command expires, because the worker may have ended.
@@ -119,16 +119,16 @@ struct WorkerCommandTests {
         }
     }
 
-    @Test("a worker that ends leaves nothing, and one that only takes another name leaves the orders")
+    @Test("a worker that ends leaves nothing, and one that only takes another name leaves the commands")
     func release() async throws {
         try await withQueue { queue in
-            let news = WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1)
+            let heartbeat = WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1)
             let worker = queue.worker("host.7.ab.0")
-            _ = try await worker.claim(0, heartbeat: news)
-            try await WorkerCommand(.stop, at: 1).give(to: "host.7.ab", queue.client, queue.keys)
+            _ = try await worker.claim(0, heartbeat: heartbeat)
+            try await WorkerCommand(.stop, at: 1).send(to: "host.7.ab", queue.client, queue.keys)
             try await worker.release()
             #expect(try Array(queue.everything().keys) == [queue.keys.order("host.7.ab")])
-            _ = try await worker.claim(0, heartbeat: news)
+            _ = try await worker.claim(0, heartbeat: heartbeat)
             try await worker.release(endOf: "host.7.ab")
             #expect(try queue.everything().isEmpty)
         }
@@ -151,7 +151,7 @@ struct WorkerCommandTests {
     }
 
     @Test(
-        "whatever else stands in their keys, jobs are claimed, released and reaped",
+        "with any other data in their keys, jobs are claimed, released and reclaimed",
         arguments: [["SET", "x"], ["RPUSH", "x"], ["ZADD", "1", "x"]])
     func wrongType(command: [String]) async throws {
         try await withQueue { queue in
@@ -159,8 +159,8 @@ struct WorkerCommandTests {
                 try queue.redis.run(([command[0], key] + command.dropFirst()).map { Array($0.utf8) })
             }
             try queue.push(["a"])
-            let news = WorkerHeartbeat(WorkerReportTests.report("p"), uptime: 1)
-            let claimed = try await queue.worker("p.0").claim(5, heartbeat: news)
+            let heartbeat = WorkerHeartbeat(WorkerReportTests.report("p"), uptime: 1)
+            let claimed = try await queue.worker("p.0").claim(5, heartbeat: heartbeat)
             #expect(claimed.texts == ["a"] && claimed.command == nil)
             #expect(try await queue.worker("p.0").release() == 1)
             #expect(try await queue.worker("p.1").claim(5).texts == ["a"])

@@ -16,7 +16,7 @@ struct AppBreakerTests {
         return breaker
     }
 
-    @Test("lets everything through until it is tripped")
+    @Test("is closed until it is tripped")
     func closed() {
         let breaker = AppBreaker()
         #expect(breaker.decide(now: start) == .send)
@@ -65,7 +65,7 @@ struct AppBreakerTests {
         #expect(breaker.decide(now: later) == .probe)
     }
 
-    @Test("closes when the probe gets through, and says what the fault was")
+    @Test("closes when the probe succeeds, and returns the reason of the pause")
     func closes() {
         var breaker = open()
         breaker.asked()
@@ -76,7 +76,7 @@ struct AppBreakerTests {
         #expect(breaker.closed() == nil)
     }
 
-    @Test("a probe that is refused too waits for what Redis says")
+    @Test("after a refused probe it waits as long as Redis specifies")
     func failedProbe() {
         var breaker = open()
         let later = start + pause
@@ -115,7 +115,7 @@ struct AppBreakerTests {
         #expect(breaker.decide(now: later + AppBreaker.patience) == .ask)
     }
 
-    @Test("opens when others have found the fault, and has another version then")
+    @Test("opens when other lanes have found the fault, and then has another version")
     func othersFault() {
         var breaker = AppBreaker()
         let version = breaker.version
@@ -127,7 +127,7 @@ struct AppBreakerTests {
         #expect(breaker.version != open && breaker.version != version)
     }
 
-    @Test("sends nothing while it is blocked, no probe either, whatever Redis says")
+    @Test("sends nothing while it is blocked, not even a probe, whatever is in Redis")
     func blocked() {
         var breaker = open()
         let later = start + pause
@@ -159,7 +159,7 @@ struct AppBreakerTests {
         #expect(!breaker.isOpen && breaker.decide(now: start) == .send && breaker.allows(isProbe: false))
     }
 
-    @Test("a pause that a person ordered has no probes")
+    @Test("an operator's pause has no probes")
     func ordered() {
         var breaker = AppBreaker()
         #expect(breaker.learned(reason: "maintenance", wait: nil, now: start) == true)

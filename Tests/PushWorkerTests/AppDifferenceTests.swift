@@ -19,7 +19,7 @@ struct AppDifferenceTests {
         return app
     }
 
-    @Test("nothing, where nothing is other")
+    @Test("are empty if nothing has changed")
     func same() {
         let difference = AppDifference(from: app(), to: app())
         #expect(!difference.isChanged && !difference.changesTransport && !difference.changesCredential)
@@ -44,7 +44,7 @@ struct AppDifferenceTests {
         { $0.renewal = nil },
     ]
 
-    @Test("the credential is replaced when its place or its contents are other", arguments: credentialChanges.indices)
+    @Test("the credential is replaced if its source or contents changed", arguments: credentialChanges.indices)
     func credential(_ index: Int) {
         let difference = AppDifference(from: app(), to: app("shop", Self.credentialChanges[index]))
         #expect(difference.isChanged && !difference.changesTransport && difference.changesCredential)
@@ -54,7 +54,7 @@ struct AppDifferenceTests {
         { $0.topic = "x" }, { $0.otherTopics = ["x"] }, { $0.maximumPerSecond = 1 }, { $0.maximumBadTokenShare = 1 },
     ]
 
-    @Test("connections and credential stay for the rest", arguments: otherChanges.indices)
+    @Test("connections and credential stay after other changes", arguments: otherChanges.indices)
     func others(_ index: Int) {
         let difference = AppDifference(from: app(), to: app("shop", Self.otherChanges[index]))
         #expect(difference.isChanged && !difference.changesTransport && !difference.changesCredential)
@@ -67,7 +67,7 @@ struct AppDifferenceTests {
         #expect(report.added == ["d"] && report.changed == ["b"] && report.removed == ["a"])
     }
 
-    @Test("jobs are routed to the apps that are left, by the indices that they have had")
+    @Test("jobs are routed to the remaining apps, by their old indices")
     func router() throws {
         var router = JobRouter([app("a"), app("b")].map(RoutedApp.init))
         let job = { (text: String) throws in try JobDecoder.decode(ByteBuffer(string: text)) }

@@ -2,9 +2,9 @@ import Testing
 
 @testable import PushWorker
 
-@Suite("Bad tokens, or a bad app")
+@Suite("The guard against bad tokens")
 struct BadTokenGuardTests {
-    @Test("a worker in the wrong environment marks nothing, and soon knows")
+    @Test("a worker in the wrong environment marks nothing, and soon detects it")
     func wrongFromTheStart() {
         var guarding = BadTokenGuard()
         var judgements: [BadTokenGuard.Judgement] = []
@@ -12,7 +12,7 @@ struct BadTokenGuardTests {
         #expect(judgements == Array(repeating: .hold, count: 7) + [.trip])
     }
 
-    @Test("when all answers are bad at once, at most two are marked before it is known")
+    @Test("when all tokens are refused at once, at most two are marked before it is detected")
     func wrongAllAtOnce() {
         var guarding = BadTokenGuard()
         for _ in 0..<1000 { guarding.good() }
@@ -46,7 +46,7 @@ struct BadTokenGuardTests {
             case .hold: held += 1
             // More than half of the last 32 answers, with three in ten expected: happens about once in hundreds of
             // lists.
-            case .trip: guarding.startAfresh()
+            case .trip: guarding.reset()
             }
         }
         #expect(marked > held)
@@ -79,7 +79,7 @@ struct BadTokenGuardTests {
         #expect(guarding.bad() == .mark)
     }
 
-    @Test("the share is a setting, and at 1 every word is believed")
+    @Test("the share is a setting, and at 1 every answer is believed")
     func share() {
         var believing = BadTokenGuard(maximumShare: 1)
         for _ in 0..<100 { #expect(believing.bad() == .mark) }

@@ -40,7 +40,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 10, busy: 0, now: start) == .init(first: 11, count: 10, join: false))
     }
 
-    @Test("leaves Redis alone for a while when there was nothing, and looks at once when it is woken")
+    @Test("does not ask Redis for a while after an empty answer, and asks at once when it is woken")
     func idle() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -61,7 +61,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(800)) != nil)
     }
 
-    @Test("keeps room for what a claim may bring, unless its answer takes long")
+    @Test("reserves capacity for the jobs that a claim may return, unless its answer is slow")
     func reserved() {
         var window = ClaimWindow()
         #expect(window.reserved(now: start) == 0)
@@ -72,7 +72,7 @@ struct ClaimWindowTests {
         #expect(window.reserved(now: start) == 0)
     }
 
-    @Test("looks again when the next retry is due")
+    @Test("claims again when the next retry is due")
     func due() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -81,7 +81,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(200)) != nil)
     }
 
-    @Test("polls more often where no blocking wait brings new jobs")
+    @Test("polls more often if no blocking wait reports new jobs")
     func unwatched() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -116,7 +116,7 @@ struct ClaimWindowTests {
         #expect(window.cannotPoll(now: start + .seconds(1)))
     }
 
-    @Test("a claim that brings nothing although jobs wait is made again after a pause, with later numbers")
+    @Test("a claim that returns nothing although jobs wait is made again after a pause, with later numbers")
     func emptyHanded() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -125,7 +125,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(10))?.first == 11)
     }
 
-    @Test("repeats a claim whose reply was lost with the same numbers, whatever is free now")
+    @Test("repeats a claim whose reply was lost with the same numbers, whatever the current capacity")
     func doubt() {
         var window = ClaimWindow()
         let claim = window.next(free: 10, busy: 0, now: start)
@@ -173,18 +173,18 @@ struct ClaimWindowTests {
         #expect(window.next(free: 3, busy: 0, now: start) == .init(first: 1, count: 3, join: true))
     }
 
-    @Test("joins again under a new name, with none of the old claims in doubt")
+    @Test("joins again under a new name, without the old claims in doubt")
     func afresh() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
         _ = window.answered(received: 10, isPaused: false, nextDue: 0, now: start)
         _ = window.next(free: 10, busy: 0, now: start)
         window.failed(mayHaveRun: true, now: start)
-        window.startAfresh()
+        window.reset()
         #expect(window.next(free: 2, busy: 0, now: start) == .init(first: 11, count: 2, join: true))
     }
 
-    @Test("an answer that takes long is overdue, to a renewal as to a claim")
+    @Test("a slow answer is overdue, for a renewal as for a claim")
     func overdue() {
         var window = ClaimWindow()
         #expect(!window.isOverdue(now: start))
@@ -204,7 +204,7 @@ struct ClaimWindowTests {
         var random = SeededGenerator(seed: seed)
         var window = ClaimWindow()
         var now = start
-        var underWay: ClaimWindow.Claim?
+        var inFlight: ClaimWindow.Claim?
         var answeredTo = 0
         let longestRefusal = TimeAmount.milliseconds(1500)
         for _ in 0..<500 {
@@ -217,49 +217,49 @@ struct ClaimWindowTests {
                     ? window.next(free: free, busy: Int.random(in: 0...600, using: &random), now: now)
                     : window.renewal(now: now)
                 guard let claim else { continue }
-                #expect(underWay == nil)
+                #expect(inFlight == nil)
                 #expect(claim.count <= ClaimWindow.maximumCount)
                 #expect(claim.first > answeredTo)
-                underWay = claim
+                inFlight = claim
             case 2, 3:
-                guard let claim = underWay else { continue }
+                guard let claim = inFlight else { continue }
                 let received = Int.random(in: 0...claim.count, using: &random)
                 _ = window.answered(
                     received: received, isPaused: Bool.random(using: &random),
                     nextDue: Bool.random(using: &random) ? Int64.random(in: 0...3000, using: &random) : nil, now: now)
                 answeredTo = max(answeredTo, claim.first + received - 1)
-                underWay = nil
+                inFlight = nil
                 // The answer to a renewal does not end the pause after a refused claim.
-                checkItGoesOn(window, now: now + max(ClaimWindow.idlePoll, longestRefusal))
+                checkItContinues(window, now: now + max(ClaimWindow.idlePoll, longestRefusal))
             case 4:
-                guard underWay != nil else { continue }
+                guard inFlight != nil else { continue }
                 window.failed(mayHaveRun: Bool.random(using: &random), now: now)
-                underWay = nil
-                checkItGoesOn(window, now: now)
+                inFlight = nil
+                checkItContinues(window, now: now)
             case 5:
-                guard underWay != nil else { continue }
+                guard inFlight != nil else { continue }
                 let pause = TimeAmount.nanoseconds(
                     Int64.random(in: 500_000_000...longestRefusal.nanoseconds, using: &random))
                 window.refused(now: now, pause: pause)
-                underWay = nil
-                checkItGoesOn(window, now: now + pause)
+                inFlight = nil
+                checkItContinues(window, now: now + pause)
             case 6:
                 guard Int.random(in: 0..<10, using: &random) == 0 else { continue }
-                window.startAfresh()
-                underWay = nil
+                window.reset()
+                inFlight = nil
                 #expect(!window.hasJoined)
-                checkItGoesOn(window, now: now)
+                checkItContinues(window, now: now)
             default:
                 window.wake()
-                if underWay == nil { checkItGoesOn(window, now: now) }
+                if inFlight == nil { checkItContinues(window, now: now) }
             }
-            #expect(window.isAsking == (underWay != nil))
-            #expect(underWay != nil || window.reserved(now: now) == 0)
+            #expect(window.isAsking == (inFlight != nil))
+            #expect(inFlight != nil || window.reserved(now: now) == 0)
         }
     }
 
     /// Expects that jobs would be requested by then, given capacity.
-    private func checkItGoesOn(_ window: ClaimWindow, now: NIODeadline) {
+    private func checkItContinues(_ window: ClaimWindow, now: NIODeadline) {
         var window = window
         #expect((window.next(free: 10, busy: 0, now: now)?.count ?? 0) > 0)
     }

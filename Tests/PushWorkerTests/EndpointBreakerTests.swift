@@ -18,7 +18,7 @@ struct EndpointBreakerTests {
         return breaker
     }
 
-    @Test("opens after many failures in a row, or after a few that last")
+    @Test("opens after many failures in a row, or after a few over a longer time")
     func opens() {
         var breaker = EndpointBreaker()
         for _ in 1..<EndpointBreaker.limit { #expect(fail(&breaker, at: start) == false) }
@@ -74,7 +74,7 @@ struct EndpointBreakerTests {
         #expect(breaker.wait(now: muchLater) == .seconds(1))
     }
 
-    @Test("closes when no job has come to probe with, after those that were postponed are due")
+    @Test("closes when no job has arrived to probe with, after the deferred ones are due")
     func idle() {
         var breaker = open()
         let due = start + .minutes(5)
@@ -100,7 +100,7 @@ struct EndpointBreakerTests {
         #expect(breaker.answered(now: start) != nil)
     }
 
-    @Test("probes again soon after a probe that says nothing")
+    @Test("probes again soon after an inconclusive probe")
     func inconclusive() {
         var breaker = open()
         breaker.probeInconclusive(now: start)

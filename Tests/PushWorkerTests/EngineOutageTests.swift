@@ -18,7 +18,7 @@ struct EngineOutageTests {
     }
 
     @Test(
-        "loses nothing and gives up nothing in an hour of it, and delivers all afterwards", arguments: Outage.allCases)
+        "loses and gives up nothing in an hour, and delivers everything afterwards", arguments: Outage.allCases)
     func hour(of outage: Outage) throws {
         let jobs = 400
         let scene = try EngineScene { $0.queues[0].limits.results = .off }
@@ -61,7 +61,7 @@ struct EngineOutageTests {
         #expect(scene.log.events.count { $0 == "answers_again" } == 1)
     }
 
-    @Test("takes no jobs but one for a probe while the endpoint's breaker is open, and does not hold up another app")
+    @Test("claims only one job for a probe while the endpoint's breaker is open, and does not delay another app")
     func claimsLess() throws {
         let scene = try EngineScene(apps: ["shop", "news"])
         for number in 0..<EndpointBreaker.limit {
@@ -95,7 +95,7 @@ struct EngineOutageTests {
         #expect(attempts == [hours >= 24, false])
     }
 
-    @Test("spends attempts after a day on a job that claims to be from the future, but not while the expiration lasts")
+    @Test("spends attempts after a day on a job with a future time, but not before its expiration")
     func budgetBounds() throws {
         let cases: [(String, Int?, Bool)] = [
             (#""alert":"x","enqueued_at":4000000000"#, nil, true), (#""alert":"x""#, 3 * 86_400, false),
@@ -118,7 +118,7 @@ struct EngineOutageTests {
     }
 
     @Test(
-        "spends no attempt on requests without an answer while none is answered, but drops those that must not be repeated"
+        "spends no attempt on unanswered requests while none is answered, but drops those that must not be repeated"
     )
     func unanswered() throws {
         let scene = try EngineScene()
@@ -144,7 +144,7 @@ struct EngineOutageTests {
         #expect(!scene.log.events.contains("server_errors"))
     }
 
-    @Test("gives a call up within seconds, in an outage too", arguments: ["voip", "pushtotalk"])
+    @Test("gives up a call within seconds, also in an outage", arguments: ["voip", "pushtotalk"])
     func calls(type: String) throws {
         let scene = try EngineScene()
         // Other jobs keep the endpoint's breaker open.
@@ -162,7 +162,7 @@ struct EngineOutageTests {
         #expect(scene.log.events.contains("server_errors"))
     }
 
-    @Test("closes the endpoint's breaker soon if the jobs that it held up have expired")
+    @Test("closes the endpoint's breaker soon if the deferred jobs have expired")
     func expiredJobs() throws {
         let scene = try EngineScene()
         for number in 0..<EndpointBreaker.limit {
@@ -178,7 +178,7 @@ struct EngineOutageTests {
     // MARK: Refused connections
 
     @Test(
-        "leaves such a connection, resends on another without an attempt, and pauses the app when a new one meets the same",
+        "retires such a connection, resends on another without an attempt, and pauses the app if a new one is refused too",
         arguments: [APNSReason.tooManyProviderTokenUpdates, .unrelatedKeyIDInToken])
     func connections(reason: APNSReason) throws {
         let scene = try EngineScene()
@@ -197,7 +197,7 @@ struct EngineOutageTests {
         #expect(scene.queue.stats["retried"] == nil && scene.queue.dead.isEmpty)
     }
 
-    @Test("leaves another connection after a minute without pausing the app")
+    @Test("retires another connection after a minute without pausing the app")
     func connectionsLater() throws {
         let scene = try EngineScene()
         for connection in 0..<3 {
@@ -229,7 +229,7 @@ struct EngineOutageTests {
 
     // MARK: Unusual answers
 
-    @Test("does not pause the app for one job that is forbidden, and gives it up after three attempts")
+    @Test("does not pause the app for one forbidden job, and gives it up after three attempts")
     func forbiddenJob() throws {
         let scene = try EngineScene()
         scene.pushOne(token: "aa")
@@ -257,7 +257,7 @@ struct EngineOutageTests {
         #expect(scene.stats == ["retried": 1, "deferred": 1])
     }
 
-    @Test("pauses the app when something else than APNs answers", arguments: [302, 400, 404, 407, 421])
+    @Test("pauses the app when another server answers", arguments: [302, 400, 404, 407, 421])
     func notAPNs(status: Int) throws {
         let scene = try EngineScene()
         scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
@@ -266,7 +266,7 @@ struct EngineOutageTests {
         scene.run()
         let pause = try #require(scene.stores.fakeFleet.paused.first)
         #expect(scene.stores.fakeFleet.paused.count == 1 && pause.reason.code == .http(status))
-        #expect(pause.reason.detail?.contains("is this APNs?") == true)
+        #expect(pause.reason.detail?.contains("may come from another server") == true)
         #expect(scene.stats == ["deferred": 2] && scene.queue.dead.isEmpty)
     }
 
@@ -287,7 +287,7 @@ struct EngineOutageTests {
         #expect(line?.level == .error && line?.metadata["reason"] == "QuiteNew")
     }
 
-    @Test("marks the token that a gateway names too late, while it accepts others")
+    @Test("marks a token that the gateway names late, while it accepts others")
     func lateToken() throws {
         let scene = try EngineScene()
         let token = ByteBuffer(string: "abcd")
@@ -304,7 +304,7 @@ struct EngineOutageTests {
         #expect(scene.stores.fakeFleet.invalid.map(\.token) == [token])
     }
 
-    @Test("tries the next key also for the spelling of a wrong environment that APNs really sends")
+    @Test("tries the next key also for the other spelling of a wrong environment that APNs sends")
     func spellings() {
         #expect(Reason(.badEnvironmentKeyInToken).concernsKey && Reason(.badEnvironmentKeyIDInToken).concernsKey)
         #expect(Reason(.broadcastFeatureNotEnabled).concernsBroadcasts)
@@ -312,7 +312,7 @@ struct EngineOutageTests {
 
     // MARK: A late connection to Redis
 
-    @Test("waits for the fleet's provider token from the moment at which Redis answers, and signs none of its own")
+    @Test("waits for the fleet's provider token once Redis answers, and does not sign its own")
     func lateRedis() throws {
         let key = try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8"))))
         let (own, others) = (try Self.source(key), try Self.source(key))

@@ -41,7 +41,7 @@ final class EngineScene: @unchecked Sendable {
         context = LaneContext(
             configuration: configuration, index: 0, eventLoop: loop, logger: log.logger, issues: IssueLog(),
             metrics: LaneMetrics(
-                apps: configuration.apps.count, queues: configuration.queues.count, takesTimes: false),
+                apps: configuration.apps.count, queues: configuration.queues.count, measuresTimes: false),
             generator: FixedGenerator(), wallClock: { 1_800_000_000 })
         let made = TransportBox()
         lane = Lane(

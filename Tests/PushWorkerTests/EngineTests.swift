@@ -152,7 +152,7 @@ struct EngineTests {
         #expect(scene.queue.held.isEmpty && scene.queue.results == (kept == .all ? 3 : 1))
     }
 
-    @Test("names APNs' pause in the retry")
+    @Test("has APNs' requested pause in the retry")
     func retryAfter() throws {
         let scene = try EngineScene()
         scene.pushOne()
@@ -167,7 +167,7 @@ struct EngineTests {
         #expect(scene.queue.postponed.last?.body.contains(#""attempt":2"#) == true)
     }
 
-    @Test("a token that is called bad while nothing else is known is tried again so late that others can show why")
+    @Test("a token that is refused without other evidence is retried late enough for others to show why")
     func suspect() throws {
         let scene = try EngineScene()
         for attempt in 1...2 {
@@ -281,7 +281,7 @@ struct EngineTests {
         #expect(scene.queue.dead.map(\.reason) == ["MalformedToken"])
     }
 
-    @Test("takes turns between a fan-out and small jobs")
+    @Test("alternates between a fan-out and small jobs")
     func turns() throws {
         let scene = try EngineScene()
         scene.transport.capacity = 40
@@ -300,7 +300,7 @@ struct EngineTests {
         return scene
     }
 
-    @Test("claims what will soon have a stream before one is free, and nothing more when answers stop")
+    @Test("claims jobs shortly before a stream is free, and none when answers stop")
     func claimsAhead() throws {
         let scene = try Self.withBacklog()
         scene.run(.milliseconds(20))
@@ -325,7 +325,7 @@ struct EngineTests {
         #expect(scene.queue.held.count <= held && scene.context.jobs.count <= 50 + 20)
     }
 
-    @Test("gives what it claimed ahead back when it drains")
+    @Test("releases jobs that it claimed ahead when it drains")
     func drainsWhatWaits() throws {
         let scene = try Self.withBacklog()
         for _ in 0..<50 {
@@ -380,7 +380,7 @@ struct EngineTests {
         #expect(scene.transport.tokens.last == "dd")
     }
 
-    @Test("does not let a paused app hold up another")
+    @Test("does not let a paused app delay another")
     func isolation() throws {
         let scene = try EngineScene(apps: ["shop", "news"])
         scene.push(#"{"token":"aa","app":"shop","alert":"x"}"#)
@@ -393,7 +393,7 @@ struct EngineTests {
         #expect(scene.queue.stats["deferred:AppPaused"] ?? 0 >= 1)
     }
 
-    @Test("pauses an app most of whose tokens are called bad, and marks none of them")
+    @Test("pauses an app most of whose tokens are refused, and marks none of them")
     func environment() throws {
         let scene = try EngineScene()
         for number in 0..<12 {
@@ -407,7 +407,7 @@ struct EngineTests {
 
     // MARK: Limits
 
-    @Test("has what goes to a throttled device wait, and nothing else")
+    @Test("delays notifications for a throttled device, and no others")
     func throttles() throws {
         let scene = try EngineScene()
         scene.push(EngineScene.job("aa"))
@@ -444,7 +444,7 @@ struct EngineTests {
 
     // MARK: The queue
 
-    @Test("continues under another name after its lease was lost, and settles nothing of the old one")
+    @Test("continues under another name after its lease was lost, and settles no old claims")
     func lostLease() throws {
         let scene = try EngineScene()
         scene.pushOne()
@@ -459,7 +459,7 @@ struct EngineTests {
         #expect(scene.queue.settlements == settled || scene.queue.stats["delivered"] ?? 0 <= 1)
     }
 
-    @Test("works on claims that it has forgotten")
+    @Test("processes claims that it has forgotten")
     func recovers() throws {
         let scene = try EngineScene()
         scene.queue.forget(EngineScene.job("ee"), number: 7)
@@ -499,7 +499,7 @@ struct EngineTests {
 
     // MARK: Drain and reload
 
-    @Test("finishes what is in flight, gives the rest back, and closes everything")
+    @Test("finishes requests in flight, releases the rest, and closes everything")
     func drains() throws {
         let scene = try EngineScene()
         scene.transport.capacity = 1

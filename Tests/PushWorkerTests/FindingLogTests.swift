@@ -23,7 +23,7 @@ struct FindingLogTests {
         #expect(update(&log, .evicts, .notPersistent) == [.found(finding(.evicts))])
     }
 
-    @Test("memory that wavers at its limit is logged when it gets worse, and when it has recovered")
+    @Test("memory that fluctuates at its limit is logged when it gets worse, and when it has recovered")
     func memory() {
         var log = FindingLog()
         #expect(update(&log, .nearlyFull) == [.found(finding(.nearlyFull))])
@@ -35,7 +35,7 @@ struct FindingLogTests {
         #expect(update(&log, .nearlyFull) == [.found(finding(.nearlyFull))] && update(&log) == [.ended(.nearlyFull)])
     }
 
-    @Test("problems that lanes meet themselves are logged by them")
+    @Test("problems that lanes detect themselves are logged by them")
     func refusals() {
         var log = FindingLog()
         #expect(update(&log, .refusesWrites, .replica) == [] && update(&log) == [])

@@ -37,7 +37,7 @@ struct GatewayRulesTests {
         }
     }
 
-    @Test("is stored for 30 days if it does not say for how long, and not at all if it says `expires` 0")
+    @Test("is stored for 30 days without an expiration, and not at all with `expires` 0")
     func expiration() throws {
         #expect(try notification(#""payload":{"aps":{}}"#).expiration == 1_000_000 + 30 * 86_400)
         #expect(try notification(#""payload":{"aps":{}},"expiration":0"#).expiration == 0)
@@ -45,7 +45,7 @@ struct GatewayRulesTests {
         #expect(try notification(#""payload":{"aps":{}},"expiration":"1d""#).expiration == 1_000_000 + 86_400)
     }
 
-    @Test("may be as large as the gateway takes: 2048 bytes, or what is configured", arguments: [2048, 256])
+    @Test("may be as large as the gateway accepts: 2048 bytes, or the configured size", arguments: [2048, 256])
     func payloadLimit(limit: Int) throws {
         let router = router { $0.payloadLimit = limit }
         func member(_ size: Int) -> String {
@@ -58,7 +58,7 @@ struct GatewayRulesTests {
         #expect(refusal?.detail?.contains("\(limit)") == true)
     }
 
-    @Test("of the short forms is shortened to the gateway's limit")
+    @Test("with short forms is shortened to the gateway's limit")
     func truncate() throws {
         let body = String(repeating: "Grüße 🎈 ", count: 100)
         let router = router { $0.payloadLimit = 256 }
@@ -67,7 +67,7 @@ struct GatewayRulesTests {
         #expect(notification.payload.getString(at: 0, length: notification.payload.readableBytes) != nil)
     }
 
-    @Test("has a token of 32 to 100 bytes, or it never gets there", arguments: [2, 62, 64, 66, 128, 200, 202, 512])
+    @Test("has a token of 32 to 100 bytes, or is never sent", arguments: [2, 62, 64, 66, 128, 200, 202, 512])
     func tokenSize(digits: Int) {
         let refusal = refusal(#""payload":{"aps":{}}"#, token: String(repeating: "a", count: digits))
         #expect(refusal?.code.text == ((64...200).contains(digits) ? nil : "MalformedToken"))
@@ -76,14 +76,14 @@ struct GatewayRulesTests {
     }
 
     @Test(
-        "has no other topic than the certificate's",
+        "has only the certificate's topic",
         arguments: [("com.example.old", true), ("com.example.older", true), ("com.example.new", false)])
     func topic(topic: String, isTaken: Bool) {
         #expect(
             refusal(#""payload":{"aps":{}},"topic":"\#(topic)""#)?.code.text == (isTaken ? nil : "TopicDisallowed"))
     }
 
-    @Test("is of a push type that is older than the protocol's end", arguments: PushType.allCases)
+    @Test("has a push type that the protocol supported", arguments: PushType.allCases)
     func pushTypes(type: PushType) {
         let payloads: [PushType: String] = [
             .background: #"{"aps":{"content-available":1}}"#, .mdm: #"{"mdm":"magic"}"#,
@@ -96,7 +96,7 @@ struct GatewayRulesTests {
         #expect((refusal == nil) == !isNew)
     }
 
-    @Test("is for no channel")
+    @Test("has no channel")
     func channel() throws {
         let job = try JobDecoder.decode(
             ByteBuffer(

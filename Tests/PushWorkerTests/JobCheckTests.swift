@@ -6,7 +6,7 @@ import Testing
 @testable import PushWorker
 
 /// The findings of `check --job`, and the refusals of `enqueue`.
-@Suite("A look at a job")
+@Suite("The check of a job")
 struct JobCheckTests {
     private static let token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
     private static let now: Int64 = 1_800_000_000_000
@@ -30,7 +30,7 @@ struct JobCheckTests {
         verdicts(members, token: token, app).filter { $0.level == .warning }.map(\.sentence)
     }
 
-    @Test("finds nothing to say against a plain job")
+    @Test("finds no problem in a plain job")
     func plain() {
         #expect(warnings(#""alert":"x","expiration":"1h","enqueued_at":1800000000"#).isEmpty)
     }
@@ -69,7 +69,7 @@ struct JobCheckTests {
     @Test(
         "names the source of the expiration",
         arguments: [
-            (#""expiration":"1h","enqueued_at":1800000000"#, 86_400, "valid until 2027-01-15T09:00:00Z (its own)"),
+            (#""expiration":"1h","enqueued_at":1800000000"#, 86_400, "valid until 2027-01-15T09:00:00Z (the job's"),
             (#""enqueued_at":1800000000"#, 86_400, "valid until 2027-01-16T08:00:00Z (the app's `expiration`)"),
             (#""enqueued_at":1800000000"#, 0, "now or never (the app's `expiration`)"),
             (#""enqueued_at":1800000000"#, nil, "no `expiration`: APNs decides"),
@@ -89,7 +89,7 @@ struct JobCheckTests {
             verdicts.contains { $0.sentence.contains("now or never (the default for this push type)") }, "\(verdicts)")
     }
 
-    @Test("names what the gateway has no place for")
+    @Test("names members that the gateway has no field for")
     func gateway() {
         func app(_ frame: GatewayFrame) -> AppConfiguration {
             Self.app {
@@ -114,7 +114,7 @@ struct JobCheckTests {
     }
 
     @Test(
-        "finds what no worker could send, whatever its apps are",
+        "finds jobs that no worker could send, whatever its apps",
         arguments: [
             (#"{"token":"\#(token)","alert":"x"}"#, nil), (#"{"token":"ab","topic":"a","alert":"x"}"#, nil),
             (#"{"token":"ab","app":"other","alert":"x"}"#, nil), (#"{"alert":"x"}"#, "has no device token"),

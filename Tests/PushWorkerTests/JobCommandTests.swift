@@ -24,7 +24,7 @@ struct JobCommandTests {
 
     private var cancelled: JobCommands.Command { command { $0.state = .cancelled } }
 
-    @Test("of a cancelled campaign, no job is sent that is claimed with the command; they become dead letters")
+    @Test("of a cancelled campaign turn jobs that are claimed with the command into dead letters")
     func atDecode() throws {
         let scene = try EngineScene()
         scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
@@ -39,7 +39,7 @@ struct JobCommandTests {
         #expect(scene.log.events.filter { $0 == "cancelled" }.count == 1)
     }
 
-    @Test("cancel what is claimed and not submitted, within half a second and without a claim of jobs")
+    @Test("cancel claimed jobs that are not submitted, within half a second and without claiming jobs")
     func inLine() throws {
         let scene = try EngineScene()
         scene.transport.capacity = 4
@@ -86,7 +86,7 @@ struct JobCommandTests {
         #expect(scene.queue.held.isEmpty)
     }
 
-    @Test("cancel a job by its id, and none without a trace unless that is what the operator wants")
+    @Test("cancel a job by its ID, and discard it only if the operator requests that")
     func byID() throws {
         let scene = try EngineScene()
         scene.queue.commands = JobCommands(
@@ -104,7 +104,7 @@ struct JobCommandTests {
         #expect(scene.stats == ["cancelled": 2] && scene.queue.dead.count == 1)
     }
 
-    @Test("spare a job that was requeued after the cancellation, and not one that was requeued before it")
+    @Test("keep a job that was requeued after the cancellation, but not one requeued before it")
     func requeued() throws {
         let scene = try EngineScene()
         let since = cancelled.since
@@ -122,7 +122,7 @@ struct JobCommandTests {
         #expect(scene.stats["cancelled"] == 1)
     }
 
-    @Test("end a notification that comes back to be sent again at once")
+    @Test("end a notification that was about to be resent")
     func resend() throws {
         let scene = try EngineScene()
         scene.pushOne(token: "cd", #""alert":"hi","campaign":"spring""#)
@@ -154,7 +154,7 @@ struct JobCommandTests {
         }
     }
 
-    @Test("give each job of a limited campaign a turn, and send it when its turn has come")
+    @Test("schedule each job of a limited campaign, and send it at its time")
     func limited() throws {
         let scene = try EngineScene()
         let limit = command {

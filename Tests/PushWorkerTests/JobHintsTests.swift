@@ -13,7 +13,7 @@ struct JobHintsTests {
     }
 
     @Test(
-        "are found by what a name is like, or is called elsewhere",
+        "are found by similar names, and by names that other systems use",
         arguments: [
             ("pushtype", "push_type"), ("pushType", "push_type"), ("apns-topic", "topic"),
             ("collapseId", "collapse_id"),
@@ -29,7 +29,7 @@ struct JobHintsTests {
         #expect(found == ["unknown member `\(written)`; did you mean `\(meant)`?"])
     }
 
-    @Test("are not seen in what is a producer's own", arguments: ["campaign", "user_id", "x", "source", "trace", "éa"])
+    @Test("ignore a producer's own members", arguments: ["campaign", "user_id", "x", "source", "trace", "éa"])
     func own(name: String) { #expect(hints(#""alert":"x","\#(name)":1"#).isEmpty) }
 
     @Test(
@@ -47,7 +47,7 @@ struct JobHintsTests {
     }
 
     @Test(
-        "are not seen in payloads that are good",
+        "are not reported for valid payloads",
         arguments: [
             #"{"aps":{"alert":"x","thread-id":"t","own":1},"order":1}"#, #"{"mdm":"m"}"#,
             #"{"aps":{"content-available":1}}"#,
@@ -55,7 +55,7 @@ struct JobHintsTests {
         ])
     func goodPayload(payload: String) { #expect(hints(#""payload":\#(payload)"#).isEmpty) }
 
-    @Test("in tokens are those of other services, or of half a token; the token itself is not said")
+    @Test("in tokens are tokens of other services and incomplete ones; the token is not printed")
     func tokens() {
         for (token, words) in [
             ("cXyz1:APA91bHun4MxP5egoKMwt2KZFBaFUH", "Firebase"), ("ExponentPushToken[abc]", "Expo"),
@@ -67,7 +67,7 @@ struct JobHintsTests {
         }
     }
 
-    @Test("say that a job is of Sidekiq's form, and look into one where that is the format")
+    @Test("include jobs in Sidekiq's form, and are found inside such jobs if that is the format")
     func sidekiq() {
         let text = #"{"class":"P","args":[{"token":"\#(Self.token)","alert":"x","pushtype":1}]}"#
         let body = ByteBuffer(string: text)
@@ -75,7 +75,7 @@ struct JobHintsTests {
         #expect(JobHints.of(body, as: .sidekiq(classes: [])).first?.contains("did you mean `push_type`") == true)
     }
 
-    @Test("print no names that could upset a terminal")
+    @Test("print no names that could harm a terminal")
     func odd() {
         let found = hints(#""alert":"x","push_type\u001b":1"#)
         #expect(found.allSatisfy { !$0.contains("\u{1B}") } && found.count == 1, "\(found)")

@@ -6,7 +6,7 @@ import Testing
 
 @testable import PushWorker
 
-@Suite("From a job to a notification")
+@Suite("Routing a job to a notification")
 struct JobRouterTests {
     private let router: JobRouter
 
@@ -47,7 +47,7 @@ struct JobRouterTests {
     }
 
     @Test(
-        "an app is chosen by its name, or by any of its topics with whatever ending",
+        "an app is chosen by its name, or by any of its topics with any suffix",
         arguments: [
             (#""app":"news""#, 1), (#""topic":"com.example.shop""#, 0), (#""topic":"com.example.news.voip""#, 1),
             (#""topic":"com.example.news.pro""#, 1), (#""topic":"com.example.shop.push-type.liveactivity""#, 0),
@@ -58,7 +58,7 @@ struct JobRouterTests {
     }
 
     @Test(
-        "a job that fits no app gets the reason",
+        "a job that matches no app gets the reason",
         arguments: [
             (#""app":"other""#, "UnknownApp"), (#""topic":"com.example.other""#, "UnknownApp"),
             (#""priority":5"#, "NoApp"),
@@ -69,7 +69,7 @@ struct JobRouterTests {
         #expect(error?.code.text == reason)
     }
 
-    @Test("the push type's ending is added to the app's topic and to the job's own")
+    @Test("the push type's suffix is added to the app's topic and to the job's own")
     func topics() throws {
         let voip = #""push_type":"voip","payload":{}"#
         #expect(text(try notification(#""app":"shop","# + voip).topic) == "com.example.shop.voip")
@@ -78,7 +78,7 @@ struct JobRouterTests {
         #expect(text(try notification(#""app":"shop","payload":{}"#).topic) == "com.example.shop")
     }
 
-    @Test("with collapse_duplicates each job has a collapse id of its own, the same at each attempt")
+    @Test("with collapse_duplicates each job has its own collapse ID, the same at each attempt")
     func collapses() throws {
         let members = #""app":"shop","collapse_duplicates":true,"payload":{}"#
         let first = try notification(members)

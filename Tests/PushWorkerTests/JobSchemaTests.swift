@@ -13,7 +13,7 @@ import Testing
 struct JobSchemaTests {
     private static let token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
 
-    @Test("has each member that a job has, and no other, with what it is and an example")
+    @Test("has exactly the members of a job, each with a description and an example")
     func members() throws {
         let schema = try #require(JSONSerialization.jsonObject(with: Data(JobSchema.text.utf8)) as? [String: Any])
         let properties = try #require(schema["properties"] as? [String: [String: Any]])
@@ -166,7 +166,7 @@ struct JobSchemaTests {
         return members.map { $0 + "," }.joined()
     }
 
-    @Test("says of each value of each member what the worker says, and null is as nothing")
+    @Test("agrees with the worker on each value of each member, and null is the same as an absent member")
     func eachValue() async throws {
         #expect(Set(Self.values.map(\.member)) == Set(JobMember.allCases))
         var jobs: [(text: String, isGood: Bool)] = []
@@ -205,7 +205,7 @@ struct JobSchemaTests {
         (#"{"token":"ab","mdm":null,"custom":{"mdm":1}}"#, true),
     ]
 
-    @Test("agrees with the worker on 4000 jobs made and broken at random, except for rules it cannot express")
+    @Test("agrees with the worker on 4000 random and mutated jobs, except for rules it cannot express")
     func random() async throws {
         var random = SeededGenerator(seed: 0x5C4E)
         var jobs: [String] = []
@@ -246,7 +246,7 @@ struct JobSchemaTests {
         }
     }
 
-    @Test("names the only rules that it cannot say")
+    @Test("lists the only rules that it cannot express")
     func beyond() async throws {
         let jobs: [(String, String)] = [
             (#"{"token":"ab","alert":"","send_at":"2030-02-30T00:00Z"}"#, "InvalidMember"),

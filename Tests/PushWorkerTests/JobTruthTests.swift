@@ -25,7 +25,7 @@ struct JobTruthTests {
     }
 
     @Test(
-        "sends once to a token that a job names twice, in whatever spelling",
+        "sends once to a token that a job names twice, in any spelling",
         arguments: [
             (["aa", "bb", "aa"], ["aa", "bb"]), (["aa", "AA", "<a a>"], ["aa"]),
             ([long, long.uppercased(), "cc"], [long, "cc"]), (["zz", "zz", "aa"], ["aa"]),
@@ -46,7 +46,7 @@ struct JobTruthTests {
         #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0)
     }
 
-    @Test("does not put a token back twice that a job names twice")
+    @Test("does not return a token twice that a job names twice")
     func twiceDeferred() throws {
         let scene = try EngineScene()
         scene.transport.capacity = 1
@@ -71,7 +71,7 @@ struct JobTruthTests {
         #expect(sent.pushType.rawValue == "accessory")
     }
 
-    @Test("sends a push type that it does not know if the job names its topic, and logs it once")
+    @Test("sends an unknown push type if the job names its topic, and logs it once")
     func unknownPushType() throws {
         let scene = try EngineScene()
         let job = #""alert":"x","push_type":"hologram","topic":"com.example.shop.push-type.hologram""#
@@ -91,7 +91,7 @@ struct JobTruthTests {
     // MARK: Hints
 
     @Test(
-        "sends what Apple requires of an app or a device only, and logs each rule once",
+        "sends jobs that violate rules for apps and devices only, and logs each rule once",
         arguments: [
             #""payload":{"aps":{}},"push_type":"background""#,
             #""payload":{"aps":{"content-available":1,"alert":"x"}},"push_type":"background""#,
@@ -159,7 +159,7 @@ struct JobTruthTests {
         #expect(scene.transport.sent.last?.expiration != 0)
     }
 
-    @Test("gives jobs without an expiration the app's, and broadcasts and calls their own")
+    @Test("applies the app's expiration to jobs without one, and fixed ones to broadcasts and calls")
     func appExpiration() throws {
         let scene = try EngineScene { $0.apps[0].expiration = 60 }
         let second = EngineScene.time(scene.loop.now) / 1000
@@ -178,7 +178,7 @@ struct JobTruthTests {
         #expect(scene.stats == ["expired": 2], "nor retried")
     }
 
-    @Test("keeps what breaks a requirement of Apple's as a dead letter where the app is strict")
+    @Test("keeps a job that violates a requirement of Apple as a dead letter if the app is strict")
     func strict() throws {
         let scene = try EngineScene { $0.apps[0].strictPayloads = true }
         scene.pushOne(token: "aa", #""payload":{"aps":{}},"push_type":"background""#)
@@ -188,7 +188,7 @@ struct JobTruthTests {
         #expect(scene.queue.dead.map(\.reason) == ["BadPayload"] && scene.transport.tokens == ["bb", "cc"])
     }
 
-    @Test("counts jobs whose duration has nothing to count from")
+    @Test("counts jobs whose duration has no starting time")
     func undated() throws {
         let scene = try EngineScene()
         scene.pushOne(token: "aa", #""alert":"x","expiration":"1h""#)
@@ -218,7 +218,7 @@ struct JobTruthTests {
         #expect(scene.transport.sent.count == 1 && scene.queue.stats["expired"] == 1)
     }
 
-    @Test("does not send a call that comes back late")
+    @Test("does not send a call that returns late")
     func lateCall() throws {
         let scene = try EngineScene()
         scene.pushOne(token: "aa", #""payload":{"aps":{}},"push_type":"voip""#)

@@ -9,9 +9,9 @@ import Testing
 
 @Suite("A lane's counts")
 struct LaneMetricsTests {
-    @Test("notifications are counted by app, queue and push type, each by itself")
+    @Test("notifications are counted separately by app, queue and push type")
     func series() {
-        let metrics = LaneMetrics(apps: 3, queues: 2, takesTimes: false)
+        let metrics = LaneMetrics(apps: 3, queues: 2, measuresTimes: false)
         var expected: [LaneMetrics.Key: Int] = [:]
         var count = 0
         for app in 0..<3 {
@@ -32,9 +32,9 @@ struct LaneMetricsTests {
         #expect(metrics.notifications == expected)
     }
 
-    @Test("apps that come later are counted too, and nothing that was is forgotten")
+    @Test("apps that are added later are counted too, and old counts are kept")
     func growth() {
-        let metrics = LaneMetrics(apps: 1, queues: 2, takesTimes: true)
+        let metrics = LaneMetrics(apps: 1, queues: 2, measuresTimes: true)
         let first = metrics.series(app: 0, queue: 1, pushType: .voip)
         metrics.countDelivered(first)
         metrics.sendTimes.record(7, row: 0)
@@ -53,7 +53,7 @@ struct LaneMetricsTests {
 
     @Test("jobs are counted by queue and outcome")
     func jobs() {
-        let metrics = LaneMetrics(apps: 1, queues: 3, takesTimes: false)
+        let metrics = LaneMetrics(apps: 1, queues: 3, measuresTimes: false)
         for (number, outcome) in Fate.ofJobs.enumerated() {
             for _ in 0...number { metrics.count(outcome, queue: 2) }
         }
@@ -62,7 +62,7 @@ struct LaneMetricsTests {
         }
     }
 
-    @Test("places in tables are those of the cases, or the labels would be others'")
+    @Test("table indices match the cases, or the labels would be wrong")
     func places() {
         #expect(Fate.ofJobs.map(\.index) == Array(Fate.ofJobs.indices))
         #expect(PushType.allCases.map(\.place) == Array(PushType.allCases.indices))
@@ -71,7 +71,7 @@ struct LaneMetricsTests {
 
     @Test("the time is read once a turn, and a future time of enqueueing is ignored")
     func times() {
-        let metrics = LaneMetrics(apps: 1, queues: 2, takesTimes: true)
+        let metrics = LaneMetrics(apps: 1, queues: 2, measuresTimes: true)
         metrics.setClock(ofQueue: 1, ahead: 1_700_000_000_000)
         metrics.readTime(.uptimeNanoseconds(5_000_000_000))
         #expect(metrics.time() == 5_000_000)
@@ -85,9 +85,9 @@ struct LaneMetricsTests {
         #expect(metrics.time() != 5_000_000)
     }
 
-    @Test("a time that is longer than can be counted is the longest")
+    @Test("a time beyond the range is counted as the longest")
     func long() {
-        let metrics = LaneMetrics(apps: 1, queues: 1, takesTimes: true)
+        let metrics = LaneMetrics(apps: 1, queues: 1, measuresTimes: true)
         metrics.readTime(.uptimeNanoseconds(0))
         metrics.setClock(ofQueue: 0, ahead: 1_700_000_000_000)
         metrics.submitted(queue: 0, since: 0)
@@ -98,7 +98,7 @@ struct LaneMetricsTests {
 @Suite("A lane's histograms")
 struct LaneHistogramTests {
     @Test(
-        "a value is in the first bucket whose bound is not less",
+        "a value is in the first bucket whose bound is not lower",
         arguments: [(0, 0), (10, 0), (11, 1), (20, 1), (21, 2), (UInt32.max, 2)] as [(UInt32, Int)])
     func buckets(value: UInt32, bucket: Int) {
         let histogram = LaneHistogram(bounds: [10, 20], rows: 2)
@@ -109,7 +109,7 @@ struct LaneHistogramTests {
         #expect(histogram.row(0).counts == [0, 0, 0])
     }
 
-    @Test("the worker's buckets ascend, and are whole in the units in which they are counted")
+    @Test("the worker's buckets ascend, and are whole numbers of their units")
     func bounds() {
         for (metric, unit) in [(WorkerMetric.sendTime, 1_000_000.0), (WorkerMetric.queueTime, 1000)] {
             let bounds = metric.buckets.map { UInt32($0 * unit) }
@@ -121,7 +121,7 @@ struct LaneHistogramTests {
 
 @Suite("A reason's label")
 struct ReasonLabelTests {
-    @Test("is its code for every code that can be known")
+    @Test("is its code for every known code")
     func known() {
         let codes =
             APNSReason.allCases.map(Reason.Code.apns) + RequestFailure.Kind.allCases.map(Reason.Code.request)
@@ -150,7 +150,7 @@ struct ReasonLabelTests {
     }
 
     @Test(
-        "is `other` for whatever else comes from outside",
+        "is `other` for any other text",
         arguments: ["NewReason", "HTTP418", "HTTP200", "GatewayStatus77", "badpath", "ab12\"}\n", "00fc13adff785122b4"])
     func others(reason: String) {
         #expect(Reason.Code(text: reason).label == "other")
@@ -161,7 +161,7 @@ struct ReasonLabelTests {
 struct FateTests {
     private let token = ByteBuffer(string: "ab")
 
-    @Test("is that of its only notification")
+    @Test("is the fate of its only notification")
     func alone() {
         let (dead, retried, deferred, dropped) = (JobTally(), JobTally(), JobTally(), JobTally())
         dead.add(dead: token, reason: "x", cause: nil, status: nil)
@@ -172,7 +172,7 @@ struct FateTests {
         #expect(fates == [.ended(.dead), .postponed(.retried), .postponed(.deferred), .ended(.dropped)])
     }
 
-    @Test("is mixed when they ended in several ways, and a retry when some come again")
+    @Test("is mixed for different outcomes, and a retry if some are sent again")
     func many() {
         let tally = JobTally()
         tally.add(.delivered, count: 5)
@@ -193,8 +193,8 @@ struct HeadWatchTests {
     private let one = ByteBuffer(string: "one")
     private let other = ByteBuffer(string: "other")
 
-    @Test("counts from its enqueueing, where it says when that was")
-    func said() {
+    @Test("counts from its enqueueing, if the job has that time")
+    func enqueueTime() {
         var watch = HeadWatch()
         #expect(watch.saw(one, enqueuedAt: 400, now: 1000) == 600)
         #expect(watch.saw(one, enqueuedAt: 400, now: 1500) == 1100)
@@ -211,7 +211,7 @@ struct HeadWatchTests {
         #expect(watch.saw(other, enqueuedAt: nil, now: 1800) == 0)
     }
 
-    @Test("is at least what it has been seen to be, whatever a producer's clock says")
+    @Test("is at least its observed age, whatever a producer's clock says")
     func future() {
         var watch = HeadWatch()
         #expect(watch.saw(one, enqueuedAt: 5000, now: 1000) == 0)
@@ -221,7 +221,7 @@ struct HeadWatchTests {
 
 @Suite("The pulse of an event loop")
 struct LoopPulseTests {
-    @Test("a loop is stuck when it has not turned for long, and not before it has begun or after its end")
+    @Test("a loop is stuck when it has not run for long, but not before its start or after its end")
     func stuck() {
         let pulse = LoopPulse()
         let start = NIODeadline.uptimeNanoseconds(1_000_000_000)

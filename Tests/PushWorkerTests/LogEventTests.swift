@@ -115,7 +115,7 @@ struct LogEventTests {
         for line in lines { #expect(!line.events.isEmpty, "\(line.file): \(line.call)") }
     }
 
-    @Test("no two places log the same one, unless it means the same")
+    @Test("no two places log the same one, unless it has the same meaning")
     func unique() throws {
         for (event, lines) in Dictionary(grouping: try Self.entries(), by: \.event) {
             #expect(lines.count == 1 || Self.shared.contains(event), "\(event): \(lines.map(\.line.file))")

@@ -14,7 +14,7 @@ struct MinuteRecorderTests {
         scene.queue.minutes.reduce(0) { $0 + $1.counts.outcomes[.delivered] }
     }
 
-    @Test("travels with a settlement about once per second, and alone only after the last")
+    @Test("is sent with a settlement about once per second, and alone only after the last")
     func once() throws {
         let scene = try EngineScene()
         let jobs = 300
@@ -78,7 +78,7 @@ struct MinuteRecorderTests {
         #expect((39_000...42_000).contains(try #require(sum.oldest)))
     }
 
-    @Test("is not measured of what was tried before, nor of times in the future or the distant past")
+    @Test("excludes retries, and times in the future or the distant past")
     func hostileTimes() throws {
         let scene = try EngineScene()
         for time in ["99999999999", "0", "1", "1.5e9"] {
@@ -139,7 +139,7 @@ struct MinuteRecorderTests {
         #expect(Self.delivered(scene) == 3 && scene.stats["delivered"] == 4)
     }
 
-    @Test("begins again at zero when it is taken, by queue")
+    @Test("starts at zero again when it is read, by queue")
     func recorder() throws {
         let recorder = MinuteRecorder(queues: 2)
         #expect(recorder.take(queue: 0) == nil)

@@ -60,7 +60,7 @@ struct NotificationRulesTests {
         }
     }
 
-    @Test("the largest payload passes, one byte more does not", arguments: PushType.allCases)
+    @Test("the largest payload is accepted, one byte more is not", arguments: PushType.allCases)
     func sizes(type: PushType) throws {
         let limit = type == .voip ? 5120 : 4096
         #expect(NotificationRules.sizeLimit(type, isOnChannel: false) == limit)
@@ -72,7 +72,7 @@ struct NotificationRulesTests {
                 == true)
     }
 
-    @Test("a channel takes 5,120 bytes, and Live Activities only", arguments: PushType.allCases)
+    @Test("a channel accepts 5,120 bytes, and only Live Activities", arguments: PushType.allCases)
     func channels(type: PushType) throws {
         guard type == .liveactivity else {
             #expect(Self.refusal(type, Self.good[type] ?? "{}", isOnChannel: true)?.code.text == "InvalidPushType")
@@ -119,7 +119,7 @@ struct NotificationRulesTests {
     }
 
     @Test(
-        "a Live Activity's missing timestamp is filled in, if there is room for it",
+        "a Live Activity's missing timestamp is filled in, if it fits",
         arguments: [
             (#"{"aps":{"event":"end"}}"#, #"{"aps":{"timestamp":7,"event":"end"}}"#),
             (#"{"a":1, "aps" : {  } ,"b":2}"#, #"{"a":1, "aps" : {"timestamp":7  } ,"b":2}"#),
@@ -151,7 +151,7 @@ struct NotificationRulesTests {
     }
 
     @Test(
-        "what is merely unwise, or missing where nothing is needed, is sent",
+        "unwise payloads, and ones that only lack optional members, are sent",
         arguments: [
             (PushType.alert, "{}"), (.alert, #"{"aps":{"content-available":1}}"#), (.alert, #"{"mdm":"x"}"#),
             (.voip, "{}"), (.complication, "{}"), (.location, "{}"), (.pushtotalk, #"{"aps":{}}"#),
@@ -177,7 +177,7 @@ struct NotificationRulesTests {
         #expect(Self.refusal(.liveactivity, #"{"aps":{"event":"end","timestamp":1}}"#, isOnChannel: true) == nil)
     }
 
-    @Test("an inferred background notification is one by its payload, which is not looked at again")
+    @Test("an inferred background notification is not checked again")
     func inferred() {
         // No scan could accept this, so any check would refuse it.
         #expect(Self.refusal(.background, "not JSON", isInferred: true) == nil)
@@ -198,7 +198,7 @@ struct NotificationRulesTests {
     }
 
     @Test(
-        "a job without a push type has the one of what it holds, which keeps that type's rules",
+        "a job without a push type has an inferred one, whose rules apply",
         arguments: [
             (#""token":"ab","alert":"x""#, PushType.alert), (#""token":"ab","content_available":1"#, .background),
             (#""token":"ab","payload":{"aps":{"content-available":1}}"#, .background),
@@ -219,7 +219,7 @@ struct NotificationRulesTests {
         #expect(verdict.refusal == nil && verdict.hint == nil)
     }
 
-    @Test("no detail has anything of the payload in it", arguments: PushType.allCases)
+    @Test("no detail contains a part of the payload", arguments: PushType.allCases)
     func secrets(type: PushType) {
         for payload in [#"{"hunter2":"hunter2"}"#, #"{"aps":{"event":"hunter2","alert":"hunter2"}}"#, "hunter2"] {
             for isOnChannel in [false, true] {

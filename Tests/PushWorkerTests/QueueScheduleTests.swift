@@ -40,14 +40,14 @@ struct QueueScheduleTests {
         #expect(abs(brought[0] - brought[1]) <= 256)
     }
 
-    @Test("have what the others leave")
+    @Test("get the capacity that others leave")
     func idle() {
         var schedule = QueueSchedule(weights: [6, 3, 1], isStrict: false)
         let brought = run(&schedule, rounds: 100, where: { $0 == 2 })
         #expect(brought == [2: 10_000])
     }
 
-    @Test("get their share from when they have work, and not for the time before")
+    @Test("get their share once they have work, but not for the time before")
     func comesBack() {
         var schedule = QueueSchedule(weights: [1, 1], isStrict: false)
         _ = run(&schedule, rounds: 1000, where: { $0 == 0 })

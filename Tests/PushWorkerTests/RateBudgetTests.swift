@@ -3,11 +3,11 @@ import Testing
 
 @testable import PushWorker
 
-@Suite("An app's rate, as a lane sees it")
+@Suite("An app's rate in a lane")
 struct RateBudgetTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
-    @Test("nothing may be sent before a portion is reserved, and that not before its time")
+    @Test("nothing may be sent before a portion is reserved, nor before the portion's time")
     func reserved() {
         var budget = RateBudget(perSecond: 100)
         #expect(budget.available(now: start) == 0)
@@ -20,7 +20,7 @@ struct RateBudgetTests {
         #expect(budget.available(now: start + .milliseconds(40)) == 5)
     }
 
-    @Test("is asked for again when it is used up, and no more than is needed")
+    @Test("is reserved again when it is used up, and no more than needed")
     func usedUp() {
         var budget = RateBudget(perSecond: 100)
         _ = budget.reserve(waiting: 50, now: start)
@@ -51,12 +51,12 @@ struct RateBudgetTests {
     }
 
     @Test("deferred notifications return at the rate, and within an hour")
-    func putOff() {
+    func deferral() {
         var budget = RateBudget(perSecond: 10)
-        #expect(budget.putOff(notifications: 1, now: start) == .milliseconds(1100))
-        #expect(budget.putOff(notifications: 1, now: start) == .milliseconds(1200))
-        #expect(budget.putOff(notifications: 100, now: start) == .milliseconds(11_200))
-        #expect(budget.putOff(notifications: 1_000_000, now: start) == .hours(1))
-        #expect(budget.putOff(notifications: 1, now: start + .hours(2)) == .milliseconds(1100))
+        #expect(budget.deferral(of: 1, now: start) == .milliseconds(1100))
+        #expect(budget.deferral(of: 1, now: start) == .milliseconds(1200))
+        #expect(budget.deferral(of: 100, now: start) == .milliseconds(11_200))
+        #expect(budget.deferral(of: 1_000_000, now: start) == .hours(1))
+        #expect(budget.deferral(of: 1, now: start + .hours(2)) == .milliseconds(1100))
     }
 }

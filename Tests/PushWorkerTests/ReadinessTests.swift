@@ -17,7 +17,7 @@ struct ReadinessTests {
         #expect(readiness.update(isReady: false, now: start + .milliseconds(1500)) == nil)
     }
 
-    @Test("is logged once when it is lost, and once when it is back")
+    @Test("is logged once when it is lost, and once when it is regained")
     func once() {
         var readiness = Readiness()
         #expect(readiness.update(isReady: false, now: start) == nil)
@@ -27,7 +27,7 @@ struct ReadinessTests {
         #expect(readiness.update(isReady: true, now: start + .seconds(3602)) == nil)
     }
 
-    @Test("comes and goes in turns, in any order of events", arguments: 0..<100)
+    @Test("alternates between lost and regained, in any order of events", arguments: 0..<100)
     func anyOrder(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var readiness = Readiness()

@@ -8,7 +8,7 @@ import Testing
 struct RecentRateTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
-    @Test("is nothing before there are two looks, and then what was between them")
+    @Test("is zero before there are two readings, and then their difference")
     func first() {
         var rate = RecentRate()
         #expect(rate.update(500, now: start) == 0)
@@ -17,7 +17,7 @@ struct RecentRateTests {
         #expect(rate.update(530, now: start + .seconds(6)) == 5)
     }
 
-    @Test("forgets what was longer ago")
+    @Test("ignores older readings")
     func window() {
         var rate = RecentRate()
         for second in 0...600 {
@@ -28,7 +28,7 @@ struct RecentRateTests {
         }
     }
 
-    @Test("is the same however often it is looked at")
+    @Test("is the same however often it is read")
     func often() {
         var rate = RecentRate()
         for look in 0...10_000 {
@@ -38,16 +38,16 @@ struct RecentRateTests {
     }
 }
 
-@Suite("The commands that a worker follows")
+@Suite("Commands to a worker")
 struct WorkerCommandsTests {
-    @Test("each once, however often and on however many queues it is seen, and none that a later one took back")
+    @Test("are carried out once, on however many queues they are seen, unless a later one replaced them")
     func once() {
-        var orders = WorkerCommands()
-        #expect(orders.isNew(.init(.quiet, at: 10)) == true)
-        #expect(orders.isNew(.init(.quiet, at: 10)) == false)
-        #expect(orders.isNew(.init(.work, at: 20)) == true)
-        #expect(orders.isNew(.init(.quiet, at: 10)) == false)
-        #expect(orders.isNew(.init(.work, at: 20)) == false)
-        #expect(orders.isNew(.init(.stop, at: 21)) == true)
+        var commands = WorkerCommands()
+        #expect(commands.isNew(.init(.quiet, at: 10)) == true)
+        #expect(commands.isNew(.init(.quiet, at: 10)) == false)
+        #expect(commands.isNew(.init(.work, at: 20)) == true)
+        #expect(commands.isNew(.init(.quiet, at: 10)) == false)
+        #expect(commands.isNew(.init(.work, at: 20)) == false)
+        #expect(commands.isNew(.init(.stop, at: 21)) == true)
     }
 }

@@ -15,13 +15,13 @@ struct RetryPolicyTests {
         #expect(ceilings.last == policy.cap)
     }
 
-    @Test("spreads the pause over all of it")
+    @Test("spreads the pause over its whole range")
     func jitter() {
         #expect(policy.delay(afterAttempt: 5, retryAfter: nil, jitter: 0) == 0)
         #expect(policy.delay(afterAttempt: 5, retryAfter: nil, jitter: 0.5) == 8000)
     }
 
-    @Test("waits at least as long as the server asked for, and not for years")
+    @Test("waits at least as long as the server requested, but not for years")
     func retryAfter() {
         #expect(policy.delay(afterAttempt: 1, retryAfter: 30, jitter: 0) == 30_000)
         #expect(policy.delay(afterAttempt: 1, retryAfter: 30, jitter: 0.5) == 30_500)
@@ -59,7 +59,7 @@ struct RetryPolicyTests {
         policy.resendPause(after: failure, resends: resends, isReturning: isReturning, age: age, jitter: jitter)
     }
 
-    @Test("sends what was not processed again at once the first time, and after pauses that grow with its age then")
+    @Test("resends unprocessed requests at once the first time, and then after pauses that grow with their age")
     func resends() {
         for failure in [RequestFailure.refusedStream, .goingAway(reason: nil), .connectionLost("x"), .unresponsive] {
             #expect(resendPause(failure) == nil)

@@ -12,9 +12,9 @@ import Testing
 
 @testable import PushWorker
 
-@Suite("An event loop that is stuck")
+@Suite("A stuck event loop")
 struct StuckLoopTests {
-    @Test("is reported at once, delays neither probe nor scrape, and is forgotten when it turns again")
+    @Test("is reported at once, delays neither probe nor scrape, and is healthy again when it runs again")
     func stuck() async throws {
         let redis = try RedisServer()
         let worker = try Self.worker(redis)

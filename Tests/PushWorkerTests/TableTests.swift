@@ -19,7 +19,7 @@ struct TableTests {
         #expect(table.insert(job: 3) == first)
     }
 
-    @Test("line entries up in order, through any mixture of coming and going", arguments: 0..<50)
+    @Test("keep entries in order through any mixture of insertions and removals", arguments: 0..<50)
     func lines(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let table = Table<FlightID, InFlight>()
@@ -46,7 +46,7 @@ struct TableTests {
 
 @Suite("Lines of a lane's tables")
 struct LineTests {
-    @Test("a line goes before another as a whole, whichever of them is empty", arguments: 0..<3, 0..<3)
+    @Test("a line is prepended to another as a whole, even if one is empty", arguments: 0..<3, 0..<3)
     func before(_ first: Int, _ second: Int) {
         let table = Table<FlightID, InFlight>()
         defer { table.deallocate() }
@@ -80,14 +80,16 @@ struct NotificationIDTests {
         APNSID(jobID: ByteBuffer(string: job), token: ByteBuffer(string: token))
     }
 
-    @Test("is the same for the same job and token, wherever it is made")
+    @Test("is the same for the same job and token in every build and on every machine")
     func stable() {
-        // The value must not change, because workers of different builds share a queue.
-        #expect(id("job-1", "00ff").description == id("job-1", "00ff").description)
+        // The values must not change, because workers of different builds share a queue.
+        #expect(id("job-1", "00ff").description == "e6a6caa5-5dc9-89a5-a51d-c57d2966be4a")
+        let token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+        #expect(id("order-7", token).description == "b0bfc6b5-8974-8cff-af1f-221ad60bc293")
         #expect(APNSID(Array(id("job-1", "00ff").description.utf8)) == id("job-1", "00ff"))
     }
 
-    @Test("differs between jobs, tokens, and where one ends and the other begins")
+    @Test("differs between jobs, tokens, and the boundary between them")
     func distinct() {
         var seen: Set<APNSID> = []
         for job in 0..<200 {

@@ -21,7 +21,7 @@ struct TokenSharingTests {
         #expect(sharing.shouldAsk(age: 0, isReady: true, now: start + .seconds(4)) == false)
     }
 
-    @Test("asks again when the token gets old, each worker at a time of its own")
+    @Test("asks again when the token gets old, each worker at a different time")
     func renewal() {
         for jitter in [0, 100, 300] as [Int64] {
             var sharing = TokenSharing(renewalAge: 2400, jitter: jitter)
@@ -40,7 +40,7 @@ struct TokenSharingTests {
         #expect(sharing.shouldAsk(age: 2400, isReady: true, now: start + TokenSharing.pause) == true)
     }
 
-    @Test("a token that APNs has refused is named until there is another, and that is waited for")
+    @Test("a token that APNs has refused is reported until there is another, for which the lane waits")
     func refused() {
         var sharing = TokenSharing(renewalAge: 2400, jitter: 0)
         _ = sharing.shouldAsk(age: nil, isReady: true, now: start)

@@ -9,7 +9,7 @@ struct TokenThrottlesTests {
     private let other = ByteBuffer(string: "bb")
     private let spacing = TokenThrottles.spacing
 
-    @Test("nothing waits for a token that APNs has not had enough of")
+    @Test("nothing waits for a token that APNs does not throttle")
     func unthrottled() {
         var throttles = TokenThrottles()
         #expect(throttles.throttled(token, retryAt: 2000, now: 1000) == 2000)
@@ -17,7 +17,7 @@ struct TokenThrottlesTests {
         #expect(throttles.count == 1)
     }
 
-    @Test("notifications that arrive in that time wait behind, in their order")
+    @Test("notifications that arrive in the meantime wait behind it, in order")
     func order() {
         var throttles = TokenThrottles()
         _ = throttles.throttled(token, retryAt: 2000, now: 1000)
@@ -48,7 +48,7 @@ struct TokenThrottlesTests {
         #expect(until > 5000)
     }
 
-    @Test("those that were in flight together return one after the other")
+    @Test("those that were in flight together are retried one after the other")
     func together() {
         var throttles = TokenThrottles()
         let first = throttles.throttled(token, retryAt: 2000, now: 1000)
@@ -57,7 +57,7 @@ struct TokenThrottlesTests {
         #expect(first < second && second < third)
     }
 
-    @Test("is forgotten when no notification waits for it")
+    @Test("is dropped when no notification waits for it")
     func forgotten() {
         var throttles = TokenThrottles()
         _ = throttles.throttled(token, retryAt: 2000, now: 1000)

@@ -16,14 +16,14 @@ struct VerdictTests {
         (.serviceUnavailable, .serverError(reason: "ServiceUnavailable", retryAfter: nil)),
         (.shutdown, .serverError(reason: "Shutdown", retryAfter: nil)),
         (.idleTimeout, .serverError(reason: "IdleTimeout", retryAfter: nil)),
-        (.expiredProviderToken, .leaveConnection(reason: "ExpiredProviderToken")),
-        (.tooManyProviderTokenUpdates, .leaveConnection(reason: "TooManyProviderTokenUpdates")),
+        (.expiredProviderToken, .retireConnection(reason: "ExpiredProviderToken")),
+        (.tooManyProviderTokenUpdates, .retireConnection(reason: "TooManyProviderTokenUpdates")),
         (.invalidProviderToken, .pauseApp(reason: "InvalidProviderToken")),
         (.missingProviderToken, .pauseApp(reason: "MissingProviderToken")),
         (.badCertificate, .pauseApp(reason: "BadCertificate")),
         (.badCertificateEnvironment, .pauseApp(reason: "BadCertificateEnvironment")),
         (.forbidden, .forbidden(reason: "Forbidden")),
-        (.unrelatedKeyIDInToken, .leaveConnection(reason: "UnrelatedKeyIdInToken")),
+        (.unrelatedKeyIDInToken, .retireConnection(reason: "UnrelatedKeyIdInToken")),
         (.badEnvironmentKeyIDInToken, .pauseApp(reason: "BadEnvironmentKeyIdInToken")),
         (.badEnvironmentKeyInToken, .pauseApp(reason: "BadEnvironmentKeyInToken")),
         (.topicDisallowed, .pauseApp(reason: "TopicDisallowed")),
@@ -52,7 +52,7 @@ struct VerdictTests {
         (.topicMismatch, .pauseApp(reason: "TopicMismatch")),
     ]
 
-    @Test("is the design's for every reason that Apple documents")
+    @Test("is as designed for every reason that Apple documents")
     func everyReason() {
         for (reason, verdict) in Self.expected {
             let response = Response(status: reason.status, reason: reason)
@@ -61,7 +61,7 @@ struct VerdictTests {
         #expect(Set(Self.expected.map(\.0)) == Set(APNSReason.allCases))
     }
 
-    @Test("on a broadcast says nothing of a device, and is the same otherwise", arguments: APNSReason.allCases)
+    @Test("on a broadcast does not concern a device, and is the same otherwise", arguments: APNSReason.allCases)
     func onChannel(reason: APNSReason) {
         let response = RequestResult.response(Response(status: reason.status, reason: reason, retryAfter: 3))
         let verdict = Verdict(response, topicIsConfigured: true, isOnChannel: true)
@@ -76,7 +76,7 @@ struct VerdictTests {
         #expect(Verdict(newlyGone, topicIsConfigured: true, isOnChannel: true) == .dead(reason: "NewlyGone"))
     }
 
-    @Test("says delivered for 200 and nothing else")
+    @Test("is delivered for 200 only")
     func delivered() {
         for status in 100...599 {
             let verdict = Verdict(.response(Response(status: status)), topicIsConfigured: true)
@@ -92,7 +92,7 @@ struct VerdictTests {
         #expect(Verdict(.response(response), topicIsConfigured: false) == .dead(reason: Reason(reason)))
     }
 
-    @Test("keeps APNs' time with an invalid token, and its wish with a retry")
+    @Test("keeps APNs' time for an invalid token, and its Retry-After for a retry")
     func details() {
         let gone = Response(status: 410, reason: .unregistered, timestamp: 1_792_800_000_000)
         #expect(
@@ -104,7 +104,7 @@ struct VerdictTests {
                 == .serverError(reason: "ServiceUnavailable", retryAfter: 7))
     }
 
-    @Test("goes by the status where there is no reason or one that is not known yet")
+    @Test("follows the status if there is no reason or an unknown one")
     func byStatus() {
         func verdict(_ status: Int, _ text: String? = nil) -> Verdict {
             Verdict(.response(Response(status: status, reasonText: text)), topicIsConfigured: true)
@@ -126,7 +126,7 @@ struct VerdictTests {
     }
 
     @Test(
-        "is that something else than APNs answers, for a refusal without a reason and for statuses APNs does not have")
+        "is that another server answers, for a refusal without a reason and for statuses APNs does not have")
     func notAPNs() {
         for status in [201, 204, 301, 302, 400, 401, 403, 404, 405, 407, 408, 421, 429, 431, 600] {
             let verdict = Verdict(.response(Response(status: status)), topicIsConfigured: true)
@@ -138,7 +138,7 @@ struct VerdictTests {
         }
     }
 
-    @Test("takes a reason only with the status that it belongs to")
+    @Test("accepts a reason only with its own status")
     func allPairs() {
         for status in [400, 403, 404, 405, 408, 410, 413, 421, 429, 500, 501, 502, 503, 504] {
             for reason in APNSReason.allCases {
@@ -164,7 +164,7 @@ struct VerdictTests {
         }
     }
 
-    @Test("sends again at once what APNs has not processed, and after a pause what it may have")
+    @Test("resends at once what APNs has not processed, and after a pause what it may have processed")
     func failures() {
         for failure in [RequestFailure.refusedStream, .goingAway(reason: nil), .connectionLost("x")] {
             #expect(
@@ -178,7 +178,7 @@ struct VerdictTests {
     }
 
     @Test(
-        "the gateway's words mean what the design says",
+        "on the gateway's statuses is as designed",
         arguments: [
             (RequestResult.confirmed, Verdict.delivered),
             (.refused(.noError), .delivered), (.refused(.shutdown), .delivered),
@@ -197,7 +197,7 @@ struct VerdictTests {
     }
 
     @Test(
-        "what is the certificate's fault, or the configuration's, pauses the app",
+        "pauses the app for faults of the certificate or the configuration",
         arguments: [
             RequestResult.refused(.missingTopic), .refused(.invalidTopicSize), .refused(.protocolError),
             .uncertain(.hungUp),

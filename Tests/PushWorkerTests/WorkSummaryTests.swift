@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The summary of a worker's minute")
 struct WorkSummaryTests {
-    @Test("says what was done since the last, and nothing when nothing was")
+    @Test("has the work since the last one, and is omitted without any")
     func since() {
         var summary = WorkSummary()
         var counters = LaneCounters()

@@ -21,7 +21,7 @@ struct WrongCertificateTests {
 
     private static func refusal(_ app: AppConfiguration) -> Reason? { app.wrongCertificate(app.credential) }
 
-    @Test("of another app forbids sending through the gateway, with both named")
+    @Test("of another app prevents sending through the gateway, and the reason names both")
     func other() throws {
         let refusal = Self.refusal(try Self.app(topic: "com.other.app", certificate: "com.example.app"))
         #expect(refusal?.code == .own(.certificateNotForTopic))
@@ -40,7 +40,7 @@ struct WrongCertificateTests {
         #expect(Self.refusal(whole) == nil)
     }
 
-    @Test("is judged by APNs where requests name their topic")
+    @Test("is left to APNs if requests name their topic")
     func http2() throws {
         let app = try Self.app(topic: "com.other.app", transport: .http2, certificate: "com.example.app")
         #expect(Self.refusal(app) == nil)

@@ -9,7 +9,7 @@ struct FaultProxyTests {
     /// The longest wait for an answer that never comes, in seconds.
     private static let patience = 0.3
 
-    @Test("passes on what is sent, in both directions and in order, more than the sockets hold")
+    @Test("forwards data in both directions and in order, more than the sockets hold")
     func passes() async throws {
         let redis = try RedisServer()
         let proxy = try await FaultProxy(to: redis.port)
@@ -22,7 +22,7 @@ struct FaultProxyTests {
         #expect(try await proxy.connections == 1)
     }
 
-    @Test("lets either side hear that the other has closed")
+    @Test("reports to either side that the other has closed")
     func closes() async throws {
         let redis = try RedisServer()
         let proxy = try await FaultProxy(to: redis.port)
@@ -39,7 +39,7 @@ struct FaultProxyTests {
         try await eventually("nothing is left") { try await proxy.connections == 0 }
     }
 
-    @Test("cuts all connections, and takes new ones", arguments: [false, true])
+    @Test("cuts all connections, and accepts new ones", arguments: [false, true])
     func cuts(resets: Bool) async throws {
         let redis = try RedisServer()
         let proxy = try await FaultProxy(to: redis.port)
@@ -53,7 +53,7 @@ struct FaultProxyTests {
         #expect(try RedisTestConnection(port: proxy.port).run("PING") == .status("PONG"))
     }
 
-    @Test("delays what is sent, and keeps its order when it heals")
+    @Test("delays data, and keeps its order when it heals")
     func delays() async throws {
         let redis = try RedisServer()
         let proxy = try await FaultProxy(to: redis.port)
@@ -66,7 +66,7 @@ struct FaultProxyTests {
         #expect(try client.run("GET", "key") == "1")
     }
 
-    @Test("swallows what is sent without a word, and resets what has lost bytes when it heals")
+    @Test("drops data silently, and resets connections with lost bytes when it heals")
     func blackHole() async throws {
         let redis = try RedisServer()
         let proxy = try await FaultProxy(to: redis.port)
@@ -87,7 +87,7 @@ struct FaultProxyTests {
         try await eventually("those that lost bytes are gone") { try await proxy.connections == 1 }
     }
 
-    @Test("loses answers only, after the server has done what it was asked to do")
+    @Test("loses only answers, after the server has executed the commands")
     func noAnswers() async throws {
         let redis = try RedisServer()
         let proxy = try await FaultProxy(to: redis.port)
@@ -100,7 +100,7 @@ struct FaultProxyTests {
         try await eventually("what has lost bytes is gone") { try await proxy.connections == 0 }
     }
 
-    @Test("refuses new connections on the same port, again and again, and lets old ones be")
+    @Test("refuses new connections on the same port, repeatedly, and keeps old ones")
     func refuses() async throws {
         let redis = try RedisServer()
         let proxy = try await FaultProxy(to: redis.port)
@@ -117,7 +117,7 @@ struct FaultProxyTests {
         }
     }
 
-    @Test("resets its clients when the server is not there, and serves them when it is")
+    @Test("resets its clients while the server is unavailable, and serves them otherwise")
     func deadServer() async throws {
         let redis = try RedisServer()
         let proxy = try await FaultProxy(to: redis.port)

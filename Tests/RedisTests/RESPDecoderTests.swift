@@ -40,7 +40,7 @@ struct RESPDecoderTests {
         #expect(try decode(bytes.indices.map { bytes[$0...$0] }, by: RESPDecoder()) == [expected, .status("next")])
     }
 
-    @Test("sees in random replies what hiredis' own objects hold", arguments: 0..<200 as Range<UInt64>)
+    @Test("reads random replies as hiredis does", arguments: 0..<200 as Range<UInt64>)
     func differential(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         var bytes: [UInt8] = []
@@ -67,7 +67,7 @@ struct RESPDecoderTests {
         #expect(reply[1].integer == nil && reply[0].bytes == nil && reply[0].string == nil)
     }
 
-    @Test("gives strings that share the reply's storage")
+    @Test("returns strings that share the reply's storage")
     func sharing() throws {
         let reply = try one("*2\r\n$3\r\nabc\r\n$3\r\ndef\r\n").root
         let addresses = try reply.children.map { element in
@@ -78,7 +78,7 @@ struct RESPDecoderTests {
         #expect(reply[1].withUnsafeBytes { Array($0) } == Array("def".utf8))
     }
 
-    @Test("reads a 16 MiB string in small pieces and gives the memory back")
+    @Test("reads a 16 MiB string in small pieces and frees the memory")
     func large() throws {
         let decoder = RESPDecoder()
         let size = 16 << 20
@@ -109,7 +109,7 @@ struct RESPDecoderTests {
         }
     }
 
-    @Test("does not believe an array's count before its elements come")
+    @Test("does not trust an array's count before its elements arrive")
     func hugeCount() throws {
         #expect(try decode([Array("*2147483647\r\n:1\r\n".utf8)[...]], by: RESPDecoder()).isEmpty)
     }

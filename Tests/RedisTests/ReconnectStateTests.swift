@@ -19,7 +19,7 @@ struct ReconnectStateTests {
         #expect(ReconnectBackoff(initial: .nanoseconds(1), maximum: .hours(9)).ceiling(failures: 63) == .hours(9))
     }
 
-    @Test("spreads each wait from nothing to its limit")
+    @Test("spreads each wait from zero to its limit")
     func jitter() {
         let backoff = ReconnectBackoff(initial: .milliseconds(50), maximum: .seconds(5))
         #expect(backoff.delay(failures: 3, random: 0) == .zero)
@@ -27,7 +27,7 @@ struct ReconnectStateTests {
         #expect(backoff.delay(failures: 3, random: 1) == .milliseconds(200))
     }
 
-    @Test("continues with the longer wait while connections do not last, and with the shortest once one did")
+    @Test("continues with the longer wait while connections do not last, and with the shortest once one does")
     func flapping() {
         var state = ReconnectState(backoff: ReconnectBackoff())
         var now = start
@@ -78,14 +78,14 @@ struct ReconnectStateTests {
         #expect(reported == [1, 31, 61] && recovered == reported)
     }
 
-    @Test("the first connection of all ends no outage")
+    @Test("the very first connection ends no outage")
     func first() {
         var state = ReconnectState(backoff: ReconnectBackoff())
         _ = state.start()
         #expect(state.connected(at: start).recovery == nil)
     }
 
-    @Test("starts once, and wants nothing after it is closed")
+    @Test("starts once, and does not connect after it is closed")
     func closed() {
         var state = ReconnectState(backoff: ReconnectBackoff())
         #expect(state.start() == true)
@@ -105,7 +105,7 @@ struct ReconnectStateTests {
         // The state as seen by a reader of the log and by the socket.
         var (isStarted, isTrying, isReady, isClosed) = (false, false, false, false)
         var lastReport: NIODeadline?
-        var toldOfOutage: NIODeadline?
+        var reportedOutage: NIODeadline?
         var outageBegan: NIODeadline?
         for _ in 0..<400 {
             let longest: Int64 = Bool.random(using: &random) ? 20 : 9000
@@ -118,10 +118,10 @@ struct ReconnectStateTests {
             case 2..<35:
                 let connected = state.connected(at: now)
                 #expect(connected.isWanted == isTrying)
-                #expect((connected.recovery != nil) == (isTrying && toldOfOutage != nil))
+                #expect((connected.recovery != nil) == (isTrying && reportedOutage != nil))
                 if let recovery = connected.recovery, let outageBegan { #expect(recovery.after == now - outageBegan) }
                 guard connected.isWanted else { continue }
-                (isTrying, isReady, toldOfOutage, outageBegan) = (false, true, nil, nil)
+                (isTrying, isReady, reportedOutage, outageBegan) = (false, true, nil, nil)
             case 35..<70:
                 let retry = state.failed(because: error, at: now, random: Double.random(in: 0...1, using: &random))
                 #expect((retry != nil) == (isTrying || isReady))
@@ -132,7 +132,7 @@ struct ReconnectStateTests {
                 if retry.isReported {
                     if let lastReport { #expect(now - lastReport >= ReconnectState.reportInterval) }
                     lastReport = now
-                    toldOfOutage = now
+                    reportedOutage = now
                 } else {
                     #expect(lastReport.map { now - $0 < ReconnectState.reportInterval } == true)
                 }

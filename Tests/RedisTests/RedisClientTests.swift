@@ -148,7 +148,7 @@ struct RedisClientTests {
     }
 
     @Test(
-        "says that the login was refused, and why",
+        "reports that the login was refused, and why",
         arguments: [
             (":hunter2@", "right", "WRONGPASS"), ("nobody:hunter2@", "right", "WRONGPASS"), ("", "right", "NOAUTH"),
             (":hunter2@", nil, "without any password"),
@@ -171,7 +171,7 @@ struct RedisClientTests {
         }
     }
 
-    @Test("gets in by itself once the password is right")
+    @Test("logs in automatically once the password is right")
     func passwordCorrected() async throws {
         let server = try RedisServer(password: "old")
         try await withClient("redis://:new@127.0.0.1:\(server.port)", waiting: false) { client in
@@ -181,14 +181,14 @@ struct RedisClientTests {
         }
     }
 
-    @Test("says that a database does not exist")
+    @Test("reports that a database does not exist")
     func wrongDatabase() async throws {
         let server = try RedisServer()
         let error = try await failure(of: server.url + "/99")
         #expect(error.description.contains("DB index is out of range: check the database"))
     }
 
-    @Test("fails what is unanswered when it is closed, and whatever comes later")
+    @Test("fails unanswered commands when it is closed, and all later ones")
     func close() async throws {
         let server = try RedisServer()
         try await withClient(server.url) { client in

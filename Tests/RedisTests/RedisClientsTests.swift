@@ -138,7 +138,7 @@ struct RedisClientsTests {
         }
     }
 
-    @Test("all come back after the whole Cluster was down")
+    @Test("all reconnect after the whole Cluster was down")
     func clusterDown() async throws {
         let cluster = try await RedisCluster(replicas: 1)
         let owner = try cluster.owner(ofSlot: cluster.slot(of: "{0}"))
@@ -161,7 +161,7 @@ struct RedisClientsTests {
         }
     }
 
-    @Test("close a connection that none of them uses any more, and make another when it is needed")
+    @Test("close a connection that none of them uses, and open another when it is needed")
     func idle() async throws {
         let cluster = try await RedisCluster()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)

@@ -75,7 +75,7 @@ struct RedisClusterTests {
         }
     }
 
-    @Test("finds the replica that took the place of a killed master; what was acknowledged before is there")
+    @Test("finds the replica that replaced a killed master; acknowledged data is still there")
     func promotion() async throws {
         let cluster = try await RedisCluster(replicas: 1)
         let owner = try cluster.owner(ofSlot: cluster.slot(of: "{queue}"))
@@ -91,7 +91,7 @@ struct RedisClusterTests {
         }
     }
 
-    @Test("repeats a blocking command at the node to which its slot has gone")
+    @Test("repeats a blocking command at the new node of its slot")
     func blocked() async throws {
         let cluster = try await RedisCluster()
         let slot = try cluster.slot(of: "{queue}")
@@ -136,7 +136,7 @@ struct RedisClusterTests {
         }
     }
 
-    @Test("is ready again after the answer of a node that was asked is lost")
+    @Test("is ready again after the answer to a redirected command is lost")
     func askedNodeLost() async throws {
         let cluster = try await RedisCluster()
         let slot = try cluster.slot(of: "{queue}")
@@ -158,7 +158,7 @@ struct RedisClusterTests {
         }
     }
 
-    @Test("finds its node by any that is alive, and says so when none is a Cluster's")
+    @Test("finds its node through any live node, and reports if none is a Cluster's")
     func seeds() async throws {
         let cluster = try await RedisCluster(password: "hunter2")
         let dead = try RedisServer.freePort()

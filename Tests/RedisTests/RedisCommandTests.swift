@@ -22,7 +22,7 @@ struct RedisCommandTests {
         #expect(command.count == 7)
     }
 
-    @Test("of many arguments is written whole")
+    @Test("of many arguments is written completely")
     func many() throws {
         var command = RedisCommand("EVALSHA", expecting: 2)
         var expected = "*2001\r\n$7\r\nEVALSHA\r\n"
@@ -60,7 +60,7 @@ struct RedisCommandTests {
         #expect(output == expected)
     }
 
-    @Test("that is larger than Redis takes is refused and leaves what was written before")
+    @Test("that is larger than Redis accepts is refused and keeps earlier commands")
     func tooLarge() {
         let command = RedisCommand("SET", "key", "value")
         var output = ByteBuffer(string: "before")

@@ -31,7 +31,7 @@ struct RedisConnectionTests {
         #expect(connection.pendingCount == 101)
     }
 
-    @Test("gives each answer to its command; an error is a failure, an error inside an array is not")
+    @Test("assigns each answer to its command; an error is a failure, an error inside an array is not")
     func answers() throws {
         let results = Results()
         for name in ["a", "b", "c"] { connection.send(RedisCommand(name), timeout: nil) { results.add(name, $0) } }
@@ -42,7 +42,7 @@ struct RedisConnectionTests {
         #expect(results.texts.count == 3 && connection.pendingCount == 0)
     }
 
-    @Test("is given up when a command is not answered in time, and names commands that may have been executed")
+    @Test("is closed when a command is not answered in time, and reports commands that may have been executed")
     func timeout() throws {
         let results = Results()
         var closed: RedisError?
@@ -67,7 +67,7 @@ struct RedisConnectionTests {
         #expect(!channel.isActive)
     }
 
-    @Test("honours a shorter limit that comes after a longer one")
+    @Test("applies a shorter limit after a longer one")
     func shorter() {
         let results = Results()
         connection.send(RedisCommand("a"), timeout: .seconds(60)) { results.add("a", $0) }
@@ -80,7 +80,7 @@ struct RedisConnectionTests {
             ])
     }
 
-    @Test("fails what was written as perhaps executed, and what was not yet written as not sent")
+    @Test("fails written commands as possibly executed, and unwritten ones as not sent")
     func lost() throws {
         let results = Results()
         var order: [String] = []
@@ -115,7 +115,7 @@ struct RedisConnectionTests {
         #expect(!channel.isActive)
     }
 
-    @Test("ends with what the server says unasked, such as that it has too many clients")
+    @Test("ends with an unsolicited error of the server, such as too many clients")
     func unasked() throws {
         var closed: RedisError?
         connection.onClose = { closed = $0 }
@@ -123,7 +123,7 @@ struct RedisConnectionTests {
         #expect(closed?.description.contains("Redis answered: ERR max number of clients reached") == true)
     }
 
-    @Test("leaves what has come unread when a completion closes it")
+    @Test("does not read received data after a completion closes it")
     func closedByCompletion() throws {
         let results = Results()
         connection.send(RedisCommand("a"), timeout: nil) {
@@ -137,7 +137,7 @@ struct RedisConnectionTests {
         #expect(results.errors.map(\.mayHaveBeenExecuted) == [true])
     }
 
-    @Test("sends what a completion asks for in the next write")
+    @Test("sends a completion's commands in the next write")
     func sendingFromCompletion() throws {
         connection.send(RedisCommand("a"), timeout: nil) { _ in
             self.connection.send(RedisCommand("b"), timeout: nil) { _ in }

@@ -4,7 +4,7 @@ import Testing
 @Suite("A Redis URL")
 struct RedisEndpointTests {
     @Test(
-        "is taken apart",
+        "is parsed",
         arguments: [
             ("redis://cache", RedisEndpoint(location: .host("cache", port: 6379))),
             (

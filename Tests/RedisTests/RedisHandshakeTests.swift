@@ -8,7 +8,7 @@ struct RedisHandshakeTests {
     let endpoint = RedisEndpoint(
         location: .host("cache", port: 6379), access: RedisAccess(user: "me", password: "hunter2", database: 3))
 
-    @Test("is login, database, name and a PING, each only where it is needed")
+    @Test("are login, database, name and a PING, each only if needed")
     func steps() {
         let all = RedisHandshake(endpoint: endpoint, clientName: "apns worker\n1")
         #expect(all.commands.map(\.step) == [.authenticate, .select, .setName, .ping])
@@ -22,7 +22,7 @@ struct RedisHandshakeTests {
     }
 
     @Test(
-        "fails for the reason that the server gives",
+        "fail with the server's reason",
         arguments: [
             (0, "WRONGPASS invalid username-password pair or user is disabled.", "refused the login"),
             (0, "ERR AUTH <password> called without any password configured", "refused the login"),
@@ -44,7 +44,7 @@ struct RedisHandshakeTests {
         #expect(!error.description.contains("hunter2"))
     }
 
-    @Test("does without a name, and without PING, where an ACL forbids them")
+    @Test("omit the name and PING if an ACL forbids them")
     func courtesies() {
         var handshake = RedisHandshake(endpoint: endpoint, clientName: "x")
         _ = handshake.receive(.success(status))
@@ -54,7 +54,7 @@ struct RedisHandshakeTests {
         #expect(handshake.receive(.failure(forbidden)) == .ready)
     }
 
-    @Test("does without PING where the server cannot write to its disk: it can be read")
+    @Test("omit PING if the server cannot write to its disk: it can be read")
     func misconfigured() {
         var handshake = RedisHandshake(endpoint: RedisEndpoint(location: .unixSocket("/r")), clientName: nil)
         #expect(handshake.receive(.failure(.server(RedisServerError(text: "MISCONF Errors writing")))) == .ready)

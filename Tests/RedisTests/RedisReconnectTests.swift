@@ -6,9 +6,9 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("A client whose server goes away", .timeLimit(.minutes(2)))
+@Suite("A client whose server becomes unavailable", .timeLimit(.minutes(2)))
 struct RedisReconnectTests {
-    @Test("comes back after a restart, and says so in two lines")
+    @Test("reconnects after a restart, and logs two lines")
     func restart() async throws {
         let server = try RedisServer()
         let log = LogLines()
@@ -47,7 +47,7 @@ struct RedisReconnectTests {
         #expect(log.events.count >= 5)
     }
 
-    @Test("notices a server that keeps the connection and answers nothing, and recovers with it")
+    @Test("detects a server that keeps the connection and answers nothing, and recovers with it")
     func halfOpen() async throws {
         let server = try RedisServer()
         var configuration = RedisClientConfiguration()
@@ -84,7 +84,7 @@ struct RedisReconnectTests {
         }
     }
 
-    @Test("says at once that there is no connection, and why")
+    @Test("reports at once that there is no connection, and why")
     func refused() async throws {
         let server = try RedisServer()
         server.stop()
@@ -105,13 +105,13 @@ struct RedisReconnectTests {
         #expect(log.events == ["redis_lost"])
     }
 
-    @Test("says that a name does not resolve")
+    @Test("reports that a name does not resolve")
     func unknownName() async throws {
         let error = try await failure(of: "redis://no-such-host.invalid")
         #expect(error.description.contains("\"no-such-host.invalid\" does not resolve"))
     }
 
-    @Test("says that the server has too many clients")
+    @Test("reports that the server has too many clients")
     func tooManyClients() async throws {
         let server = try RedisServer(arguments: ["--maxclients", "1"])
         try await withClient(server.url) { _ in
@@ -120,7 +120,7 @@ struct RedisReconnectTests {
         }
     }
 
-    @Test("says that what listens there is not Redis")
+    @Test("reports that the server is not Redis")
     func notRedis() async throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let web = try await ServerBootstrap(group: group)

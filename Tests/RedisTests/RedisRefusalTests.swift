@@ -30,7 +30,7 @@ struct RedisRefusalTests {
     }
 
     @Test(
-        "from a master that became a replica has another one found",
+        "from a master that became a replica starts a search for another",
         arguments: [single, sentinel, cluster],
         [
             "READONLY You can't write against a read only replica.",
@@ -69,7 +69,7 @@ struct RedisRefusalTests {
         #expect(try error("return redis.call('GET', KEYS[1]) + nothing").message.contains("user_script:1"))
     }
 
-    @Test("has no digest and line of a script behind it")
+    @Test("is stripped of a script's digest and line")
     func place() throws {
         let digest = String(repeating: "0a", count: 20)
         for (text, message) in [
@@ -88,7 +88,7 @@ struct RedisRefusalTests {
         #expect("\(RedisError.server(error))".hasSuffix("drain the queues."))
     }
 
-    @Test("is not to be found in what a script's commands say")
+    @Test("is not detected in the output of a script's commands")
     func scriptError() {
         let text = "ERR Error running script (call to f_1): @user_script:7: WRONGTYPE Operation against a key "
         #expect(RedisServerError(text: text).message == text)
@@ -96,7 +96,7 @@ struct RedisRefusalTests {
         #expect(RedisServerError(text: "ERR Error running script: -").message == "ERR Error running script: -")
     }
 
-    @Test("is the caller's where there is no other server")
+    @Test("is returned to the caller if there is no other server")
     func others() {
         #expect(refusal("MOVED 7 a:1", Self.single) == .none)
         #expect(refusal("MOVED 7 a:1", Self.sentinel) == .none)

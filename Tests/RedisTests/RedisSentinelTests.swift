@@ -34,7 +34,7 @@ struct RedisSentinelTests {
         #expect(states.failures.count >= 2)
     }
 
-    @Test("is with the new master while a Sentinel still names the killed one, and whatever it says")
+    @Test("stays with the new master while a Sentinel still names the killed one")
     func staleAfterKill() async throws {
         let set = try await RedisSentinelSet()
         var configuration = RedisClientConfiguration()
@@ -56,7 +56,7 @@ struct RedisSentinelTests {
         }
     }
 
-    @Test("leaves a master that another one took the place of, although the Sentinel that it listens to hangs")
+    @Test("disconnects from a replaced master, although the Sentinel that it follows hangs")
     func hangingSentinel() async throws {
         let servers = [try RedisServer(), try RedisServer()]
         let sentinels = try (0..<2).map { _ in
@@ -75,7 +75,7 @@ struct RedisSentinelTests {
         }
     }
 
-    @Test("shares one connection to a Sentinel with all clients of its process, and all hear of a failover")
+    @Test("shares one connection to a Sentinel with all clients of its process, and all are notified of a failover")
     func sharedWatch() async throws {
         let set = try await RedisSentinelSet(replicas: 1)
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 3)
@@ -108,7 +108,7 @@ struct RedisSentinelTests {
         try await group.shutdownGracefully()
     }
 
-    @Test("reports a command that was blocked at the failover, and has the next one answered by the new master")
+    @Test("reports a command that was blocked at the failover, and sends the next one to the new master")
     func blocked() async throws {
         let set = try await RedisSentinelSet(replicas: 1)
         var configuration = RedisClientConfiguration()
@@ -130,7 +130,7 @@ struct RedisSentinelTests {
         }
     }
 
-    @Test("leaves a master that its Sentinels no longer name, although it still answers")
+    @Test("disconnects from a master that its Sentinels no longer name, although it still answers")
     func refresh() async throws {
         let servers = [try RedisServer(), try RedisServer()]
         let sentinel = try RedisServer(
@@ -148,7 +148,7 @@ struct RedisSentinelTests {
         #expect(try servers[1].run("GET", "b") == "2")
     }
 
-    @Test("finds another master by itself when the one it has turns read-only")
+    @Test("finds another master automatically when its own becomes read-only")
     func readOnly() async throws {
         let servers = [try RedisServer(), try RedisServer()]
         let sentinel = try RedisServer(
@@ -223,7 +223,7 @@ struct RedisSentinelTests {
         guard case .authentication = error else { throw ChildProcess.Failure(description: "\(error)") }
     }
 
-    @Test("asks the next Sentinel when one is dead, answers nothing, or is none")
+    @Test("asks the next Sentinel when one is dead, does not answer, or is not a Sentinel")
     func badSentinels() async throws {
         let set = try await RedisSentinelSet(replicas: 0, sentinels: 1)
         let stopped = try RedisServer(arguments: ["--sentinel"], file: ["sentinel monitor x 127.0.0.1 1 1"])

@@ -26,7 +26,7 @@ struct RedisTLSTests {
         }
     }
 
-    @Test("refuses a server whose authority it does not trust, and says so", arguments: [nil, "other-ca.pem"])
+    @Test("refuses a server whose authority it does not trust, and reports that", arguments: [nil, "other-ca.pem"])
     func untrusted(authority: String?) async throws {
         let configuration = try authority.map { try trusting($0) } ?? RedisClientConfiguration()
         let error = try await failure(of: "rediss://:hunter2@localhost:\(port)", configuration)
@@ -37,7 +37,7 @@ struct RedisTLSTests {
         #expect(reason.contains("not trusted"))
     }
 
-    @Test("says so when only one side speaks TLS")
+    @Test("reports if only one side uses TLS")
     func mixed() async throws {
         let plain = try await failure(of: "redis://:hunter2@127.0.0.1:\(port)")
         #expect(plain.description.contains("use rediss://"))
@@ -47,7 +47,7 @@ struct RedisTLSTests {
         #expect(encrypted.description.contains("use redis://"))
     }
 
-    @Test("comes back after the server was killed")
+    @Test("reconnects after the server was killed")
     func restart() async throws {
         try await withClient("rediss://:hunter2@127.0.0.1:\(port)", trusting("ca.pem")) { client in
             server.kill()

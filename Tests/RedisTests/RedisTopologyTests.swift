@@ -51,12 +51,12 @@ struct RedisTopologyTests {
         #expect(try RedisTopology(url: url) == .cluster(expected))
     }
 
-    @Test("of one server is what it always was", arguments: ["redis://:p@c:7/2", "unix:///run/r?db=1"])
+    @Test("of one server is unchanged", arguments: ["redis://:p@c:7/2", "unix:///run/r?db=1"])
     func single(url: String) throws {
         #expect(try RedisTopology(url: url) == .single(RedisEndpoint(url: url)))
     }
 
-    @Test("takes a password from a file, for the user that stands alone or none")
+    @Test("reads a password from a file, for a user without a password or none")
     func passwordFile() throws {
         let both = RedisEndpoint(location: .host("c", port: 6379), access: RedisAccess(user: "me", passwordFile: "/p"))
         #expect(try RedisEndpoint(url: "redis://me@c?password_file=/p") == both)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Redis
 
-@Suite("A client's way to its server")
+@Suite("A client's route to its server")
 struct RouteTests {
     final class Link {}
 
@@ -30,15 +30,15 @@ struct RouteTests {
     private func serving(_ link: Link) -> Route<Link> {
         var route = Route<Link>()
         #expect(route.found(link) == true)
-        #expect(route.takeOver()?.server === link)
+        #expect(route.switchServer()?.server === link)
         return route
     }
 
-    @Test("leads nowhere before there is a server, and to it then")
+    @Test("is empty before there is a server, and leads to it afterwards")
     func begin() {
         var route = Route<Link>()
         #expect(destination(of: "a", &route) == "none")
-        #expect(route.takeOver() == nil)
+        #expect(route.switchServer() == nil)
         let link = Link()
         route = serving(link)
         #expect(destination(of: "a", &route) == "server")
@@ -46,7 +46,7 @@ struct RouteTests {
         #expect(route.found(Link()) == false)
     }
 
-    @Test("keeps the old order when the slot moves: what was sent away goes before what came later")
+    @Test("keeps the order when the slot moves: redirected commands precede later ones")
     func order() throws {
         let (old, new) = (Link(), Link())
         var route = serving(old)
@@ -59,9 +59,9 @@ struct RouteTests {
 
         // The new server must wait until the old one has answered everything.
         #expect(route.found(new) == true)
-        #expect(route.takeOver() == nil)
+        #expect(route.switchServer() == nil)
         #expect(route.lost(old) == .ofPreviousServer)
-        let taken = route.takeOver()
+        let taken = route.switchServer()
         let (server, kept) = try #require(taken)
         #expect(server === new && names(kept) == ["1", "2", "3"])
         #expect(kept.map(\.redirections) == [1, 1, 0])
@@ -69,7 +69,7 @@ struct RouteTests {
         #expect(route.sentAway(request("late"), because: moved) == false)
     }
 
-    @Test("keeps nothing for the next server when the old one was left for another reason, or was lost")
+    @Test("keeps nothing for the next server when the old one was dropped for another reason, or was lost")
     func failures() {
         let link = Link()
         var route = serving(link)
@@ -84,7 +84,7 @@ struct RouteTests {
         #expect(destination(of: "a", &route) == "none")
     }
 
-    @Test("gives back what it kept when no server is found")
+    @Test("returns the kept commands when no server is found")
     func givenUp() {
         let (old, next) = (Link(), Link())
         var route = serving(old)
@@ -107,12 +107,12 @@ struct RouteTests {
         #expect(route.retire(old, keepsCommands: true) == true)
         #expect(route.found(new) == true && route.lost(old) == .ofPreviousServer)
         route.asked()
-        #expect(route.takeOver() == nil)
+        #expect(route.switchServer() == nil)
         route.asked()
-        #expect(route.takeOver()?.server === new)
+        #expect(route.switchServer()?.server === new)
     }
 
-    @Test("a command comes back to its caller after five redirections")
+    @Test("a command is returned to its caller after five redirections")
     func loop() throws {
         var request = request("a")
         var link = Link()
@@ -123,14 +123,14 @@ struct RouteTests {
             #expect(route.lost(link) == .ofPreviousServer)
             link = Link()
             #expect(route.found(link) == true)
-            let taken = route.takeOver()
+            let taken = route.switchServer()
             request = try #require(taken?.kept.first)
         }
         #expect(route.retire(link, keepsCommands: true) == true)
         #expect(route.sentAway(request, because: moved) == false)
     }
 
-    @Test("leads nowhere after it is closed, and gives back all that it had")
+    @Test("is empty after it is closed, and returns all commands")
     func close() {
         let (old, new) = (Link(), Link())
         var route = serving(old)
@@ -141,7 +141,7 @@ struct RouteTests {
         #expect(links.map(ObjectIdentifier.init) == [old, new].map(ObjectIdentifier.init))
         #expect(names(kept) == ["1"])
         #expect(destination(of: "2", &route) == "none")
-        #expect(route.found(Link()) == false && route.takeOver() == nil && route.close().links.isEmpty)
+        #expect(route.found(Link()) == false && route.switchServer() == nil && route.close().links.isEmpty)
     }
 
     /// A client's use of a node: the commands in flight, in order.
@@ -161,15 +161,15 @@ struct RouteTests {
         var (executed, failed): ([Int], [Int]) = ([], [])
 
         func number(_ request: RedisRequest) -> Int { Int(names([request])[0]) ?? -1 }
-        func takeOver() {
-            guard let (server, kept) = route.takeOver() else { return }
+        func switchServer() {
+            guard let (server, kept) = route.switchServer() else { return }
             server.pending += kept
         }
         func search() {
             let link = NodeLink(to: owner)
             guard route.server == nil, route.found(link) else { return }
             links.append(link)
-            takeOver()
+            switchServer()
         }
         func send() {
             let request = request("\(next)")
@@ -192,13 +192,13 @@ struct RouteTests {
                 if !route.sentAway(request, because: moved) { failed.append(number(request)) }
             }
             if link.pending.isEmpty, route.retired === link { _ = route.lost(link) }
-            takeOver()
+            switchServer()
         }
         func lose(_ link: NodeLink) {
             _ = route.lost(link)
             failed += link.pending.map(number)
             link.pending = []
-            takeOver()
+            switchServer()
         }
         /// Moves the slot, unless commands sent to a previous owner are still unanswered.
         func migrate() {
@@ -236,7 +236,7 @@ struct NodeStateTests {
         }
     }
 
-    @Test("is made for the first, given to all who ask in the meantime in their order, and to later users")
+    @Test("is opened for the first user, then given to all waiting users in order, and to later ones")
     func sharing() {
         var node = NodeState<String, Int>(first: 1)
         #expect(use(2, &node) == "wait")
@@ -248,7 +248,7 @@ struct NodeStateTests {
         #expect(use(4, &node) == "closed")
     }
 
-    @Test("is not there when the attempt fails, or is not wanted any more")
+    @Test("is missing if the attempt fails or is no longer needed")
     func failure() {
         var node = NodeState<String, Int>(first: 1)
         _ = node.use(2)
@@ -257,7 +257,7 @@ struct NodeStateTests {
         #expect(node.release() == false)
     }
 
-    @Test("is idle when the last user has released it, until another one comes")
+    @Test("is idle when the last user has released it, until there is another one")
     func idle() {
         var node = NodeState<String, Int>(first: 1)
         _ = node.connected("c")

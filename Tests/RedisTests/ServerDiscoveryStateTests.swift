@@ -16,7 +16,7 @@ struct ServerDiscoveryStateTests {
         #expect(search.begin() == .connect(place(1)))
     }
 
-    @Test("asks one after the other, and begins the next time with who knew")
+    @Test("asks one after the other, and starts the next time with the last good one")
     func order() {
         var search = ServerDiscoveryState(seeds: [place(1), place(2), place(3)], name: "m")
         #expect(search.begin() == .ask(place(1)))
@@ -53,7 +53,7 @@ struct ServerDiscoveryStateTests {
         #expect(search.seedFailed(refused) == .failed(login))
     }
 
-    @Test("begins where a redirection points, once")
+    @Test("starts where a redirection points, once")
     func moved() {
         var search = ServerDiscoveryState(seeds: [place(1)], name: "c")
         search.moved(to: place(5))
@@ -66,7 +66,7 @@ struct ServerDiscoveryStateTests {
         #expect(search.begin() == .ask(place(1)))
     }
 
-    @Test("hears a server last that was not the right one")
+    @Test("asks a server last that was not the right one")
     func demote() {
         var search = ServerDiscoveryState(seeds: [place(1), place(2), place(3)], name: "c")
         search.demote(place(1))
@@ -79,7 +79,7 @@ struct ServerDiscoveryStateTests {
     }
 
     @Test(
-        "ends, asks no server twice, and finds the server if one honest seed is left",
+        "ends, asks no server twice, and finds the server if one honest seed remains",
         arguments: 0..<2000 as Range<UInt64>)
     func property(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
@@ -134,7 +134,7 @@ struct ServerDiscoveryStateTests {
         }
     }
 
-    @Test("does not fill the memory with what a network says")
+    @Test("is bounded in memory, whatever a network returns")
     func flood() {
         var search = ServerDiscoveryState(seeds: [place(1)], name: "m")
         _ = search.begin()

@@ -36,7 +36,7 @@ struct ConnectFailureTests {
         }
     }
 
-    @Test("a port that is closed, and a name that is none, are named")
+    @Test("a closed port and an invalid name are reported")
     func ordinary() async {
         #expect(await Self.failure(host: "127.0.0.1", port: 1) == "127.0.0.1: Connection refused")
         #expect(
@@ -44,7 +44,7 @@ struct ConnectFailureTests {
                 == #"the host name "no-such-host.invalid" does not resolve"#)
     }
 
-    @Test("without a file descriptor left, the shortage is named, also where a name does not resolve for it")
+    @Test("without a free file descriptor, the shortage is reported, also if it prevents name resolution")
     func shortage() async throws {
         // Lowers the limit, so that there are not too many to open.
         var limit = rlimit()

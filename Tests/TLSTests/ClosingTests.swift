@@ -22,7 +22,7 @@ struct ClosingTests {
         }
     }
 
-    @Test("by the server reaches the client after the server's last words, though the client was writing")
+    @Test("by the server reaches the client after the server's last data, although the client was writing")
     func byServer() async throws {
         let answer = ByteBuffer(repeating: 6, count: 500_000)
         try await withServer(
@@ -61,7 +61,7 @@ struct ClosingTests {
         #expect(pair.clientEvents.errors.isEmpty)
     }
 
-    @Test("ends as soon as the peer answers, whatever data it had sent before")
+    @Test("ends as soon as the peer answers, whatever data it sent before")
     func answered() throws {
         let pair = try EmbeddedPair()
         try pair.connect()
@@ -122,7 +122,7 @@ struct ClosingTests {
         try await listener.close()
     }
 
-    @Test("of the peer's side alone leaves this side open, where the channel allows it")
+    @Test("of the peer's side alone leaves this side open, if the channel allows it")
     func halfClosure() async throws {
         try await withServer(
             Fixtures.server(), halfClosure: true,

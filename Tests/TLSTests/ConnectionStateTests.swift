@@ -38,10 +38,10 @@ struct ConnectionStateTests {
         #expect(handshaking.close() == .immediately)
     }
 
-    @Test("says goodbye once, and waits for the peer's")
+    @Test("sends close_notify once, and waits for the peer's")
     func closing() {
         var state = open()
-        #expect(state.close() == .sayGoodbyeAndAwaitPeer)
+        #expect(state.close() == .sendCloseNotifyAndAwaitPeer)
         #expect(state.input == .decryptAndDiscard)
         #expect(state.output == .refuse)
         #expect(state.close() == .awaitPeer)
@@ -51,17 +51,17 @@ struct ConnectionStateTests {
         #expect(state.transportEnded() == .ignore)
     }
 
-    @Test("answers the peer's goodbye")
+    @Test("answers the peer's close_notify")
     func peerFirst() {
         var state = open()
-        #expect(state.peerClosed(keepsOutputOpen: false) == .sayGoodbyeAndClose)
+        #expect(state.peerClosed(keepsOutputOpen: false) == .sendCloseNotifyAndClose)
         #expect(state.input == .discard)
         #expect(state.output == .refuse)
         #expect(state.fail() == false)
         #expect(state.transportEnded() == .close)
     }
 
-    @Test("may write on after the peer's goodbye")
+    @Test("may continue to write after the peer's close_notify")
     func inputClosed() {
         var state = open()
         #expect(state.peerClosed(keepsOutputOpen: true) == .signalInputClosed)
@@ -69,14 +69,14 @@ struct ConnectionStateTests {
         #expect(state.input == .discard)
         #expect(state.transportEnded() == .ignore)
         var other = state
-        #expect(state.close() == .sayGoodbyeAndClose)
-        #expect(other.closeOutput() == .sayGoodbyeAndClose)
+        #expect(state.close() == .sendCloseNotifyAndClose)
+        #expect(other.closeOutput() == .sendCloseNotifyAndClose)
     }
 
-    @Test("may read on after its own goodbye, until the peer's")
+    @Test("may continue to read after its own close_notify, until the peer's")
     func outputClosed() {
         var state = open()
-        #expect(state.closeOutput() == .sayGoodbye)
+        #expect(state.closeOutput() == .sendCloseNotify)
         #expect(state.output == .refuse)
         #expect(state.input == .decrypt)
         var cut = state
@@ -96,11 +96,11 @@ struct ConnectionStateTests {
         var cut = open()
         #expect(cut.transportEnded() == .failTruncated)
         var closing = open()
-        #expect(closing.close() == .sayGoodbyeAndAwaitPeer)
+        #expect(closing.close() == .sendCloseNotifyAndAwaitPeer)
         #expect(closing.transportEnded() == .close)
     }
 
-    @Test("fails once, and looks at nothing afterwards")
+    @Test("fails once, and ignores everything afterwards")
     func failing() {
         var state = open()
         #expect(state.fail() == true)

@@ -10,7 +10,7 @@ struct OpenSSLClientTests {
     }
 
     @Test(
-        "a server is verified, picks the protocol, sends no tickets, echoes, and survives key updates",
+        "a server is verified, selects the protocol, sends no tickets, echoes, and survives key updates",
         arguments: ["-tls1_2", "-tls1_3"])
     func server(version: String) async throws {
         try await withServer(Fixtures.server("chain", protocols: ["h2"]), behaviour: .init(echoes: true)) { server in
@@ -20,17 +20,17 @@ struct OpenSSLClientTests {
                     version, "-servername", "localhost", "-verify_hostname", "localhost", "-verify_return_error",
                     "-alpn", "http/1.1,h2",
                 ])
-            try client.say("first line\n")
-            try await client.hear("first line")
+            try client.send("first line\n")
+            try await client.expect("first line")
             #expect(client.output.contains("Verification: OK"))
             #expect(client.output.contains("ALPN protocol: h2"))
             #expect(client.output.contains("Compression: NONE"))
             if version == "-tls1_3" {
                 // K: the client updates its keys, and requests an update of the server's.
-                try client.say("K\n")
-                try await client.hear("KEYUPDATE")
-                try client.say("second line\n")
-                try await client.hear("second line")
+                try client.send("K\n")
+                try await client.expect("KEYUPDATE")
+                try client.send("second line\n")
+                try await client.expect("second line")
             }
             try client.hangUp()
             let seen = try await server.nextOutcome()
@@ -44,7 +44,7 @@ struct OpenSSLClientTests {
         }
     }
 
-    @Test("a server refuses TLS 1.1 and says so to both")
+    @Test("a server refuses TLS 1.1 and reports that to both sides")
     func oldVersion() async throws {
         try await withServer(Fixtures.server()) { server in
             let client = try connect(to: server, ["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"])
@@ -60,23 +60,23 @@ struct OpenSSLClientTests {
     func renegotiation() async throws {
         try await withServer(Fixtures.server(), behaviour: .init(echoes: true)) { server in
             let client = try connect(to: server, ["-tls1_2"])
-            try client.say("hello\n")
-            try await client.hear("hello")
-            try client.say("R\n")
+            try client.send("hello\n")
+            try await client.expect("hello")
+            try client.send("R\n")
             await client.end()
             #expect(client.output.contains("no renegotiation"))
             #expect(try await server.nextOutcome().text == "hello\n")
         }
     }
 
-    @Test("a server takes a client certificate, and reads its topic")
+    @Test("a server accepts a client certificate, and reads its topic")
     func clientCertificate() async throws {
         let context = try Fixtures.server(clientCertificates: .required(.file(Fixtures.path("ca.pem"))))
         try await withServer(context) { server in
             let client = try connect(
                 to: server, ["-cert", Fixtures.path("client.pem"), "-key", Fixtures.path("client-key.pem")])
-            try await client.hear("Acceptable client certificate CA names")
-            try await client.hear("Verify return code: 0 (ok)")
+            try await client.expect("Acceptable client certificate CA names")
+            try await client.expect("Verify return code: 0 (ok)")
             try client.hangUp()
             let seen = try await server.nextOutcome()
             await client.end()
@@ -88,7 +88,7 @@ struct OpenSSLClientTests {
 
 @Suite("With openssl s_server", .timeLimit(.minutes(1)))
 struct OpenSSLServerTests {
-    @Test("a client sends SNI, agrees on a protocol, talks, and says goodbye", arguments: ["-tls1_2", "-tls1_3"])
+    @Test("a client sends SNI, negotiates a protocol, sends data, and closes", arguments: ["-tls1_2", "-tls1_3"])
     func client(version: String) async throws {
         let (server, port) = try await OpenSSLCommand.server(
             [version, "-naccept", "1", "-alpn", "h2", "-state", "-tlsextdebug"])
@@ -99,8 +99,8 @@ struct OpenSSLServerTests {
         #expect(handshake.version == (version == "-tls1_3" ? "TLSv1.3" : "TLSv1.2"))
         #expect(handshake.peerCertificate?.commonName == "localhost")
         try await client.channel.writeAndFlush(ByteBuffer(string: "question\n"))
-        try await server.hear("question")
-        try server.say("reply\n")
+        try await server.expect("question")
+        try server.send("reply\n")
         let seen = try await client.end.get()
         await server.end()
         #expect(seen.text == "reply\n")
@@ -115,13 +115,13 @@ struct OpenSSLServerTests {
         let client = try await SocketClient.connect(
             Fixtures.client(), port: port, behaviour: .init(echoes: true, closesAfter: 12))
         _ = try await client.handshake.get()
-        try server.say("K\n")
-        try await server.hear(">>> TLS 1.3, Handshake [length 0005], KeyUpdate")
-        try server.say("renewed\n")
+        try server.send("K\n")
+        try await server.expect(">>> TLS 1.3, Handshake [length 0005], KeyUpdate")
+        try server.send("renewed\n")
         // libssl sends its own key update before its next write, which is the echo.
-        try await server.hear("<<< TLS 1.3, Handshake [length 0005], KeyUpdate")
-        try await server.hear("renewed\n")
-        try server.say("end\n")
+        try await server.expect("<<< TLS 1.3, Handshake [length 0005], KeyUpdate")
+        try await server.expect("renewed\n")
+        try server.send("end\n")
         let seen = try await client.end.get()
         await server.end()
         #expect(seen.text == "renewed\nend\n")
@@ -140,7 +140,7 @@ struct OpenSSLServerTests {
         #expect(seen.tlsErrors.first?.description.contains("protocol_version") == true)
     }
 
-    @Test("a client shows its certificate from an encrypted key, and one without is refused by alert")
+    @Test("a client uses a certificate with an encrypted key, and one without a certificate gets an alert")
     func clientCertificates() async throws {
         let demand = try ["-Verify", "1", "-verify_return_error", "-CAfile", Fixtures.path("ca.pem"), "-naccept", "2"]
         let (server, port) = try await OpenSSLCommand.server(demand)
@@ -150,7 +150,7 @@ struct OpenSSLServerTests {
         let known = try await SocketClient.connect(Fixtures.client(identity: identity), port: port)
         _ = try await known.handshake.get()
         try await known.channel.writeAndFlush(ByteBuffer(string: "known\n"))
-        try await server.hear("known")
+        try await server.expect("known")
         try await known.channel.close()
         #expect(server.output.contains("com.example.app"))
 

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Handshake")
 struct HandshakeTests {
-    @Test("reports to both sides what was agreed on")
+    @Test("reports the negotiated parameters to both sides")
     func summary() throws {
         let pair = try EmbeddedPair(
             client: Fixtures.client(protocols: ["h2", "http/1.1"]), server: Fixtures.server(protocols: ["h2"]))
@@ -25,7 +25,7 @@ struct HandshakeTests {
         #expect(pair.serverEvents.errors.isEmpty)
     }
 
-    @Test("carries what was written before it completed, in order")
+    @Test("delivers data written before it completed, in order")
     func earlyWrites() throws {
         let pair = try EmbeddedPair()
         let promise = pair.client.eventLoop.makePromise(of: Void.self)
@@ -64,7 +64,7 @@ struct ApplicationProtocolTests {
         #expect(pair.serverEvents.handshake == nil)
     }
 
-    @Test("are not agreed on when one side has none", arguments: [([], ["h2"]), (["h2"], []), ([], [])])
+    @Test("are not negotiated if one side has none", arguments: [([], ["h2"]), (["h2"], []), ([], [])])
     func none(client: [String], server: [String]) throws {
         let pair = try agreed(client: client, server: server)
         #expect(pair.clientEvents.handshake != nil && pair.serverEvents.handshake != nil)

@@ -34,7 +34,7 @@ struct HostilePeerTests {
         #expect(throws: error) { try write.futureResult.wait() }
     }
 
-    @Test("that send noise end in one error or none, and never in data", arguments: 0..<200)
+    @Test("that send random bytes cause at most one error, and never data", arguments: 0..<200)
     func noise(seed: Int) throws {
         var state = UInt64(seed) &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
         func next() -> UInt8 {

@@ -28,7 +28,7 @@ struct IdentityFormTests {
                 == .keyMismatch(key: "b", certificate: "a"))
     }
 
-    @Test("may be Apple's .cer, but only with the key beside it, in PEM or DER")
+    @Test("may be Apple's .cer, but only with a separate key, in PEM or DER")
     func binary() throws {
         let workshop = try OpenSSLWorkshop()
         try workshop.openssl("x509", "-in", try Fixtures.path("client.pem"), "-outform", "DER", "-out", "aps.cer")
@@ -119,14 +119,14 @@ struct EncryptedKeyTests {
         #expect(pair.serverEvents.handshake?.peerCertificate?.userID == "com.example.app")
     }
 
-    @Test("wants its passphrase", arguments: ways + oldWays, ["wrong", "", nil])
+    @Test("needs its passphrase", arguments: ways + oldWays, ["wrong", "", nil])
     func passphrase(way: [String], passphrase: String?) throws {
         let key = try encrypted(way)
         let error = try #require(throws: TLSError.self) { _ = try identity(key, passphrase: passphrase) }
         #expect(error.kind == .wrongPassphrase(source: "key", given: passphrase != nil), "\(error)")
     }
 
-    @Test("of an old kind names OpenSSL's legacy provider where that is not installed", arguments: oldWays)
+    @Test("with an old algorithm names OpenSSL's legacy provider if that is not installed", arguments: oldWays)
     func missingProvider(way: [String]) throws {
         let empty = try OpenSSLWorkshop()
         let key = try PrivateKeyText(encrypted(way), source: "key", modules: empty.directory.path)

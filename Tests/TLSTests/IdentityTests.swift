@@ -13,7 +13,7 @@ struct IdentityTests {
         try #require(throws: TLSError.self) { try body() }
     }
 
-    @Test("contain the name of the identity and its end")
+    @Test("contain the identity's name and expiration")
     func identity() throws {
         let identity = try Fixtures.identity("client")
         #expect(identity.commonName == "Apple Push Services: com.example.app")
@@ -54,7 +54,7 @@ struct IdentityTests {
         #expect(swapped.kind == .notPEM(source: "the certificate PEM given", expected: "a certificate"))
     }
 
-    @Test("whose second certificate is damaged are not taken for a chain of one")
+    @Test("whose second certificate is damaged are not read as a chain of one")
     func damagedChain() throws {
         var chain = try contents("chain.pem")
         chain[chain.count - 100] = UInt8(ascii: "!")
@@ -62,7 +62,7 @@ struct IdentityTests {
         #expect(error.kind == .notPEM(source: "the certificate PEM given", expected: "a certificate"))
     }
 
-    @Test("with an encrypted key want the right passphrase", arguments: [nil, "wrong", ""])
+    @Test("with an encrypted key need the right passphrase", arguments: [nil, "wrong", ""])
     func passphrase(passphrase: String?) throws {
         let keyFile = try Fixtures.path("client-key-encrypted.pem")
         let error = try error {
@@ -73,7 +73,7 @@ struct IdentityTests {
         #expect(!error.description.contains("wrong\""))
     }
 
-    @Test("that do not belong together are both named")
+    @Test("that do not match are both named")
     func mismatch() throws {
         let certificate = try Fixtures.path("client.pem")
         let key = try Fixtures.path("server-key.pem")
@@ -107,7 +107,7 @@ struct IdentityTests {
                 == .notPEM(source: "the CA PEM given", expected: "a certificate"))
     }
 
-    @Test("are not reached for an application protocol without a name")
+    @Test("are not read for an application protocol without a name")
     func emptyProtocol() throws {
         let error = try error { _ = try Fixtures.client(protocols: ["h2", ""]) }
         #expect(error.description.contains("application protocol \"\""))

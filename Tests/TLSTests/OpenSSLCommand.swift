@@ -15,20 +15,20 @@ final class OpenSSLCommand {
     private(set) var output = ""
 
     init(_ arguments: [String]) throws {
-        let (given, said) = (try ChildPipe(), try ChildPipe())
-        input = given.writing
+        let (standardInput, standardOutput) = (try ChildPipe(), try ChildPipe())
+        input = standardInput.writing
         let (stream, continuation) = AsyncStream.makeStream(of: String.self)
         chunks = stream.makeAsyncIterator()
         // The shell joins both outputs: with one pipe for both, Foundation sometimes never reports the end.
         process.executableURL = URL(filePath: "/bin/sh")
         process.arguments = ["-c", "exec openssl \"$@\" 2>&1", "sh"] + arguments
-        process.standardInput = given.reading
-        process.standardOutput = said.writing
+        process.standardInput = standardInput.reading
+        process.standardOutput = standardOutput.writing
         try process.run()
-        try given.reading.close()
-        try said.writing.close()
+        try standardInput.reading.close()
+        try standardOutput.writing.close()
         Thread.detachNewThread {
-            while case let data = said.reading.availableData, !data.isEmpty {
+            while case let data = standardOutput.reading.availableData, !data.isEmpty {
                 continuation.yield(String(decoding: data, as: UTF8.self))
             }
             continuation.finish()
@@ -39,14 +39,14 @@ final class OpenSSLCommand {
         if process.isRunning { process.terminate() }
     }
 
-    func say(_ text: String) throws {
+    func send(_ text: String) throws {
         try input.write(contentsOf: Data(text.utf8))
     }
 
     func hangUp() throws { try input.close() }
 
     /// Waits until it has printed this text.
-    func hear(_ text: String) async throws {
+    func expect(_ text: String) async throws {
         while !output.contains(text) {
             guard let chunk = await chunks.next() else {
                 throw Ended(description: "openssl ended without \"\(text)\": \(output)")
@@ -64,14 +64,14 @@ final class OpenSSLCommand {
     static func server(_ arguments: [String]) async throws -> (command: OpenSSLCommand, port: Int) {
         let certificate = try ["-cert", Fixtures.path("server.pem"), "-key", Fixtures.path("server-key.pem")]
         let command = try OpenSSLCommand(["s_server", "-accept", "127.0.0.1:0"] + certificate + arguments)
-        let told = try await command.line(after: "ACCEPT 127.0.0.1:")
-        guard let port = Int(told) else { throw Ended(description: "openssl names no port: \(told)") }
+        let text = try await command.line(after: "ACCEPT 127.0.0.1:")
+        guard let port = Int(text) else { throw Ended(description: "openssl names no port: \(text)") }
         return (command, port)
     }
 
     /// Waits until it has printed this text and the rest of the line, and returns the rest.
     private func line(after beginning: String) async throws -> String {
-        try await hear(beginning)
+        try await expect(beginning)
         while true {
             if let start = output.firstRange(of: beginning)?.upperBound,
                 let end = output[start...].firstIndex(where: \.isNewline)

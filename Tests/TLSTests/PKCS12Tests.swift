@@ -62,7 +62,7 @@ struct PKCS12Tests {
         }
     }
 
-    @Test("without a checksum are opened with the right passphrase only", arguments: [modern, keychain])
+    @Test("without a checksum are opened only with the right passphrase", arguments: [modern, keychain])
     func macless(arguments: [String]) throws {
         let bytes = try export(arguments + ["-nomac"])
         let identity = try TLSIdentity(bytes: bytes, passphrase: "secret", source: "identity.p12")
@@ -83,7 +83,7 @@ struct PKCS12Tests {
         #expect(!error.description.contains("wrong1") && !error.description.contains("secret"))
     }
 
-    @Test("leave the process' OpenSSL without the old algorithms")
+    @Test("do not enable old algorithms for the whole process")
     func defaultContext() throws {
         let identity = try TLSIdentity(bytes: export(Self.keychain), passphrase: "secret", source: "identity.p12")
         #expect(identity.userID == "com.example.app")
@@ -124,7 +124,7 @@ struct PKCS12Tests {
         #expect(read == 40)
     }
 
-    @Test("give the own certificate first and its issuers in order, whatever else they hold", arguments: 0..<3)
+    @Test("return the own certificate first and its issuers in order, whatever else they contain", arguments: 0..<3)
     func chain(rotation: Int) throws {
         let workshop = try OpenSSLWorkshop()
         let chain = String(decoding: try Data(contentsOf: URL(filePath: Fixtures.path("chain.pem"))), as: UTF8.self)
@@ -183,7 +183,7 @@ struct PKCS12Tests {
         }
     }
 
-    @Test("with a separate key are refused, for which key would count is not clear")
+    @Test("with a separate key are refused, because the right key is ambiguous")
     func separateKey() throws {
         let key = try [UInt8](Data(contentsOf: URL(filePath: Fixtures.path("client-key.pem"))))
         let bytes = try export(Self.modern)

@@ -16,7 +16,7 @@ struct RecordTests {
         return pair
     }
 
-    @Test("of many small writes in one flush are few and full, and go out in one write")
+    @Test("of many small writes in one flush are few and full, and sent in one write")
     func joined() throws {
         let pair = try connectedPair()
         for number in 0..<1000 {
@@ -36,7 +36,7 @@ struct RecordTests {
     }
 
     @Test(
-        "are as few as the length allows, whatever it is written in",
+        "are as few as the length allows, however it is written",
         arguments: [
             [1], [16_383], [16_384], [16_385], [100_000], [5, 50_000, 5], [16_384, 16_384], [16_383, 1], [1, 16_384],
             [32_768, 1, 32_768], [10, 0, 10], [0, 3], [40_000, 40_000, 40_000],
@@ -69,7 +69,7 @@ struct RecordTests {
         #expect(String(buffer: pair.serverEvents.received) == "onetwo")
     }
 
-    @Test("are not made of nothing, and the promise is still kept")
+    @Test("are not made for empty writes, whose promises are still fulfilled")
     func empty() throws {
         let pair = try connectedPair()
         let promise = pair.client.eventLoop.makePromise(of: Void.self)
@@ -144,7 +144,7 @@ struct TransferTests {
         }
     }
 
-    @Test("answers one read with data, however many packets that takes")
+    @Test("answers one read with data, however many packets are needed")
     func manualReads() async throws {
         let greeting = ByteBuffer(repeating: 9, count: 16_384)
         try await withServer(

@@ -26,7 +26,7 @@ struct VerificationTests {
         }
     }
 
-    @Test("refuses an expired certificate and says since when")
+    @Test("refuses an expired certificate and reports since when")
     func expired() async throws {
         let (error, server) = try await refusal(certificate: "expired")
         #expect(error.kind == .certificateExpired(certificate: "localhost", since: 1_609_459_200))
@@ -51,7 +51,7 @@ struct VerificationTests {
         #expect(error.description.contains("is for example.invalid, not for localhost"))
     }
 
-    @Test("refuses an address the certificate does not carry")
+    @Test("refuses an address that the certificate does not contain")
     func wrongAddress() async throws {
         let (error, _) = try await refusal(certificate: "server", host: "127.0.0.2")
         #expect(error.kind == .hostNameMismatch(certificateNames: ["localhost", "127.0.0.1", "::1"]))
@@ -79,7 +79,7 @@ struct VerificationTests {
         }
     }
 
-    @Test("refuses a server that shows a client's certificate")
+    @Test("refuses a server that presents a client certificate")
     func wrongPurpose() async throws {
         let (error, _) = try await refusal(certificate: "client")
         guard case .certificateRejected(_, let reason) = error.kind else {
@@ -120,7 +120,7 @@ struct VerificationTests {
     }
 
     @Test(
-        "trusts an intermediate, or the server's certificate itself, where a file names it",
+        "trusts an intermediate, or the server's certificate itself, if a file contains it",
         arguments: ["intermediate.pem", "chain.pem"])
     func pinned(authority: String) throws {
         let pair = try EmbeddedPair(
@@ -166,7 +166,7 @@ struct ClientCertificateTests {
         #expect(pair.serverEvents.handshake?.peerCertificate?.userID == "com.example.app")
     }
 
-    @Test("are asked for in vain where they are only requested")
+    @Test("may be missing if they are only requested")
     func requested() throws {
         let pair = try EmbeddedPair(
             server: Fixtures.server(clientCertificates: .requested(.file(Fixtures.path("ca.pem")))))
@@ -176,7 +176,7 @@ struct ClientCertificateTests {
         #expect(pair.serverEvents.handshake?.peerCertificate == nil)
     }
 
-    @Test("are refused where they come from another authority, even if only requested")
+    @Test("are refused if they are from another authority, even if only requested")
     func untrusted() throws {
         let pair = try EmbeddedPair(
             client: Fixtures.client(identity: Fixtures.identity("client")),
@@ -191,7 +191,7 @@ struct ClientCertificateTests {
     }
 
     @Test(
-        "go through where they are only reported, with what was wrong of them", arguments: ["ca.pem", "other-ca.pem"])
+        "are accepted if they are only reported, with the error", arguments: ["ca.pem", "other-ca.pem"])
     func reported(authority: String) throws {
         let pair = try EmbeddedPair(
             client: Fixtures.client(identity: Fixtures.identity("client")),
@@ -215,7 +215,7 @@ struct ClientCertificateTests {
         #expect(without.serverEvents.handshake?.peerCertificate == nil)
     }
 
-    @Test("missing end the connection, and both sides learn why although the client was already writing")
+    @Test("that are missing end the connection, and both sides get the reason although the client was already writing")
     func missing() async throws {
         try await withServer(requiringServer()) { server in
             // In TLS 1.3, the client's handshake is complete before the server has verified its certificate.

@@ -37,7 +37,7 @@ struct AdminServerTests {
         }
     }
 
-    @Test("metrics come with the format's media type, and byte for byte")
+    @Test("metrics have the format's media type, and the exact bytes")
     func metrics() async throws {
         try await Self.with(Self.sources(metrics: "# TYPE a counter\na 1\n")) { address in
             let answer = try await Self.curl("-i", address + "/metrics")
@@ -66,11 +66,11 @@ struct AdminServerTests {
             let overview = try await Self.curl(address + "/")
             for path in ["/metrics", "/healthz", "/readyz"] { #expect(overview.contains("GET \(path) ")) }
             let unknown = try await Self.curl("-w", "%{http_code}", address + "/metrics/x")
-            #expect(unknown == "there is no GET /metrics/x; GET / lists what there is\n404")
+            #expect(unknown == "there is no GET /metrics/x; GET / lists the routes\n404")
         }
     }
 
-    @Test("a port that is taken is an error that names it, and says what to do")
+    @Test("a port in use is an error that names it, with advice")
     func taken() async throws {
         let other = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .bind(host: "127.0.0.1", port: 0).get()
@@ -85,7 +85,7 @@ struct AdminServerTests {
         try await other.close()
     }
 
-    @Test("many ask at once, and all are answered")
+    @Test("many concurrent requests are all answered")
     func many() async throws {
         try await Self.with(Self.sources(metrics: String(repeating: "a 1\n", count: 10_000))) { address in
             try await withThrowingTaskGroup(of: Int.self) { group in

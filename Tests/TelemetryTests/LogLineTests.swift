@@ -24,7 +24,7 @@ struct LogLineTests {
         String(decoding: line.bytes(format, isColored: isColored), as: UTF8.self)
     }
 
-    @Test("has time, level, message, and the rest by name in text")
+    @Test("has time, level, message and named fields in the text format")
     func plainText() {
         let line = line("it is so", ["b": "two words", "a": "1", "empty": "", "list": ["x", "y"]])
         #expect(
@@ -36,7 +36,7 @@ struct LogLineTests {
                 + "\n")
     }
 
-    @Test("is one JSON object with what every line has, and each name once")
+    @Test("is one JSON object with the common fields, and each name once")
     func json() throws {
         let line = line("it is so", ["time": "mine", "time_": "mine too", "job": "7", "nested": ["a": ["b", "c"]]])
         #expect(
@@ -63,7 +63,7 @@ struct LogLineTests {
     }
 
     @Test(
-        "stays one line with nothing in it that a terminal obeys", arguments: hostile,
+        "is always one line without control characters", arguments: hostile,
         [LogFormat.text, .journal, .json])
     func oneLine(text hostile: String, format: LogFormat) {
         let text = text(line(hostile, ["job": "\(hostile)", "\(hostile)": "x"]), format)
@@ -73,14 +73,14 @@ struct LogLineTests {
         #expect(bare.utf8.count < 3 * 8192 * 6 + 1000)
     }
 
-    @Test("says in JSON exactly what it was given", arguments: hostile.filter { $0.utf8.count <= 8192 })
+    @Test("has exactly the given values in JSON", arguments: hostile.filter { $0.utf8.count <= 8192 })
     func faithful(hostile: String) throws {
         let bytes = line(hostile, ["job": "\(hostile)", "key \(hostile)": "x"]).bytes(.json)
         let object = try #require(try JSONSerialization.jsonObject(with: Data(bytes)) as? [String: String])
         #expect(object["message"] == hostile && object["job"] == hostile && object["key \(hostile)"] == "x")
     }
 
-    @Test("cannot be taken for two values in text: what could end one is in quotes", arguments: hostile)
+    @Test("is unambiguous in the text format: separators are in quotes", arguments: hostile)
     func quoted(hostile: String) throws {
         let text = text(line("m", ["a": "\(hostile)", "z": "end"]), .text)
         #expect(

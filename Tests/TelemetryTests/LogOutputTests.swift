@@ -24,7 +24,7 @@ struct LogOutputTests {
         try body(descriptor, file)
     }
 
-    @Test("keeps the lines of many threads apart, longer ones than a pipe takes at once too")
+    @Test("keeps the lines of many threads separate, also those longer than a pipe accepts at once")
     func threads() throws {
         var ends: [Int32] = [-1, -1]
         try #require(pipe(&ends) == 0)
@@ -73,8 +73,8 @@ struct LogOutputTests {
         close(ends[1])
     }
 
-    @Test("says how many lines were lost as soon as it can")
-    func toldOfLoss() throws {
+    @Test("reports the number of lost lines as soon as it can")
+    func loss() throws {
         try withFile { descriptor, file in
             let logger = logger(descriptor)
             logger.info("one")
@@ -117,7 +117,7 @@ struct LogOutputTests {
         }
     }
 
-    @Test("has what the logger and the line have, the line's own first")
+    @Test("has the metadata of the logger and the line, which takes precedence")
     func metadata() throws {
         try withFile { descriptor, file in
             var logger = logger(descriptor, .text)

@@ -10,7 +10,7 @@ struct MetricsPageTests {
     private static let gauge = Metric("g", .gauge, "Measures.")
     private static let histogram = Metric("wait_seconds", .histogram, ["queue"], buckets: [0.5, 2], "Waits.")
 
-    @Test("a counter, a gauge and a histogram are written byte for byte as the format has them")
+    @Test("a counter, a gauge and a histogram are written exactly in the format")
     func written() {
         let jobs = Metric("jobs_total", .counter, ["queue", "app"], "Jobs.")
         var page = MetricsPage()
@@ -46,7 +46,7 @@ struct MetricsPageTests {
                 """)
     }
 
-    @Test("whatever a label or a help text holds, the page can be read, and gives it back")
+    @Test("labels and help texts of any content can be read back")
     func hostile() throws {
         let value = "quote \" back \\ line \n brace } comma , é \u{1F600} \\n"
         var page = MetricsPage()
@@ -68,7 +68,7 @@ struct MetricsPageTests {
         #expect(try Exposition(page.text).value("g") == value)
     }
 
-    @Test("a gauge that is not a number says so, and large counts are written to the last digit")
+    @Test("a gauge that is not a number is NaN, and large counts are written to the last digit")
     func extremes() {
         var page = MetricsPage()
         page.set(Self.gauge, .nan)
@@ -76,7 +76,7 @@ struct MetricsPageTests {
         #expect(page.text.contains("\ng NaN\n") && page.text.contains("} 9007199254740993\n"))
     }
 
-    @Test("a gauge that is not set for a page is not on it; counters and histograms stay")
+    @Test("a gauge that is not set for a page is absent; counters and histograms remain")
     func gauges() throws {
         let other = Metric("other", .gauge, ["l"], "Other.")
         var page = MetricsPage(maximumSeries: 3)
@@ -113,7 +113,7 @@ struct MetricsPageTests {
         #expect(page.dropped == 3, "a counter never falls")
     }
 
-    @Test("Prometheus' own tool has nothing to say against the page")
+    @Test("Prometheus' own tool accepts the page")
     func promtool() async throws {
         var page = MetricsPage()
         page.set(Metric("jobs_total", .counter, ["queue"], "Jobs with \\ and \n in it."), by: ["a\"\\\n{}"], 1)
@@ -123,13 +123,13 @@ struct MetricsPageTests {
         #expect(findings.isEmpty, "\(findings)")
     }
 
-    @Test("the tool finds mistakes, or the test before would prove nothing")
+    @Test("the tool finds mistakes, so the previous test is meaningful")
     func promtoolFinds() async throws {
         let findings = try await Promtool.check("# TYPE a counter\na{b=\"1} 1\n")
         #expect(!findings.isEmpty)
     }
 
-    @Test("the process' own metrics have sound values, and the processor's time grows")
+    @Test("the process's own metrics have plausible values, and the processor time grows")
     func process() throws {
         func measured() throws -> Exposition {
             var page = MetricsPage()

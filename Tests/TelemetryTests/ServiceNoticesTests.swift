@@ -13,7 +13,7 @@ struct ServiceNoticesTests {
         return messages
     }
 
-    @Test("it is ready once it has started, and not before, and that is sent once")
+    @Test("readiness is sent once, after the start")
     func ready() {
         var notices = ServiceNotices(isWatched: false)
         var messages = Self.sent(&notices, hasStarted: false)
@@ -37,7 +37,7 @@ struct ServiceNoticesTests {
         #expect(messages.isEmpty)
     }
 
-    @Test("the watchdog is fed each time, but not while something is stuck")
+    @Test("the watchdog is notified each time, but not while something is stuck")
     func watchdog() {
         var notices = ServiceNotices(isWatched: true)
         var messages = Self.sent(&notices, hasStarted: false)
@@ -53,7 +53,7 @@ struct ServiceNoticesTests {
         #expect(messages == ["STOPPING=1", "WATCHDOG=1"])
     }
 
-    @Test("one that stops is never ready again, nor reloading")
+    @Test("a stopping process is never ready again, nor reloading")
     func stopping() {
         var notices = ServiceNotices(isWatched: false)
         _ = Self.sent(&notices)
@@ -66,7 +66,7 @@ struct ServiceNoticesTests {
         #expect(messages == ["RELOADING=1\nMONOTONIC_USEC=1", "STOPPING=1"])
     }
 
-    @Test("one that is stopped before it has started is not ready")
+    @Test("a process that is stopped before it has started is not ready")
     func stoppedAtOnce() {
         var notices = ServiceNotices(isWatched: false)
         notices.stopping()
@@ -84,7 +84,7 @@ struct ServiceNoticesTests {
     }
 
     @Test(
-        "a socket has a path or an abstract name that fits",
+        "a socket has a path or an abstract name within the length limit",
         arguments: [
             ("/run/systemd/notify", true), ("@notify", true), ("/" + String(repeating: "x", count: 106), true),
             ("@" + String(repeating: "x", count: 106), true), ("", false), ("/", false), ("@", false),

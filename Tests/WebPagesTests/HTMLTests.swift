@@ -27,7 +27,7 @@ import Testing
         #expect(("\(3)\(-4 as Int64)" as HTML).text == "3-4")
     }
 
-    @Test("A path encodes what others have chosen, and begins with the base")
+    @Test("A path encodes foreign texts, and begins with the base")
     func paths() {
         let links = Links(base: "/push")
         #expect(links.path([]) == "/push/")
@@ -50,7 +50,7 @@ import Testing
         #expect(chart.html.text.contains("<title>a\none \(largest)</title>"))
     }
 
-    @Test("A chart without values says so")
+    @Test("A chart without values has a note")
     func emptyChart() {
         let chart = Chart("Rate", .lines, points: ["a"], [.init("one", style: "delivered", [nil])]) { "\($0)" }
         #expect(chart.html.text.contains("No data yet."))

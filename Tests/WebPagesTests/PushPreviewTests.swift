@@ -15,7 +15,7 @@ import Testing
         preview.facts.first { $0.name == name }?.value
     }
 
-    @Test("An alert shows the app, its texts, the badge and what the app gets")
+    @Test("An alert shows the app, its texts, the badge and the custom data")
     func alert() {
         let alert = PushPreview(
             payload: Array(
@@ -32,7 +32,7 @@ import Testing
         #expect(fact("interruption level", alert) == "time-sensitive")
         #expect(fact("service extension", alert)?.hasSuffix("https://example.com/p.png") == true)
         #expect(fact("data for the app", alert) == "image")
-        #expect(fact("kept until", alert) == "at once, or never")
+        #expect(fact("kept until", alert) == "not kept: delivered now or never")
         #expect(fact("replaces earlier ones of", alert) == "order-7")
         #expect(fact("priority", alert) == "5, may wait to save power")
         #expect(alert.summary() == #"alert "Your order — No. 7 — On its way" badge 3"#)
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test("A text alone is the body, under the app's name")
+    @Test("A plain string is the body, under the app's name")
     func body() {
         let alert = preview(#"{"aps":{"alert":"Hello 😀"}}"#)
         #expect(alert.alert == .init(body: "Hello 😀"))
@@ -97,7 +97,7 @@ import Testing
             ("accessory", "{}", "accessory"), ("alert", #"{"aps":{"badge":0}}"#, "removes the badge"),
             ("alert", #"{"aps":{"badge":4,"sound":"default"}}"#, "sets the badge and plays a sound"),
             ("alert", #"{"aps":{}}"#, "aps has no alert"), ("alert", #"{"aps":{"alert":{}}}"#, "the alert has no text"),
-            ("alert", #"{"aps":{"alert":7}}"#, "alert is a number, not a text or an object"),
+            ("alert", #"{"aps":{"alert":7}}"#, "alert is a number, not a string or an object"),
             ("alert", #"{"aps":{"alert":null}}"#, "aps has no alert"),
             ("alert", #"{"aps":[1]}"#, "aps is an array, not an object"), ("alert", #"{"a":1}"#, "aps is missing"),
         ])
@@ -109,7 +109,7 @@ import Testing
     }
 
     @Test(
-        "Without a push type the topic and the payload have the kind",
+        "Without a push type the topic and the payload determine the kind",
         arguments: [
             ("com.example.app.voip", "{}", PushPreview.Kind.voip), ("com.example.app.voip-ptt", "{}", .pushtotalk),
             ("com.example.app.push-type.liveactivity", "{}", .liveactivity),
@@ -126,7 +126,7 @@ import Testing
     }
 
     @Test(
-        "A payload of any content has a preview, and is never markup",
+        "A payload of any content has a preview without its markup",
         arguments: [
             "", " ", "null", "7", "\"<b>\"", "[]", "{", "{\"aps\":", "\u{FEFF}{}", #"{"aps":"<script>"}"#,
             #"{"aps":{"alert":["<script>"]}}"#, #"{"aps":{"alert":{"title":{"<script>":"<script>"},"body":[1]}}}"#,
@@ -164,7 +164,7 @@ import Testing
         #expect(PayloadText.pretty([0xFF]) == "\u{FFFD}")
     }
 
-    @Test("A payload is written with a line for each value, with numbers and escapes as they were")
+    @Test("A payload is printed with a line per value, with unchanged numbers and escapes")
     func pretty() {
         let payload = #"{"aps":{"alert":"a\"b\\","badge":1.50e0 , "x":[ ],"y":{}},"list":[1,"{[,:",null]}"#
         #expect(
@@ -186,7 +186,7 @@ import Testing
         #expect(PayloadText.pretty(Array("{\"a\":".utf8)) == "{\"a\":")
     }
 
-    @Test("A search finds texts in either case, and those that are written with escapes")
+    @Test("A search finds texts in either case, also if written with escapes")
     func search() {
         let payload = Array(#"{"aps":{"alert":"Gr\u00fc\u00dfe an BOB"},"id":"o-7"}"#.utf8)
         for wanted in ["Grüße", "bob", "O-7", "", "aps", "an bo"] {
@@ -197,7 +197,7 @@ import Testing
     }
 
     @Test(
-        "Times are those of UTC, and impossible ones are numbers",
+        "Times are in UTC, and impossible ones are numbers",
         arguments: [
             (0, "1970-01-01 00:00:00 UTC"), (1_700_000_000, "2023-11-14 22:13:20 UTC"), (-1, "-1"),
             (253_402_300_800, "253402300800"),

@@ -80,7 +80,7 @@ func main() {
 	if isInvalid {
 		fmt.Println("enqueued 102 jobs; the token is invalid")
 	} else {
-		fmt.Println("enqueued 102 jobs; nothing is known against the token")
+		fmt.Println("enqueued 102 jobs; the token is not known to be invalid")
 	}
 }
 

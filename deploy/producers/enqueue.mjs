@@ -46,6 +46,6 @@ await redis.rPush(JOBS, jobs);
 
 // Tokens in this set get no pushes until the device registers again.
 const isInvalid = await redis.sIsMember("push:{shared}:invalid-tokens", token.toLowerCase());
-console.log(`enqueued 102 jobs; ${isInvalid ? "the token is invalid" : "nothing is known against the token"}`);
+console.log(`enqueued 102 jobs; ${isInvalid ? "the token is invalid" : "the token is not known to be invalid"}`);
 
 await redis.quit();

@@ -55,5 +55,5 @@ $redis->rPush(JOBS, ...$jobs);
 if ($redis->sIsMember('push:{shared}:invalid-tokens', strtolower($token))) {
     echo "enqueued 102 jobs; the token is invalid\n";
 } else {
-    echo "enqueued 102 jobs; nothing is known against the token\n";
+    echo "enqueued 102 jobs; the token is not known to be invalid\n";
 }

@@ -44,4 +44,4 @@ connection.rpush(JOBS, *map(json.dumps, jobs))
 if connection.sismember("push:{shared}:invalid-tokens", token.lower()):
     print("enqueued 102 jobs; the token is invalid")
 else:
-    print("enqueued 102 jobs; nothing is known against the token")
+    print("enqueued 102 jobs; the token is not known to be invalid")

@@ -41,5 +41,5 @@ redis.rpush(JOBS, jobs)
 if redis.sismember("push:{shared}:invalid-tokens", token.downcase)
   puts "enqueued 102 jobs; the token is invalid"
 else
-  puts "enqueued 102 jobs; nothing is known against the token"
+  puts "enqueued 102 jobs; the token is not known to be invalid"
 end

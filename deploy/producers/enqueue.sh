@@ -32,5 +32,5 @@ jq -nrj --arg token "$token" --arg text "$text" --arg jobs "$jobs" '
 if [ "$(redis SISMEMBER 'push:{shared}:invalid-tokens' "$(printf %s "$token" | tr A-F a-f)")" = 1 ]; then
     echo "enqueued 102 jobs; the token is invalid"
 else
-    echo "enqueued 102 jobs; nothing is known against the token"
+    echo "enqueued 102 jobs; the token is not known to be invalid"
 fi

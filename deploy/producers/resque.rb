@@ -19,4 +19,4 @@ Resque.push("push", class: "PushJob", args: [{
 
 # Tokens in this set get no pushes until the device registers again. A separate connection, because Resque's adds `resque:`.
 invalid = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379")).sismember("push:{shared}:invalid-tokens", token.downcase)
-puts invalid ? "enqueued 1 job; the token is invalid" : "enqueued 1 job; nothing is known against the token"
+puts invalid ? "enqueued 1 job; the token is invalid" : "enqueued 1 job; the token is not known to be invalid"

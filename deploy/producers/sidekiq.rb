@@ -43,5 +43,5 @@ Sidekiq::Client.push_bulk("class" => "PushJob", "queue" => "push", "args" => job
 if Sidekiq.redis { |redis| redis.sismember("push:{shared}:invalid-tokens", token.downcase) }
   puts "enqueued 102 jobs; the token is invalid"
 else
-  puts "enqueued 102 jobs; nothing is known against the token"
+  puts "enqueued 102 jobs; the token is not known to be invalid"
 end

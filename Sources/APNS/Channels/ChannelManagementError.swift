@@ -22,7 +22,7 @@ public enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConv
         switch self {
         case .malformedID: "\(BroadcastTarget.Invalid.channelID)"
         case .unexpected(let endpoint, let what):
-            "\(endpoint) answered \(what); is it the address where APNs' channels are managed?"
+            "\(endpoint) answered \(what); is it the address for managing channels?"
         case .refused(let refusal):
             "\(refusal.endpoint) refused (status \(refusal.response.status), "
                 + "\(refusal.response.reasonText ?? "no reason")): "
@@ -39,13 +39,13 @@ extension ChannelManagementError.Refusal {
     var advice: String {
         switch response.reason {
         case .channelNotRegistered: "there is no such channel of this app in this environment"
-        case .badChannelID: "this is not the id of a channel; copy it whole, as APNs gave it"
+        case .badChannelID: "this is not the ID of a channel; copy it completely"
         case .cannotCreateChannelConfig:
             "the app has reached its maximum number of channels; delete unused ones"
         case .featureNotEnabled, .broadcastFeatureNotEnabled:
             "the app has no broadcast capability; enable it on Apple's developer site, under Push Notifications"
         case .topicMismatch, .topicDisallowed, .badTopic, .missingTopic:
-            "the credential is not for this app; is the bundle identifier right, and the team?"
+            "the credential is not for this app; are the bundle identifier and the team right?"
         case .expiredProviderToken: "the provider token is too old; is this machine's clock right?"
         case .tooManyProviderTokenUpdates:
             "too many provider tokens were made with this key; wait 20 minutes"

@@ -135,7 +135,7 @@ final class ControlExchange {
     }
 
     /// Ends the session with a GOAWAY, which the next ``output()`` returns.
-    func leave() { nghttp2_session_terminate_session(session, NGHTTP2_NO_ERROR.rawValue) }
+    func terminate() { nghttp2_session_terminate_session(session, NGHTTP2_NO_ERROR.rawValue) }
 
     private func fail(_ what: String) { result = result ?? .failure(Failure(description: what)) }
 

@@ -77,7 +77,7 @@ final class ControlHandler: ChannelInboundHandler {
         write(exchange.output(), context)
         guard let result = exchange.result else { return }
         end(result.mapError { APNSConnectionError.protocolViolation(endpoint, "it \($0)") })
-        exchange.leave()
+        exchange.terminate()
         write(exchange.output(), context)
         context.close(promise: nil)
     }

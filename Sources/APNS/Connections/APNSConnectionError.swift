@@ -68,7 +68,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
             "\(endpoint) set up TLS and closed the connection without an answer; "
                 + "it may not accept the client certificate for this environment"
         case .broken(let endpoint, true, let why):
-            "\(endpoint) hung up during the handshake: \(why); is it a TLS port, and may this host use it?"
+            "\(endpoint) closed the connection during the handshake: \(why); is it a TLS port, and is this host allowed to use it?"
         case .broken(let endpoint, false, let why): "the connection to \(endpoint) broke: \(why)"
         case .retired(let endpoint, let reason): "the connection to \(endpoint) was retired: \(reason)"
         case .shutdown(let endpoint): "the connection to \(endpoint) was shut down"

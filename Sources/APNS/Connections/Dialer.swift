@@ -51,6 +51,7 @@ struct Dialer {
         if let proxy { return .proxy(proxy, endpoint, "it cannot be reached: \(reason)") }
         // A shortage of file descriptors names its own remedy.
         guard ConnectFailure.shortage(error) == nil else { return .cannotConnect(endpoint, reason) }
-        return .cannotConnect(endpoint, "\(reason); is the address right, and may this host reach it?")
+        return .cannotConnect(
+            endpoint, "\(reason); is the address right, and can this host reach it? Check the firewall")
     }
 }

@@ -94,7 +94,7 @@ public struct CredentialReport: Sendable, Equatable {
                 Finding(
                     severity: .warning,
                     sentence:
-                        "\(name(certificate)) names no topic, as Apple's push certificates do; check that it is one"
+                        "\(name(certificate)) has no topic, unlike Apple's push certificates; check that it is one"
                 )
             ]
         }

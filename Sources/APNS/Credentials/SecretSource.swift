@@ -30,13 +30,13 @@ public enum SecretSource: Sendable, Equatable {
         case .base64(let text, _): bytes = try decode(text)
         case .bytes(let given, _): bytes = given
         }
-        guard !bytes.isEmpty else { throw Unreadable(description: "\(self) is empty; put the secret there") }
+        guard !bytes.isEmpty else { throw Unreadable(description: "\(self) is empty; put the secret into it") }
         guard bytes.count <= Self.maximumSize else { throw tooLarge }
         return bytes
     }
 
     private var tooLarge: Unreadable {
-        Unreadable(description: "\(self) is larger than 1 MiB, which no key or certificate is; name another one")
+        Unreadable(description: "\(self) is larger than 1 MiB, too large for a key or certificate; use another file")
     }
 
     private func decode(_ text: String) throws(Unreadable) -> [UInt8] {
@@ -60,8 +60,8 @@ public enum SecretSource: Sendable, Equatable {
         guard fstat(descriptor, &facts) == 0 else { throw failed(path, errno) }
         switch facts.st_mode & S_IFMT {
         case S_IFREG: break
-        case S_IFDIR: throw Unreadable(description: "\(path) is a directory; name the file in it")
-        default: throw Unreadable(description: "\(path) is not a regular file; name one")
+        case S_IFDIR: throw Unreadable(description: "\(path) is a directory; use the path of the file in it")
+        default: throw Unreadable(description: "\(path) is not a regular file; use the path of one")
         }
         var bytes: [UInt8] = []
         var chunk = [UInt8](repeating: 0, count: 16_384)
@@ -82,7 +82,7 @@ public enum SecretSource: Sendable, Equatable {
         let advice =
             switch error {
             case ENOENT, ENOTDIR: "check the path, and whether the secret is mounted"
-            case EACCES, EPERM: "let the user this runs as read it"
+            case EACCES, EPERM: "make it readable for the user of this process"
             default: "check the path"
             }
         return Unreadable(description: "cannot read \(path): \(String(cString: strerror(error))); \(advice)")

@@ -18,7 +18,7 @@ struct SecretWatchState: Sendable {
     private var inUse: Digests
     private var rejected: Digests?
     private var lastSeen: Digests?
-    private var told: SecretSource.Unreadable?
+    private var reported: SecretSource.Unreadable?
 
     init(inUse: Digests) {
         self.inUse = inUse
@@ -26,7 +26,7 @@ struct SecretWatchState: Sendable {
 
     /// Records the digests of all sources.
     mutating func saw(_ digests: Digests) -> Verdict {
-        told = nil
+        reported = nil
         defer { lastSeen = digests }
         if digests == inUse { rejected = nil }
         guard digests != inUse, digests != rejected else { return .unchanged }
@@ -36,8 +36,8 @@ struct SecretWatchState: Sendable {
     /// Records that a source could not be read.
     mutating func failed(_ error: SecretSource.Unreadable) -> Verdict {
         lastSeen = nil
-        guard error != told else { return .unchanged }
-        told = error
+        guard error != reported else { return .unchanged }
+        reported = error
         return .unreadable
     }
 

@@ -28,18 +28,18 @@ public final class SigningKey: @unchecked Sendable {
         /// The problem, and what to do.
         public var description: String {
             switch self {
-            case .empty: "empty; an APNs key is the AuthKey_….p8 file that Apple's developer site gives out once"
+            case .empty: "empty; an APNs key is the AuthKey_….p8 file that Apple's developer site offers once"
             case .certificate:
-                "a certificate, not a signing key; give the AuthKey_….p8 file, or configure the certificate as such"
+                "a certificate, not a signing key; use the AuthKey_….p8 file, or configure the certificate as such"
             case .publicKey: "a public key; signing needs the private one, the AuthKey_….p8 file"
-            case .encrypted(passphraseGiven: true): "encrypted, and not with the passphrase given; give the right one"
-            case .encrypted(passphraseGiven: false): "encrypted; give its passphrase"
+            case .encrypted(passphraseGiven: true): "encrypted with another passphrase; set the right one"
+            case .encrypted(passphraseGiven: false): "encrypted; set its passphrase"
             case .legacyProviderMissing:
                 "encrypted with an algorithm of OpenSSL's legacy provider, which is not installed (Debian's package "
                     + "libssl3, from Debian 13 on openssl-provider-legacy); install it, or encrypt the key with AES"
             case .notPrivateKey:
                 "not a private key in PEM form; an APNs key is the AuthKey_….p8 file that Apple's developer site "
-                    + "gives out once, and begins with -----BEGIN PRIVATE KEY-----"
+                    + "offers once, and begins with -----BEGIN PRIVATE KEY-----"
             case .notP256(let found):
                 "the key is \(found); APNs accepts only P-256 keys (the .p8 file of Apple's developer site)"
             case .signingFailed(let why): "signing failed: \(why)"

@@ -104,7 +104,7 @@ struct GatewayPacket: Equatable {
 
         var description: String {
             switch self {
-            case .unknownCommand(let command): "an error packet begins with 8, and \(command) came"
+            case .unknownCommand(let command): "an error packet must begin with 8, not \(command)"
             }
         }
     }

@@ -74,13 +74,13 @@ public struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
         guard let user = parts[0].percentDecoded, let password = parts.count > 1 ? parts[1].percentDecoded : "" else {
             throw Invalid(
                 description: "the user or password in the proxy's URL has a % that is not followed by two hex digits, "
-                    + "or stands for no UTF-8; write % itself as %25")
+                    + "or is not UTF-8; write % itself as %25")
         }
         let isPlain = (user + password).unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value != 0x7F }
         guard isPlain, !user.contains(":") else {
             throw Invalid(
-                description: "the user or password in the proxy's URL has what Basic authentication cannot carry: "
-                    + "control characters, or a colon in the user's name")
+                description: "the user or password in the proxy's URL has characters that Basic authentication does "
+                    + "not allow: control characters, or a colon in the user's name")
         }
         return Credentials(user: user, password: password)
     }
@@ -90,8 +90,8 @@ extension HTTPProxy.Invalid {
     fileprivate static func scheme(_ scheme: String) -> HTTPProxy.Invalid {
         HTTPProxy.Invalid(
             description:
-                "a proxy's URL begins with http://, not \(scheme)://; supported are HTTP proxies that are spoken "
-                + "to in the clear and connect by CONNECT (the tunnelled data is still encrypted)")
+                "a proxy's URL begins with http://, not \(scheme)://; only plaintext HTTP proxies with CONNECT are "
+                + "supported (the tunnelled data is still encrypted)")
     }
 }
 
@@ -195,7 +195,7 @@ struct ProxyExceptions {
         if name.hasPrefix(".") { name = name.dropFirst() }
         guard let (host, port) = APNSEndpoint.hostAndPort(name) else {
             throw HTTPProxy.Invalid(
-                description: "“\(word)” is not a host, a .domain, an address or a network, or has no right port")
+                description: "“\(word)” is not a host, a .domain, an address or a network, or its port is invalid")
         }
         if let address = addressBytes(host) { return .network(address, bits: address.count * 8, port: port) }
         return .name(normalised(host), port: port)

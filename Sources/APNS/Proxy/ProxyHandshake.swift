@@ -98,7 +98,7 @@ struct ProxyHandshake {
     private func refusal(_ status: Int, _ reason: String) -> String {
         let answer = reason.isEmpty ? "it answered \(status)" : "it answered \(status) (\(reason))"
         return switch status {
-        case 407 where credentials == nil: "\(answer): it wants a user and a password, and none are configured"
+        case 407 where credentials == nil: "\(answer): it requires a user and a password, but none are configured"
         case 407:
             "\(answer): it rejects the configured user and password, or does not support Basic authentication"
         case 401, 403:

@@ -35,7 +35,7 @@ package struct CertificateDirectory: Sendable {
         if access(file(Self.mark), F_OK) != 0 {
             for (name, _, _) in files where access(file(name), F_OK) == 0 {
                 throw SimulatedAuthorityError(
-                    "\(file(name)) is there already, and not from the simulator; name another directory")
+                    "\(file(name)) already exists and was not written by apns-simulator; use another directory")
             }
         }
         try write(

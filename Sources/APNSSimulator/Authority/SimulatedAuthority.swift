@@ -59,7 +59,7 @@ package final class SimulatedAuthority: Sendable {
     /// - Parameter names: the host names and IP addresses by which clients connect; at least one.
     package func server(names: [String] = localNames) throws(SimulatedAuthorityError) -> Pair {
         guard let first = names.first else {
-            throw SimulatedAuthorityError("a server's certificate needs a name; give it one")
+            throw SimulatedAuthorityError("a server certificate needs at least one name")
         }
         var alternatives: [String] = []
         for name in names { alternatives.append(try Self.alternativeName(name)) }

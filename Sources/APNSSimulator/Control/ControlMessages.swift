@@ -36,7 +36,7 @@ struct ControlErrors: RouterMiddleware {
         case let error as ControlError: error
         case let error as RuleError: ControlError(.badRequest, "\(error)")
         case let error as HTTPError where error.status == .notFound:
-            ControlError(.notFound, "there is no \(request.method) \(request.uri.path); GET / lists what there is")
+            ControlError(.notFound, "there is no \(request.method) \(request.uri.path); GET / lists the routes")
         case let error as any HTTPResponseError: ControlError(error.status, "\(error)")
         default: ControlError(.internalServerError, "\(error)")
         }
@@ -111,7 +111,7 @@ struct ControlQuery {
 
     func finish() throws(ControlError) {
         guard let name = values.keys.min() else { return }
-        throw ControlError(.badRequest, "there is no parameter '\(name)' here")
+        throw ControlError(.badRequest, "unknown parameter '\(name)'")
     }
 }
 

@@ -33,7 +33,7 @@ struct FaultRoutes: ControlConcern {
             do {
                 try await target.listeners.start()
             } catch {
-                throw ControlError(.conflict, "the ports cannot be listened on again: \(error)")
+                throw ControlError(.conflict, "the ports cannot be reopened: \(error)")
             }
             return try await listening()
         }

@@ -92,7 +92,7 @@ struct FeedbackRoutes: ControlConcern {
             let records = try Self.records(body, now: WallClock.milliseconds() / 1000)
             return try ControlAnswer.json(["waiting": service.addFeedback(records)])
         }
-        router.delete("/feedback") { _, _ in try ControlAnswer.json(["deleted": service.forgetFeedback()]) }
+        router.delete("/feedback") { _, _ in try ControlAnswer.json(["deleted": service.clearFeedback()]) }
     }
 
     /// - Parameter now: seconds since 1970, the time of records without one.

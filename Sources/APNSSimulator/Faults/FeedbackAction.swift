@@ -24,7 +24,7 @@ package struct FeedbackAction: RuleAction {
         cut = try reader.take("cut", "must be a whole number of bytes") { Int($0).flatMap { $0 >= 0 ? $0 : nil } }
         hangs = try reader.flag("hang") ?? false
         guard slow != nil || pieces != nil || cut != nil || hangs else {
-            throw reader.error(nil, "does nothing; give it slow=, pieces=, cut= or hang=true")
+            throw reader.error(nil, "has no effect; add slow=, pieces=, cut= or hang=true")
         }
     }
 

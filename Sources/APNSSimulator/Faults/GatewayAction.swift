@@ -84,12 +84,12 @@ package struct GatewayAction: RuleAction {
 extension GatewayAction {
     private static func answer(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) -> Answer {
         switch reader.take("answer") {
-        case nil: throw reader.error(nil, "does nothing; give it answer=")
+        case nil: throw reader.error(nil, "has no effect; add answer=")
         case "close": return .close
         case "hang": return .hang
         case "reset": return .reset
         case "feedback" where point == .connect:
-            throw reader.error("answer", "feedback is about a notification; take at=connect away")
+            throw reader.error("answer", "feedback applies to notifications; remove at=connect")
         case "feedback": return .feedback
         case let text?:
             guard let status = GatewayStatus(text) else {

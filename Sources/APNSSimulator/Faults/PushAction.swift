@@ -112,7 +112,7 @@ package struct PushAction: RuleAction {
         case .response, .goAway, nil: break
         }
         guard answer != nil || delay != nil || streams != nil else {
-            throw reader.error(nil, "does nothing; give it answer=, delay= or streams=")
+            throw reader.error(nil, "has no effect; add answer=, delay= or streams=")
         }
     }
 }
@@ -124,14 +124,14 @@ extension PushAction {
         let fault = try reader.take("answer", "must be one of \(names) with at=connect") { name in
             PushAction.ConnectionFault(rawValue: name)
         }
-        guard let fault else { throw reader.error(nil, "does nothing; give it answer= with one of \(names)") }
+        guard let fault else { throw reader.error(nil, "has no effect; add answer= with one of \(names)") }
         return fault
     }
 
     private static func answer(_ reader: inout RuleReader) throws(RuleError) -> Answer? {
         guard let text = reader.take("answer") else { return nil }
         guard PushAction.ConnectionFault(rawValue: text) == nil else {
-            throw reader.error("answer", "\(text) is about a connection; add at=connect")
+            throw reader.error("answer", "\(text) applies to connections; add at=connect")
         }
         switch text {
         case "drop": return .drop
@@ -165,7 +165,7 @@ extension PushAction {
             }
         } else {
             throw reader.error(
-                "answer", "must be a status, a reason of APNs, reset, goaway, drop or silence, not '\(text)'")
+                "answer", "must be a status, an APNs reason, reset, goaway, drop or silence, not '\(text)'")
         }
         response.body =
             try reader.take("body", "must be whole, empty, split or text") { PushAction.Body(rawValue: $0) } ?? .whole

@@ -295,7 +295,7 @@ package struct RuleReader {
 
     func finish() throws(RuleError) {
         guard let key = values.keys.min() else { return }
-        throw error(key, "is unknown, or says nothing beside the other keys")
+        throw error(key, "is unknown, or has no effect together with the other keys")
     }
 }
 

@@ -20,9 +20,9 @@ struct GatewayConnection {
 
     private enum Phase {
         case open
-        case ending(GatewayFarewell)
-        /// - Parameter isTold: true once ``Step/stopReading`` was returned.
-        case hung(isTold: Bool)
+        case ending(GatewayEnding)
+        /// - Parameter isReported: true once ``Step/stopReading`` was returned.
+        case hung(isReported: Bool)
     }
 
     private let service: SimulatedService
@@ -46,7 +46,7 @@ struct GatewayConnection {
         case .refused:
             check = GatewayCheck()
             topic = ""
-            phase = .ending(GatewayFarewell([.close], at: moment.uptime))
+            phase = .ending(GatewayEnding([.close], at: moment.uptime))
             service.clientRefused()
         case .taken(let topic):
             self.topic = topic ?? ""
@@ -90,13 +90,13 @@ struct GatewayConnection {
     /// The account is updated first, so that a client that has received a packet finds it counted.
     mutating func next(at moment: SimulatedMoment) -> Step? {
         switch phase {
-        case .open, .hung(isTold: true): return nil
-        case .hung(isTold: false):
-            phase = .hung(isTold: true)
+        case .open, .hung(isReported: true): return nil
+        case .hung(isReported: false):
+            phase = .hung(isReported: true)
             return .stopReading
-        case .ending(var farewell):
-            let step = farewell.next(at: moment.uptime)
-            phase = .ending(farewell)
+        case .ending(var ending):
+            let step = ending.next(at: moment.uptime)
+            phase = .ending(ending)
             defer { settle() }
             switch step {
             case nil: return nil
@@ -113,17 +113,17 @@ struct GatewayConnection {
 
     /// When to call ``next(at:)``, in microseconds of uptime; nil for not before bytes arrive.
     var nextTime: Int64? {
-        if case .ending(let farewell) = phase { farewell.nextTime } else { nil }
+        if case .ending(let ending) = phase { ending.nextTime } else { nil }
     }
 
     /// Sends a shutdown packet that names the last accepted notification, and ends the connection.
     mutating func shutDown(at moment: SimulatedMoment) {
         switch phase {
         case .open: end(with: GatewayAction.Packet(status: .shutdown), identifier: lastAccepted, delay: 0, at: moment)
-        case .ending(var farewell):
-            farewell.hurry(at: moment.uptime)
-            phase = .ending(farewell)
-        case .hung: phase = .ending(GatewayFarewell([.close], at: moment.uptime))
+        case .ending(var ending):
+            ending.hurry(at: moment.uptime)
+            phase = .ending(ending)
+        case .hung: phase = .ending(GatewayEnding([.close], at: moment.uptime))
         }
         settle()
     }
@@ -131,11 +131,11 @@ struct GatewayConnection {
     /// Records that the socket is being dropped.
     mutating func drop(at moment: SimulatedMoment) {
         if !isOver { tally.closes += 1 }
-        phase = .ending(GatewayFarewell([], at: moment.uptime))
+        phase = .ending(GatewayEnding([], at: moment.uptime))
         settle()
     }
 
-    private var isOver: Bool { if case .ending(let farewell) = phase { farewell.nextTime == nil } else { false } }
+    private var isOver: Bool { if case .ending(let ending) = phase { ending.nextTime == nil } else { false } }
 
     private mutating func settle() {
         service.add(tally)
@@ -187,7 +187,7 @@ struct GatewayConnection {
     ) {
         tally.refused[status, default: 0] += 1
         if isSimple {
-            phase = .ending(GatewayFarewell([.close], at: moment.uptime))
+            phase = .ending(GatewayEnding([.close], at: moment.uptime))
         } else {
             end(with: GatewayAction.Packet(status: status), identifier: identifier, delay: 0, at: moment)
         }
@@ -203,16 +203,16 @@ struct GatewayConnection {
                 tally.refused[packet.status, default: 0] += 1
             }
             if subject?.notification.command == 0, packet.status != .shutdown {
-                phase = .ending(GatewayFarewell([.close], at: moment.uptime, delay: effect.delay))
+                phase = .ending(GatewayEnding([.close], at: moment.uptime, delay: effect.delay))
             } else {
                 let identifier = identifier(packet, subject?.notification)
                 end(with: packet, identifier: identifier, delay: effect.delay, at: moment)
             }
-        case .close: phase = .ending(GatewayFarewell([.close], at: moment.uptime, delay: effect.delay))
-        case .reset: phase = .ending(GatewayFarewell([.reset], at: moment.uptime, delay: effect.delay))
+        case .close: phase = .ending(GatewayEnding([.close], at: moment.uptime, delay: effect.delay))
+        case .reset: phase = .ending(GatewayEnding([.reset], at: moment.uptime, delay: effect.delay))
         case .hang:
             tally.hangs += 1
-            phase = .hung(isTold: false)
+            phase = .hung(isReported: false)
         case .feedback:
             if let subject { service.addFeedback(subject.token, milliseconds: effect.since ?? moment.date) }
         }
@@ -231,6 +231,6 @@ struct GatewayConnection {
         with packet: GatewayAction.Packet, identifier: UInt32, delay: Int64, at moment: SimulatedMoment
     ) {
         tally.packets[packet.status, default: 0] += 1
-        phase = .ending(GatewayFarewell(packet, identifier: identifier, at: moment.uptime, delay: delay))
+        phase = .ending(GatewayEnding(packet, identifier: identifier, at: moment.uptime, delay: delay))
     }
 }

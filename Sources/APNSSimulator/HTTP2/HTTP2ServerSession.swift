@@ -89,7 +89,7 @@ final class HTTP2ServerSession {
         let callbacks = ServerCallbacks.make()
         defer { nghttp2_session_callbacks_del(callbacks) }
         guard nghttp2_session_server_new2(&created, callbacks, nil, options) == 0, let created else {
-            throw Failure(description: "nghttp2 has no memory for another session")
+            throw Failure(description: "nghttp2 could not allocate a session")
         }
         session = created
         // Only now is the object initialized, and nghttp2 does not use the pointer before the first callback.

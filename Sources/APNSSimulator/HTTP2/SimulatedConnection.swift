@@ -14,7 +14,7 @@ final class SimulatedConnection {
 
     private let service: SimulatedService
     private let recording: PushRecording?
-    private let channels: ChannelDesk
+    private let channels: ChannelResponder
     private let credentials: ClientCredentials
     /// The number of the connection, from 1.
     private let number: Int
@@ -28,7 +28,7 @@ final class SimulatedConnection {
     private var uniqueIDs: UniqueIDSource
     private var tally = ConnectionTally()
     private var ordinal = 0
-    private var farewell = Farewell()
+    private var ending = ConnectionEnding()
     private var moment: SimulatedMoment
 
     /// - Parameter certificate: the client's push certificate, if it presented one.
@@ -37,7 +37,7 @@ final class SimulatedConnection {
         let settings = service.settings
         credentials = ClientCredentials(service, certificate: certificate, settings)
         (number, fault) = service.connectionOpened()
-        channels = ChannelDesk(service: service, credentials: credentials, connection: number)
+        channels = ChannelResponder(service: service, credentials: credentials, connection: number)
         recording = service.recorder.map { [number] in
             PushRecording($0, connection: number, topic: certificate?.topic)
         }
@@ -54,7 +54,7 @@ final class SimulatedConnection {
             connectionWindow: fault == .noWindow ? nil : service.configuration.connectionWindow)
     }
 
-    var end: End? { farewell.end }
+    var end: End? { ending.end }
 
     // MARK: Bytes and time
 
@@ -96,9 +96,9 @@ final class SimulatedConnection {
         try session?.write(into: &buffer)
         tally.bytesSent += buffer.readableBytes - before
         if end == nil, session?.isFinished == true {
-            farewell.end = .finished
+            ending.end = .finished
             // Neither side sent a GOAWAY, so nghttp2 ended the session because of a protocol error.
-            if farewell.lastStream == nil, !farewell.isByClient { tally.protocolErrors += 1 }
+            if ending.lastStream == nil, !ending.isByClient { tally.protocolErrors += 1 }
         }
         settle()
     }
@@ -122,7 +122,7 @@ final class SimulatedConnection {
     func drop() {
         guard end == nil else { return }
         tally.drops += 1
-        farewell.end = .dropped
+        ending.end = .dropped
     }
 
     private func settle() {
@@ -135,7 +135,7 @@ final class SimulatedConnection {
 
     func requestArrived(_ slot: RequestSlot) {
         if end == .dropped { return }
-        if farewell.excludes(slot.stream) { return }
+        if ending.excludes(slot.stream) { return }
         ordinal += 1
         let id = identify(slot)
         if fault == .wedge {
@@ -146,7 +146,7 @@ final class SimulatedConnection {
             return
         }
         // Updated after the decision, because a GOAWAY sent by it may exclude this request.
-        defer { farewell.processed = max(farewell.processed, slot.stream) }
+        defer { ending.processed = max(ending.processed, slot.stream) }
         if slot.request.isAboutChannels {
             if slot.request.path == .broadcast { tally.requests += 1 }
             do throws(Refusal) {
@@ -203,7 +203,7 @@ final class SimulatedConnection {
         lose(slot)
     }
 
-    func goAwayReceived() { farewell.isByClient = true }
+    func goAwayReceived() { ending.isByClient = true }
 
     func resetReceived() { tally.resetsReceived += 1 }
 
@@ -245,7 +245,7 @@ final class SimulatedConnection {
             case .exact:
                 goAway(reason: reason, lastStream: session?.highestStream ?? slot.stream)
                 hold(slot, effect.delay)
-            case .accepted: goAway(reason: reason, lastStream: farewell.processed)
+            case .accepted: goAway(reason: reason, lastStream: ending.processed)
             case .zero: goAway(reason: reason, lastStream: 0)
             }
         case .drop: drop()
@@ -254,8 +254,8 @@ final class SimulatedConnection {
     }
 
     private func goAway(reason: String?, lastStream: Int32) {
-        guard farewell.lastStream == nil else { return }
-        farewell.lastStream = lastStream
+        guard ending.lastStream == nil else { return }
+        ending.lastStream = lastStream
         tally.goAways += 1
         session?.goAway(lastStream: lastStream, reason: reason)
     }
@@ -300,7 +300,7 @@ final class SimulatedConnection {
         switch slot.fate {
         case .accepted, .answered(accepted: true):
             tally.acceptedAnswerLost += 1
-            if farewell.excludes(slot.stream) { tally.acceptedTakenBack += 1 }
+            if ending.excludes(slot.stream) { tally.acceptedTakenBack += 1 }
         case .undecided, .refused, .answered(accepted: false): break
         }
     }
@@ -313,7 +313,7 @@ final class SimulatedConnection {
 extension SimulatedConnection: ServerSessionOwner {}
 
 /// The progress of a connection's end.
-private struct Farewell {
+private struct ConnectionEnding {
     var end: SimulatedConnection.End?
     /// The last stream of a GOAWAY, which may not have been sent yet; later streams are ignored.
     var lastStream: Int32?

@@ -218,7 +218,7 @@ struct Inbox: Sendable {
         }
         return """
             <h2>Rules</h2>
-            \(Elements.table("Rules", ["Rule", "Interface", ""], rows, empty: "No rules: whatever is correct is accepted."))
+            \(Elements.table("Rules", ["Rule", "Interface", ""], rows, empty: "No rules: every valid request is accepted."))
             """
     }
 
@@ -227,7 +227,8 @@ struct Inbox: Sendable {
     /// Returns the page of one notification.
     func push(_ sequence: UInt64) -> (page: Page, isFound: Bool) {
         guard let entry = recorder.entry(sequence) else {
-            let main: HTML = "<p class=\"empty\">Push \(sequence) is not kept. <a href=\"/\">Show the inbox</a></p>"
+            let main: HTML =
+                "<p class=\"empty\">Push \(sequence) is no longer kept. <a href=\"/\">Show the inbox</a></p>"
             return (page("Push \(sequence)", main, isLive: false), false)
         }
         let notification = entry.notification
@@ -294,7 +295,7 @@ struct Inbox: Sendable {
         let rows = names.compactMap { name, value -> [HTML]? in
             value.map { ["<code>\(name)</code>", "<code>\($0)</code>\(note(name, $0, malformed))"] }
         }
-        return Elements.table("Headers", ["Name", "Value"], rows, empty: "There are none.")
+        return Elements.table("Headers", ["Name", "Value"], rows, empty: "No headers.")
     }
 
     private func note(_ name: String, _ value: String, _ malformed: [String: String]) -> HTML {
@@ -304,7 +305,7 @@ struct Inbox: Sendable {
     }
 
     private func payload(_ notification: ReceivedNotification) -> HTML {
-        guard notification.payloadSize > 0 else { return "<p class=\"empty\">There is no payload.</p>" }
+        guard notification.payloadSize > 0 else { return "<p class=\"empty\">No payload.</p>" }
         let cut = notification.payloadSize - notification.payload.count
         return """
             <p class="muted">\(notification.payloadSize) bytes\(if: cut > 0, ", of which the last \(cut) are not kept")</p>
@@ -335,7 +336,7 @@ struct Inbox: Sendable {
         return """
             <h2>Attempts</h2>
             <p class="muted">With the same <code>apns-id</code>, or the same payload for the same token.</p>
-            \(Elements.table("Attempts", ["Attempt", "Push", "Received", "Answer"], rows, empty: "There are none."))
+            \(Elements.table("Attempts", ["Attempt", "Push", "Received", "Answer"], rows, empty: "No attempts."))
             """
     }
 }

@@ -43,7 +43,7 @@ struct InboxRoutes: Sendable {
                 let transport = ReceivedNotification.Transport(rawValue: form.transport),
                 let answer = NextAnswer.all(transport).first(where: { $0.value == form.answer })
             else { throw ControlError(.badRequest, "the form must have token, transport and answer of a button") }
-            try answer.give(to: token, transport, service)
+            try answer.apply(to: token, transport, service)
             return back(request)
         }
         pages.post("/inbox/forget") { request, _ in

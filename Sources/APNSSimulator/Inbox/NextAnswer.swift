@@ -30,8 +30,9 @@ struct NextAnswer: Sendable {
 
     /// Makes this the answer to the next notification for a device.
     /// - Throws: ``RuleError``.
-    func give(to token: SimulatedToken, _ transport: ReceivedNotification.Transport, _ service: SimulatedService) throws
-    {
+    func apply(
+        to token: SimulatedToken, _ transport: ReceivedNotification.Transport, _ service: SimulatedService
+    ) throws {
         // A rule's prefix has at most 64 digits; the pending rule's token selects the notification.
         let rule = "prefix=\(token.hex.prefix(64)),times=1,\(effect)"
         switch transport {

@@ -16,57 +16,58 @@ struct DashboardAPI: Sendable {
     func add(to routes: RouterGroup<WebContext>) {
         let api = routes.group("/api/v1")
         api.get("/openapi.json") { [site] _, _ in Response.json(bytes: Self.description(base: site.links.base).utf8) }
-        get(api, "/status") { look in
-            try Response.json(try await look.site.data.fleetStatus())
+        get(api, "/status") { request in
+            try Response.json(try await request.site.data.fleetStatus())
         }
-        get(api, "/history") { look in try await history(look) }
-        get(api, "/jobs") { look in
-            let part = try await JobsPage().list(look, JobFilter(look.query))
+        get(api, "/history") { request in try await history(request) }
+        get(api, "/jobs") { request in
+            let part = try await JobsPage().list(request, JobFilter(request.query))
             return list("jobs", try part.rows.map { try $0.json(nil) }, looked: part.looked, part.cursor)
         }
-        get(api, "/jobs/{queue}/{key}") { look in try await job(look) }
-        get(api, "/campaigns") { look in
-            let campaigns = try await CampaignStatus.latest(100, in: look.site.data.queues(), look.source.fleet)
+        get(api, "/jobs/{queue}/{key}") { request in try await job(request) }
+        get(api, "/campaigns") { request in
+            let campaigns = try await CampaignStatus.latest(100, in: request.site.data.queues(), request.source.fleet)
             return list("campaigns", try campaigns.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
         }
-        get(api, "/campaigns/{campaign}") { look in
-            let name = look.parameters("campaign") ?? ""
-            let found = try await CampaignStatus.read(name, in: look.site.data.queues(), look.source.fleet)
+        get(api, "/campaigns/{campaign}") { request in
+            let name = request.parameters("campaign") ?? ""
+            let found = try await CampaignStatus.read(name, in: request.site.data.queues(), request.source.fleet)
             guard !found.isEmpty else { throw WebError(.notFound, "no queue knows a campaign \(name)") }
             return list("campaigns", try found.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
         }
-        get(api, "/dead-letters") { look in
+        get(api, "/dead-letters") { request in
             let part = try await DeadLettersPage().list(
-                look, DeadLetterFilter(look.query), after: look.query["after"])
+                request, DeadLetterFilter(request.query), after: request.query["after"])
             return list("dead_letters", try part.rows.map { try $0.json(isWhole: false) }, part.cursor)
         }
-        get(api, "/dead-letters/{queue}/{key}") { look in
-            Response.json(bytes: try await DeadLetterPage.find(look).json(isWhole: look.visitor.seesContent).utf8)
+        get(api, "/dead-letters/{queue}/{key}") { request in
+            Response.json(bytes: try await DeadLetterPage.find(request).json(isWhole: request.visitor.seesContent).utf8)
         }
-        get(api, "/devices/{token}") { look in
+        get(api, "/devices/{token}") { request in
             Response.json(
-                bytes: try await DevicePage.findings(TokenText.normalized(look.parameters("token") ?? ""), look).json
+                bytes: try await DevicePage.findings(TokenText.normalized(request.parameters("token") ?? ""), request)
+                    .json
                     .utf8)
         }
-        get(api, "/invalid-tokens") { look in
-            let found = try await InvalidTokensPage.list(look)
+        get(api, "/invalid-tokens") { request in
+            let found = try await InvalidTokensPage.list(request)
             let lines = found.tokens.map { listed in
                 var line = ByteBuffer()
                 var shown = listed
-                shown.token = ByteBuffer(string: look.token(String(buffer: listed.token)))
+                shown.token = ByteBuffer(string: request.token(String(buffer: listed.token)))
                 InvalidTokenLine(shown).writeJSON(to: &line)
                 return String(buffer: line).trimmed
             }
             return list("invalid_tokens", lines, found.cursor)
         }
-        get(api, "/keys") { look in
-            let sizes = try await KeySizes.read(look.source.fleet, look.site.data.queues())
+        get(api, "/keys") { request in
+            let sizes = try await KeySizes.read(request.source.fleet, request.site.data.queues())
             return list("keys", try sizes.map { try JSONLine.text($0, keys: .convertToSnakeCase) })
         }
-        get(api, "/activity") { look in try await activity(look) }
-        get(api, "/runs/{id}") { look in
-            guard let run = await look.site.runs[look.parameters("id") ?? ""] else {
-                throw WebError(.notFound, "this run is not known here")
+        get(api, "/activity") { request in try await activity(request) }
+        get(api, "/runs/{id}") { request in
+            guard let run = await request.site.runs[request.parameters("id") ?? ""] else {
+                throw WebError(.notFound, "unknown run")
             }
             return try Response.json(RunObject(run))
         }
@@ -138,7 +139,8 @@ struct DashboardAPI: Sendable {
             return Form(fields: members.flatMap { name, value in value.texts.map { (name, $0) } })
         } catch {
             throw WebError(
-                .badRequest, "the body must be a JSON object whose members are texts, numbers, true or lists of texts")
+                .badRequest,
+                "the body must be a JSON object whose members are strings, numbers, true or lists of strings")
         }
     }
 
@@ -167,21 +169,21 @@ struct DashboardAPI: Sendable {
         return .json(bytes: (text + "}").utf8)
     }
 
-    private func job(_ look: PageRequest) async throws -> Response {
-        let (row, queue) = try await JobPage.find(look)
-        guard look.visitor.seesContent else { return .json(bytes: try row.json(nil).utf8) }
-        let check = await look.source.check(row.job.original, queue)
+    private func job(_ request: PageRequest) async throws -> Response {
+        let (row, queue) = try await JobPage.find(request)
+        guard request.visitor.seesContent else { return .json(bytes: try row.json(nil).utf8) }
+        let check = await request.source.check(row.job.original, queue)
         return .json(bytes: try row.json(check.verdicts.map { .init(level: $0.level, sentence: $0.sentence) }).utf8)
     }
 
-    private func activity(_ look: PageRequest) async throws -> Response {
+    private func activity(_ request: PageRequest) async throws -> Response {
         struct Entry: Encodable {
             let id, by, action, subject: String
             let at: Int64
             let count: Int?
             let detail, via: String?
         }
-        let entries = try await ActivityPage.entries(look)
+        let entries = try await ActivityPage.entries(request)
         let lines = try entries.map { entry in
             try JSONLine.text(
                 Entry(
@@ -191,7 +193,7 @@ struct DashboardAPI: Sendable {
         return list("activity", lines, entries.count == ActivityPage.limit ? entries.last?.id : nil)
     }
 
-    private func history(_ look: PageRequest) async throws -> Response {
+    private func history(_ request: PageRequest) async throws -> Response {
         struct Point: Encodable {
             let at: Int64
             let outcomes, retries, deferrals: [String: Int]
@@ -199,12 +201,12 @@ struct DashboardAPI: Sendable {
             let backlog: Int?
             let oldestAgeMs: Int64?
         }
-        let text = look.query["span"] ?? "hour"
+        let text = request.query["span"] ?? "hour"
         guard let span = QueueHistory.Span(rawValue: text) else {
             throw WebError(.badRequest, "span is \(text); it must be hour, day or days")
         }
-        let queues = try await look.site.data.queues(named: look.query.all("queue")).map(\.keys)
-        let history = try await look.site.data.history(span, of: queues)
+        let queues = try await request.site.data.queues(named: request.query.all("queue")).map(\.keys)
+        let history = try await request.site.data.history(span, of: queues)
         let points = try (history?.points ?? []).map { point in
             try JSONLine.text(
                 Point(

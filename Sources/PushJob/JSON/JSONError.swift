@@ -58,7 +58,7 @@ public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
         case .invalidUTF8: "a string is not UTF-8"
         case .invalidNumber: "a number is not written as JSON requires"
         case .invalidLiteral: "a word other than true, false and null was found"
-        case .tooDeep: "more than \(JSONScanner.maximumDepth) arrays and objects are inside each other"
+        case .tooDeep: "more than \(JSONScanner.maximumDepth) nested arrays and objects"
         case .trailingBytes: "something follows the end of the value"
         case .byteOrderMark: "a byte order mark was found, which JSON does not allow"
         }

@@ -98,13 +98,13 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .invalidMember(let member, let offset):
             "the job's `\(member.name)` at byte \(offset) is invalid: it must be \(member.expectation)"
         case .duplicateMember(let member, let offset):
-            "the job has `\(member.name)` more than once, again at byte \(offset); it may be there only once"
+            "the job has `\(member.name)` more than once, again at byte \(offset); it may appear only once"
         case .notSidekiq(let mistake):
-            "the job is not of the form that the queue's format asks for: \(mistake.rawValue);"
+            "the job does not have the form of the queue's format: \(mistake.rawValue);"
                 + #" expected is {"class":"PushJob","args":[{"token":…,"alert":…}],"jid":…}, as Sidekiq and Resque write it"#
         case .otherClass(let name, let accepted):
-            "the job is of \(name.map { "the class \($0)" } ?? "another class"), and of this list only"
-                + " \(accepted.joined(separator: ", ")) is taken (APNS_WORKER_JOB_CLASS or --job-class);"
+            "the job is of \(name.map { "the class \($0)" } ?? "another class"), but this list accepts only"
+                + " \(accepted.joined(separator: ", ")) (APNS_WORKER_JOB_CLASS or --job-class);"
                 + " push it to the list of the program that performs that class"
         case .tooLarge(let bytes):
             "the job has \(bytes) bytes, more than the \(JobField.maximumLength) that can be read"

@@ -51,7 +51,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
 
     // The short forms, in their order in a composed payload.
 
-    /// `aps.alert`: a text, or an object.
+    /// `aps.alert`: a string, or an object.
     case alert
     /// `aps.badge`.
     case badge

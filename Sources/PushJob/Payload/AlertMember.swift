@@ -64,7 +64,7 @@ enum AlertMember: UInt8, CaseIterable {
 
     /// The description of a valid alert, as the end of the sentence "it must be …".
     static let expectation =
-        "a text, or an object of `title`, `subtitle`, `body`, `launch_image`, `action` and `sound` (strings),"
+        "a string, or an object of `title`, `subtitle`, `body`, `launch_image`, `action` and `sound` (strings),"
         + " `loc_key`, `title_loc_key`, `subtitle_loc_key` and `action_loc_key` (strings), and"
         + " `loc_args`, `title_loc_args` and `subtitle_loc_args` (arrays of strings), each once"
 }

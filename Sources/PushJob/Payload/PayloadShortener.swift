@@ -24,14 +24,14 @@ enum PayloadShortener {
             } catch {
                 throw .malformedPayload(error)
             }
-            let room = (body?.range.count ?? 0) - excess
-            guard let body, room >= 0 else { throw .payloadTooLong(excess: -room, limit: limit) }
+            let space = (body?.range.count ?? 0) - excess
+            guard let body, space >= 0 else { throw .payloadTooLong(excess: -space, limit: limit) }
             var shortened = ByteBuffer()
             shortened.reserveCapacity(limit)
             shortened.writeBytes(bytes[..<body.range.lowerBound])
             // An empty body, if even the ellipsis does not fit.
-            if room >= ellipsis.utf8CodeUnitCount {
-                let kept = length(of: body, in: bytes, atMost: room - ellipsis.utf8CodeUnitCount)
+            if space >= ellipsis.utf8CodeUnitCount {
+                let kept = length(of: body, in: bytes, atMost: space - ellipsis.utf8CodeUnitCount)
                 shortened.writeBytes(bytes[body.range.lowerBound..<(body.range.lowerBound + kept)])
                 shortened.writeStaticString(ellipsis)
             }

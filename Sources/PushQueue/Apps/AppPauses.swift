@@ -139,7 +139,7 @@ public final class AppPauses {
 extension AppPauses {
     /// Pauses an app until ``end(_:_:_:)``. Works on a Redis whose memory is full.
     /// - Throws: `RedisError`.
-    public static func order(
+    public static func set(
         _ pause: AppPause, of app: String, _ client: RedisClient, _ keys: SharedKeys
     ) async throws {
         try await QueueScript.set(keys.appPaused(app), to: pause.json, client)

@@ -46,7 +46,7 @@ public struct WorkerCommand: Sendable, Equatable {
     /// Gives the command to a process through one of its queues. A later command replaces it. Works on a Redis whose
     /// memory is full.
     /// - Throws: `RedisError`.
-    public func give(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
+    public func send(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
         try await QueueScript.set(keys.order(process), to: ByteBuffer(string: text), life: Self.lifetime, client)
     }
 }

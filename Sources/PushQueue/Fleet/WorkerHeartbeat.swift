@@ -58,9 +58,9 @@ public struct WorkerHeartbeat: Sendable {
     /// Returns the apps to report. If there are too many, those in trouble come first.
     private static func chosen(_ apps: [WorkerReport.App]) -> [WorkerReport.App] {
         guard apps.count > WorkerReport.maximumApps else { return apps }
-        let troubled = apps.filter(\.isInTrouble)
-        let others = apps.filter { !$0.isInTrouble }
-        return Array((troubled + others).prefix(WorkerReport.maximumApps))
+        let affected = apps.filter(\.hasProblem)
+        let others = apps.filter { !$0.hasProblem }
+        return Array((affected + others).prefix(WorkerReport.maximumApps))
     }
 }
 

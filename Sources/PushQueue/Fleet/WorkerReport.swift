@@ -45,7 +45,7 @@ public struct WorkerReport: Sendable, Equatable {
         /// Makes an empty record.
         public init() {}
 
-        var isInTrouble: Bool { pause != nil || failure != nil || isUnanswered || serverError != nil }
+        var hasProblem: Bool { pause != nil || failure != nil || isUnanswered || serverError != nil }
     }
 
     /// A problem that keeps the lane from its work.

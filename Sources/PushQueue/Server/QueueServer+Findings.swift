@@ -110,11 +110,11 @@ extension QueueServer {
     private static func advice(on refusal: RedisServerError) -> String {
         switch refusal.prefix {
         case "READONLY": "name the master in the Redis URL, or its Sentinels (redis+sentinel://)"
-        case "MISCONF": "see Redis' log and INFO persistence for the reason"
+        case "MISCONF": "see the Redis log and INFO persistence for the reason"
         case "NOREPLICAS": "bring replicas back until min-replicas-to-write is met; INFO replication lists them"
         case "LOADING": "wait until Redis has loaded its data"
         case "BUSY": "end the script that keeps Redis busy: SCRIPT KILL"
-        default: "see the log of Redis"
+        default: "see the Redis log"
         }
     }
 
@@ -149,7 +149,7 @@ extension QueueServer {
         return [
             Finding(
                 .notPersistent,
-                "Redis at \(address) keeps no append-only file; when it dies, jobs since its last snapshot are lost",
+                "Redis at \(address) keeps no append-only file; if it crashes, jobs since its last snapshot are lost",
                 advice: "set appendonly to yes")
         ]
     }
@@ -178,7 +178,7 @@ extension QueueServer {
             return Finding(
                 .notReported,
                 "Redis at \(address) does not answer INFO (\(error.message.printable)); its memory and settings are not checked",
-                advice: "check maxmemory-policy (noeviction) and appendonly (yes) by hand")
+                advice: "check maxmemory-policy (noeviction) and appendonly (yes) manually")
         }
         return Finding(
             .notReported,

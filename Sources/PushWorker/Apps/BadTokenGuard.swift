@@ -61,5 +61,5 @@ struct BadTokenGuard {
     private var hasAccepted: Bool { recentlyBad < count }
 
     /// Discards past answers, because the app has been paused or has changed.
-    mutating func startAfresh() { self = BadTokenGuard(maximumShare: maximumShare) }
+    mutating func reset() { self = BadTokenGuard(maximumShare: maximumShare) }
 }

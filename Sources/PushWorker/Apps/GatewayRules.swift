@@ -14,19 +14,21 @@ enum GatewayRules {
         if isOnChannel {
             return Reason(
                 APNSReason.invalidPushType,
-                detail: "the binary gateway knows no channels; send the job through an app whose transport is http2")
+                detail:
+                    "the binary gateway does not support channels; "
+                    + "send the job through an app whose transport is http2")
         }
         guard isKnown(pushType) else {
             return Reason(
                 APNSReason.invalidPushType,
-                detail: "the binary gateway knows no notifications of push type \(pushType.rawValue); "
+                detail: "the binary gateway does not support push type \(pushType.rawValue); "
                     + "send the job through an app whose transport is http2")
         }
         guard isOwnTopic else {
             return Reason(
                 APNSReason.topicDisallowed,
                 detail:
-                    "the binary gateway takes the topic of the app's certificate, and the job's `topic` is another; "
+                    "the binary gateway uses the topic of the app's certificate, which differs from the job's `topic`; "
                     + "omit it, or add it to the app's topics if the certificate is for it")
         }
         guard payload.readableBytes <= limit else {

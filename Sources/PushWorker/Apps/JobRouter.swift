@@ -27,7 +27,7 @@ struct JobRouter {
         if let field = job.app {
             let name = job.text(field)
             guard let index = open.first(where: { apps[$0].name == name }) else {
-                throw Reason(.unknownApp, detail: "no app of this worker has the name in the job's `app`")
+                throw Reason(.unknownApp, detail: "this worker has no app with the name in the job's `app`")
             }
             return AppID(index: index)
         }

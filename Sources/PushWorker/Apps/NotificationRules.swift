@@ -131,7 +131,7 @@ enum NotificationRules {
                 APNSReason.invalidPushType,
                 detail:
                     "a notification for a `channel` is of push type liveactivity, not \(subject.pushType.rawValue); "
-                    + "leave out the job's `push_type`, or send to a `token`")
+                    + "omit the job's `push_type`, or send to a `token`")
         }
         switch (subject.pushType, subject.priority) {
         // Apple, "Sending notification requests to APNs": "Always use priority 5. Using priority 10 is an error." APNs
@@ -140,7 +140,7 @@ enum NotificationRules {
             throw Reason(
                 APNSReason.badPriority,
                 detail: "a background notification must have priority 5, because APNs refuses 10; "
-                    + "set the job's `priority` to 5 or leave it out")
+                    + "set the job's `priority` to 5 or omit it")
         // Apple, "Starting and updating Live Activities with ActivityKit push notifications": "Set the value for the
         // apns-priority header field to 5 or 10." For channels, "Sending broadcast push notification requests to APNs"
         // lists 1 as well.
@@ -148,7 +148,7 @@ enum NotificationRules {
             try report(
                 Hint(
                     .liveActivityPriority,
-                    "Apple has priority 5 or 10 for a Live Activity, and the job's `priority` is 1"))
+                    "Apple requires priority 5 or 10 for a Live Activity, and the job's `priority` is 1"))
         default: break
         }
     }
@@ -197,7 +197,7 @@ enum NotificationRules {
         guard facts.members.contains(.contentAvailable) else {
             return Hint(
                 .backgroundContentAvailable,
-                "a background notification needs `content-available` 1 in its `aps`, without which it wakes no app")
+                "a background notification needs `content-available` 1 in its `aps`; without it, no app is woken")
         }
         guard facts.members.isDisjoint(with: [.alert, .badge, .sound]) else {
             return Hint(
@@ -217,8 +217,8 @@ enum NotificationRules {
         guard facts.members.contains(.timestamp) else {
             return Hint(
                 .liveActivityTimestamp,
-                "a Live Activity's `timestamp` in `aps` must be the current time in whole seconds since 1970; without one it "
-                    + "is filled in")
+                "a Live Activity's `timestamp` in `aps` must be the current time in whole seconds since 1970; "
+                    + "if omitted, it is filled in")
         }
         // The last state may be kept at the end: Apple only recommends a final one.
         if event != .end, !facts.members.contains(.contentState) {

@@ -41,7 +41,7 @@ struct RateBudget {
     var maximumWaiting: Int { max(2, perSecond * 2) }
 
     /// Returns how long to defer a job for lack of budget. Deferred jobs return at the rate at which they can be sent.
-    mutating func putOff(notifications: Int, now: NIODeadline) -> TimeAmount {
+    mutating func deferral(of notifications: Int, now: NIODeadline) -> TimeAmount {
         let earliest = now + .seconds(1)
         lastReturn = max(lastReturn, earliest) + .nanoseconds(Int64(notifications) * 1_000_000_000 / Int64(perSecond))
         lastReturn = min(lastReturn, now + .hours(1))

@@ -177,8 +177,8 @@ final class RoutedApp {
                 try report(
                     .init(
                         .contentChangedPushType,
-                        "`content-changed` is for widgets or for controls, and the job does not decide between them: set its "
-                            + "`push_type`; without it the notification is sent as push type alert"))
+                        "`content-changed` is for both widgets and controls: set the job's `push_type`; without it the "
+                            + "notification is sent as push type alert"))
             }
             return (.inferred(for: kind), nil)
         }
@@ -190,14 +190,13 @@ final class RoutedApp {
             throw Reason(
                 APNSReason.invalidPushType,
                 detail:
-                    "the job's `push_type` is not one of \(known); a newer one is sent if the job names its whole `topic`"
-            )
+                    "the job's `push_type` is not one of \(known); others are sent only if the job has a full `topic`")
         }
         try report(
             .init(
                 .unknownPushType,
-                "this version does not know push type \(String(buffer: unknown.name)); it is sent under the job's `topic` as "
-                    + "it is"))
+                "this version does not know push type \(String(buffer: unknown.name)); it is sent unchanged, under the "
+                    + "job's `topic`"))
         return (.other, unknown)
     }
 }

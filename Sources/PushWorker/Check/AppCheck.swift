@@ -79,7 +79,7 @@ public struct AppCheck: Sendable {
             do {
                 verdicts.append(verdict(try await session.send(probe(), source, now: now), of: name))
             } catch {
-                verdicts.append(.init(.failure, subject, "\(name) cannot be tried: \(error)"))
+                verdicts.append(.init(.failure, subject, "\(name) cannot be tested: \(error)"))
             }
             await session.close()
         }
@@ -141,7 +141,7 @@ public struct AppCheck: Sendable {
         // The gateway must refuse a made-up token.
         case .refused(.invalidToken): return .init(.ok, subject, "the gateway accepts \(name)")
         case .refused(let status):
-            return .init(.failure, subject, "the gateway refuses \(name) or what was sent: \(status)")
+            return .init(.failure, subject, "the gateway refuses \(name) or the notification: \(status)")
         case .confirmed:
             return .init(
                 .warning, subject,
@@ -157,7 +157,7 @@ public struct AppCheck: Sendable {
         case .tooManyProviderTokenUpdates:
             return .init(
                 .warning, subject,
-                "APNs has seen too many provider tokens of \(name) lately; it cannot be tried for some minutes")
+                "APNs has recently seen too many provider tokens of \(name); try again in some minutes")
         default:
             return .init(
                 .failure, subject,
@@ -174,7 +174,7 @@ extension RequestResult {
         case .response(let response):
             "\(response.status)\(response.reasonText.map { " \($0)" } ?? "")"
         case .notProcessed(let failure), .uncertain(let failure): "\(failure)"
-        case .confirmed: "taken by the gateway"
+        case .confirmed: "accepted by the gateway"
         case .refused(let status): "\(status)"
         }
     }

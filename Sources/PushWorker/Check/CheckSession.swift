@@ -19,7 +19,7 @@ final class CheckSession: TransportDelegate, @unchecked Sendable {
 
     /// No connection was made in time.
     private struct TimedOut: Error, CustomStringConvertible {
-        let description = "no connection in time; may this host reach it?"
+        let description = "no connection in time; can this host reach it? Check the firewall"
     }
 
     /// Opens a connection.

@@ -49,7 +49,7 @@ struct JobExplanation {
                     + "omitted")
         }
         if gateway.frame == .items, job.priority == 1 {
-            warnings.append("the gateway has the priorities 10 and 5 only; 1 is sent as 5")
+            warnings.append("the gateway supports only priorities 10 and 5; 1 is sent as 5")
         }
         return warnings
     }
@@ -63,15 +63,15 @@ struct JobExplanation {
         }
         if case .after = job.expiration, job.enqueuedAt == nil {
             warnings.append(
-                "its `expiration` is a duration, and it has no `enqueued_at`: the duration counts from the first time a "
-                    + "worker sees the job, however long it has waited by then")
+                "its `expiration` is a duration, and it has no `enqueued_at`: the duration counts from the time at "
+                    + "which a worker first sees the job, even if it has waited for long by then")
         }
         if let second = plan.notifications.first?.expiration, second > 0, second * 1000 <= now {
             warnings.append("it has expired and would end as `expired`, without being sent")
         }
         if let sendAt = job.sendAt, sendAt > now {
             warnings.append(
-                "it would be held for \((sendAt - now + 999) / 1000) s, until \(Self.text(sendAt)) (`send_at`)")
+                "it would be deferred for \((sendAt - now + 999) / 1000) s, until \(Self.text(sendAt)) (`send_at`)")
         }
         if job.id == nil {
             warnings.append(
@@ -104,28 +104,28 @@ struct JobExplanation {
     }
 
     private func headers(_ notification: Notification) -> String {
-        let topic = "topic \(String(buffer: notification.topic)) (\(job.topic != nil ? "its own" : "the app's"))"
+        let topic = "topic \(String(buffer: notification.topic)) (\(job.topic != nil ? "the job's" : "the app's"))"
         let type = "push type \(notification.pushType.rawValue) (\(pushTypeSource))"
         let priority =
             switch (notification.priority, job.priority) {
-            case _ where gateway.map { $0.frame != .items } ?? false: "no priority, for which its frame has no field"
+            case _ where gateway.map { $0.frame != .items } ?? false: "no priority; the frame has no field for it"
             case (nil, _): "no priority (APNs assumes 10)"
             case (let priority?, nil): "priority \(priority) (the default for this push type)"
-            case (let priority?, _): "priority \(priority) (its own)"
+            case (let priority?, _): "priority \(priority) (the job's)"
             }
         return "\(topic), \(type), \(priority)"
     }
 
     private var pushTypeSource: String {
-        guard job.pushType == nil else { return "its own" }
+        guard job.pushType == nil else { return "the job's" }
         return switch job.kind {
         case .alert: "default, without `push_type`"
-        case .background: "inferred: content-available without anything to show"
+        case .background: "inferred: content-available, and nothing to show"
         case .liveActivity:
             job.channel != nil ? "inferred: it has a `channel`" : "inferred: it has `event` or `content_state`"
         case .mdm: "inferred: it has `mdm`"
-        case .widgets, .controls: "inferred: `content-changed`, and the topic's ending"
-        case .widgetOrControl: "it has no `push_type`, and `content-changed` does not decide between them"
+        case .widgets, .controls: "inferred: `content-changed`, and the topic's suffix"
+        case .widgetOrControl: "default, without `push_type`; `content-changed` is for both widgets and controls"
         }
     }
 
@@ -145,7 +145,7 @@ struct JobExplanation {
         let isCall = notification.pushType == .voip || notification.pushType == .pushtotalk
         let source =
             job.expiration != nil
-            ? "its own"
+            ? "the job's `expiration`"
             : job.channel != nil || isCall
                 ? "the default for this push type"
                 : app.expiration != nil ? "the app's `expiration`" : "the default through the gateway"
@@ -163,11 +163,11 @@ struct JobExplanation {
     }
 
     private func identity(_ notification: Notification) -> String {
-        if gateway != nil { return "no apns-id, which the gateway does not have" }
+        if gateway != nil { return "no apns-id, because the gateway does not support it" }
         if plan.notifications.count > 1 {
             return "each token's apns-id is derived from \(job.id == nil ? "the claim" : "the `id`") and the token"
         }
-        if job.apnsID != nil { return "apns-id \(notification.apnsID.map { "\($0)" } ?? "none") (its own)" }
+        if job.apnsID != nil { return "apns-id \(notification.apnsID.map { "\($0)" } ?? "none") (the job's)" }
         return job.id == nil
             ? "apns-id made when the job is claimed, because it has no `id`"
             : "apns-id \(notification.apnsID.map { "\($0)" } ?? "none") (derived from its `id` and the token)"

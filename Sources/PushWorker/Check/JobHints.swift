@@ -74,23 +74,23 @@ enum JobHints {
         let tokens = members["token"]?.text.map { [$0] } ?? listed
         if tokens.contains(where: isFromFirebase) {
             return [
-                "a token looks like one of Firebase (FCM), which APNs does not accept; let the app send the token of"
+                "a token looks like a Firebase (FCM) token, which APNs does not accept; have the app send the token of"
                     + " `didRegisterForRemoteNotificationsWithDeviceToken`"
             ]
         }
         if tokens.contains(where: { $0.hasPrefix("ExponentPushToken[") || $0.hasPrefix("ExpoPushToken[") }) {
-            return ["a token is one of Expo; let the app send the result of `getDevicePushTokenAsync`"]
+            return ["a token is an Expo token; have the app send the result of `getDevicePushTokenAsync`"]
         }
         // A token that is not hex has its own error; this one looks complete but is not.
         if tokens.contains(where: { $0.hasPrefix("{length") }) {
             return [
-                "a token is the description of a `Data` object, which lacks most of its bytes; let the app send"
+                "a token is the description of a `Data` object, which lacks most of its bytes; have the app send"
                     + " `deviceToken.map { String(format: \"%02x\", $0) }.joined()`"
             ]
         }
         let short = tokens.filter { (try? DeviceToken($0)).map { $0.hex.readableBytes < 64 } ?? false }
         guard let first = short.first else { return [] }
-        return ["a token has \(first.utf8.count) characters, and Apple's have 64 or more; is it complete?"]
+        return ["a token has \(first.utf8.count) characters; Apple's have at least 64. Is it complete?"]
     }
 
     // An instance ID, a colon, and a part that begins with APA91b.
@@ -101,6 +101,6 @@ enum JobHints {
     /// Returns a member's name if it can be printed: it is untrusted text.
     private static func quoted(_ name: String) -> String {
         let isPlain = name.utf8.count <= 60 && name.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value < 0x7F }
-        return isPlain ? "`\(name)`" : "a member with an odd name"
+        return isPlain ? "`\(name)`" : "a member with an unprintable name"
     }
 }

@@ -50,15 +50,15 @@ struct CredentialKeeper {
                     kept[index].credential = credential
                     kept[index].reportedAt = .min
                     logger.notice(
-                        "took a changed credential into use", metadata: metadata(app, event: "credential_replaced"))
+                        "using the changed credential", metadata: metadata(app, event: "credential_replaced"))
                 } catch {
                     logger.error(
-                        "the changed credential is not used: \(error)",
+                        "the changed credential cannot be used; keeping the previous one: \(error)",
                         metadata: metadata(app, event: "credential_refused"))
                 }
             case .failed(let error):
                 logger.error(
-                    "the credential has changed, but is not used; the one before stays: \(error)",
+                    "the changed credential is unusable; keeping the previous one: \(error)",
                     metadata: metadata(app, event: "credential_unusable"))
             }
             if kept[index].reportedAt == .min || now - kept[index].reportedAt >= Self.reportInterval {
@@ -71,8 +71,8 @@ struct CredentialKeeper {
     private func report(_ kept: Kept, _ app: AppConfiguration, now: Int64) {
         let reports = kept.plan.report(
             kept.credential, topics: [app.topic] + app.otherTopics, endpoint: app.endpoint, now: now)
-        var told: Set<String> = []
-        for finding in reports.flatMap(\.findings) where told.insert(finding.sentence).inserted {
+        var logged: Set<String> = []
+        for finding in reports.flatMap(\.findings) where logged.insert(finding.sentence).inserted {
             let level: Logger.Level =
                 switch finding.severity {
                 case .error: .error

@@ -19,7 +19,7 @@ extension AppSender {
         if opened { logPause() }
         // Later answers to requests that were already in flight add nothing.
         guard opened || isProbe else { return }
-        leaveConnections()
+        retireConnections()
         fleet.store.pause(name, reason, isProbe: isProbe) { [self] result in
             switch result {
             case .success(let wait):
@@ -31,7 +31,7 @@ extension AppSender {
 
     /// Retires all current connections. APNs remembers for each connection what it was first used for, so the end of a
     /// fault may show only on a new one (Apple, "Establishing a token-based connection to APNs").
-    private func leaveConnections() {
+    private func retireConnections() {
         // The gateway closes a connection with each error.
         if !configuration.usesGateway { transport.retireConnections(reason: "the app is paused") }
     }
@@ -64,7 +64,7 @@ extension AppSender {
             case .success(.granted):
                 breaker.granted()
                 // Connections made since the last probe may also predate the end of the fault.
-                leaveConnections()
+                retireConnections()
             case .success(.wait(let milliseconds, let reason, let detail)):
                 breaker.denied(
                     reason: Reason(.init(text: reason), detail: detail), wait: milliseconds.map { .milliseconds($0) },
@@ -92,12 +92,12 @@ extension AppSender {
         let reason = Reason(.init(text: pause.reason), detail: pause.detail)
         guard breaker.learned(reason: reason, wait: wait, now: lane.now) else { return }
         logPause()
-        if !breaker.isPausedByOperator { leaveConnections() }
+        if !breaker.isPausedByOperator { retireConnections() }
     }
 
     private func closeBreaker() {
         guard let reason = breaker.closed() else { return }
-        badTokens.startAfresh()
+        badTokens.reset()
         if breaker.block == nil { logResumption(reason) }
         lane.schedulePump()
     }
@@ -145,8 +145,8 @@ extension AppSender {
         lane.logOngoing(
             .error, "app_paused",
             """
-            the app is paused: \(breaker.reason?.explanation ?? ""); its jobs are deferred, and a probe now and then \
-            finds out if it can be resumed. Check its key, key ID, team ID, topic and environment
+            the app is paused: \(breaker.reason?.explanation ?? ""); its jobs are deferred, and occasional probes \
+            check whether it can be resumed. Check its key, key ID, team ID, topic and environment
             """, of: "app \(name)",
             metadata: logMetadata.merging(breaker.reason.map { ["reason": "\($0.code.text)"] } ?? [:]) { $1 })
     }
@@ -161,7 +161,7 @@ extension AppSender {
 /// Endpoints that do not answer or fail, and connections on which APNs refuses all requests.
 extension AppSender {
     /// The time within which a second connection refused by APNs pauses the app.
-    private static let leavingInterval = TimeAmount.minutes(1)
+    private static let retirementInterval = TimeAmount.minutes(1)
 
     // MARK: The endpoint's breaker
 
@@ -195,7 +195,7 @@ extension AppSender {
 
     /// Closes the endpoint's breaker because requests use other connections from now on.
     func forgetEndpoint() {
-        watch.left = nil
+        watch.refused = nil
         guard watch.endpoint.isOpen else { return watch.endpoint = EndpointBreaker() }
         watch.endpoint = EndpointBreaker()
         lane.logEnd(
@@ -230,7 +230,7 @@ extension AppSender {
             watch.endpoint.closeIfIdle(now: lane.now)
         else { return }
         lane.logEnd(
-            "endpoint_idle", "no job is left that waits for APNs to answer", of: "endpoint \(name)",
+            "endpoint_idle", "no more jobs wait for APNs to answer", of: "endpoint \(name)",
             metadata: logMetadata)
         lane.reportSoon()
     }
@@ -238,7 +238,7 @@ extension AppSender {
     // MARK: Refused connections
 
     /// The response to an answer with which APNs refuses a connection.
-    enum Departure {
+    enum ConnectionRefusal {
         /// Send again on another connection: this is the first refusal in a while.
         case first
         /// Send again on another connection: this one was made before the first refusal and meets the same.
@@ -248,15 +248,15 @@ extension AppSender {
     }
 
     /// Retires the connection of an answer after which APNs accepts nothing more on it.
-    func leaveConnection(_ response: Response, _ reason: Reason) -> Departure {
+    func retireConnection(_ response: Response, _ reason: Reason) -> ConnectionRefusal {
         let connection = response.connection ?? 0
-        let isNew = watch.left.map { connection > $0.newest } ?? true
-        if isNew, let left = watch.left, lane.now - left.at < Self.leavingInterval { return .again }
+        let isNew = watch.refused.map { connection > $0.newest } ?? true
+        if isNew, let refused = watch.refused, lane.now - refused.at < Self.retirementInterval { return .again }
         let newest = transport.retireConnection(connection, reason: reason.code.text)
         guard isNew else { return .further }
-        watch.left = (newest, lane.now)
+        watch.refused = (newest, lane.now)
         lane.logThrottled(
-            .warning, "connection_refused", "APNs refuses all requests on a connection; it is replaced",
+            .warning, "connection_refused", "APNs refuses all requests on a connection; replacing it",
             kind: "connection \(name) \(reason.code.text)",
             metadata: logMetadata.merging(["reason": "\(reason.code.text)"]) { $1 })
         return .first
@@ -271,9 +271,9 @@ extension AppSender {
             lane.logOngoing(
                 .error, "no_answers",
                 """
-                no answers from APNs: connections are made, and no request on them is answered; jobs wait, and one \
-                notification at a time is sent. Check the proxy, load balancer or firewall between this host and APNs, and \
-                Apple's status page
+                no answers from APNs: connections succeed, but no request is answered; jobs wait, and one notification \
+                at a time is sent. Check the proxy, load balancer or firewall between this host and APNs, and Apple's \
+                status page
                 """, of: "endpoint \(name)",
                 metadata: logMetadata.merging(["in_flight": "\(transport.statistics.streamsInUse)"]) { $1 })
         } else {

@@ -67,8 +67,8 @@ extension AppSender {
                 lane.logThrottled(
                     .error, "provider_token_untrusted",
                     """
-                    the provider token that Redis has for all workers is not usable: \(error); this worker signs its \
-                    own. Do all workers have the same key under the same key ID?
+                    the fleet's provider token in Redis is unusable: \(error); this worker signs its own. Do all \
+                    workers have the same key under the same key ID?
                     """, kind: "foreign token \(source.keyID)", metadata: logMetadata)
             }
         case .success(.clocksDiffer(let seconds)):
@@ -76,8 +76,8 @@ extension AppSender {
             lane.logThrottled(
                 .error, "clocks_differ",
                 """
-                this machine's clock is \(abs(seconds)) s \(seconds > 0 ? "ahead of" : "behind") Redis': its provider \
-                tokens are not shared, and APNs may refuse them. Set the clock
+                this machine's clock is \(abs(seconds)) s \(seconds > 0 ? "ahead of" : "behind") the Redis server's: \
+                its provider tokens are not shared, and APNs may refuse them. Correct the clock
                 """, kind: "clock", metadata: logMetadata)
         case .failure(let failure):
             credential.sharing.failed(now: lane.now)

@@ -423,7 +423,7 @@ extension AppSender {
     /// Returns the milliseconds for which to defer a job that exceeds the app's rate; `nil` if it does not.
     private func rateDelay(of id: JobID) -> Int64? {
         guard let budget, line.waiting - lane.jobs[id].open >= budget.maximumWaiting else { return nil }
-        let delay = self.budget?.putOff(notifications: lane.jobs[id].open, now: lane.now) ?? .seconds(1)
+        let delay = self.budget?.deferral(of: lane.jobs[id].open, now: lane.now) ?? .seconds(1)
         return delay.nanoseconds / 1_000_000
     }
 

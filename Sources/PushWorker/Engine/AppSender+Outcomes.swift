@@ -50,7 +50,7 @@ extension AppSender: TransportDelegate {
             result, topicIsConfigured: !lane.jobs[id].namesTopic, isOnChannel: lane.jobs[id].isOnChannel)
         if result.isAnswer {
             let time = lane.metrics.time() &- inFlight[flight].submittedAt
-            if lane.metrics.takesTimes { lane.metrics.sendTimes.record(time, row: self.id.index) }
+            if lane.metrics.measuresTimes { lane.metrics.sendTimes.record(time, row: self.id.index) }
             lane.metrics.minutes.record(answer: Int(time / 1000), queue: lane.jobs[id].queue.index)
         }
         if case .delivered = verdict {
@@ -81,7 +81,7 @@ extension AppSender: TransportDelegate {
     private func apply(_ verdict: Verdict, _ result: RequestResult, to attempt: Attempt) -> Bool {
         switch verdict {
         case .resend: break
-        case .leaveConnection(let reason):
+        case .retireConnection(let reason):
             if resendsElsewhere(attempt, result, reason) { return false }
         case .pauseApp(let reason):
             if resendsWithNextKey(attempt, reason) { return false }
@@ -122,7 +122,7 @@ extension AppSender: TransportDelegate {
             } else {
                 retry(attempt, reason, retryAfter: nil, isUncertain: false)
             }
-        case .leaveConnection(let reason):
+        case .retireConnection(let reason):
             let isToken = reason.code == .apns(.expiredProviderToken)
             pauseApp(attempt, isToken ? Reason(reason.code, detail: "is this machine's clock right?") : reason)
         case .pauseApp(let reason):
@@ -137,7 +137,7 @@ extension AppSender: TransportDelegate {
         case .unknown(let reason):
             lane.logThrottled(
                 .error, "unknown_reason",
-                "APNs gives a reason that this version does not know; its notifications are tried up to three times",
+                "unknown reason from APNs; its notifications are tried up to three times",
                 kind: "unknown reason \(name) \(reason.code.text)",
                 metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"]) {
                     $1
@@ -175,7 +175,7 @@ extension AppSender: TransportDelegate {
         guard !breaker.isOpen, inFlight[attempt.flight].resends < Self.maximumResends,
             case .response(let response) = result
         else { return false }
-        switch leaveConnection(response, reason) {
+        switch retireConnection(response, reason) {
         case .first where isExpired && !isRenewed: return false
         case .first, .further:
             resend(attempt, reason)
@@ -224,7 +224,7 @@ extension AppSender: TransportDelegate {
             let delay = min(lane.random(in: 5 * base...10 * base), lane.configuration.retry.cap)
             retry(attempt, reason, retryAfter: nil, isUncertain: false, delay: delay)
         case .trip:
-            badTokens.startAfresh()
+            badTokens.reset()
             let detail = "for most tokens; are the environment and the topic right? No token was marked invalid"
             pause(
                 reason.isGoneWithoutReason ? .notAPNs(status: 410) : Reason(reason.code, detail: detail),
@@ -343,7 +343,8 @@ extension AppSender: TransportDelegate {
             .error, "broadcasts_not_enabled",
             """
             APNs does not accept broadcasts for this app (\(reason.code.text)): its jobs with a \
-            `channel` wait, and are tried again every minute. Enable the app's broadcast capability on Apple's developer site
+            `channel` wait, and are tried again every minute. Enable the app's broadcast capability on Apple's \
+            developer site
             """, kind: "broadcasts \(name)", metadata: logMetadata)
     }
 

@@ -88,7 +88,7 @@ final class AppSender {
         /// The first job answered `Forbidden` since the last delivery.
         var forbidden: ByteBuffer?
         /// The newest connection when APNs last refused one, and the time of the refusal.
-        var left: (newest: Int, at: NIODeadline)?
+        var refused: (newest: Int, at: NIODeadline)?
         /// The time since which no connection accepts requests; `nil` while one does.
         var unconnectedSince: NIODeadline?
         /// The time at which its block was last written to Redis; `nil` if it was not.

@@ -79,7 +79,7 @@ final class Fleet {
         store.pauses(of: apps()) { [self] result in
             switch result {
             case .success(let pauses):
-                lane.logEnd("fleet_state_accepted", "Redis accepts the state that workers share again", of: "fleet")
+                lane.logEnd("fleet_state_accepted", "Redis accepts the workers' shared state again", of: "fleet")
                 apply(pauses)
             case .failure(let failure): lane.logFleetFailure(failure)
             }

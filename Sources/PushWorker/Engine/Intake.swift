@@ -206,8 +206,8 @@ final class Intake {
         lane.logThrottled(
             isUnknownType ? .notice : .warning, isUnknownType ? "unknown_push_type" : "payload_hint",
             isUnknownType
-                ? "sent a push type that this version does not know under the job's own topic"
-                : "sent a notification that does not meet a requirement of Apple's: \(hint.detail)",
+                ? "sent an unknown push type under the job's topic"
+                : "sent a notification that violates a requirement of Apple: \(hint.detail)",
             kind: "\(hint.rule.rawValue) \(name)",
             metadata: ["app": "\(name)", "rule": "\(hint.rule.rawValue)"],
             example: job.id.map { ["job": "\(String(buffer: job.text($0)))"] } ?? [:])

@@ -16,7 +16,7 @@ extension Lane {
             switch context.state {
             case .starting: ["the worker is starting"]
             case .draining, .stopped: ["the worker is draining"]
-            case .quiet: ["the worker is quiet: it claims no jobs until an operator ends that"]
+            case .quiet: ["the worker is quiet: it claims no jobs until an operator resumes it"]
             case .running: []
             }
         return state + obstacles.map(\.reason)

@@ -163,7 +163,7 @@ final class Lane: @unchecked Sendable {
             ledger.refresh()
             if index == 0 { context.issues.logOverdue(context.logger, now: now) }
         }
-        if isFullSecond || observation.readiness.isTroubled { logReadiness() }
+        if isFullSecond || observation.readiness.hasProblem { logReadiness() }
         advanceDrain()
         growIfStarved()
         pump()
@@ -348,7 +348,7 @@ final class Lane: @unchecked Sendable {
         context.state = .draining(drain)
         guard step == .settling, inFlight > 0 else { return }
         context.logger.warning(
-            "the drain's time is up; unanswered notifications will be sent again",
+            "the drain has timed out; unanswered notifications will be sent again",
             metadata: ["event": "drain_cut_short", "in_flight": "\(inFlight)"])
         for sender in senders { sender.closeNow() }
     }
@@ -377,7 +377,7 @@ extension Lane: QueueConsumerDelegate {
 
     /// True while nothing is in flight, nothing waits, and no problem needs to be checked again soon.
     var isIdle: Bool {
-        context.isWorking && inFlight == 0 && context.jobs.count == 0 && !observation.readiness.isTroubled
+        context.isWorking && inFlight == 0 && context.jobs.count == 0 && !observation.readiness.hasProblem
             && intake.isIdle && senders.allSatisfy(\.isAtRest) && consumers.allSatisfy(\.isAtRest)
     }
 

@@ -178,6 +178,6 @@ final class LaneContext {
     /// connections are logged elsewhere.
     func logFleetFailure(_ failure: QueueConnection.Failure) {
         guard failure.isAnswer else { return }
-        logOngoing(.error, "fleet_state_refused", "Redis refuses the state that workers share: \(failure)", of: "fleet")
+        logOngoing(.error, "fleet_state_refused", "Redis refuses the workers' shared state: \(failure)", of: "fleet")
     }
 }

@@ -91,7 +91,7 @@ final class RedisLaneStores: LaneStores {
                 ])
         case .ready:
             context.logEnd(
-                "redis_back", "Redis is back", of: "redis", at: source,
+                "redis_back", "connected to Redis again", of: "redis", at: source,
                 metadata: ["redis": "\(context.configuration.redis)"])
         case .closed: _ = context.issues.ended("redis", at: "\(context.index):\(source)", now: context.now)
         }

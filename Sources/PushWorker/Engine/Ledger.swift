@@ -219,7 +219,7 @@ final class Ledger {
     /// - Parameter isFirst: false for a resend.
     func recordSubmission(of id: JobID, isFirst: Bool) {
         counters.submitted += 1
-        guard isFirst, lane.metrics.takesTimes else { return }
+        guard isFirst, lane.metrics.measuresTimes else { return }
         lane.metrics.submitted(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince)
     }
 

@@ -193,7 +193,7 @@ extension QueueConsumer {
             guard !recovery.claims.isEmpty else { return }
             adopted(recovery.claims.largestNumber)
             queue.logger.warning(
-                "Redis has lost settlements that it had confirmed; their jobs are worked on again",
+                "Redis has lost settlements that it had confirmed; processing their jobs again",
                 metadata: ["event": "settlements_lost", "jobs": "\(recovery.claims.count)"])
             recoverClaims()
         }
@@ -210,7 +210,7 @@ extension QueueConsumer {
     /// Resumes work on forgotten claims, as far as there is capacity.
     func recoverClaims() {
         guard !recovery.claims.isEmpty, !recovery.isReading, store.isReady, lane.isWorking else { return }
-        let batch = recovery.claims.next(room: delegate.capacity)
+        let batch = recovery.claims.next(capacity: delegate.capacity)
         guard !batch.isEmpty else { return }
         recovery.isReading = true
         let generation = queue.generation

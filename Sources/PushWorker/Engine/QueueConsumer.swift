@@ -362,11 +362,11 @@ final class QueueConsumer {
     /// claims now, and this lane can no longer settle what is in flight.
     private func rejoin() {
         queue.logger.warning(
-            "the lease was lost; going on under another name",
+            "the lease was lost; continuing under another name",
             metadata: ["event": "lease_lost", "worker": "\(queue.holder)"])
         queue.rejoin()
         store.use(holder: queue.holder)
-        window.startAfresh()
+        window.reset()
         (lease.holdsNothing, lease.isIdle) = (false, false)
         lease.continuity.lost()
         heartbeat.isUrgent = true

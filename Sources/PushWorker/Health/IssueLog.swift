@@ -84,7 +84,7 @@ struct LogThrottle<Line: Sendable>: Sendable {
     /// - Returns: the number of occurrences to log now, including those not logged before; `nil` for none.
     mutating func occurred(_ name: String, count: Int = 1, now: NIODeadline, line: () -> Line) -> Int? {
         guard let known = kinds[name] else {
-            if kinds.count >= Self.maximumKinds { forgetQuiet(before: now - Self.pause) }
+            if kinds.count >= Self.maximumKinds { removeQuiet(before: now - Self.pause) }
             guard kinds.count < Self.maximumKinds else { return nil }
             kinds[name] = Kind(line: line(), loggedAt: now)
             return count
@@ -111,7 +111,7 @@ struct LogThrottle<Line: Sendable>: Sendable {
         return due.sorted { $0.key < $1.key }.map { ($0.value.line, $0.value.unlogged) }
     }
 
-    private mutating func forgetQuiet(before time: NIODeadline) {
+    private mutating func removeQuiet(before time: NIODeadline) {
         kinds = kinds.filter { $0.value.unlogged > 0 || $0.value.loggedAt > time }
     }
 }

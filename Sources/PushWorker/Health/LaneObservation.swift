@@ -45,23 +45,23 @@ struct Readiness {
     /// The duration from which a problem is logged.
     static let patience = TimeAmount.seconds(1)
 
-    private var troubledSince: NIODeadline?
-    private var isTold = false
+    private var problemSince: NIODeadline?
+    private var isLogged = false
 
     /// True if the lane could not work at the last check. It is then checked often, to notice its recovery soon.
-    var isTroubled: Bool { troubledSince != nil }
+    var hasProblem: Bool { problemSince != nil }
 
     /// - Parameter isReady: true if the lane can work now.
     /// - Returns: the change to log, if any.
     mutating func update(isReady: Bool, now: NIODeadline) -> Change? {
         guard !isReady else {
-            defer { (troubledSince, isTold) = (nil, false) }
-            return isTold ? troubledSince.map { .regained(after: now - $0) } : nil
+            defer { (problemSince, isLogged) = (nil, false) }
+            return isLogged ? problemSince.map { .regained(after: now - $0) } : nil
         }
-        let since = troubledSince ?? now
-        troubledSince = since
-        guard !isTold, now - since >= Self.patience else { return nil }
-        isTold = true
+        let since = problemSince ?? now
+        problemSince = since
+        guard !isLogged, now - since >= Self.patience else { return nil }
+        isLogged = true
         return .lost
     }
 }
@@ -73,15 +73,15 @@ struct RecentRate {
     /// The minimum interval between stored readings.
     static let spacing = TimeAmount.seconds(1)
 
-    private var looks: [(at: NIODeadline, count: Int)] = []
+    private var readings: [(at: NIODeadline, count: Int)] = []
 
     /// Adds a reading of the count.
     /// - Returns: the rate per second since the newest reading that is at least a window old, or else since the first.
     mutating func update(_ count: Int, now: NIODeadline) -> Double {
-        if let last = looks.last, now - last.at < Self.spacing {} else { looks.append((now, count)) }
+        if let last = readings.last, now - last.at < Self.spacing {} else { readings.append((now, count)) }
         // An older reading is kept, so that the whole window is covered.
-        while looks.count > 1, now - looks[1].at >= Self.window { looks.removeFirst() }
-        guard let first = looks.first, now > first.at else { return 0 }
+        while readings.count > 1, now - readings[1].at >= Self.window { readings.removeFirst() }
+        guard let first = readings.first, now > first.at else { return 0 }
         return Double(count - first.count) / (Double((now - first.at).nanoseconds) / 1e9)
     }
 }

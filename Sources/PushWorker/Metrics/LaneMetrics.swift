@@ -21,7 +21,7 @@ final class LaneMetrics {
     }
 
     /// True if times are recorded for scrapes.
-    let takesTimes: Bool
+    let measuresTimes: Bool
     /// The time from a request's submission to its answer, in microseconds, by app.
     let sendTimes: LaneHistogram
     /// The time from enqueueing to submission, in milliseconds, by queue.
@@ -55,9 +55,9 @@ final class LaneMetrics {
     private var microseconds: UInt32 = 0
     private var milliseconds: Int64 = 0
 
-    init(apps: Int, queues: Int, takesTimes: Bool) {
+    init(apps: Int, queues: Int, measuresTimes: Bool) {
         self.queues = queues
-        self.takesTimes = takesTimes
+        self.measuresTimes = measuresTimes
         minutes = MinuteRecorder(queues: queues)
         sendTimes = LaneHistogram(
             bounds: WorkerMetric.sendTime.buckets.map { UInt32($0 * 1_000_000) }, rows: apps)

@@ -89,7 +89,7 @@ actor MetricsCollector {
         guard !hasLoggedDropped else { return }
         hasLoggedDropped = true
         logger.warning(
-            "there are too many metric series: new ones are left out",
+            "too many metric series; omitting new ones",
             metadata: ["event": "metric_series_dropped", "count": "\(page.dropped)"])
     }
 

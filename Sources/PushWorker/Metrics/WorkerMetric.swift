@@ -28,7 +28,7 @@ enum WorkerMetric {
         "claims_reclaimed_total", .counter, ["queue"], "Jobs reclaimed from lanes whose lease had expired.")
     static let poisoned = metric(
         "claims_poisoned_total", .counter, ["queue"],
-        "Jobs that became dead letters because they were reclaimed too often; they may be ending workers.")
+        "Jobs that became dead letters because they were reclaimed too often; they may crash workers.")
     static let lostClaims = metric(
         "claims_lost_total", .counter, "Claims that another lane had reclaimed before they were settled.")
     static let possibleDuplicates = metric(
@@ -49,7 +49,7 @@ enum WorkerMetric {
         "Notifications that the binary gateway dropped after they counted as delivered, because its error packet was late."
     )
     static let droppedSeries = metric(
-        "metric_series_dropped_total", .counter, "Series left out because there are too many.")
+        "metric_series_dropped_total", .counter, "Series omitted because there are too many.")
 
     // MARK: Histograms
 
@@ -77,7 +77,7 @@ enum WorkerMetric {
         "streams", .gauge, ["app", "state"], "Concurrent requests on the connections to APNs: used and allowed.")
     static let breakerState = metric(
         "breaker_state", .gauge, ["app", "state"],
-        "1 for the present state of the app: closed (sending), unavailable (APNs does not answer, or with server errors "
+        "1 for the app's current state: closed (sending), unavailable (APNs does not answer, or with server errors "
             + "only; one notification at a time is sent), open (APNs refuses the app; probes continue), paused (by an "
             + "operator).")
     static let providerTokenAge = metric(

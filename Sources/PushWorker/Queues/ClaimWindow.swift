@@ -38,7 +38,7 @@ struct ClaimWindow {
     private var nextNumber = 1
     /// True once Redis has granted a lease.
     private(set) var hasJoined = false
-    private var underWay: Claim?
+    private var inFlight: Claim?
     private var askedAt = NIODeadline.distantPast
     /// A claim that may have been executed although its answer was lost. Kept until it is answered.
     private var inDoubt: Claim?
@@ -47,7 +47,7 @@ struct ClaimWindow {
     init(polls: Bool = true) { self.polls = polls }
 
     /// True while a claim or a renewal is in flight.
-    var isAsking: Bool { underWay != nil }
+    var isAsking: Bool { inFlight != nil }
 
     /// True while a claim without an answer may have been executed.
     var isInDoubt: Bool { inDoubt != nil }
@@ -55,12 +55,12 @@ struct ClaimWindow {
     /// Returns the number of jobs that the claim in flight may return, for which capacity is kept free. Zero once the
     /// answer is slow: a Redis that hangs must not hold up the queues of another.
     func reserved(now: NIODeadline) -> Int {
-        guard let underWay, now - askedAt < Self.patience else { return 0 }
-        return underWay.count
+        guard let inFlight, now - askedAt < Self.patience else { return 0 }
+        return inFlight.count
     }
 
     /// True if the answer to a claim is so slow that something must be wrong.
-    func isOverdue(now: NIODeadline) -> Bool { underWay != nil && now - askedAt >= Self.overdue }
+    func isOverdue(now: NIODeadline) -> Bool { inFlight != nil && now - askedAt >= Self.overdue }
 
     /// The time before which no claim is made, unless ``wake()`` is called.
     var nextClaim: NIODeadline { notBefore }
@@ -70,11 +70,11 @@ struct ClaimWindow {
     ///   - free: how many more notifications the lane could accept.
     ///   - busy: how many are in flight.
     mutating func next(free: Int, busy: Int, now: NIODeadline) -> Claim? {
-        guard underWay == nil else { return nil }
+        guard inFlight == nil else { return nil }
         if let inDoubt {
             askedAt = now
-            underWay = inDoubt
-            return underWay
+            inFlight = inDoubt
+            return inFlight
         }
         // A claim costs Redis and the lane the same for one job as for many, so a busy lane waits until it has capacity
         // for a third of its maximum.
@@ -82,16 +82,16 @@ struct ClaimWindow {
         guard free >= worthwhile, now >= notBefore else { return nil }
         let claim = Claim(first: nextNumber, count: min(free, Self.maximumCount), join: !hasJoined)
         askedAt = now
-        underWay = claim
+        inFlight = claim
         return claim
     }
 
     /// Returns a claim of no jobs, which only renews the lease. Also used while a claim in doubt can't be repeated yet.
     mutating func renewal(now: NIODeadline) -> Claim? {
-        guard underWay == nil else { return nil }
+        guard inFlight == nil else { return nil }
         askedAt = now
-        underWay = Claim(first: nextNumber, count: 0, join: !hasJoined)
-        return underWay
+        inFlight = Claim(first: nextNumber, count: 0, join: !hasJoined)
+        return inFlight
     }
 
     /// Records the answer to the claim in flight.
@@ -103,8 +103,8 @@ struct ClaimWindow {
     mutating func answered(
         received: Int, isPaused: Bool, nextDue: Int64?, isWatched: Bool = true, now: NIODeadline
     ) -> Bool {
-        guard let claim = underWay else { return false }
-        underWay = nil
+        guard let claim = inFlight else { return false }
+        inFlight = nil
         hasJoined = true
         let jobsWait = nextDue == 0 && !isPaused
         guard claim.count > 0 else {
@@ -135,21 +135,21 @@ struct ClaimWindow {
     /// Records that no answer arrived.
     /// - Parameter mayHaveRun: true if the claim may have been executed.
     mutating func failed(mayHaveRun: Bool, now: NIODeadline) {
-        if mayHaveRun, let underWay, underWay.count > 0 { inDoubt = underWay }
-        underWay = nil
+        if mayHaveRun, let inFlight, inFlight.count > 0 { inDoubt = inFlight }
+        inFlight = nil
         notBefore = now
     }
 
     /// Records that the server refused the claim (read-only, loading, out of memory). The next claim is made after a
     /// pause. A claim that was in doubt before remains so.
     mutating func refused(now: NIODeadline, pause: TimeAmount) {
-        underWay = nil
+        inFlight = nil
         notBefore = now + pause
     }
 
     /// True for a claim listed by Redis that no answer in flight can still return.
     func wasAnswered(_ number: Int) -> Bool {
-        guard let open = [underWay, inDoubt].compactMap({ $0 }).filter({ $0.count > 0 }).map(\.first).min() else {
+        guard let open = [inFlight, inDoubt].compactMap({ $0 }).filter({ $0.count > 0 }).map(\.first).min() else {
             return true
         }
         return number < open
@@ -170,8 +170,8 @@ struct ClaimWindow {
     }
 
     /// Records that the lease was lost. Other lanes own the claims now, and this lane continues under another name.
-    mutating func startAfresh() {
-        underWay = nil
+    mutating func reset() {
+        inFlight = nil
         inDoubt = nil
         hasJoined = false
         notBefore = .distantPast
@@ -295,7 +295,7 @@ struct ForgottenClaims {
     var largestNumber: Int { claims.last?.number ?? 0 }
 
     /// Returns the claims to read next.
-    func next(room: Int) -> [ClaimID] { Array(claims.prefix(max(0, min(batch, room)))) }
+    func next(capacity: Int) -> [ClaimID] { Array(claims.prefix(max(0, min(batch, capacity)))) }
 
     /// Records that the first claims were read.
     /// - Parameter bytes: the total size of their jobs.

@@ -102,7 +102,7 @@ public final class RedisConnection: @unchecked Sendable {
             if let error = reply.error {
                 lost("Redis answered: \(error.message)")
             } else {
-                violated("an answer to nothing that was asked")
+                violated("a reply without a request")
             }
             return
         }

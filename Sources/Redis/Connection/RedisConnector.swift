@@ -135,7 +135,7 @@ func plainReason(of error: any Error) -> String {
     let reason = ConnectFailure.firstReason(error)
     return switch (error as? NIOConnectionError)?.connectionErrors.first?.error ?? error {
     case is NIOConnectionError: "\(reason); check it and the DNS"
-    case ChannelError.connectTimeout: "\(reason); check the address and the firewalls on the way"
+    case ChannelError.connectTimeout: "\(reason); check the address and any firewall"
     default: reason
     }
 }

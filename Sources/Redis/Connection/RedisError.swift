@@ -90,7 +90,7 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         case .server(let error):
             "Redis answered: \(error.message)"
         case .protocolViolation(let address, let reason):
-            "what listens at \(address) broke the Redis protocol (\(reason)): "
+            "the server at \(address) broke the Redis protocol (\(reason)): "
                 + "check that it is a Redis server, and redis:// against rediss:// (TLS)"
         case .authentication(let address, let reply):
             "Redis at \(address) refused the login: \(reply.message): "

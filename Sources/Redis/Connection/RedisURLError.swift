@@ -42,12 +42,12 @@ public enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
         case .database:
             "the database of the Redis URL must be a number such as /0" + encodingHint
         case .clusterDatabase:
-            "a Redis Cluster has no databases to choose from: leave out the /db of the Redis URL" + encodingHint
+            "a Redis Cluster has only database 0: omit the /db of the Redis URL" + encodingHint
         case .userWithoutPassword:
             "the Redis URL has a user without a password: write redis://user:password@host, "
                 + "or redis://:password@host when there is no user"
         case .passwordTwice:
-            "the Redis URL has a password and a file that holds one: leave out one of them"
+            "the Redis URL has both a password and a password file: omit one of them"
         case .percentEncoding:
             "the Redis URL has a % that does not begin an escape such as %2F, or an escape that is not UTF-8"
         case .socketPath:
@@ -58,7 +58,7 @@ public enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
         case .sentinelUser:
             "the Redis URL has a sentinel_user without sentinel_password or sentinel_password_file"
         case .query:
-            "the Redis URL has a ? or # part that is not understood (what may follow the ? is password_file=/path; for "
+            "the Redis URL has an unknown ? or # part (allowed after the ?: password_file=/path; for "
                 + "unix: also db=1; for Sentinel also master=, sentinel_user=, sentinel_password= and "
                 + "sentinel_password_file=)" + encodingHint
         }

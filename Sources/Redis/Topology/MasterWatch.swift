@@ -26,7 +26,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
 
     private enum Inquiry {
         case none
-        case underWay
+        case inProgress
         /// The answer to the current inquiry may be outdated.
         case underWayAndWanted
     }
@@ -163,7 +163,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
             inquiry = .underWayAndWanted
             return
         }
-        inquiry = .underWay
+        inquiry = .inProgress
         discovery.check { [self] location in
             let isOld = if case .underWayAndWanted = inquiry { true } else { false }
             inquiry = .none

@@ -117,7 +117,7 @@ struct Route<Link: AnyObject> {
 
     /// Makes the next server current, if there is one and no other server has commands in flight.
     /// - Returns: the server, and the commands to send before all others.
-    mutating func takeOver() -> (server: Link, kept: [RedisRequest])? {
+    mutating func switchServer() -> (server: Link, kept: [RedisRequest])? {
         guard case .between(let between) = state, let link = between.found, between.retired == nil, askedCount == 0
         else {
             return nil

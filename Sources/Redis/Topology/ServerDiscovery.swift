@@ -116,7 +116,7 @@ final class ServerDiscovery {
                 completion(.success(link))
             case .success:
                 link.release()
-                let reason = "the Sentinel names it the master, but it is a replica; a failover may be in progress"
+                let reason = "the Sentinel names it as the master, but it is a replica; a failover may be in progress"
                 follow(search.serverFailed(.connect(address: link.location.address, reason: reason)), completion)
             case .failure(let error):
                 link.release()

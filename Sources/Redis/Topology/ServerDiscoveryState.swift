@@ -42,7 +42,7 @@ struct ServerDiscoveryState {
     private var hint: Location?
     private var unasked: [Location] = []
     private var asked: Location?
-    private var heardOf: Set<Location> = []
+    private var discovered: Set<Location> = []
     private var tried: Set<Location> = []
     private var failures: [RedisError] = []
 
@@ -67,7 +67,7 @@ struct ServerDiscoveryState {
         announced = nil
         unasked = seeds
         asked = nil
-        heardOf = Set(seeds)
+        discovered = Set(seeds)
         tried = []
         failures = []
         if let known = fixed ?? hint {
@@ -86,7 +86,7 @@ struct ServerDiscoveryState {
             known.append(other)
         }
         // Newly discovered seeds are asked in this search too, but only once.
-        for seed in known where heardOf.count < Self.maximumSeeds && heardOf.insert(seed).inserted {
+        for seed in known where discovered.count < Self.maximumSeeds && discovered.insert(seed).inserted {
             unasked.append(seed)
         }
         seeds = known

@@ -121,7 +121,7 @@ package struct PrivateKeyText {
             case .refused(let error): throw error
             case .unsupportedAlgorithm:
                 throw TLSError(
-                    .notPEM(source: source, expected: "a private key encrypted in a way that OpenSSL knows"))
+                    .notPEM(source: source, expected: "a private key with an encryption that OpenSSL supports"))
             }
         }
         guard let key = exported?.imported() else {

@@ -43,7 +43,7 @@ struct PKCS12File {
             switch attempt(passphrase) {
             case .read(let contents): return contents
             case .refused(let error): throw error
-            case .unsupportedAlgorithm: throw unreadable("it is encrypted in a way that OpenSSL does not know")
+            case .unsupportedAlgorithm: throw unreadable("its encryption is not supported by OpenSSL")
             }
         }
         return try identity(contents)
@@ -58,7 +58,7 @@ struct PKCS12File {
     }
 
     private func attempt(_ passphrase: String?) -> Attempt {
-        guard let file = Self.parse(bytes) else { return .refused(unreadable("its outer structure is broken")) }
+        guard let file = Self.parse(bytes) else { return .refused(unreadable("its outer structure is malformed")) }
         defer { PKCS12_free(file) }
         let wrongPassphrase = TLSError(.wrongPassphrase(source: source, given: passphrase != nil))
         // OpenSSL reads a passphrase only up to a NUL, so it could accept a wrong one.

@@ -62,7 +62,7 @@ public struct TLSIdentity: Sendable {
             guard keyBytes == nil else {
                 throw TLSError(
                     .invalidConfiguration(
-                        reason: "\(source) is a PKCS#12 file, which brings its own key; leave out \(keySource)"))
+                        reason: "\(source) is a PKCS#12 file, which has its own key; omit \(keySource)"))
             }
             let (chain, key) = try PKCS12File(bytes: bytes, source: source).identity(passphrase: passphrase)
             try self.init(chain: chain, privateKey: key, source: source, keySource: source)
@@ -70,7 +70,7 @@ public struct TLSIdentity: Sendable {
             // All DER begins with the tag of a SEQUENCE.
             throw TLSError(
                 bytes.first == 0x30
-                    ? .notPKCS12(source: source, reason: "its outer structure is broken")
+                    ? .notPKCS12(source: source, reason: "its outer structure is malformed")
                     : .notRecognised(source: source))
         }
     }

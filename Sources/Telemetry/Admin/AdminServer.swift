@@ -78,7 +78,7 @@ struct AdminRoutes: Sendable {
 
     private static let overview = """
         GET /metrics  metrics in Prometheus' text format
-        GET /healthz  200 while the process and its event loops live, else 503 and what does not
+        GET /healthz  200 while all event loops respond, otherwise 503 and the problems
         GET /readyz   200 while jobs can be claimed and sent, otherwise 503 and the problems
 
         """
@@ -120,7 +120,7 @@ private struct UnknownPaths: RouterMiddleware {
             return try await next(request, context)
         } catch let error as HTTPError where error.status == .notFound {
             return AdminRoutes.text(
-                "there is no \(request.method) \(request.uri.path); GET / lists what there is\n", status: .notFound)
+                "there is no \(request.method) \(request.uri.path); GET / lists the routes\n", status: .notFound)
         }
     }
 }

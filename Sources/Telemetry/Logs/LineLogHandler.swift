@@ -76,7 +76,7 @@ package struct LineLogHandler: LogHandler {
         }
         output.write(bytes(level, message, metadata)) { lost in
             bytes(
-                .warning, "lines of this log could not be written and are lost",
+                .warning, "log lines could not be written and are lost",
                 ["event": "log_lines_lost", "count": "\(lost)"])
         }
     }

@@ -24,17 +24,17 @@ package final class LogOutput: Sendable {
     func write(_ line: [UInt8], lossLine: (Int) -> [UInt8]) {
         lost.withLockedValue { lost in
             if lost > 0 {
-                guard writeWhole(lossLine(lost)) else {
+                guard writeCompletely(lossLine(lost)) else {
                     lost += 1
                     return
                 }
                 lost = 0
             }
-            if !writeWhole(line) { lost += 1 }
+            if !writeCompletely(line) { lost += 1 }
         }
     }
 
-    private func writeWhole(_ line: [UInt8]) -> Bool {
+    private func writeCompletely(_ line: [UInt8]) -> Bool {
         line.withUnsafeBytes { bytes in
             var offset = 0
             while offset < bytes.count {

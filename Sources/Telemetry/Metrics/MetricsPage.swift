@@ -25,7 +25,7 @@ package struct MetricsPage: Sendable {
     private var families: [String: Family] = [:]
     private let maximum: Int
     private var count = 0
-    private var leftOut = 0
+    private var omitted = 0
     /// The largest number of series that were left out of a page.
     package private(set) var dropped = 0
 
@@ -34,7 +34,7 @@ package struct MetricsPage: Sendable {
 
     /// Begins the next page. A gauge that is not set for it is left out, because an old value would look current.
     package mutating func begin() {
-        leftOut = 0
+        omitted = 0
         for (name, family) in families where family.metric.kind == .gauge {
             if !family.metric.labels.isEmpty { count -= family.series.count }
             families[name] = nil
@@ -64,8 +64,8 @@ package struct MetricsPage: Sendable {
             .map { "\($0)=\"\(Self.escaped($1, quotes: true))\"" }.joined(separator: ",")
         if families[metric.name]?.series[labels] == nil, !values.isEmpty {
             guard count < maximum else {
-                leftOut += 1
-                dropped = max(dropped, leftOut)
+                omitted += 1
+                dropped = max(dropped, omitted)
                 return
             }
             count += 1

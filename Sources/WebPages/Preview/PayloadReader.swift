@@ -119,7 +119,7 @@ struct PayloadReader {
             .compactMap(\.self).joined(separator: " and ")
             return changes.isEmpty ? "No banner: aps has no alert." : "No banner: \(changes)."
         case .text?, .object?: return "No banner: the alert has no text."
-        case let other?: return "No banner: alert is \(other.kind), not a text or an object."
+        case let other?: return "No banner: alert is \(other.kind), not a string or an object."
         }
     }
 

@@ -99,7 +99,7 @@ package struct PushPreview: Sendable {
         default: break
         }
         if let expiration {
-            let value = expiration == 0 ? "at once, or never" : EpochTime.text(seconds: expiration)
+            let value = expiration == 0 ? "not kept: delivered now or never" : EpochTime.text(seconds: expiration)
             facts.append(Fact(name: "kept until", value: value))
         }
         if let collapseID { facts.append(Fact(name: "replaces earlier ones of", value: collapseID)) }

@@ -40,7 +40,7 @@ struct AdminAddress {
             "nothing answers at \(place): \(reason). Is the worker running, with this admin port?"
         case .timeout: "\(place) does not answer within \(limit.nanoseconds / 1_000_000) ms"
         case .closed: "\(place) closed the connection without an answer"
-        case .broken(let reason): "\(place) does not answer as an admin port does: \(reason)"
+        case .broken(let reason): "\(place) did not answer like an admin port: \(reason)"
         }
     }
 

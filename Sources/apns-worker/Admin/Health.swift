@@ -28,7 +28,7 @@ struct Health: AsyncParsableCommand {
     func run() async throws {
         guard let (host, port) = try address() else {
             throw ValidationError(
-                "no admin port is set; give the worker's with --admin-port or APNS_WORKER_ADMIN_PORT"
+                "no admin port is set; set the worker's with --admin-port or APNS_WORKER_ADMIN_PORT"
             )
         }
         guard port > 0 else {
@@ -39,7 +39,7 @@ struct Health: AsyncParsableCommand {
         do {
             answer = try await address.get(ready ? "/readyz" : "/healthz", within: .milliseconds(Int64(timeout)))
         } catch {
-            Terminal.tell("\(error)\n")
+            Terminal.note("\(error)\n")
             throw ExitCode.failure
         }
         print(answer.body, terminator: answer.body.hasSuffix("\n") ? "" : "\n")

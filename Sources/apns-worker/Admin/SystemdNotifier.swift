@@ -101,8 +101,10 @@ actor SystemdNotifier: Service {
         defer { wasStuck = !stuck.isEmpty }
         guard !wasStuck, !stuck.isEmpty else { return }
         logger.critical(
-            "\(stuck.joined(separator: "; ")); systemd's watchdog is not fed, so it ends this process unless that passes",
-            metadata: ["event": "lanes_stuck"])
+            """
+            \(stuck.joined(separator: "; ")); the watchdog is not notified, and systemd will kill this process unless \
+            the loop recovers
+            """, metadata: ["event": "lanes_stuck"])
     }
 }
 

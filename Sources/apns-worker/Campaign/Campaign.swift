@@ -50,7 +50,7 @@ struct CampaignOptions: ParsableArguments {
     /// - Throws: always, an exit code.
     func unknown(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> Never {
         let known = try await CampaignStatus.latest(20, in: queues, fleet).map(\.campaign)
-        Terminal.tell(
+        Terminal.note(
             "no queue knows a campaign \(campaign)"
                 + (known.isEmpty
                     ? "; there are none\n" : "; the latest are \(known.prefix(10).joined(separator: ", "))\n"))
@@ -79,7 +79,7 @@ struct CampaignList: AsyncParsableCommand {
                 for campaign in campaigns { print(try JSONLine.text(campaign, keys: .convertToSnakeCase)) }
                 return
             }
-            guard !campaigns.isEmpty else { return Terminal.tell("there are no campaigns\n") }
+            guard !campaigns.isEmpty else { return Terminal.note("there are no campaigns\n") }
             let now = Moment.now
             let rows = campaigns.map { $0.cells(now: now) }
             let table = Table(CampaignStatus.titles, rows)
@@ -94,7 +94,7 @@ struct CampaignShow: AsyncParsableCommand {
         discussion: """
             With --json it prints one object for each queue that knows the campaign: campaign, queue, state (running, paused, \
             cancelled), discards, limit_per_second, state_since_at, by, reason, total, ended, left, outcomes, dead_reasons, \
-            retry_reasons, started_at, updated_at, per_second and left_ms. Unknown values are left out.
+            retry_reasons, started_at, updated_at, per_second and left_ms. Unknown values are omitted.
             """)
 
     @OptionGroup var options: CampaignOptions
@@ -138,7 +138,7 @@ struct CampaignShow: AsyncParsableCommand {
 
     private func draw(_ campaigns: [CampaignStatus], _ screen: StatusScreen, isDrawn: Bool) throws {
         if json {
-            for campaign in campaigns { Terminal.say(try JSONLine.text(campaign, keys: .convertToSnakeCase) + "\n") }
+            for campaign in campaigns { Terminal.print(try JSONLine.text(campaign, keys: .convertToSnakeCase) + "\n") }
             return
         }
         let now = Moment.now

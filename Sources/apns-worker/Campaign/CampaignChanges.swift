@@ -39,7 +39,7 @@ struct CampaignChangeOptions: ParsableArguments {
         }
         let unconfirmed = changes.reduce(0) { $0 + $1.unconfirmed }
         guard unconfirmed > 0 else { return nil }
-        Terminal.tell(
+        Terminal.note(
             """
             \(unconfirmed) \(unconfirmed == 1 ? "lane" : "lanes") with jobs did not confirm it within 10 seconds; \
             see `apns-worker status`\n
@@ -82,7 +82,7 @@ struct CampaignCancel: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cancel", abstract: "Cancel a campaign.",
         discussion: """
-            Workers send none of its notifications any more, except those that are in flight. Jobs that wait, retry or are \
+            Workers send no more of its notifications, except those in flight. Jobs that wait, retry or are \
             scheduled are dropped when their turn comes, so the command takes no longer for a million jobs than for one. They \
             become dead letters with the reason Cancelled, up to max_dead_letters; `apns-worker campaign requeue` sends them \
             after all. With --discard they are dropped without a trace.
@@ -103,7 +103,7 @@ struct CampaignCancel: AsyncParsableCommand {
             let names = known.map(\.queue).joined(separator: ", ")
             let what = "campaign \(name.printable) in \(known.count == 1 ? "queue" : "queues") \(names)"
             if !isKnown {
-                Terminal.tell("no notification of campaign \(name.printable) has ended yet; check the name\n")
+                Terminal.note("no notification of campaign \(name.printable) has ended yet; check the name\n")
             }
             try Confirmation.demand(
                 discard ? "Cancel \(what) and discard its jobs? This cannot be undone." : "Cancel \(what)?",
@@ -207,7 +207,7 @@ struct CampaignLimit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "limit", abstract: "Limit the rate of a campaign.",
         discussion: """
-            The limit is that of all workers together, for each queue. Jobs beyond it are deferred until their turn, so other \
+            The limit applies to all workers together, per queue. Jobs beyond it are deferred until their turn, so other \
             jobs do not wait for them. A limit ends with --off, and seven days after its last change.
             """)
 
@@ -218,7 +218,7 @@ struct CampaignLimit: AsyncParsableCommand {
     @Flag(help: "End the limit.") var off = false
 
     func validate() throws {
-        guard (perSecond != nil) != off else { throw ValidationError("give either --per-second or --off") }
+        guard (perSecond != nil) != off else { throw ValidationError("pass either --per-second or --off") }
         try DeadLetterOptions.check(rate: perSecond, "--per-second")
     }
 

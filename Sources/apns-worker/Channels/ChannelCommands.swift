@@ -3,8 +3,10 @@ import ArgumentParser
 
 struct Channels: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract:
-            "Manage the broadcast channels of an app, with which one job updates the Live Activities of all listeners.",
+        abstract: """
+            Manage an app's broadcast channels, each of which updates the Live Activities of all its listeners with \
+            one job.
+            """,
         discussion: """
             Create a channel once, give its ID to the devices, and send jobs to it:
 
@@ -43,9 +45,9 @@ struct CreateChannel: AsyncParsableCommand {
         report.storage = storage.rawValue
         report.pushType = channel.pushType
         // Only the ID, so that a script can use it.
-        try options.tell(channel.id, report)
+        try options.report(channel.id, report)
         if !options.json {
-            Terminal.tell("created this channel of \(place.words); it \(ChannelStorage.sentence(storage.policy))\n")
+            Terminal.note("created this channel of \(place.words); it \(ChannelStorage.sentence(storage.policy))\n")
         }
     }
 }
@@ -65,7 +67,7 @@ struct ReadChannel: AsyncParsableCommand {
         report.channel = channel.id
         report.storage = ChannelStorage.word(channel.storagePolicy)
         report.pushType = channel.pushType
-        try options.tell(
+        try options.report(
             "channel \(channel.id) of \(place.words) is for \(channel.pushType) and "
                 + ChannelStorage.sentence(channel.storagePolicy), report)
     }
@@ -92,7 +94,7 @@ struct DeleteChannel: AsyncParsableCommand {
         var report = place.report
         report.channel = channel
         report.isDeleted = true
-        try options.tell("deleted channel \(channel) of \(place.words)", report)
+        try options.report("deleted channel \(channel) of \(place.words)", report)
     }
 }
 
@@ -108,8 +110,8 @@ struct ListChannels: AsyncParsableCommand {
         var report = place.report
         report.channels = channels
         guard !channels.isEmpty || options.json else {
-            return Terminal.tell("there are no channels of \(place.words)\n")
+            return Terminal.note("there are no channels of \(place.words)\n")
         }
-        try options.tell(channels.joined(separator: "\n"), report)
+        try options.report(channels.joined(separator: "\n"), report)
     }
 }

@@ -30,7 +30,7 @@ struct ChannelOptions: ParsableArguments {
             return apps[0]
         }
         guard let chosen = apps.first(where: { $0.name == app }) else {
-            throw CommandFailure(.usage, "there is no app \(app); there is: \(names)")
+            throw CommandFailure(.usage, "unknown app \(app); known apps: \(names)")
         }
         return chosen
     }
@@ -60,7 +60,7 @@ struct ChannelOptions: ParsableArguments {
         guard !app.usesGateway else {
             throw CommandFailure(
                 .configuration,
-                "the app \(app.name) has the binary gateway for its transport, which knows no channels; choose one whose "
+                "the app \(app.name) uses the binary gateway, which does not support channels; choose an app whose "
                     + "transport is http2")
         }
         let bundleID: BundleID
@@ -81,7 +81,7 @@ struct ChannelOptions: ParsableArguments {
     }
 
     /// Prints the result: a sentence, or everything as JSON.
-    func tell(_ sentence: String, _ report: ChannelReport) throws {
+    func report(_ sentence: String, _ report: ChannelReport) throws {
         guard json else { return print(sentence) }
         print(try JSONLine.text(report))
     }

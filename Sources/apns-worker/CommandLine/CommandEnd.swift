@@ -53,12 +53,12 @@ enum CommandEnd {
 
     private static func end(_ status: NagiosStatus, _ message: String) -> Never {
         let line = message.split(separator: "\n").first.map(String.init) ?? message
-        Terminal.say("\(status.word): \(line)\n")
+        Terminal.print("\(status.word): \(line)\n")
         Glibc.exit(status.rawValue)
     }
 
     private static func end(_ status: Int32, _ message: String) -> Never {
-        Terminal.tell(message + "\n")
+        Terminal.note(message + "\n")
         Glibc.exit(status)
     }
 }

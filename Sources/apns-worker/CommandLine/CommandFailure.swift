@@ -18,7 +18,7 @@ enum ExitStatus: Int32, CaseIterable {
                 + "`resume` of a queue that is not paused"
         case .usage: "wrong usage, or a missing confirmation: without a terminal, pass `--yes`"
         case .unavailable:
-            "Redis or APNs cannot be reached, or Redis cannot work: it is full, loading, or a replica"
+            "Redis or APNs cannot be reached, or Redis is unusable: full, loading, or a replica"
         case .refused: "Redis or APNs refused the login"
         case .configuration: "a setting is missing or wrong"
         }

@@ -37,9 +37,9 @@ extension AppSettings {
         switch (key, certificate) {
         case (nil, nil):
             throw invalid(
-                "no credential: give a signing key (--key, --key-id, --team-id) or a certificate (--certificate)")
+                "no credential: set a signing key (--key, --key-id, --team-id) or a certificate (--certificate)")
         case (.some, .some):
-            throw invalid("both a signing key and a certificate are given; an app has one of them")
+            throw invalid("both a signing key and a certificate are set; omit one of them")
         case (let key?, nil):
             return try keys(first: key)
         case (nil, let certificate?):
@@ -53,14 +53,14 @@ extension AppSettings {
     private func keys(first: SecretSource) throws -> CredentialPlan {
         guard let teamID = text(.teamID) else {
             throw invalid(
-                "a signing key needs its ID and its team's: --key-id and --team-id, or \(variable(.keyID)) and \(variable(.teamID))"
+                "a signing key needs its key ID and team ID: --key-id and --team-id, or \(variable(.keyID)) and \(variable(.teamID))"
             )
         }
         guard teamID.utf8.count == 10, teamID.utf8.allSatisfy({ $0 &- 0x30 < 10 || $0 &- 0x41 < 26 }) else {
             let place = value(.teamID)?.place.description ?? variable(.teamID)
             throw invalid(
-                "\(place) is \(teamID); a team ID has ten capital letters and digits, such as TEAM123456, as Apple's "
-                    + "developer site shows it under Membership")
+                "\(place) is \(teamID); a team ID has ten capital letters and digits, such as TEAM123456; "
+                    + "Apple's developer site shows it under Membership")
         }
         func key(
             _ source: SecretSource, id: Setting, _ passphrase: Setting, _ passphraseFile: Setting

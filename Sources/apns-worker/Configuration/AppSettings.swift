@@ -46,7 +46,7 @@ struct AppSettings {
         case (let path?, nil): return .file(path.text)
         case (nil, let text?): return .base64(text.text, name: text.place.description)
         case (let path?, let text?):
-            throw CommandFailure(.configuration, "\(path.place) and \(text.place) are both given; omit one of them")
+            throw CommandFailure(.configuration, "\(path.place) and \(text.place) are both set; omit one of them")
         }
     }
 
@@ -71,7 +71,7 @@ struct AppSettings {
         let topics = (text(.topic) ?? defaultTopic).split(separator: ",").map(String.init)
         guard let topic = topics.first else {
             throw invalid(
-                "no topic: give the app's bundle identifier with --topic or \(variable(.topic))")
+                "no topic: set the app's bundle identifier with --topic or \(variable(.topic))")
         }
         for topic in topics {
             guard topic.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }), topic.utf8.count <= 255 else {

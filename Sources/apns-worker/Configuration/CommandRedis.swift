@@ -64,7 +64,7 @@ struct RedisPatience: Sendable {
             if case .authentication = error { throw error }
             guard first < milliseconds else { throw error }
             if !Self.hasReported.exchange(true, ordering: .relaxed) {
-                Terminal.tell("waiting up to \(DurationText.text(milliseconds)) for Redis: \(error)\n")
+                Terminal.note("waiting up to \(DurationText.text(milliseconds)) for Redis: \(error)\n")
             }
         }
         try await ready(.milliseconds(Int64(milliseconds - first)))

@@ -48,7 +48,7 @@ final class ConfigurationReload: Service {
                         var changes = FileChanges(FileIdentity(path))
                         // A cancelled sleep ends the loop.
                         while (try? await Task.sleep(for: Self.interval)) != nil {
-                            if changes.looked(FileIdentity(path)) { continuation.yield("\(path) has changed") }
+                            if changes.update(FileIdentity(path)) { continuation.yield("\(path) has changed") }
                         }
                     }
                 }
@@ -68,7 +68,7 @@ final class ConfigurationReload: Service {
             let (settings, configuration) = try load()
             let report = try await worker.reload(configuration)
             if let text = settings.text(.logLevel), let new = Logger.Level(rawValue: text) { level.level = new }
-            tell(report, try difference(old, settings), reason)
+            log(report, try difference(old, settings), reason)
             await systemd?.reloadEnded()
             return settings
         } catch {
@@ -81,7 +81,7 @@ final class ConfigurationReload: Service {
         }
     }
 
-    private func tell(_ report: ReloadReport, _ keys: (reloaded: [String], left: [String]), _ reason: String) {
+    private func log(_ report: ReloadReport, _ keys: (reloaded: [String], left: [String]), _ reason: String) {
         var metadata: Logger.Metadata = ["event": "configuration_reloaded", "reason": "\(reason)"]
         for (name, values) in [
             ("apps_added", report.added), ("apps_changed", report.changed), ("apps_removed", report.removed),

@@ -34,7 +34,7 @@ struct FileChanges {
     /// Records the result of a check; `nil` if there is no file, which is ignored.
     /// - Returns: true if the file must be read, because it differs from the known one and did not change since the
     ///   last check.
-    mutating func looked(_ identity: FileIdentity?) -> Bool {
+    mutating func update(_ identity: FileIdentity?) -> Bool {
         defer { seen = identity }
         guard let identity, identity != known, identity == seen else { return false }
         known = identity

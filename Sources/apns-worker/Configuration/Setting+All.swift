@@ -75,7 +75,7 @@ extension Setting {
 
     static let maxAttempts = Setting(
         "max_attempts", .number(1...1000), .work, to: \WorkerConfiguration.retry.maximumAttempts,
-        "Attempts of a job without its own number.", isReloadable: true)
+        "Maximum attempts of a job that sets none.", isReloadable: true)
     static let invalidTokensDays = Setting(
         "invalid_tokens_days", .duration(.days, 0...36_500), .work, to: \WorkerConfiguration.invalidTokenAge,
         stored: .milliseconds, "Time for which invalid tokens are kept; 0 keeps them forever.")
@@ -251,14 +251,14 @@ extension Setting {
         Setting(
             "expiration", .duration(.seconds, 0...31_536_000), .app, to: \AppConfiguration.expiration,
             """
-            Expiration of jobs without their own, as a duration after they were made; 0 for immediate delivery only. Broadcasts, \
-            voip and pushtotalk have 0.
+            Default expiration of jobs, as a duration from their creation; 0 for immediate delivery only. Broadcasts, voip and \
+            pushtotalk default to 0.
             """, otherwise: "left to APNs"),
         Setting(
             "strict_payloads", .choice(["on", "off"]), .app, to: \AppConfiguration.strictPayloads,
             """
-            Make dead letters of jobs that break a requirement which Apple documents and APNs does not check, such as a background \
-            notification without content-available. When off, they are sent with a warning.
+            Turn jobs into dead letters if they violate a documented Apple requirement that APNs does not check, such as a \
+            background notification without content-available. When off, they are sent with a warning.
             """),
     ]
 

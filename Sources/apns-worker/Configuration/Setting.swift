@@ -277,8 +277,8 @@ extension Setting.Kind {
     /// The description of valid values, such as `a duration from 7s to 1h`.
     var expectation: String {
         switch self {
-        case .text: "a text"
-        case .list: "a text, or several"
+        case .text: "text"
+        case .list: "text, or a list of texts"
         case .number(let range): "a whole number from \(range.lowerBound) to \(range.upperBound)"
         case .percentage(let range): "a percentage from \(range.lowerBound)% to \(range.upperBound)%"
         case .size(let range):

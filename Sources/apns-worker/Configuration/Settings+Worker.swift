@@ -40,7 +40,7 @@ extension Settings {
 
     func redisTopology() throws -> RedisTopology {
         guard let url = value(.redisURL) else {
-            throw CommandFailure(.configuration, "no Redis URL is set; give one with --redis")
+            throw CommandFailure(.configuration, "no Redis URL is set; set one with --redis")
         }
         do {
             return try RedisTopology(url: url.text)
@@ -59,7 +59,7 @@ extension Settings {
         guard try redisTopology().usesTLS else {
             throw CommandFailure(
                 .configuration,
-                "certificates for Redis are given, but its URL is without TLS: it has to begin with rediss")
+                "certificates for Redis are set, but its URL does not use TLS; use rediss://")
         }
         do {
             var tls = TLSClientConfiguration()
@@ -68,7 +68,7 @@ extension Settings {
                 tls.identity = try TLSIdentity(certificateFile: certificate, keyFile: key ?? certificate)
             } else if let key {
                 throw CommandFailure(
-                    .configuration, "the private key \(key) for Redis is given without its certificate")
+                    .configuration, "the private key \(key) for Redis is set without its certificate")
             }
             configuration.tls = try TLSContext.client(tls)
         } catch let error as TLSError {
@@ -83,7 +83,7 @@ extension Settings {
         case (let path?, nil): .file(path.text)
         case (nil, let text?): try TLSTrust(SecretSource.base64(text.text, name: text.place.description))
         case (let path?, let text?):
-            throw CommandFailure(.configuration, "\(path.place) and \(text.place) are both given; omit one of them")
+            throw CommandFailure(.configuration, "\(path.place) and \(text.place) are both set; omit one of them")
         }
     }
 
@@ -192,8 +192,8 @@ extension Settings {
         if let list, !isOnly, own(.list, queue: queue) == nil {
             throw CommandFailure(
                 .configuration,
-                "\(list.place) names the list of one queue, and there are several; run a worker for each,"
-                    + " or give each its own in the file, as queues.<name>.list")
+                "\(list.place) names the list of one queue, but there are several; run a worker for each,"
+                    + " or set one for each in the file, as queues.<name>.list")
         }
         let keys: QueueKeys
         do {

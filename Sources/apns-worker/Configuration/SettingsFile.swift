@@ -48,7 +48,7 @@ struct SettingsFile: Sendable {
             return SettingsFile(path: path, contents: [UInt8](try Data(contentsOf: URL(filePath: path))))
         } catch {
             throw Unreadable(
-                description: "cannot read the configuration file \(path): does it exist, and may this user read it?")
+                description: "cannot read the configuration file \(path): does it exist, and is it readable?")
         }
     }
 
@@ -136,7 +136,7 @@ struct SettingsFile: Sendable {
             }
             text = texts.joined(separator: ",")
         default:
-            let form = setting.kind == .list ? "a text or a list of texts" : "a single value"
+            let form = setting.kind == .list ? "text or a list of texts" : "a single value"
             return report(node, "`\(whole)` must be \(form)")
         }
         keep(text, of: setting, at: path, node)

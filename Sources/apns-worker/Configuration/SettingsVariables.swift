@@ -63,7 +63,7 @@ struct SettingsVariables: Sendable {
     ) {
         let variable = String(name.dropLast("_FILE".count))
         guard given[variable] == nil else {
-            problems.append("\(variable) and \(name) are both given; omit one of them")
+            problems.append("\(variable) and \(name) are both set; omit one of them")
             return
         }
         do {

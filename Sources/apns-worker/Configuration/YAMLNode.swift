@@ -162,7 +162,7 @@ private final class YAMLReader {
                 line: alias.line, problem: "the alias `*\(name)` has no anchor `&\(name)` before it")
         }
         guard let anchored else {
-            throw YAMLNode.SyntaxError(line: alias.line, problem: "the alias `*\(name)` is part of what it repeats")
+            throw YAMLNode.SyntaxError(line: alias.line, problem: "the alias `*\(name)` refers to itself")
         }
         try add(anchored.count, at: alias.line)
         return YAMLNode(content: anchored.node.content, line: alias.line)

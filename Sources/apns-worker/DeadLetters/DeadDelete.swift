@@ -30,7 +30,7 @@ struct DeadDelete: AsyncParsableCommand {
         try DeadLetterOptions.check(limit: limit)
         let isEmpty = try options.filter().isEmpty
         if isEmpty, !all {
-            throw ValidationError("choose dead letters with --reason, --app, --id or another filter, or give --all")
+            throw ValidationError("choose dead letters with --reason, --app, --id or another filter, or pass --all")
         }
         if !isEmpty, all { throw ValidationError("--all cannot be combined with filters") }
         try Confirmation.check(isGiven: dryRun || yes)

@@ -57,7 +57,7 @@ struct DeadLetterChange {
         for (letters, tally) in zip(letters, tallies) {
             var summary = DeadLetterSummary(queue: letters.queue, verb: verb, isDryRun: isDryRun)
             summary.tally = tally
-            try summary.tell(json: isJSON)
+            try summary.report(json: isJSON)
         }
         try await end(Self.sum(tallies))
     }
@@ -83,7 +83,7 @@ struct DeadLetterChange {
                     action == .delete ? .deleteDeadLetters : .requeue, "queue \(letters.queue), \(filter.words)",
                     count: summary.tally.chosen)
             }
-            try summary.tell(json: isJSON)
+            try summary.report(json: isJSON)
             if let status = summary.status { throw ExitCode(status) }
             sum.add(summary.tally)
         }
@@ -92,7 +92,7 @@ struct DeadLetterChange {
 
     private func end(_ sum: DeadLetterSweep.Tally) async throws {
         guard sum.chosen == 0 else { return }
-        let status = try await DeadLetterSweep.tellOfNothing(letters, filter, changes: true)
+        let status = try await DeadLetterSweep.reportNothing(letters, filter, changes: true)
         if status != 0 { throw ExitCode(status) }
     }
 }

@@ -43,7 +43,7 @@ struct DeadLetterOptions: ParsableArguments {
             ("reason", reason), ("key", key), ("id", id), ("app", app), ("campaign", campaign), ("token", token),
             ("error", errorText),
         ] where values.contains("") {
-            throw ValidationError("--\(flag) is empty; give a value or omit it")
+            throw ValidationError("--\(flag) is empty; set a value or omit it")
         }
         filter.reasons = reason
         filter.keys = try key.map(Self.key)

@@ -20,7 +20,7 @@ struct DeadLetterSummary {
         return tally.isInterrupted ? 130 : nil
     }
 
-    func tell(json: Bool) throws {
+    func report(json: Bool) throws {
         if json {
             print(try object())
         } else if tally.chosen > 0 || status != nil {
@@ -31,8 +31,8 @@ struct DeadLetterSummary {
                     + " of queue \(queue)" + (tally.chosen > 0 ? ": \(tally.byReason)" : ""))
         }
         fflush(nil)
-        if let error { Terminal.tell("then it ended: \(error)\n") }
-        if status != nil { Terminal.tell("the others are still dead letters; repeat the command to continue\n") }
+        if let error { Terminal.note("stopped by an error: \(error)\n") }
+        if status != nil { Terminal.note("the others are still dead letters; repeat the command to continue\n") }
     }
 
     private struct Object: Encodable {
@@ -77,12 +77,12 @@ final class DeadLetterProgress {
     func draw(_ count: Int) {
         guard isShown, ContinuousClock.now - last > .milliseconds(100) else { return }
         (last, hasDrawn) = (.now, true)
-        Terminal.tell("\r\(verb) \(count)" + (expected.map { " of \($0)" } ?? "") + "\u{1B}[K")
+        Terminal.note("\r\(verb) \(count)" + (expected.map { " of \($0)" } ?? "") + "\u{1B}[K")
     }
 
     /// Clears the line.
     func end() {
-        if hasDrawn { Terminal.tell("\r\u{1B}[K") }
+        if hasDrawn { Terminal.note("\r\u{1B}[K") }
     }
 }
 
@@ -90,7 +90,7 @@ extension DeadLetterSweep {
     /// Reports that nothing was found, and what there is instead.
     /// - Parameter changes: true for a command that changes what it finds.
     /// - Returns: the exit status: 1 if nothing matches and the filter names one dead letter or a change was requested.
-    static func tellOfNothing(
+    static func reportNothing(
         _ queues: [DeadLetters], _ filter: DeadLetterFilter, changes: Bool = false
     ) async throws -> Int32 {
         var all = Tally()
@@ -100,9 +100,9 @@ extension DeadLetterSweep {
         let names = queues.map(\.queue.printable).joined(separator: ", ")
         let place = queues.count == 1 ? "queue \(names)" : "queues \(names)"
         if all.chosen == 0 {
-            Terminal.tell("\(place) \(queues.count == 1 ? "has" : "have") no dead letters\n")
+            Terminal.note("\(place) \(queues.count == 1 ? "has" : "have") no dead letters\n")
         } else {
-            Terminal.tell("none of the \(all.chosen) dead letters of \(place) matches; there are \(all.byReason)\n")
+            Terminal.note("none of the \(all.chosen) dead letters of \(place) matches; there are \(all.byReason)\n")
         }
         let namesOne = !filter.ids.isEmpty || !filter.keys.isEmpty
         return namesOne || (changes && !filter.isEmpty) ? ExitStatus.attention.rawValue : 0
@@ -110,7 +110,7 @@ extension DeadLetterSweep {
 
     /// Runs the sweep, shows its progress, and records the result and the error of Redis that ended it, if any.
     mutating func run(into summary: inout DeadLetterSummary, _ progress: DeadLetterProgress) async throws {
-        isInterrupted = { Interruption.hasCome }
+        isInterrupted = { Interruption.isRequested }
         do {
             try await run { _, tally in progress.draw(tally.chosen) }
         } catch let error as RedisError {

@@ -42,7 +42,7 @@ struct DeadList: AsyncParsableCommand {
             for keys in queues { letters.append(DeadLetters(try await fleet.client(for: keys.dead), keys)) }
             let found = count ? try await printCounts(letters, filter) : try await printLetters(letters, filter)
             guard found == 0 else { return }
-            let status = try await DeadLetterSweep.tellOfNothing(letters, filter)
+            let status = try await DeadLetterSweep.reportNothing(letters, filter)
             if status != 0 { throw ExitCode(status) }
         }
     }
@@ -98,7 +98,7 @@ struct DeadList: AsyncParsableCommand {
         }
         try output.flush()
         if rows.count > shown, !json {
-            Terminal.tell("there are more: use --limit, --count, or a filter such as --reason\n")
+            Terminal.note("there are more: use --limit, --count, or a filter such as --reason\n")
         }
         return rows.count
     }

@@ -44,7 +44,7 @@ struct DeadShow: AsyncParsableCommand {
             let found = raw ? try await showBytes(letters, filter, output) : try await show(letters, filter, output)
             try output.flush()
             guard found == 0 else { return }
-            throw ExitCode(try await DeadLetterSweep.tellOfNothing(letters, filter))
+            throw ExitCode(try await DeadLetterSweep.reportNothing(letters, filter))
         }
     }
 
@@ -80,7 +80,7 @@ struct DeadShow: AsyncParsableCommand {
             let keys = found.map(\.key).joined(separator: " and ")
             throw CommandFailure(
                 .attention,
-                "--raw prints one dead letter, and several match, such as \(keys); give the key of one")
+                "--raw prints one dead letter, but several match, such as \(keys); pass the key of one")
         }
         for letter in found { try output.write(letter.letter.original) }
         return found.count

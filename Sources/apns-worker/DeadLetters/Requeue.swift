@@ -52,7 +52,7 @@ struct Requeue: AsyncParsableCommand {
         try DeadLetterOptions.check(rate: rate)
         let isEmpty = try options.filter().isEmpty
         if isEmpty, !all {
-            throw ValidationError("choose dead letters with --reason, --app, --id or another filter, or give --all")
+            throw ValidationError("choose dead letters with --reason, --app, --id or another filter, or pass --all")
         }
         if !isEmpty, all { throw ValidationError("--all cannot be combined with filters") }
         if all || allQueues { try Confirmation.check(isGiven: dryRun || yes) }

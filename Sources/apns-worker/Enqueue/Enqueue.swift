@@ -104,9 +104,9 @@ struct Enqueue: AsyncParsableCommand {
         let job = try jobOfFlags(keys, format)
         if !unchecked, let job, let defect = JobCheck.defect(of: job.body, as: format) { throw ValidationError(defect) }
         try await settings.withClient(for: keys.jobs) { client in
-            let look = await QueueLook.take(client, keys, settings)
-            look.warn()
-            let check = unchecked ? nil : EnqueueCheck(format: format, apps: look.apps)
+            let state = await QueueState.read(client, keys, settings)
+            state.warn()
+            let check = unchecked ? nil : EnqueueCheck(format: format, apps: state.apps)
             if let job {
                 try await enqueue(job, check, client, keys)
             } else {
@@ -141,12 +141,12 @@ struct Enqueue: AsyncParsableCommand {
         guard !token.isEmpty || channel != nil || payload != nil || !members.isEmpty else {
             if let flag = flagOfOneJob {
                 throw ValidationError(
-                    "--\(flag) is for a job of flags, with --token and --alert or --payload; lines have their own members"
-                )
+                    "--\(flag) is for a job given by flags, with --token and --alert or --payload; "
+                        + "in lines, set the member")
             }
             if isatty(STDIN_FILENO) == 1 {
                 throw ValidationError(
-                    "give --token and --alert or --payload, or jobs as lines of JSON on standard input")
+                    "pass --token and --alert or --payload, or write jobs as lines of JSON to standard input")
             }
             return nil
         }
@@ -193,7 +193,7 @@ struct Enqueue: AsyncParsableCommand {
             throw ValidationError("a job needs --token" + (channel == nil ? "" : " or --channel, and not both"))
         }
         guard members.isEmpty != (payload == nil) else {
-            throw ValidationError("a job needs either --payload or --alert, or other flags that a payload is made of")
+            throw ValidationError("a job needs either --payload or --alert, or other flags that make up a payload")
         }
         var encoder = JobEncoder(tokens: token, payload: payload.map { ByteBuffer(string: $0) })
         encoder.shortForms = members
@@ -267,7 +267,7 @@ struct Enqueue: AsyncParsableCommand {
         }
         let pushed = try await push([job.body], client, keys)
         if let shortfall = pushed.shortfall {
-            Terminal.tell(
+            Terminal.note(
                 """
                 enqueued 1 job on \(keys.queue), id \(job.id), but \(shortfall): a failover may lose it; enqueueing it again \
                 may send it twice
@@ -275,19 +275,19 @@ struct Enqueue: AsyncParsableCommand {
                 """)
             throw ExitCode(1)
         }
-        try tell([job.id], keys, "enqueued 1 job on \(keys.queue), id \(job.id)\(pushed.inWords("it"))")
+        try report([job.id], keys, "enqueued 1 job on \(keys.queue), id \(job.id)\(pushed.inWords("it"))")
         guard var following else { return }
         let isDelivered = try await following.follow(isJSON: json)
         if !isDelivered { throw ExitCode(1) }
     }
 
     /// Prints the IDs of jobs as JSON, or a line of text.
-    private func tell(_ ids: [String?], _ keys: QueueKeys, _ line: String?) throws {
+    private func report(_ ids: [String?], _ keys: QueueKeys, _ line: String?) throws {
         guard json else {
-            if let line { Terminal.say(line + "\n") }
+            if let line { Terminal.print(line + "\n") }
             return
         }
-        Terminal.say(
+        Terminal.print(
             try ids.map { try JSONLine.text(EnqueuedJob(id: $0, queue: keys.queue)) + "\n" }.joined())
     }
 
@@ -304,7 +304,7 @@ struct Enqueue: AsyncParsableCommand {
             guard !batch.isEmpty else { return }
             last = try await push(batch, client, keys)
             enqueued += batch.count
-            try tell(ids, keys, nil)
+            try report(ids, keys, nil)
             (batch, ids, bytes) = ([], [], 0)
         }
         while last.shortfall == nil, let line = lines.next({ ByteBuffer(bytes: $0) }) {
@@ -314,7 +314,7 @@ struct Enqueue: AsyncParsableCommand {
             switch check?.prepare(line) ?? .success((line, nil)) {
             case .failure(let refusal):
                 refused += 1
-                Terminal.tell("line \(number): \(refusal)\n")
+                Terminal.note("line \(number): \(refusal)\n")
                 continue
             case .success(let (job, id)):
                 batch.append(job)
@@ -326,9 +326,9 @@ struct Enqueue: AsyncParsableCommand {
         try await flush()
         let jobs = enqueued == 1 ? "1 job" : "\(enqueued) jobs"
         let others = refused > 0 ? ", refused \(refused)" : ""
-        try tell([], keys, "enqueued \(jobs) on \(keys.queue)\(last.inWords(enqueued == 1 ? "it" : "them"))\(others)")
+        try report([], keys, "enqueued \(jobs) on \(keys.queue)\(last.inWords(enqueued == 1 ? "it" : "them"))\(others)")
         if let shortfall = last.shortfall {
-            Terminal.tell(
+            Terminal.note(
                 """
                 lines \(first) to \(number): \(shortfall): a failover may lose their jobs; enqueueing them again may send \
                 them twice; no later line was enqueued
@@ -357,7 +357,7 @@ struct Enqueue: AsyncParsableCommand {
             try await countCampaigns(batch, client, keys)
         } catch let error as RedisError {
             // The jobs are already in the queue: if the command failed, they would be enqueued again.
-            Terminal.tell("note: the totals of campaigns were not counted: \(error)\n")
+            Terminal.note("note: the totals of campaigns were not counted: \(error)\n")
         }
         return outcome
     }

@@ -6,7 +6,7 @@ import PushWorker
 import Redis
 
 /// The state of the queue of an `enqueue` command: the workers that claim from it, and their apps.
-struct QueueLook {
+struct QueueState {
     let queue: String
     /// False if no worker claims from the queue; `nil` if unknown.
     private(set) var hasWorkers: Bool?
@@ -16,31 +16,31 @@ struct QueueLook {
     private(set) var apps: Set<String>?
 
     /// Reads the state. It stays unknown for a Redis user that has permission only to push, which is not an error.
-    static func take(_ client: RedisClient, _ keys: QueueKeys, _ settings: Settings) async -> QueueLook {
-        var look = QueueLook(queue: keys.queue)
+    static func read(_ client: RedisClient, _ keys: QueueKeys, _ settings: Settings) async -> QueueState {
+        var state = QueueState(queue: keys.queue)
         do {
             let overview = try await QueueOverview.read(client, keys)
             let living = overview.workers.filter(\.isLiving)
-            look.hasWorkers = !living.isEmpty || overview.workerCount > overview.workers.count
-            look.pause = overview.pause?.inWords
+            state.hasWorkers = !living.isEmpty || overview.workerCount > overview.workers.count
+            state.pause = overview.pause?.inWords
             let reports = living.compactMap(\.report)
             // Reports name a limited number of apps.
             if !reports.isEmpty, reports.count == living.count, reports.allSatisfy({ $0.moreApps == 0 }) {
-                look.apps = Set(reports.flatMap { $0.apps.map(\.name) })
+                state.apps = Set(reports.flatMap { $0.apps.map(\.name) })
             }
         } catch {
-            look.hasWorkers = nil
+            state.hasWorkers = nil
         }
-        if look.apps == nil, look.hasWorkers == false, let names = try? settings.appNames, !names.isEmpty {
-            look.apps = Set(names)
+        if state.apps == nil, state.hasWorkers == false, let names = try? settings.appNames, !names.isEmpty {
+            state.apps = Set(names)
         }
-        return look
+        return state
     }
 
     /// Warns on standard error about conditions that prevent jobs from being sent.
     func warn() {
-        if hasWorkers == false { Terminal.tell("note: no worker claims jobs from queue \(queue)\n") }
-        if let pause { Terminal.tell("note: queue \(queue) is paused: \(pause.printable)\n") }
+        if hasWorkers == false { Terminal.note("note: no worker claims jobs from queue \(queue)\n") }
+        if let pause { Terminal.note("note: queue \(queue) is paused: \(pause.printable)\n") }
     }
 }
 

@@ -40,7 +40,7 @@ struct OutcomeWatch {
         while ended < notifications {
             let left = limit - milliseconds
             guard left > 0 else {
-                try await tellOfNothing(ended)
+                try await reportNothing(ended)
                 return false
             }
             let results = try await StoredResult.read(after: position, count: 500, client, keys)
@@ -64,7 +64,7 @@ struct OutcomeWatch {
         guard !isJSON else {
             var json = ByteBuffer()
             ResultLine(queue: keys.queue, result: result).writeJSON(to: &json)
-            return Terminal.say(String(buffer: json) + "\n")
+            return Terminal.print(String(buffer: json) + "\n")
         }
         let outcome = result["outcome"] ?? "?"
         let isDelivered = outcome == Outcome.delivered.rawValue
@@ -76,10 +76,10 @@ struct OutcomeWatch {
         let reason = result["reason"].map { ": \($0)" } ?? ""
         let line =
             "\(device)\(outcome) \(isDelivered ? "in" : "after") \(Words.duration(Int64(milliseconds)))\(reason) (\(facts))"
-        Terminal.say(line.printable + "\n")
+        Terminal.print(line.printable + "\n")
     }
 
-    private func tellOfNothing(_ ended: Int) async throws {
+    private func reportNothing(_ ended: Int) async throws {
         let overview = try await QueueOverview.read(client, keys)
         let waiting = Words.number(overview.waiting + overview.due)
         let missing = notifications > 1 ? " for \(notifications - ended) of \(notifications) notifications" : ""
@@ -89,6 +89,6 @@ struct OutcomeWatch {
             "\(waiting) waiting, \(Words.number(overview.claims)) claimed and \(Words.number(overview.later)) later jobs"
         if let pause = overview.pause { text += "; it is paused: \(pause.inWords.printable)" }
         if !overview.workers.contains(where: \.isLiving) { text += "; no worker claims jobs from it" }
-        Terminal.tell(text + "\n")
+        Terminal.note(text + "\n")
     }
 }

@@ -94,7 +94,7 @@ struct ShortFormOptions: ParsableArguments {
         guard object.readableBytes > 0 else { return alert.map { .text($0) } }
         guard alert == nil else {
             throw ValidationError(
-                "--alert is all of an alert's text; with a title or another part, give --body instead")
+                "--alert is the alert's whole text; with a title or another part, use --body instead")
         }
         object.writeString("}")
         return .json(object)

@@ -16,7 +16,7 @@ struct Feedback: AsyncParsableCommand {
         abstract: "Fetch invalid tokens from feedback services, once or periodically.",
         discussion: """
             Reads the feedback service of each app that has a certificate, all at the same time, and adds the tokens to the set of \
-            invalid tokens. Tokens whose devices have registered since are left out.
+            invalid tokens. Tokens whose devices have registered since are skipped.
 
               apns-worker feedback                      (once, for cron)
               apns-worker feedback --interval 1h        (until SIGTERM)
@@ -29,7 +29,7 @@ struct Feedback: AsyncParsableCommand {
             process has not read from the kernel: up to about 7,000 for each app.
 
             The JSON lines of --list, --exec and --spill have: token, at (ms since 1970), app, topic, environment, source \
-            (feedback), and outcome: added, known (already in the set), registered_since (left out) or not_written. After a \
+            (feedback), and outcome: added, known (already in the set), registered_since (skipped) or not_written. After a \
             crash, --list and --exec may get a record twice.
 
             The exit status is 0 if all services were read to the end and all records were written, 1 if something failed, and \
@@ -170,7 +170,7 @@ struct Feedback: AsyncParsableCommand {
             return try FeedbackSpill(path: path, redis: destination)
         } catch {
             guard error.isBusy else { throw ValidationError("\(error)") }
-            Terminal.tell("\(error)\n")
+            Terminal.note("\(error)\n")
             throw ExitCode(1)
         }
     }
@@ -229,7 +229,7 @@ private final class FeedbackService: Service {
         var file = FeedbackFile(path, context(FeedbackOutputs(list: nil, command: nil), stop))
         let report = FeedbackRoundReport(apps: [await file.run()])
         hasFailed.store(!report.isGood, ordering: .relaxed)
-        try tell(report)
+        try printReport(report)
     }
 
     private func ask(_ stop: StopSignal) async throws {
@@ -245,7 +245,7 @@ private final class FeedbackService: Service {
             showsProgress: !options.quiet && !options.json && isatty(STDERR_FILENO) == 1)
         let report = await round.run()
         hasFailed.store(!report.isGood, ordering: .relaxed)
-        try tell(report)
+        try printReport(report)
     }
 
     private func context(_ outputs: FeedbackOutputs, _ stop: StopSignal) -> FeedbackDrain.Context {
@@ -254,19 +254,19 @@ private final class FeedbackService: Service {
             batch: options.batch, silence: limits.silence, redisPatience: limits.redis, logger: logger)
     }
 
-    private func tell(_ report: FeedbackRoundReport) throws {
+    private func printReport(_ report: FeedbackRoundReport) throws {
         for app in report.apps {
-            if let error = app.error { Terminal.tell("\(app.app): FAILED: \(error)\n") }
+            if let error = app.error { Terminal.note("\(app.app): FAILED: \(error)\n") }
         }
-        if let error = report.exec?.error { Terminal.tell("--exec: FAILED: \(error)\n") }
-        if let error = report.listError { Terminal.tell("--list: FAILED: \(error)\n") }
+        if let error = report.exec?.error { Terminal.note("--exec: FAILED: \(error)\n") }
+        if let error = report.listError { Terminal.note("--list: FAILED: \(error)\n") }
         if options.json {
             if !options.quiet || report.apps.contains(where: \.isEventful) { print(try report.json()) }
         } else {
             for app in report.apps
             where app.records > 0 || app.incompleteBytes > 0 || (app.error == nil && !options.quiet) {
                 // With --list, standard output is for the records.
-                if options.list { Terminal.tell("\(app.line)\n") } else { print(app.line) }
+                if options.list { Terminal.note("\(app.line)\n") } else { print(app.line) }
             }
         }
         // A round's line must be visible when the round ends, even in a file.

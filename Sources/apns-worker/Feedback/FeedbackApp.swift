@@ -82,7 +82,7 @@ struct FeedbackApp: Sendable {
         if let unknown = names.first(where: { name in !all.contains { $0.name == name } }) {
             throw CommandFailure(
                 .usage,
-                "there is no app \(unknown); there is: \(all.map(\.name).joined(separator: ", "))")
+                "unknown app \(unknown); known apps: \(all.map(\.name).joined(separator: ", "))")
         }
         let choices: [Choice] = try all.compactMap { settings in
             guard names.isEmpty || names.contains(settings.name) else { return nil }
@@ -91,7 +91,7 @@ struct FeedbackApp: Sendable {
                     guard names.contains(settings.name) else { return nil }
                     throw CommandFailure(
                         .configuration,
-                        "the app \(settings.name) has a signing key, and a feedback service wants a certificate")
+                        "the app \(settings.name) has a signing key, but a feedback service requires a certificate")
                 }
                 return Choice(
                     name: settings.name, app: .success(try FeedbackApp(settings)))
@@ -102,7 +102,7 @@ struct FeedbackApp: Sendable {
         guard !choices.isEmpty else {
             throw CommandFailure(
                 .configuration,
-                "no app has a certificate, which a feedback service wants: give one with --certificate or "
+                "no app has a certificate, which a feedback service requires; set one with --certificate or "
                     + "APNS_WORKER_CERTIFICATE")
         }
         let failures = choices.compactMap { if case .failure(let error) = $0.app { error } else { nil } }

@@ -46,7 +46,7 @@ struct FeedbackDrain: Sendable {
         } catch {
             report.error = report.error ?? "\(error)"
         }
-        report.took(ContinuousClock.now - began)
+        report.ended(after: ContinuousClock.now - began)
         log("feedback_ended", "the feedback service has been read", ["count": "\(report.records)"])
         return report
     }
@@ -117,12 +117,12 @@ struct FeedbackDrain: Sendable {
             await context.outputs.write(
                 InvalidToken.lines(records.map { ($0, app.name) }, markings), count: records.count)
         }
-        if !refused.isEmpty { tellOfRefused(refused, kept) }
+        if !refused.isEmpty { reportRefused(refused, kept) }
         if kept == .inFile { await context.spill.settle(isInRedis: refused.isEmpty) }
     }
 
     /// Reports records that Redis did not accept.
-    private mutating func tellOfRefused(_ refused: [InvalidToken], _ kept: FeedbackSpill.Kept) {
+    private mutating func reportRefused(_ refused: [InvalidToken], _ kept: FeedbackSpill.Kept) {
         let reason = writing.givenUp ?? "no answer"
         let count = refused.count
         let records = "\(count == 1 ? "1 RECORD" : "\(count) RECORDS") of the app \(app.name)"
@@ -130,11 +130,11 @@ struct FeedbackDrain: Sendable {
         let place: String
         if kept == .inFile, let path = context.spill.path {
             place = path
-            Terminal.tell("\(lost) They are in \(path), and the next run writes them to Redis first.\n")
+            Terminal.note("\(lost) They are in \(path), and the next run writes them to Redis first.\n")
         } else {
             place = "standard error"
             let lines = InvalidToken.lines(refused.map { ($0, app.name) }, nil)
-            Terminal.tell("\(lost) Keep the following lines, a record each, for --from:\n\(String(buffer: lines))")
+            Terminal.note("\(lost) Keep the following lines, a record each, for --from:\n\(String(buffer: lines))")
         }
         report.error = "Redis did not accept \(report.spilled) of the records, which are in \(place): \(reason)"
     }

@@ -36,7 +36,7 @@ struct FeedbackFile {
         } catch {
             report.error = "\(error)"
         }
-        report.took(ContinuousClock.now - began)
+        report.ended(after: ContinuousClock.now - began)
         return report
     }
 
@@ -68,7 +68,7 @@ struct FeedbackFile {
         try await write(&records, before: number)
         if hasOpenEnd, refused.last == number, lastLine.last != UInt8(ascii: "}") {
             refused.removeLast()
-            Terminal.tell(
+            Terminal.note(
                 "\(path): line \(number) is incomplete: the process ended while it wrote it, and that record is lost\n"
             )
         }
@@ -90,8 +90,8 @@ struct FeedbackFile {
         guard !context.stop.isStopped, let markings = await writing.write(records.map(\.token)) else {
             throw Failure(
                 description:
-                    "\(writing.givenUp ?? "this process was told to end"); not all up to line \(line) is written, "
-                    + "and nothing behind it: keep the file, and do it again")
+                    "\(writing.givenUp ?? "this process was asked to stop"); lines up to \(line) were written only in "
+                    + "part, later lines not at all; keep the file and repeat the command")
         }
         report.records += markings.count
         for marking in markings { report.count(marking) }

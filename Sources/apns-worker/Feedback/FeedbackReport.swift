@@ -37,17 +37,17 @@ struct FeedbackReport: Encodable, Sendable {
         }
     }
 
-    mutating func took(_ time: Duration) {
+    mutating func ended(after time: Duration) {
         let parts = time.components
         seconds = Double(parts.seconds) + Double(parts.attoseconds / 1_000_000_000_000_000) / 1000
     }
 
     /// The result as a line of text.
     var line: String {
-        var parts = ["\(added) added", "\(known) known already"]
-        if registeredSince > 0 { parts.append("\(registeredSince) left out, registered since") }
+        var parts = ["\(added) added", "\(known) already known"]
+        if registeredSince > 0 { parts.append("\(registeredSince) skipped, registered since") }
         if spilled > 0 { parts.append("\(spilled) NOT WRITTEN to Redis") }
-        if incompleteBytes > 0 { parts.append("\(incompleteBytes) bytes of an incomplete one") }
+        if incompleteBytes > 0 { parts.append("\(incompleteBytes) bytes of an incomplete record") }
         return "\(app): \(records == 1 ? "1 record" : "\(records) records"): \(parts.joined(separator: ", ")); "
             + "\(seconds) s"
     }

@@ -53,10 +53,10 @@ struct FeedbackRound: Sendable {
         while !Task.isCancelled {
             let apps = choices.count == 1 ? choices[0].name : "\(choices.count) apps"
             let line = "\(apps): \(context.progress.records) records read"
-            if line != drawn { Terminal.tell("\r\(line)\u{1B}[K") }
+            if line != drawn { Terminal.note("\r\(line)\u{1B}[K") }
             drawn = line
             do { try await Task.sleep(for: .milliseconds(100)) } catch { break }
         }
-        Terminal.tell("\r\u{1B}[K")
+        Terminal.note("\r\u{1B}[K")
     }
 }

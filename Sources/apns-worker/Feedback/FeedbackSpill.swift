@@ -59,7 +59,7 @@ actor FeedbackSpill {
             guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
                 guard errno == EWOULDBLOCK else { throw failure(Self.systemError) }
                 throw Unusable(
-                    description: "another apns-worker feedback works with \(path); wait until it ends, or name another "
+                    description: "another apns-worker feedback is using \(path); wait until it ends, or use another "
                         + "file with --spill", isBusy: true)
             }
             // Another process may have changed the size before the file was locked.
@@ -71,8 +71,8 @@ actor FeedbackSpill {
             // A partial heading means that the machine stopped while writing it; no record follows.
             guard heading.readableBytesView.starts(with: start.readableBytesView) else {
                 throw failure(
-                    "it does not hold records for \(redis). If it holds those for another Redis, write them there with "
-                        + "--from and remove it; otherwise name another file")
+                    "it has no records for \(redis). If it has those for another Redis, write them there with "
+                        + "--from and remove it; otherwise use another file")
             }
             if size <= heading.readableBytes {
                 guard ftruncate(descriptor, 0) == 0 else { throw failure(Self.systemError) }

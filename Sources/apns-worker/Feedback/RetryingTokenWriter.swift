@@ -12,7 +12,7 @@ struct RetryingTokenWriter: Sendable {
     /// The origin of the records, for messages.
     private let name: String
     private var patience: WritePatience
-    private var toldOfRedis = false
+    private var hasReportedRedis = false
     /// The reason for which waiting for Redis was abandoned; `nil` if it was not, or if Redis has answered since.
     private(set) var givenUp: String?
 
@@ -58,8 +58,8 @@ struct RetryingTokenWriter: Sendable {
     }
 
     private mutating func answered() {
-        if toldOfRedis { Terminal.tell("\(name): Redis is back\n") }
-        (toldOfRedis, givenUp) = (false, nil)
+        if hasReportedRedis { Terminal.note("\(name): connected to Redis again\n") }
+        (hasReportedRedis, givenUp) = (false, nil)
         patience.succeeded()
     }
 
@@ -70,10 +70,10 @@ struct RetryingTokenWriter: Sendable {
             return false
         }
         // A connection attempt in its first second is not worth a message.
-        if !toldOfRedis, patience.hasLasted(.seconds(1), now: .now()) {
-            toldOfRedis = true
+        if !hasReportedRedis, patience.hasLasted(.seconds(1), now: .now()) {
+            hasReportedRedis = true
             let waiting = count > 0 ? "; \(count) records that have been read wait for it" : ""
-            Terminal.tell(
+            Terminal.note(
                 "\(name): waiting for Redis, at most \(limit.nanoseconds / 1_000_000_000) s: \(failure)\(waiting)\n"
             )
         }

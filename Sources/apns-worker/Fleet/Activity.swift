@@ -29,7 +29,7 @@ private func attemptToRecord(_ body: () async throws -> Void) async {
     do {
         try await body()
     } catch {
-        Terminal.tell("note: this is done, but could not be recorded in the activity: \(error)\n")
+        Terminal.note("note: this is done, but could not be recorded in the activity: \(error)\n")
     }
 }
 

@@ -32,7 +32,7 @@ struct Pause: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Reason shown in `status`. (default: by user@host)", valueName: "text")) var reason:
         String?
 
-    @Flag(help: "Have workers hand back the jobs that they have claimed and not submitted yet, within seconds.")
+    @Flag(help: "Have workers release jobs that they have claimed but not submitted, within seconds.")
     var now = false
 
     @Flag(help: "Continue if no queue or app has the name.") var force = false
@@ -92,7 +92,7 @@ struct Pause: AsyncParsableCommand {
             let inFlight = found.workers.reduce(0) { $0 + ($1.report?.inFlight ?? 0) }
             sentence =
                 now
-                ? "Workers hand back \(jobs) within seconds, except for the notifications in flight, "
+                ? "Workers release \(jobs) within seconds, except for the notifications in flight, "
                     + "about \(Words.number(inFlight)); \(rest)."
                 : "Workers finish \(jobs), \(most) \(Words.number(count)) \(count == 1 ? "notification" : "notifications")"
                     + (claimed.milliseconds.map { ", in about \(Words.duration($0))" } ?? "") + "; \(rest)."

@@ -34,7 +34,7 @@ enum QueueChoice {
         guard all || isFlag || named.count == 1 else {
             let names = named.map(\.queue).joined(separator: ",")
             throw ValidationError(
-                "\(named.count) queues are configured: choose with --queue \(names), or give \(flag)")
+                "\(named.count) queues are configured: choose with --queue \(names), or pass \(flag)")
         }
         return try await FleetOptions.withFleet(settings, searches: all && !settings.namesQueues) { fleet in
             guard !all else { return try await body(fleet, configuredQueues(fleet, settings)) }
@@ -46,7 +46,7 @@ enum QueueChoice {
     /// Returns the existing queues, with the lists of jobs named by settings.
     private static func configuredQueues(_ fleet: Fleet, _ settings: Settings) async throws -> [QueueKeys] {
         let (keys, incomplete) = try await fleet.queues()
-        if let incomplete { Terminal.tell("note: \(incomplete)\n") }
+        if let incomplete { Terminal.note("note: \(incomplete)\n") }
         return keys.map { found in
             fleet.named.first { $0.queue == found.queue } ?? (try? settings.keys(of: found.queue, isOnly: false))
                 ?? found
@@ -71,7 +71,7 @@ enum QueueChoice {
     static func unknown(_ what: String, _ name: String, _ known: [String]) -> String {
         let meant = name.nearest(of: known).map { "; did you mean \($0.printable)?" } ?? ";"
         let shown = known.prefix(20).map(\.printable).joined(separator: ", ") + (known.count > 20 ? ", …" : "")
-        return "no \(what) \(name.printable) is known\(meant) Known: \(shown)."
+        return "unknown \(what) \(name.printable)\(meant) Known: \(shown)."
     }
 }
 

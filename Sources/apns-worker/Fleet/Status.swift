@@ -39,7 +39,7 @@ struct Status: AsyncParsableCommand {
             version, state, not_ready, lanes, lanes_total, queues, started_at, updated_at, silence_ms, in_flight, claimed, \
             done, rate, lease_left_ms, redis) and apps (name, endpoints, state, paused, connections, connecting, streams, \
             stream_limit, lanes, failure); paused has reason, by, since and, where a probe ends it, until. Times are in \
-            ms since 1970, durations in ms; unknown values are left out.
+            ms since 1970, durations in ms; unknown values are omitted.
             """)
 
     @OptionGroup(title: "Queues") var fleet: FleetOptions
@@ -71,7 +71,7 @@ struct Status: AsyncParsableCommand {
     var maxDeadRate: String?
 
     func validate() throws {
-        if seconds != nil, !watch { throw ValidationError("an interval is for --watch") }
+        if seconds != nil, !watch { throw ValidationError("an interval needs --watch") }
         if check, watch { throw ValidationError("--check and --watch cannot be combined") }
         if let maxAge, JobDuration.seconds(maxAge) == nil {
             throw ValidationError("--max-age is \(maxAge); it must be a duration such as 30s, 5m or 1h30m")
@@ -195,13 +195,13 @@ struct Status: AsyncParsableCommand {
     private func show(_ status: FleetStatus?, _ failure: String?, _ screen: StatusScreen) throws -> Bool {
         if json {
             if let failure {
-                Terminal.tell("\(failure)\n")
+                Terminal.note("\(failure)\n")
                 return true
             }
             return try status.map { screen.write(try JSONLine.text($0, keys: .convertToSnakeCase) + "\n") } ?? true
         }
-        let trouble = failure.map { ["! \($0); showing the previous state", ""] } ?? []
-        return screen.draw(trouble + (status.map { page($0, screen) } ?? []))
+        let notice = failure.map { ["! \($0); showing the previous state", ""] } ?? []
+        return screen.draw(notice + (status.map { page($0, screen) } ?? []))
     }
 }
 

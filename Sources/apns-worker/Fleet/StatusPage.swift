@@ -37,17 +37,17 @@ struct StatusPage {
 
     private var problems: [String] {
         var lines: [String] = []
-        var told: Set<String> = []
-        for problem in status.problems where told.insert(problem.kind.rawValue).inserted {
-            let alike = status.problems.filter { $0.kind == problem.kind }
-            let rest = alike.count > Self.shownOfKind ? alike.dropFirst(Self.shownOfKind - 1) : []
-            for problem in alike.dropLast(rest.count) {
+        var shown: Set<String> = []
+        for problem in status.problems where shown.insert(problem.kind.rawValue).inserted {
+            let ofKind = status.problems.filter { $0.kind == problem.kind }
+            let rest = ofKind.count > Self.shownOfKind ? ofKind.dropFirst(Self.shownOfKind - 1) : []
+            for problem in ofKind.dropLast(rest.count) {
                 lines += wrapped("! " + problem.message, indent: "  ").map { styled($0, .red) }
                 lines += wrapped("→ " + problem.advice, lead: "  ", indent: "    ")
             }
             guard !rest.isEmpty else { continue }
             let names = rest.prefix(8).map(\.subject).joined(separator: ", ") + (rest.count > 8 ? ", …" : "")
-            lines += wrapped("! the same of \(rest.count) more: \(names)", indent: "  ").map { styled($0, .red) }
+            lines += wrapped("! same problem for \(rest.count) more: \(names)", indent: "  ").map { styled($0, .red) }
         }
         return lines.isEmpty ? [] : [""] + lines
     }
@@ -87,8 +87,8 @@ struct StatusPage {
         if let keeps = info.keepsAppendOnlyFile { parts.append("AOF \(keeps ? "on" : "off")") }
         if info.role == .replica { parts.append("a replica") }
         if found.isFailedOver, info.role == .master, let replicas = info.replicas {
-            let inStep = info.replicasInStep.map { ", \($0) in step" } ?? ""
-            parts.append(replicas == 1 ? "1 replica\(inStep)" : "\(replicas) replicas\(inStep)")
+            let inSync = info.replicasInStep.map { ", \($0) in sync" } ?? ""
+            parts.append(replicas == 1 ? "1 replica\(inSync)" : "\(replicas) replicas\(inSync)")
         }
         if !found.isFull, found.refusesWrites { parts.append("refuses writes") }
         if !isOnly { parts.append(server.queues.joined(separator: ",")) }
@@ -191,7 +191,7 @@ struct StatusPage {
             ])
             if let pause = app.paused {
                 notes[table.rows.count] = wrapped(
-                    "paused\(pause.isByHand ? " by hand" : "")" + Self.words(pause, now: status.at), lead: "  ",
+                    "paused\(pause.isByHand ? " by operator" : "")" + Self.words(pause, now: status.at), lead: "  ",
                     indent: "    "
                 ).map { styled($0, .yellow) }
             } else if let failure = app.failure {

@@ -29,15 +29,15 @@ struct WorkerChoice {
         if let only = found.first, found.count == 1 { return only }
         if found.count > 1 {
             throw CommandFailure(
-                .attention, "\(name) matches several workers; give a longer name:\n" + Self.list(found))
+                .attention, "\(name) matches several workers; use a longer name:\n" + Self.list(found))
         }
         if workers.contains(where: { $0.name.hasPrefix(name) }) {
-            throw CommandFailure(.attention, "the worker \(name) is gone: its lease has ended")
+            throw CommandFailure(.attention, "the lease of worker \(name) has expired")
         }
         throw CommandFailure(
             .attention,
-            "there is no worker \(name); "
-                + (living.isEmpty ? "none has a lease now" : "there are:\n" + Self.list(living)))
+            "unknown worker \(name); "
+                + (living.isEmpty ? "no worker has a lease" : "running workers:\n" + Self.list(living)))
     }
 
     static func list(_ workers: [FleetStatus.Worker]) -> String {

@@ -10,13 +10,13 @@ struct InvalidAdd: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "add", abstract: "Add tokens that another system has found to be invalid.",
         discussion: """
-            Before moving to apns-worker, import the tokens that your system no longer sends to, so that devices that are gone \
-            cost nothing:
+            Before moving to apns-worker, import the tokens that your system no longer sends to, so that workers do not try \
+            them again:
 
               apns-worker invalid add --from dead-tokens.txt --reason Unregistered --topic com.example.app
               psql -Atc 'SELECT token FROM dead_devices' | apns-worker invalid add
 
-            Lines that are not device tokens are reported with their numbers and left out; the exit status is 1 then. Repeating \
+            Lines that are not device tokens are reported with their numbers and skipped; the exit status is then 1. Repeating \
             the command is harmless. Without --topic a token is invalid for all topics, and without --environment in all \
             environments. A device that has registered since (`registered_at` of its jobs) is sent to again.
             """)
@@ -45,7 +45,7 @@ struct InvalidAdd: AsyncParsableCommand {
     private static let batch = 500
 
     func validate() throws {
-        if !token.isEmpty, from != nil { throw ValidationError("give tokens as arguments or with --from, not both") }
+        if !token.isEmpty, from != nil { throw ValidationError("pass tokens as arguments or with --from, not both") }
         _ = try time()
         for (flag, text) in [("reason", reason), ("topic", topic), ("environment", environment)] {
             guard let text else { continue }
@@ -55,7 +55,7 @@ struct InvalidAdd: AsyncParsableCommand {
             }
         }
         if token.isEmpty, from == nil, isatty(STDIN_FILENO) == 1 {
-            throw ValidationError("give tokens as arguments, with --from FILE, or on standard input")
+            throw ValidationError("pass tokens as arguments, with --from FILE, or on standard input")
         }
     }
 
@@ -79,7 +79,7 @@ struct InvalidAdd: AsyncParsableCommand {
         var words: String {
             let added = "added \(Words.number(added)) token\(added == 1 ? "" : "s")"
             let others = [
-                (known, "already there"), (registered, "registered since"), (refused, "refused"),
+                (known, "already present"), (registered, "registered since"), (refused, "refused"),
             ].filter { $0.0 > 0 }.map { "\(Words.number($0.0)) \($0.1)" }
             return ([added] + others).joined(separator: ", ")
         }
@@ -96,7 +96,7 @@ struct InvalidAdd: AsyncParsableCommand {
         try await redis.withInvalidTokens { client in
             var batch: [InvalidToken] = []
             var number = 0
-            while !Interruption.hasCome, let line = lines() {
+            while !Interruption.isRequested, let line = lines() {
                 number += 1
                 let text = line.filter { !$0.isWhitespace }
                 guard !text.isEmpty else { continue }
@@ -105,7 +105,7 @@ struct InvalidAdd: AsyncParsableCommand {
                     invalid.token = try DeviceToken(text).hex
                 } catch {
                     tally.refused += 1
-                    Terminal.tell("\(token.isEmpty ? "line" : "token") \(number): \(error)\n")
+                    Terminal.note("\(token.isEmpty ? "line" : "token") \(number): \(error)\n")
                     continue
                 }
                 batch.append(invalid)
@@ -119,8 +119,8 @@ struct InvalidAdd: AsyncParsableCommand {
             if json { print(try JSONLine.text(tally)) } else { print(tally.words) }
         }
         fflush(nil)
-        if Interruption.hasCome {
-            Terminal.tell("interrupted; repeat the command to continue\n")
+        if Interruption.isRequested {
+            Terminal.note("interrupted; repeat the command to continue\n")
             throw ExitCode(130)
         }
         if tally.refused > 0 { throw ExitCode(1) }
@@ -154,7 +154,7 @@ struct InvalidAdd: AsyncParsableCommand {
                 }
             }
         } catch {
-            Terminal.tell("\(tally.words); then Redis did not accept more; repeat the command to continue\n")
+            Terminal.note("\(tally.words); Redis then refused more; repeat the command to continue\n")
             throw error
         }
         batch = []

@@ -14,14 +14,14 @@ struct Invalid: ParsableCommand {
 
 struct InvalidList: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "list", abstract: "List invalid tokens with their details, in no order.",
+        commandName: "list", abstract: "List invalid tokens with their details, in no particular order.",
         discussion: """
             To delete the tokens in your own database, export all of them:
 
               apns-worker invalid list --format csv --output invalid.csv
 
             If workers add and remove tokens in the meantime, some may be listed twice; no token that stays in the set is \
-            left out.
+            omitted.
             """)
 
     @OptionGroup(title: "Redis") var redis: RedisOptions
@@ -56,7 +56,7 @@ struct InvalidList: AsyncParsableCommand {
         try await redis.withInvalidTokens { client in
             let found = count ? try await printCounts(client, listing.filter) : try await listing.write(client)
             if found == 0 {
-                Terminal.tell(listing.filter.isEmpty ? "there are no invalid tokens\n" : "no invalid token matches\n")
+                Terminal.note(listing.filter.isEmpty ? "there are no invalid tokens\n" : "no invalid token matches\n")
             } else if output != nil {
                 listing.reportCount(found)
             }
@@ -164,11 +164,11 @@ struct InvalidListing {
         }
         try output.flush()
         try file?.finish()
-        if hasMore, format == .table { Terminal.tell("there are more: see --count, --limit and --format\n") }
+        if hasMore, format == .table { Terminal.note("there are more: see --count, --limit and --format\n") }
         return written
     }
 
     func reportCount(_ count: Int) {
-        Terminal.tell("\(count) invalid token\(count == 1 ? "" : "s")\(path.map { " written to \($0)" } ?? "")\n")
+        Terminal.note("\(count) invalid token\(count == 1 ? "" : "s")\(path.map { " written to \($0)" } ?? "")\n")
     }
 }

@@ -51,11 +51,11 @@ struct InvalidRemove: AsyncParsableCommand {
         let named = try namedTokens()
         let filter = try options.filter(now: Moment.now)
         try await redis.withInvalidTokens { inspector in
-            if dryRun { return try tell(try await count(named, filter, inspector)) }
+            if dryRun { return try report(try await count(named, filter, inspector)) }
             if token.isEmpty, !yes {
                 let expected = try await count(named, filter, inspector)
-                guard expected > 0 else { return try tell(0) }
-                try Confirmation.demand("Remove \(expected) tokens from the invalid ones?", isGiven: false)
+                guard expected > 0 else { return try report(0) }
+                try Confirmation.demand("Remove \(expected) tokens from the set of invalid tokens?", isGiven: false)
             }
             Interruption.watch()
             let removed = try await remove(named, filter, inspector)
@@ -64,8 +64,8 @@ struct InvalidRemove: AsyncParsableCommand {
                     token.count == 1 ? "token \(token[0])" : named != nil ? "named tokens" : "tokens by a filter"
                 try await redis.settings().record(.removeInvalidTokens, subject, count: removed)
             }
-            try tell(removed)
-            if Interruption.hasCome { throw ExitCode(130) }
+            try report(removed)
+            if Interruption.isRequested { throw ExitCode(130) }
         }
     }
 
@@ -123,17 +123,17 @@ struct InvalidRemove: AsyncParsableCommand {
         var count = 0
         do {
             if let named {
-                for batch in Self.batches(named) where !Interruption.hasCome {
+                for batch in Self.batches(named) where !Interruption.isRequested {
                     count += try await inspector.withdraw(batch)
                 }
             } else {
                 try await inspector.sweep(filter, withDetails: false) { tokens in
                     count += try await inspector.withdraw(tokens.map(\.token))
-                    return !Interruption.hasCome
+                    return !Interruption.isRequested
                 }
             }
         } catch {
-            Terminal.tell("removed at least \(count) tokens, then was interrupted; repeat the command to continue\n")
+            Terminal.note("interrupted after removing at least \(count) tokens; repeat the command to continue\n")
             throw error
         }
         return count
@@ -153,15 +153,15 @@ struct InvalidRemove: AsyncParsableCommand {
         }
     }
 
-    private func tell(_ count: Int) throws {
+    private func report(_ count: Int) throws {
         if json {
             print(
-                try JSONLine.text(Report(count: count, dryRun: dryRun, interrupted: Interruption.hasCome)))
+                try JSONLine.text(Report(count: count, dryRun: dryRun, interrupted: Interruption.isRequested)))
         } else {
             print((dryRun ? "would remove " : "removed ") + "\(count) token\(count == 1 ? "" : "s")")
         }
         fflush(nil)
-        if Interruption.hasCome { Terminal.tell("interrupted; repeat the command to continue\n") }
+        if Interruption.isRequested { Terminal.note("interrupted; repeat the command to continue\n") }
         if !all, from == nil, count == 0 { throw ExitCode(ExitStatus.attention.rawValue) }
     }
 }

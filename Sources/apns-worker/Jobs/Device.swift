@@ -15,8 +15,8 @@ struct Device: AsyncParsableCommand {
             jobs. Workers keep the results of failures, or with `results: all` of all notifications.
 
             With --json it prints one object: token, invalid (at, reason, topic, environment, source), throttled_until, \
-            registered_at, results, results_searched, jobs and dead_letters. Times are in ms since 1970; unknown members are left \
-            out.
+            registered_at, results, results_searched, jobs and dead_letters. Times are in ms since 1970; unknown members are \
+            omitted.
             """)
 
     @OptionGroup(title: "Queues") var queue: QueueOptions
@@ -54,7 +54,7 @@ struct Device: AsyncParsableCommand {
                 try await findings.search(jobs, client, limit: limit)
             }
         }
-        Terminal.say(json ? try findings.json + "\n" : findings.page)
+        Terminal.print(json ? try findings.json + "\n" : findings.page)
     }
 }
 

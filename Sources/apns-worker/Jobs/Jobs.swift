@@ -9,7 +9,7 @@ import Redis
 
 struct Jobs: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "List, show, cancel, run, move or export jobs that are not done.",
+        abstract: "List, show, cancel, run, move or export unfinished jobs.",
         discussion: """
             waiting    in the list, or about to be claimed
             retrying   failed, and tried again at its time
@@ -75,7 +75,7 @@ struct JobOptions: ParsableArguments {
             ("id", id), ("token", token), ("app", app), ("topic", topic), ("campaign", campaign), ("reason", reason),
             ("match", match),
         ] where values.contains("") {
-            throw ValidationError("--\(flag) is empty; give a value or omit it")
+            throw ValidationError("--\(flag) is empty; set a value or omit it")
         }
         var filter = JobFilter()
         filter.states = state ?? []
@@ -125,7 +125,7 @@ extension QueueJobs {
         let queues = try settings.queues()
         if queues.count > 1, !areAllMeant, options.given[.queueNames] == nil {
             let names = queues.map(\.keys.queue).joined(separator: ",")
-            throw ValidationError("several queues are configured; choose with --queue \(names), or give --all-queues")
+            throw ValidationError("several queues are configured; choose with --queue \(names), or pass --all-queues")
         }
         for queue in queues {
             try await settings.withClient(for: queue.keys.retry) { client in
@@ -139,7 +139,7 @@ extension QueueJobs {
     /// - Throws: an exit code, if the filter names a job.
     static func reportNothing(_ filter: JobFilter, looked: Int, queues: Int) throws {
         let place = queues == 1 ? "the queue" : "the \(queues) queues"
-        Terminal.tell(
+        Terminal.note(
             looked == 0 && filter.matchesAll
                 ? "\(place) \(queues == 1 ? "has" : "have") no such jobs\n"
                 : "no job matches (\(Words.number(looked)) searched in \(place))\n")

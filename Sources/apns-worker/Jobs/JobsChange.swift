@@ -26,7 +26,7 @@ struct JobChangeOptions: ParsableArguments {
     func check(_ filter: JobFilter) throws {
         try DeadLetterOptions.check(limit: limit)
         if filter.matchesAll, filter.states.isEmpty, !all {
-            throw ValidationError("choose jobs with --state, --id, --campaign or another filter, or give --all")
+            throw ValidationError("choose jobs with --state, --id, --campaign or another filter, or pass --all")
         }
         if !(filter.matchesAll && filter.states.isEmpty), all {
             throw ValidationError("--all cannot be combined with filters")
@@ -78,7 +78,7 @@ struct JobChange {
             guard changeable > 0 || prepare != nil, !options.dryRun else {
                 var tally = JobChanges.Tally()
                 (tally.changed, tally.claimed) = (changeable, claimed)
-                if changeable + claimed > 0 || options.json { try tell(tally, states, jobs.keys.queue) }
+                if changeable + claimed > 0 || options.json { try report(tally, states, jobs.keys.queue) }
                 return
             }
             let found = changeable > 0 ? " (\(Self.text(states)))" : ""
@@ -110,15 +110,15 @@ struct JobChange {
         let progress = DeadLetterProgress(verbs.past, of: expected, isShown: !options.json)
         var error: String?
         do {
-            try await changes.run(perSecond: rate, isInterrupted: { Interruption.hasCome }) { tally in
+            try await changes.run(perSecond: rate, isInterrupted: { Interruption.isRequested }) { tally in
                 progress.draw(tally.changed)
             }
         } catch let failure as RedisError {
             error = "\(failure)"
         }
         progress.end()
-        try tell(changes.tally, states, jobs.keys.queue, error)
-        return (error != nil ? 1 : Interruption.hasCome ? 130 : 0, changes.tally.changed)
+        try report(changes.tally, states, jobs.keys.queue, error)
+        return (error != nil ? 1 : Interruption.isRequested ? 130 : 0, changes.tally.changed)
     }
 
     private static func jobs(_ count: Int) -> String { count == 1 ? "1 job" : "\(Words.number(count)) jobs" }
@@ -127,7 +127,7 @@ struct JobChange {
         states.sorted { $0.key < $1.key }.map { "\(Words.number($0.value)) \($0.key.rawValue)" }.joined(separator: ", ")
     }
 
-    private func tell(
+    private func report(
         _ tally: JobChanges.Tally, _ states: [StoredJob.State: Int], _ queue: String, _ error: String? = nil
     ) throws {
         if options.json {
@@ -135,13 +135,13 @@ struct JobChange {
             let object = Object(
                 queue: queue, action: verbs.past, count: tally.changed, notifications: tally.notifications,
                 claimed: tally.claimed, byState: byState, dryRun: options.dryRun,
-                interrupted: Interruption.hasCome, error: error)
-            Terminal.say(try JSONLine.text(object, keys: .convertToSnakeCase) + "\n")
+                interrupted: Interruption.isRequested, error: error)
+            Terminal.print(try JSONLine.text(object, keys: .convertToSnakeCase) + "\n")
         } else {
             let found = states.isEmpty ? "" : " (\(Self.text(states)))"
             let notifications =
                 tally.notifications > tally.changed ? ", \(Words.number(tally.notifications)) notifications" : ""
-            Terminal.say(
+            Terminal.print(
                 (options.dryRun ? "would have \(verbs.past) " : "\(verbs.past) ") + Self.jobs(tally.changed)
                     + notifications
                     + " of queue \(queue)" + found + "\n")
@@ -158,9 +158,9 @@ struct JobChange {
                 ? "\(Self.jobs(tally.doubled)) may be sent twice: workers claimed them after they were copied" : nil,
             tally.evicted > 0
                 ? "\(Words.number(tally.evicted)) older dead letters were evicted to keep within the limits" : nil,
-            error.map { "then it ended: \($0)\nrepeat the command to continue" },
+            error.map { "stopped by an error: \($0)\nrepeat the command to continue" },
         ]
-        for case let note? in notes { Terminal.tell(note + "\n") }
+        for case let note? in notes { Terminal.note(note + "\n") }
     }
 }
 
@@ -218,10 +218,10 @@ struct JobsCancel: AsyncParsableCommand {
             ended += try await jobs.command(.uncancel, ids: ids, by: Person.name)
         }
         guard ended > 0 else {
-            Terminal.tell("no job with \(ids.count == 1 ? "this ID" : "these IDs") is cancelled\n")
+            Terminal.note("no job with \(ids.count == 1 ? "this ID" : "these IDs") is cancelled\n")
             throw ExitCode(1)
         }
-        Terminal.say(
+        Terminal.print(
             "ended the cancellation of \(ended == 1 ? "1 ID" : "\(ended) IDs"); for the dead letters: apns-worker requeue "
                 + "--reason \(QueueJobs.cancelledReason)\n")
     }
@@ -231,8 +231,7 @@ struct JobsRun: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run", abstract: "Make retrying, scheduled and deferred jobs due now.",
         discussion: """
-            A scheduled job is sent although its `send_at` has not come. Deferred jobs are deferred again while their reason \
-            lasts.
+            A scheduled job is sent before its `send_at`. Deferred jobs are deferred again while their reason persists.
 
               apns-worker jobs run --state retrying --reason ServiceUnavailable --rate 500
             """)
@@ -249,7 +248,7 @@ struct JobsRun: AsyncParsableCommand {
         var filter = try options.filter()
         let states = StoredJob.State.postponed
         guard filter.states.isSubset(of: states) else {
-            throw ValidationError("only retrying, scheduled and deferred jobs wait for their time")
+            throw ValidationError("only retrying, scheduled and deferred jobs can be made due")
         }
         if filter.states.isEmpty { filter.states = states }
         return filter
@@ -274,7 +273,7 @@ struct JobsMove: AsyncParsableCommand {
         discussion: """
             Waiting jobs go to the end of the other queue; the others keep the time of their next attempt. Jobs that a worker \
             has claimed are not moved. In a Redis Cluster the queues are on different servers, so jobs are copied first and then \
-            removed: if the command is interrupted, or a worker claims one between, it may be sent twice.
+            removed: if the command is interrupted, or a worker claims one in between, it may be sent twice.
 
               apns-worker jobs move --campaign spring-sale --to-queue bulk
             """)
@@ -285,7 +284,7 @@ struct JobsMove: AsyncParsableCommand {
 
     @OptionGroup var change: JobChangeOptions
 
-    @Option(help: "The queue that gets the jobs.") var toQueue: String
+    @Option(help: "The target queue.") var toQueue: String
 
     func validate() throws { try change.check(try options.filter()) }
 

@@ -26,7 +26,7 @@ struct JobsList: AsyncParsableCommand {
 
     @Option(help: "Maximum number. (default: 50; with --json all)") var limit: Int?
 
-    @Flag(help: "Print their number.") var count = false
+    @Flag(help: "Print the number of jobs.") var count = false
 
     @Option(
         help: "Count by state, app, campaign, reason, topic or queue, or several, such as state,app.",
@@ -47,7 +47,7 @@ struct JobsList: AsyncParsableCommand {
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
-        if count || by != nil, limit != nil { throw ValidationError("--limit is not for --count") }
+        if count || by != nil, limit != nil { throw ValidationError("--limit cannot be combined with --count") }
         _ = try options.filter()
     }
 
@@ -61,7 +61,7 @@ struct JobsList: AsyncParsableCommand {
                 queues += 1
             }
             found = counts.values.reduce(0, +)
-            try tell(counts)
+            try report(counts)
         } else {
             var listing = Listing(limit: limit ?? (json ? .max : 50), isJSON: json)
             let areSeveral = try queue.settings().queues().count > 1
@@ -105,7 +105,7 @@ struct JobsList: AsyncParsableCommand {
         }
     }
 
-    private func tell(_ counts: [[String]: Int]) throws {
+    private func report(_ counts: [[String]: Int]) throws {
         let groups = by ?? []
         if groups.isEmpty {
             let count = counts[[]] ?? 0
@@ -177,6 +177,6 @@ struct Listing {
 
     func end() throws {
         try output.flush()
-        if hasMore { Terminal.tell("there are more: use --limit, --count, or a filter such as --id\n") }
+        if hasMore { Terminal.note("there are more: use --limit, --count, or a filter such as --id\n") }
     }
 }

@@ -75,8 +75,8 @@ struct JobsExport: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export", abstract: "Print jobs as their producers wrote them, one per line.",
         discussion: """
-            For `apns-worker enqueue --unchecked`, an editor, or a backup. It removes nothing. Of a job that has some of its \
-            notifications behind it, all tokens are exported.
+            For `apns-worker enqueue --unchecked`, an editor, or a backup. It removes nothing. If some of a job's notifications \
+            have already ended, it is still exported with all tokens.
 
               apns-worker jobs export --campaign spring-sale > jobs.ndjson
             """)
@@ -114,11 +114,11 @@ struct JobsExport: AsyncParsableCommand {
         }
         try output.flush()
         if partial > 0 {
-            Terminal.tell(
+            Terminal.note(
                 "\(Self.jobs(partial)) exported with all tokens, although some of their notifications have ended\n")
         }
         if skipped > 0 {
-            Terminal.tell("\(Self.jobs(skipped)) skipped: larger than 16 MiB, or not JSON and of several lines\n")
+            Terminal.note("\(Self.jobs(skipped)) skipped: larger than 16 MiB, or not JSON and of several lines\n")
             throw ExitCode(1)
         }
         guard written == 0 else { return }

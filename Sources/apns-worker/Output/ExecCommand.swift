@@ -52,7 +52,7 @@ actor ExecCommand {
         if signal == 0 { report.status = (status >> 8) & 0xFF } else { report.signal = signal }
         if wasEnded {
             report.error =
-                "it did not end within \(patience.components.seconds) s of the end of its input, and was ended"
+                "it did not end within \(patience.components.seconds) s of the end of its input, and was killed"
         } else if let number = report.status, number != 0 {
             report.error = "it ended with status \(number)"
         } else if signal != 0 {
@@ -62,7 +62,7 @@ actor ExecCommand {
         }
         let lost = await input.lostLines
         if lost > 0, let error = report.error {
-            report.error = "\(error); \(lost == 1 ? "1 record" : "\(lost) records") it did not get"
+            report.error = "\(error); \(lost == 1 ? "1 record was" : "\(lost) records were") not delivered"
         }
         running = nil
         return report
@@ -91,7 +91,7 @@ actor ExecCommand {
     private func start() {
         var ends: [Int32] = [-1, -1]
         guard pipe(&ends) == 0 else {
-            startFailure = "no pipe to it: \(String(cString: strerror(errno)))"
+            startFailure = "cannot create a pipe: \(String(cString: strerror(errno)))"
             return
         }
         defer { close(ends[0]) }
@@ -135,7 +135,7 @@ actor ExecCommand {
         let problem = posix_spawn(&child, "/bin/sh", &actions, &attributes, &arguments, &variables)
         guard problem == 0 else {
             close(ends[1])
-            startFailure = "/bin/sh does not start: \(String(cString: strerror(problem)))"
+            startFailure = "cannot start /bin/sh: \(String(cString: strerror(problem)))"
             return
         }
         running = (

@@ -50,7 +50,7 @@ actor LineOutput {
         var rest = lines.readableBytesView[...]
         var since = ContinuousClock.now
         while failure == nil, !rest.isEmpty {
-            if hasRoom() {
+            if canWrite() {
                 let written = rest.prefix(Self.pieceSize).withUnsafeBytes { piece in
                     Glibc.write(descriptor, piece.baseAddress, piece.count)
                 }
@@ -60,13 +60,13 @@ actor LineOutput {
                     continue
                 }
                 guard written < 0, errno == EINTR || errno == EAGAIN else {
-                    failure = errno == EPIPE ? "its reader is closed" : String(cString: strerror(errno))
+                    failure = errno == EPIPE ? "the reader has closed it" : String(cString: strerror(errno))
                     break
                 }
             }
             let limit = stop.isStopped ? min(patience, .seconds(2)) : patience
             guard ContinuousClock.now - since < limit else {
-                failure = "nothing of it was read for \(limit.components.seconds) s"
+                failure = "the reader has read nothing for \(limit.components.seconds) s"
                 break
             }
             do {
@@ -80,7 +80,7 @@ actor LineOutput {
         }
     }
 
-    private func hasRoom() -> Bool {
+    private func canWrite() -> Bool {
         var request = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         // If the reader has closed its end, the write reports it.
         return poll(&request, 1, 0) > 0

@@ -46,7 +46,7 @@ struct CallbackOptions: ParsableArguments {
 
     @Option(help: "Consumer group. Each group gets every result once. (default: callbacks)") var group: String?
 
-    @Option(help: "Name of this process in the group; no other running one may have it. (default: host and process ID)")
+    @Option(help: "Name of this process in the group, unique among running processes. (default: host and process ID)")
     var consumer: String?
 
     @Option(help: "Maximum results per command or request. (default: 100)") var batch: Int?
@@ -61,11 +61,11 @@ struct CallbackOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Time after which the results of a consumer that shows no life are taken over. (default: 1m)",
+            "Time after which the results of an inactive consumer are reclaimed. (default: 1m)",
             valueName: "duration"))
     var claimAfter: String?
 
-    @Flag(help: "Hand over the results there are, and exit.") var once = false
+    @Flag(help: "Hand over the existing results, and exit.") var once = false
 
     @Flag(help: "Begin with the results that were parked.") var retryParked = false
 
@@ -146,7 +146,7 @@ struct CallbackOptions: ParsableArguments {
             return CommandReceiver(
                 command: exec, variables: execEnv, patience: .milliseconds(patience), stop: stop)
         }
-        guard let address = try address() else { throw ValidationError("give --exec or --webhook") }
+        guard let address = try address() else { throw ValidationError("pass --exec or --webhook") }
         var tls: TLSContext?
         if address.usesTLS {
             var configuration = TLSClientConfiguration()
@@ -169,7 +169,7 @@ struct CallbackOptions: ParsableArguments {
         guard let text = ProcessInfo.processInfo.environment[Self.secretVariable], !text.isEmpty else {
             throw ValidationError(
                 """
-                --webhook needs a secret, with which receivers verify that requests are yours; give one with \
+                --webhook needs a secret, with which receivers verify that requests are yours; set one with \
                 --webhook-secret-file or \(Self.secretVariable)
                 """)
         }

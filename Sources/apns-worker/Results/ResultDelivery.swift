@@ -55,7 +55,7 @@ struct ResultDelivery {
     /// True if this consumer may have pending results that it is not working on, because it was restarted or Redis did
     /// not answer.
     private var mayHaveLeftovers = true
-    private var nextTakeOver = ContinuousClock.now
+    private var nextReclaim = ContinuousClock.now
     /// True if the receiver has accepted nothing for so long that a run with ``Limits/once`` does not wait for it.
     private var hasGivenUp = false
 
@@ -115,13 +115,13 @@ struct ResultDelivery {
         if mayHaveLeftovers {
             let own = try await group.pending(of: consumer, count: limits.batch)
             mayHaveLeftovers = own.count == limits.batch
-            let results = try await group.takeOver(own.map(\.entry), idle: 0)
+            let results = try await group.reclaim(own.map(\.entry), idle: 0)
             if !results.isEmpty { return results }
         }
-        if ContinuousClock.now >= nextTakeOver {
+        if ContinuousClock.now >= nextReclaim {
             let others = try await silentConsumersResults()
             if !others.isEmpty { return others }
-            nextTakeOver = .now + .milliseconds(max(100, limits.claimAfter / 4))
+            nextReclaim = .now + .milliseconds(max(100, limits.claimAfter / 4))
         }
         return try await group.take(limits.batch, waiting: limits.once ? nil : 1000)
     }
@@ -134,7 +134,7 @@ struct ResultDelivery {
             let pending = try await group.pending(idle: limits.claimAfter, after: last, count: Self.page)
             let others = pending.filter { $0.consumer != ResultGroup.parked && $0.consumer != consumer }
             if !others.isEmpty {
-                return try await group.takeOver(others.prefix(limits.batch).map(\.entry), idle: limits.claimAfter)
+                return try await group.reclaim(others.prefix(limits.batch).map(\.entry), idle: limits.claimAfter)
             }
             last = pending.count == Self.page ? pending.last?.entry : nil
             pages += 1
@@ -149,7 +149,7 @@ struct ResultDelivery {
             guard let end = parked.last?.entry else { break }
             last = end
             count += parked.count
-            try await deliver(try await group.takeOver(parked.map(\.entry), idle: 0))
+            try await deliver(try await group.reclaim(parked.map(\.entry), idle: 0))
         }
         log.retried(count)
     }
@@ -339,7 +339,7 @@ private struct DeliveryLog {
         failingSince = nil
         lastLine = nil
         let milliseconds = (ContinuousClock.now - since) / .milliseconds(1)
-        Terminal.tell(
+        Terminal.note(
             "queue \(queue): \(receiver) accepts results again, after \(Words.duration(Int64(milliseconds)))\n")
     }
 
@@ -348,28 +348,28 @@ private struct DeliveryLog {
         failingSince = failingSince ?? .now
         if let lastLine, ContinuousClock.now - lastLine < Self.interval { return }
         lastLine = .now
-        Terminal.tell("queue \(queue): \(receiver) does not accept results: \(problem); trying again\n")
+        Terminal.note("queue \(queue): \(receiver) does not accept results: \(problem); trying again\n")
     }
 
     mutating func parked(_ entry: String, _ problem: String, tries: Int) {
         parked += 1
-        Terminal.tell("queue \(queue): parked result \(entry) after \(tries) tries: \(problem)\n")
+        Terminal.note("queue \(queue): parked result \(entry) after \(tries) tries: \(problem)\n")
     }
 
-    func retried(_ count: Int) { Terminal.tell("queue \(queue): retried \(count) parked results\n") }
+    func retried(_ count: Int) { Terminal.note("queue \(queue): retried \(count) parked results\n") }
 
     mutating func redisFails(_ error: RedisError) {
-        if !isRedisFailing { Terminal.tell("queue \(queue): \(error); trying again\n") }
+        if !isRedisFailing { Terminal.note("queue \(queue): \(error); trying again\n") }
         isRedisFailing = true
     }
 
     mutating func redisAnswers() {
-        if isRedisFailing { Terminal.tell("queue \(queue): Redis answers again\n") }
+        if isRedisFailing { Terminal.note("queue \(queue): Redis answers again\n") }
         isRedisFailing = false
     }
 
     func finish() {
         let rest = parked > 0 ? "; parked \(parked), which `--retry-parked` hands over again" : ""
-        Terminal.tell("queue \(queue): handed over \(delivered) result\(delivered == 1 ? "" : "s")\(rest)\n")
+        Terminal.note("queue \(queue): handed over \(delivered) result\(delivered == 1 ? "" : "s")\(rest)\n")
     }
 }

@@ -34,7 +34,7 @@ struct ResultOptions: ParsableArguments {
         }
         for (flag, values) in [("id", id), ("token", token), ("reason", reason), ("app", app), ("campaign", campaign)]
         where values.contains("") {
-            throw ValidationError("--\(flag) is empty; give a value or omit it")
+            throw ValidationError("--\(flag) is empty; set a value or omit it")
         }
         if let attempt, attempt < 0 { throw ValidationError("--attempt must be at least 0") }
         let (since, until) = (try since(now: Moment.now), try until(now: Moment.now))

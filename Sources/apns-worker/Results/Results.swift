@@ -14,7 +14,7 @@ struct Results: AsyncParsableCommand {
               apns-worker results --token 00fc13ad… --newest-first
               apns-worker results --campaign spring-sale --outcome dead --since 1h
 
-            With --exec or --webhook, results are handed over as they come, each at least once, also after a crash. `queue` and \
+            With --exec or --webhook, results are handed over as they arrive, each at least once, also after a crash. `queue` and \
             `entry` of a result identify it. A new group begins with the next result, or with those since --since. Results that \
             are not accepted are retried; one that alone is never accepted is parked. Only queues that exist are watched; name \
             others with --queue.
@@ -99,9 +99,9 @@ struct Results: AsyncParsableCommand {
     private func reportNone(_ searched: Int, _ queues: [String]) {
         let place = queues.count == 1 ? "queue \(queues[0])" : "\(queues.count) queues"
         if searched > 0 || !options.filter.isEmpty || options.since != nil || options.until != nil {
-            Terminal.tell("no results match (\(Words.number(searched)) searched in \(place))\n")
+            Terminal.note("no results match (\(Words.number(searched)) searched in \(place))\n")
         } else {
-            Terminal.tell(
+            Terminal.note(
                 """
                 \(place) \(queues.count == 1 ? "has" : "have") no results; workers keep those of notifications that were \
                 not delivered, and with `results: all` those of all
@@ -129,12 +129,12 @@ struct Results: AsyncParsableCommand {
         let queues = try await fleet.withFleet { try await $0.queues().keys }
         Interruption.watch()
         let watch = Task {
-            while !Interruption.hasCome, !Task.isCancelled { try await Task.sleep(for: .milliseconds(50)) }
+            while !Interruption.isRequested, !Task.isCancelled { try await Task.sleep(for: .milliseconds(50)) }
             stop.stop()
         }
         defer { watch.cancel() }
         for keys in queues {
-            Terminal.tell("queue \(keys.queue): handing results to \(receiver), group \(group), consumer \(consumer)\n")
+            Terminal.note("queue \(keys.queue): handing results to \(receiver), group \(group), consumer \(consumer)\n")
         }
         let areAllAccepted = try await withThrowingTaskGroup(of: Bool.self) { tasks in
             for keys in queues {

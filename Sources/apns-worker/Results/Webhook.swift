@@ -42,7 +42,7 @@ struct Webhook: ResultReceiver {
         } catch HTTPExchange.Failure.timeout {
             return .failed("it did not answer within \(timeout.nanoseconds / 1_000_000) ms")
         } catch HTTPExchange.Failure.closed {
-            return .failed("it closed the connection without a whole answer")
+            return .failed("it closed the connection without a complete answer")
         } catch HTTPExchange.Failure.broken(let reason) {
             return .failed("its answer cannot be read: \(reason)")
         } catch {

@@ -18,8 +18,8 @@ struct SimulateOptions: ParsableArguments {
         name: .customLong("simulate-control-port"),
         help: ArgumentHelp(
             """
-            Port on 127.0.0.1 with the inbox, which shows each push in a browser, and to query and control the simulator; see \
-            apns-simulator --help. (default: a free port, which the log names)
+            Port on 127.0.0.1 for the inbox, which shows each push in a browser, and for requests that query and control the \
+            simulator; see apns-simulator --help. (default: a free port, which the log names)
             """, valueName: "port"))
     var controlPort: UInt16?
 
@@ -46,7 +46,7 @@ struct SimulateOptions: ParsableArguments {
 
     @Flag(
         name: .customLong("simulate-no-lines"),
-        help: "Print no line for each notification. Lines are printed beside a log in the text format.")
+        help: "Print no line for each notification. Lines are printed alongside a log in the text format.")
     var noLines = false
 
     func validate() throws {

@@ -44,13 +44,13 @@ struct Simulation: Service, CustomStringConvertible {
             configuration.recorder = recorder
             let server = try await APNSSimulatorServer.start(configuration)
             let hasLines = isForPeople && !options.noLines
-            let lines = hasLines ? NotificationLines(recorder) { Terminal.tell("\($0)\n") } : nil
+            let lines = hasLines ? NotificationLines(recorder) { Terminal.note("\($0)\n") } : nil
             let simulation = Simulation(
                 server: server, credentials: credentials, record: record,
                 lines: lines.map { lines in Task { await lines.run() } },
                 logger: logger)
-            simulation.tellLoudly()
-            if isForPeople { Terminal.tell("inbox  \(simulation.inbox)\n") }
+            simulation.logStart()
+            if isForPeople { Terminal.note("inbox  \(simulation.inbox)\n") }
             return simulation
         } catch let error as RecordFile.Failure {
             throw ValidationError("--simulate-record: \(error)")
@@ -88,7 +88,7 @@ struct Simulation: Service, CustomStringConvertible {
     }
 
     /// Logs the start at any log level, because a simulation must not be mistaken for the real APNs.
-    private func tellLoudly() {
+    private func logStart() {
         var loudLogger = logger
         loudLogger.logLevel = min(logger.logLevel, .warning)
         var metadata: Logger.Metadata = ["event": "simulation_started", "apns": "127.0.0.1:\(server.port)"]

@@ -20,7 +20,7 @@ struct Web: AsyncParsableCommand {
         abstract: "Serve the web dashboard.",
         discussion: """
             Shows queues, jobs, campaigns, dead letters, apps, workers and Redis, and does what the commands do: pause, cancel, \
-            run, requeue, delete, quiet, stop. It needs Redis only, and can run beside the workers or anywhere else.
+            run, requeue, delete, quiet, stop. It needs only Redis, and can run beside the workers or anywhere else.
 
               apns-worker web                                # http://127.0.0.1:8080/, for this machine
               apns-worker web-user ada --role operator >> users
@@ -36,7 +36,7 @@ struct Web: AsyncParsableCommand {
 
     @OptionGroup(title: "Web") var web: WebOptions
 
-    @Option(help: ArgumentHelp("Port; 0 for a free one.", valueName: "port")) var port: UInt16 = 8080
+    @Option(help: ArgumentHelp("Port; 0 chooses a free one.", valueName: "port")) var port: UInt16 = 8080
 
     @Option(help: ArgumentHelp("Address to listen on.", valueName: "address")) var host = "127.0.0.1"
 
@@ -67,7 +67,7 @@ struct WebOptions: ParsableArguments {
 
     @Flag(help: "Refuse all changes.") var readOnly = false
 
-    @Flag(help: "Show payloads and whole device tokens to viewers, too.") var viewersSeePayloads = false
+    @Flag(help: "Also show payloads and full device tokens to viewers.") var viewersSeePayloads = false
 
     @Option(help: ArgumentHelp("Path under which a proxy serves the dashboard, such as /push.", valueName: "path"))
     var basePath = ""
@@ -80,7 +80,7 @@ struct WebOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "PEM file with the certificate chain, and the private key if there is no other file.", valueName: "file"))
+            "PEM file with the certificate chain, and the private key unless --tls-key is set.", valueName: "file"))
     var tlsCertificate: String?
 
     @Option(help: ArgumentHelp("PEM file with the private key.", valueName: "file")) var tlsKey: String?
@@ -98,7 +98,7 @@ struct WebOptions: ParsableArguments {
             throw CommandFailure(
                 .usage,
                 "--host \(host) can be reached from other machines, and without --users everyone there would be an operator; "
-                    + "give --users FILE (`apns-worker web-user` makes its lines), or listen on 127.0.0.1")
+                    + "set --users FILE (see `apns-worker web-user`), or listen on 127.0.0.1")
         }
         configuration.isReadOnly = readOnly
         configuration.viewersSeeContent = viewersSeePayloads
@@ -239,7 +239,7 @@ struct WebUser: AsyncParsableCommand {
     func run() async throws {
         if token {
             let made = NewCredential.token()
-            Terminal.tell("token  \(made.token)\n")
+            Terminal.note("token  \(made.token)\n")
             print("\(name) \(role.rawValue) \(made.credential)")
             return
         }
@@ -254,7 +254,7 @@ struct WebUser: AsyncParsableCommand {
         guard let read = getpass("Password: ") else { throw ValidationError("the password cannot be read") }
         let password = String(cString: read)
         guard let again = getpass("Again: "), String(cString: again) == password else {
-            throw ValidationError("the passwords are not the same")
+            throw ValidationError("the passwords do not match")
         }
         return password
     }

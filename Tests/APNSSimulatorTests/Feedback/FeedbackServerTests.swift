@@ -46,7 +46,7 @@ struct FeedbackServerTests {
         }
     }
 
-    @Test("can be slow, send odd pieces and be cut off; unsent records come next time")
+    @Test("can be slow, send odd pieces and be cut off; unsent records are served next time")
     func faults() async throws {
         try await withGateway {
             $0.feedback = (1...5).map { FeedbackTests.record($0) }
@@ -60,7 +60,7 @@ struct FeedbackServerTests {
         }
     }
 
-    @Test("stays open where it hangs")
+    @Test("stays open if it hangs")
     func hangs() async throws {
         try await withGateway {
             $0.feedback = [FeedbackTests.record(1)]
@@ -95,7 +95,7 @@ struct FeedbackServerTests {
         }
     }
 
-    @Test("forgets nothing that a client who does not read has left no room for")
+    @Test("keeps records that a client that does not read leaves unsent")
     func backpressure() async throws {
         // Twice what Linux buffers for sending on a socket.
         let count = 300_000

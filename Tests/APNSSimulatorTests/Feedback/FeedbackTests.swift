@@ -13,7 +13,7 @@ struct FeedbackTests {
         GatewayBytes.big(seconds) + [0, 32] + GatewayBytes.token(byte)
     }
 
-    @Test("each device once, with its last time, in the order they were added")
+    @Test("have each device once, with its last time, in the order of addition")
     func list() {
         var list = FeedbackList()
         for byte in UInt8(1)...5 { list.add(Self.record(byte)) }
@@ -30,7 +30,7 @@ struct FeedbackTests {
     @Test("a device that is uninstalled again after its record was sent gets another record", arguments: [1, 2, 7])
     func listModel(_ step: Int) {
         var list = FeedbackList()
-        var told: [FeedbackRecord] = []
+        var served: [FeedbackRecord] = []
         var expected: [FeedbackRecord] = []
         for round in 0..<100 {
             let added = (0..<5).map { Self.record(UInt8(round % 10 * 5 + $0), UInt32(round)) }
@@ -42,10 +42,10 @@ struct FeedbackTests {
             let taken = list.take(step)
             #expect(taken == Array(expected.prefix(step)))
             expected.removeFirst(min(step, expected.count))
-            told += taken
+            served += taken
             #expect(list.count == expected.count)
         }
-        #expect(told.count >= 100)
+        #expect(served.count >= 100)
     }
 
     /// Serves until nothing is scheduled; returns the pieces, their times and whether the connection was closed.
@@ -76,7 +76,7 @@ struct FeedbackTests {
         return list
     }
 
-    @Test("no more than there may be: the oldest is forgotten")
+    @Test("are limited: the oldest is dropped")
     func bounded() {
         var list = FeedbackList(limit: 3)
         let forgotten = (1...200).count { list.add(Self.record(UInt8($0))) }
@@ -87,7 +87,7 @@ struct FeedbackTests {
         #expect(served.pieces == [Self.tuple(198) + Self.tuple(199) + Self.tuple(200)])
     }
 
-    @Test("all of it in one piece, then the end")
+    @Test("are sent in one piece, then the connection ends")
     func plain() {
         var list = list(3)
         let served = serve(nil, &list)
@@ -96,7 +96,7 @@ struct FeedbackTests {
         #expect(again.pieces.isEmpty && again.closes)
     }
 
-    @Test("slowly, a record at a time, or in odd pieces")
+    @Test("are sent slowly, a record at a time, or in odd pieces")
     func slow() throws {
         var all = list(4)
         let slow = serve(try FeedbackRule("slow=10ms").action, &all)
@@ -108,7 +108,7 @@ struct FeedbackTests {
         #expect(Set(odd.pieces.map(\.count)) == Set(1...7) && odd.closes)
     }
 
-    @Test("up to a cut, and the next connection gets what was not begun", arguments: [0, 1, 37, 38, 50, 76, 1000])
+    @Test("are sent up to a cut, and the next connection gets the rest", arguments: [0, 1, 37, 38, 50, 76, 1000])
     func cut(_ bytes: Int) throws {
         for pieces in ["", ",pieces=1..7"] {
             var list = list(3)
@@ -119,7 +119,7 @@ struct FeedbackTests {
         }
     }
 
-    @Test("and no end where it hangs")
+    @Test("are sent without an end if the service hangs")
     func hangs() throws {
         var list = list(2)
         let served = serve(try FeedbackRule("hang=true").action, &list)
@@ -127,7 +127,7 @@ struct FeedbackTests {
     }
 
     @Test(
-        "faults are refused with the key at fault",
+        "invalid faults are refused with the key at fault",
         arguments: [
             ("slow=soon", "slow"), ("pieces=0", "pieces"), ("pieces=7..1", "pieces"), ("pieces=1.7", "pieces"),
             ("pieces=1..2..3", "pieces"), ("cut=-1", "cut"), ("hang=yes", "hang"), ("times=0,hang=true", "times"),
@@ -138,7 +138,7 @@ struct FeedbackTests {
         #expect(error?.key == key)
     }
 
-    @Test("faults that do nothing are refused, and each meets its first connections")
+    @Test("faults without effect are refused, and each applies to its first connections")
     func script() throws {
         #expect(throws: RuleError.self) { try FeedbackRule("times=2") }
         #expect(throws: RuleError.self) { try FeedbackRule("hang=false") }

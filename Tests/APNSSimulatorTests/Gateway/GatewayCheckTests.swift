@@ -43,7 +43,7 @@ struct GatewayCheckTests {
         #expect(status(token: GatewayBytes.token(0)) == .invalidToken)
     }
 
-    @Test("a payload may be as long as its limit", arguments: [256, 2048])
+    @Test("a payload may have the maximum length", arguments: [256, 2048])
     func limit(_ limit: Int) {
         func payload(_ count: Int) -> [UInt8] {
             Array(#"{"aps":{}}"#.utf8) + Array(repeating: 0x20, count: count - 10)
@@ -64,7 +64,7 @@ struct GatewayCheckTests {
         #expect(status(payload: Array(text.utf8)) == (isGood ? nil : .processingError))
     }
 
-    @Test("a token has 32 to 100 bytes, and each is kept", arguments: [32, 33, 80, 100])
+    @Test("a token has 32 to 100 bytes, all of which are kept", arguments: [32, 33, 80, 100])
     func tokens(_ count: Int) {
         let token = Array((0..<UInt8(count)).map { $0 &* 7 &+ 1 })
         let kept = token.withUnsafeBufferPointer { SimulatedToken(bytes: $0) }
@@ -74,7 +74,7 @@ struct GatewayCheckTests {
     }
 
     @Test(
-        "priority 10 is an error for a push that only wakes the app",
+        "priority 10 is an error for a background push",
         arguments: [
             (#"{"aps":{"content-available":1}}"#, 10, true),
             (#"{"a":{"b":1},"aps":{"content-available":1}}"#, 10, true),
@@ -86,7 +86,7 @@ struct GatewayCheckTests {
         #expect(status(payload: Array(text.utf8), priority: priority) == (isRefused ? .processingError : nil))
     }
 
-    @Test("the id is the member of the payload itself, a string or anything else")
+    @Test("the ID is the member of the payload itself, a string or any other value")
     func ids() {
         let check = GatewayCheck(idMember: Array("id".utf8))
         func id(_ text: String) -> String? {

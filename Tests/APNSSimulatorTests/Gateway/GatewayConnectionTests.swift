@@ -60,7 +60,7 @@ struct GatewayConnectionTests {
         [.send(GatewayBytes.packet(status, identifier)), .close]
     }
 
-    @Test("answers nothing to what is good, and counts it")
+    @Test("does not answer valid notifications, and counts them")
     func accepts() throws {
         let recorder = Recorder()
         let scene = try Scene {
@@ -127,7 +127,7 @@ struct GatewayConnectionTests {
         #expect(closed.steps == packet(8, 2) && closed.account.accepted == 1)
     }
 
-    @Test("names what is bad, closes, and drops what came after it")
+    @Test("names the invalid notification, closes, and drops later ones")
     func refuses() throws {
         let scene = try Scene()
         scene.receive(
@@ -141,7 +141,7 @@ struct GatewayConnectionTests {
         #expect(account.refused == ["5 InvalidTokenSize": 1] && account.packets == ["5 InvalidTokenSize": 1])
     }
 
-    @Test("closes without a packet where the command knows none")
+    @Test("closes without a packet if the command has none")
     func simple() throws {
         for bytes in [GatewayBytes.simple(token: []), GatewayBytes.simple(payload: [1]), [0, 0xFF, 0xFF]] {
             let scene = try Scene()
@@ -156,7 +156,7 @@ struct GatewayConnectionTests {
         #expect(ruled.steps == [.close] && ruled.account.refused == ["8 InvalidToken": 1])
     }
 
-    @Test("says that it understands nothing, and counts bytes from there on")
+    @Test("reports bytes that it does not understand, and counts them from there on")
     func unreadable() throws {
         let scene = try Scene()
         scene.receive(GatewayBytes.frame(1) + [0x16, 3, 1])
@@ -171,7 +171,7 @@ struct GatewayConnectionTests {
         #expect(long.steps == packet(5, 9))
     }
 
-    @Test("drops what comes while a packet is late, even what cannot be understood")
+    @Test("drops bytes that arrive while a packet is delayed, even malformed ones")
     func delays() throws {
         let scene = try Scene(["prefix=dd,answer=8,delay=200ms"])
         scene.receive(GatewayBytes.frame(1) + GatewayBytes.frame(2, token: GatewayBytes.token(0xDD)))
@@ -186,7 +186,7 @@ struct GatewayConnectionTests {
         #expect(scene.account.packets == ["8 InvalidToken": 1])
     }
 
-    @Test("splits packets, halves them, names other notifications and stays open, by its rules")
+    @Test("splits packets, sends half of them, names other notifications and stays open, by its rules")
     func packets() throws {
         let split = try Scene(["answer=8,split=true"])
         split.receive(GatewayBytes.frame(7))
@@ -247,7 +247,7 @@ struct GatewayConnectionTests {
         #expect(records.map(\.seconds) == [1_700_000_000])
     }
 
-    @Test("ends before anything where a rule is about connections")
+    @Test("ends at once if a rule applies to connections")
     func connect() throws {
         #expect(try Scene(["at=connect,answer=close"]).steps == [.close])
         #expect(try Scene(["at=connect,answer=reset"]).steps == [.reset])
@@ -274,7 +274,7 @@ struct GatewayConnectionTests {
         #expect(without.steps == packet(3, 1))
     }
 
-    @Test("is shut down with the last that was accepted, and hurries where it was ending")
+    @Test("shuts down with the last accepted notification, and hurries if it was already ending")
     func shutDown() throws {
         let idle = try Scene()
         idle.shutDown()
@@ -293,7 +293,7 @@ struct GatewayConnectionTests {
         #expect(late.account.closes <= 2)
     }
 
-    @Test("comes to the same however the bytes arrive")
+    @Test("has the same result however the bytes arrive")
     func splits() throws {
         var generator = TestSupport.SeededGenerator(seed: 3)
         let rules = ["prefix=dd,times=1,answer=feedback", "after=9,answer=8"]

@@ -35,7 +35,7 @@ struct GatewayFrameReaderTests {
 
     private func read(_ bytes: [UInt8]) -> Reading { read([bytes[...]]).0 }
 
-    @Test("finds notifications of all three commands, with all that they carry")
+    @Test("reads notifications of all three commands with all fields")
     func commands() {
         let stream =
             GatewayBytes.simple() + GatewayBytes.enhanced(0x0102_0304, expiration: 0x0506_0708)
@@ -53,7 +53,7 @@ struct GatewayFrameReaderTests {
                 ]))
     }
 
-    @Test("finds what is missing or empty to be so, in any order of items")
+    @Test("reads missing and empty items as such, in any order")
     func missing() {
         let stream =
             GatewayBytes.frame([])
@@ -67,7 +67,7 @@ struct GatewayFrameReaderTests {
             ])
     }
 
-    @Test("finds the same wherever the stream is split", arguments: [1, 2, 3, 7, 1000])
+    @Test("reads the same wherever the stream is split", arguments: [1, 2, 3, 7, 1000])
     func splits(_ size: Int) {
         let stream =
             GatewayBytes.frame(1) + GatewayBytes.simple() + GatewayBytes.enhanced(2) + GatewayBytes.frame([])
@@ -78,7 +78,7 @@ struct GatewayFrameReaderTests {
         #expect(read(pieces).0 == whole)
     }
 
-    @Test("finds the same for every place of one split")
+    @Test("reads the same for every position of one split")
     func everySplit() {
         let stream = GatewayBytes.enhanced(1) + GatewayBytes.frame(2) + GatewayBytes.simple() + [9]
         let whole = read(stream)
@@ -87,7 +87,7 @@ struct GatewayFrameReaderTests {
     }
 
     @Test(
-        "says what cannot be understood",
+        "reports malformed frames",
         arguments: [
             ([3], GatewayFault(kind: .unknownCommand(3))), ([0x47], GatewayFault(kind: .unknownCommand(0x47))),
             ([2, 0xFF, 0, 0, 0], GatewayFault(kind: .frameTooLong(0xFF00_0000))),
@@ -119,7 +119,7 @@ struct GatewayFrameReaderTests {
         }
     }
 
-    @Test("never keeps more than one frame, and none that is longer than a frame can be")
+    @Test("never keeps more than one frame, nor one longer than the maximum")
     func bounded() {
         let endless = [2] + GatewayBytes.big(UInt32(ReceivedFrame.maximumLength)) + Array(repeating: 0, count: 200_000)
         let pieces = stride(from: 0, to: endless.count, by: 1000).map { endless[$0..<min($0 + 1000, endless.count)] }
@@ -130,7 +130,7 @@ struct GatewayFrameReaderTests {
         #expect(read(longest).notifications.first?.payload?.count == 65_535)
     }
 
-    @Test("bears anything, and finds the same in it however it is split")
+    @Test("tolerates any bytes, and reads the same however they are split")
     func mutations() {
         var generator = TestSupport.SeededGenerator(seed: 7)
         var faults = 0

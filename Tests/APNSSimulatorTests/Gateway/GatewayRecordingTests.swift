@@ -28,7 +28,7 @@ struct GatewayRecordingTests {
         return notifications
     }
 
-    @Test("is all that stands in the three kinds of frame")
+    @Test("has all fields of the three kinds of frame")
     func members() async throws {
         let payload = Array(#"{"aps":{"alert":"Grüße 😀"},"n":1.50}"#.utf8)
         let all = try await recorded(
@@ -52,7 +52,7 @@ struct GatewayRecordingTests {
     }
 
     @Test(
-        "is what the gateway finds wrong, and what came behind it",
+        "has the error that the gateway reports, and the notifications after it",
         arguments: [
             (GatewayBytes.frame(2, token: []), .answered(status: 2, reason: "MissingDeviceToken")),
             (GatewayBytes.frame(2, payload: []), .answered(status: 4, reason: "MissingPayload")),
@@ -81,7 +81,7 @@ struct GatewayRecordingTests {
         #expect(unknown.identifier == nil && unknown.outcome == .answered(status: 128, reason: "ProtocolError"))
     }
 
-    @Test("has no more of a payload than any APNs would take, and its size")
+    @Test("has at most as much of a payload as APNs accepts, and its size")
     func longPayload() async throws {
         let payload = [UInt8](repeating: 0x20, count: 9000)
         let notification = try #require(
@@ -91,7 +91,7 @@ struct GatewayRecordingTests {
     }
 
     @Test(
-        "is what a rule made of it",
+        "has the effect of a rule",
         arguments: [
             ("answer=8", .answered(status: 8, reason: "InvalidToken"), false),
             ("answer=8,split=true,delay=1ms", .answered(status: 8, reason: "InvalidToken"), false),
@@ -112,7 +112,7 @@ struct GatewayRecordingTests {
         #expect(all.map(\.accepted) == [true, accepted])
     }
 
-    @Test("has the number of its connection among the gateway's, and is there before the packet")
+    @Test("has the number of its gateway connection, and exists before the packet is sent")
     func connections() async throws {
         let recorder = Recorder()
         try await withGateway(["answer=8"]) {
@@ -135,7 +135,7 @@ struct GatewayRecordingTests {
         }
     }
 
-    @Test("is one JSON line each, in one file with what came over HTTP/2")
+    @Test("has one JSON line for each, in one file with the notifications over HTTP/2")
     func file() async throws {
         let path = FileManager.default.temporaryDirectory.appending(path: "record-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: path) }

@@ -24,7 +24,7 @@ struct GatewayRuleTests {
         #expect(error?.description.contains(text) == true)
     }
 
-    @Test("are refused when they do nothing", arguments: ["prefix=aa", "at=connect,times=2", ""])
+    @Test("are refused if they have no effect", arguments: ["prefix=aa", "at=connect,times=2", ""])
     func doesNothing(_ text: String) {
         #expect(throws: RuleError.self) { try GatewayRule(text) }
     }
@@ -54,7 +54,7 @@ struct GatewayRuleTests {
         GatewayBytes.token(byte).withUnsafeBufferPointer { SimulatedToken(bytes: $0) }
     }
 
-    @Test("meet by prefix, the first of a token, and every so-manieth of a connection; the first that meets decides")
+    @Test("match by prefix, the first of a token, and every nth of a connection; the first match decides")
     func meets() throws {
         var generator = APNSSimulator.SeededGenerator(seed: 1)
         var script = RuleScript([
@@ -83,7 +83,7 @@ struct GatewayRuleTests {
         #expect(connection == nil)
     }
 
-    @Test("with times know the newest tokens only, so that their memory is bounded")
+    @Test("with times keep only the newest tokens, so that their memory is bounded")
     func bounded() throws {
         var generator = APNSSimulator.SeededGenerator(seed: 1)
         var script = RuleScript([try GatewayRule("times=2,answer=8")], limit: 50)
@@ -102,7 +102,7 @@ struct GatewayRuleTests {
         #expect(try meets(1) && meets(1) && !meets(1), "it was forgotten long ago")
     }
 
-    @Test("meet the first connections, or a share of them")
+    @Test("match the first connections, or a share of them")
     func connections() throws {
         var generator = APNSSimulator.SeededGenerator(seed: 1)
         var first = RuleScript([
@@ -119,9 +119,9 @@ struct GatewayRuleTests {
     }
 
     @Test("end a connection step by step")
-    func farewell() {
+    func ending() {
         var packet = GatewayAction.Packet(status: .invalidToken)
-        var whole = GatewayFarewell(packet, identifier: 5, at: 100, delay: 50)
+        var whole = GatewayEnding(packet, identifier: 5, at: 100, delay: 50)
         #expect(whole.nextTime == 150)
         let early = whole.next(at: 149)
         let sent = whole.next(at: 150)
@@ -131,8 +131,8 @@ struct GatewayRuleTests {
         packet.isSplit = true
         packet.isHalf = true
         packet.lingers = true
-        var split = GatewayFarewell(packet, identifier: 5, at: 0)
-        var steps: [GatewayFarewell.Step] = []
+        var split = GatewayEnding(packet, identifier: 5, at: 0)
+        var steps: [GatewayEnding.Step] = []
         var time: Int64 = 0
         while let next = split.nextTime {
             #expect(next >= time)
@@ -140,10 +140,10 @@ struct GatewayRuleTests {
             while let step = split.next(at: time) { steps.append(step) }
         }
         #expect(steps == [.send([8]), .send([8]), .send([0])])
-        #expect(time == 2 * GatewayFarewell.gap)
+        #expect(time == 2 * GatewayEnding.gap)
 
         packet.lingers = false
-        var hurried = GatewayFarewell(packet, identifier: 5, at: 0, delay: 1_000_000)
+        var hurried = GatewayEnding(packet, identifier: 5, at: 0, delay: 1_000_000)
         hurried.hurry(at: 7)
         let rest = hurried.next(at: 7)
         let last = hurried.next(at: 7)
@@ -152,7 +152,7 @@ struct GatewayRuleTests {
         split.hurry(at: time)
         let closes = split.next(at: time)
         #expect(closes == .close)
-        var reset = GatewayFarewell([.reset], at: 0, delay: 9)
+        var reset = GatewayEnding([.reset], at: 0, delay: 9)
         reset.hurry(at: 0)
         let resets = reset.next(at: 0)
         #expect(resets == .reset)

@@ -24,7 +24,7 @@ func withGateway(
 
 @Suite("The simulator's gateway", .timeLimit(.minutes(2)))
 struct GatewayServerTests {
-    @Test("takes notifications and says nothing until one is bad")
+    @Test("accepts notifications and sends nothing until one is invalid")
     func packet() async throws {
         try await withGateway { server in
             let client = try await BinaryClient.connect(server.gatewayPort)
@@ -41,7 +41,7 @@ struct GatewayServerTests {
         }
     }
 
-    @Test("is spoken to by a foreign client")
+    @Test("works with a third-party client")
     func foreign() async throws {
         try await withGateway { server in
             let file = FileManager.default.temporaryDirectory.appending(path: "frames-\(UUID().uuidString)")
@@ -64,7 +64,7 @@ struct GatewayServerTests {
         }
     }
 
-    @Test("lets a client in whose certificate it does not take, and closes", arguments: ["none", "other", "topic"])
+    @Test("completes the handshake of a client that it refuses, and closes", arguments: ["none", "other", "topic"])
     func refusesClients(_ fault: String) async throws {
         let workshop = try OpenSSLWorkshop()
         try workshop.openssl(
@@ -97,7 +97,7 @@ struct GatewayServerTests {
         return try TLSContext.client(configuration)
     }
 
-    @Test("refuses such a client in the handshake where that is asked for")
+    @Test("refuses such a client in the handshake if configured")
     func refusesHandshake() async throws {
         try await withGateway {
             $0.refusesHandshake = true
@@ -117,7 +117,7 @@ struct GatewayServerTests {
         }
     }
 
-    @Test("takes any certificate where no authorities are named, but none without")
+    @Test("accepts any certificate if no authorities are configured, but no client without one")
     func anyCertificate() async throws {
         try await withGateway {
             $0.clientTrust = nil
@@ -132,7 +132,7 @@ struct GatewayServerTests {
         }
     }
 
-    @Test("splits packets and delays them, and a client still gets them")
+    @Test("splits and delays packets, and a client still gets them")
     func splitPacket() async throws {
         try await withGateway(["after=2,answer=8,split=true,delay=50ms"]) { server in
             let client = try await BinaryClient.connect(server.gatewayPort)
@@ -143,7 +143,7 @@ struct GatewayServerTests {
         }
     }
 
-    @Test("resets, so that the client sees no end in good order")
+    @Test("resets, so that the client sees no clean end")
     func reset() async throws {
         try await withGateway(["answer=reset"]) { server in
             let client = try await BinaryClient.connect(server.gatewayPort)
@@ -180,7 +180,7 @@ struct GatewayServerTests {
         }
     }
 
-    @Test("stays open after a packet where it lingers, until the client closes")
+    @Test("stays open after a packet if it lingers, until the client closes")
     func lingers() async throws {
         try await withGateway(["prefix=dd,answer=8,linger=true"]) { server in
             let client = try await BinaryClient.connect(server.gatewayPort)
@@ -193,7 +193,7 @@ struct GatewayServerTests {
         }
     }
 
-    @Test("drops connections right after TLS, the first so many")
+    @Test("drops the first connections right after TLS")
     func connectRules() async throws {
         try await withGateway(["at=connect,times=2,answer=close"]) { server in
             for _ in 0..<2 {
@@ -211,7 +211,7 @@ struct GatewayServerTests {
         }
     }
 
-    @Test("says Shutdown with the last it accepted when the server stops")
+    @Test("sends Shutdown with the last accepted notification when the server stops")
     func stops() async throws {
         var endings: [[UInt8]] = []
         var clients: [BinaryClient] = []
@@ -229,7 +229,7 @@ struct GatewayServerTests {
         #expect(endings == [GatewayBytes.packet(10, 0), GatewayBytes.packet(10, 7)])
     }
 
-    @Test("takes 200,000 notifications and accounts for each by its token")
+    @Test("accepts 200,000 notifications and accounts for each by its token")
     func load() async throws {
         try await withGateway { server in
             let client = try await BinaryClient.connect(server.gatewayPort)

@@ -19,7 +19,7 @@ struct FleetSimulationTests {
         try search(.durable, steps: Self.steps / 2)
     }
 
-    @Test("nothing is lost but what Redis loses, if Redis goes back in time")
+    @Test("nothing is lost except what Redis loses, if Redis returns to older data")
     func rollbacks() throws {
         try search(.all, steps: Self.steps / 2)
     }
@@ -60,7 +60,7 @@ struct FleetSimulationTests {
         try simulation.run()
     }
 
-    @Test("while APNs refuses an app, one probe after the other is made in time, and everything ends")
+    @Test("while APNs refuses an app, probes are made one at a time and in time, and everything ends")
     func probes() throws {
         let server = try SimulatedServer()
         for seed in 1...5 as ClosedRange<UInt64> {

@@ -44,7 +44,7 @@ final class SimulatedWorker {
             let context = LaneContext(
                 configuration: configuration, index: index, eventLoop: loop,
                 logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }, issues: issues,
-                metrics: LaneMetrics(apps: apps.count, queues: configuration.queues.count, takesTimes: false),
+                metrics: LaneMetrics(apps: apps.count, queues: configuration.queues.count, measuresTimes: false),
                 generator: SeededGenerator(seed: seeds.next()),
                 wallClock: { [loop] in 1_800_000_000 + lead + Int64(loop.now.uptimeNanoseconds / 1_000_000_000) })
             lanes.append(SimulatedLane(context, of: count, self, seed: seeds.next(), in: simulation))

@@ -4,7 +4,7 @@ import Testing
 
 extension EndToEnd {
     @Suite("Commands for workers")
-    struct OrderTests {
+    struct WorkerCommandTests {
         private static func command(_ redis: String, _ arguments: String...) async throws -> CommandLineTests.Output {
             try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis])
         }
@@ -29,9 +29,9 @@ extension EndToEnd {
             #expect(try await FleetView(redis.url).kinds == ["no_worker default"])
             // A retry that is due, and enough time for several renewals.
             try redis.run("ZADD", "push:{default}:retry", "1", TestJob.text(TestJob.token("cc", 1)))
-            let told = try #require(seen.updated_at)
+            let before = try #require(seen.updated_at)
             try await eventually("it has renewed its lease, and more than once") {
-                try await FleetView(redis.url).worker(worker)?.updated_at ?? 0 > told + 5000
+                try await FleetView(redis.url).worker(worker)?.updated_at ?? 0 > before + 5000
             }
             let contents = try QueueContents(redis)
             #expect(contents.jobs.count == left && contents.retries.count == 1 && contents.claims == 0)
@@ -135,7 +135,7 @@ extension EndToEnd {
             worker.process.send(SIGSTOP)
             let pid = "\(worker.process.processIdentifier)"
             let result = try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "1")
-            #expect(result.ending == .exited(1) && result.errors.contains("is not done after 1s: it is running"))
+            #expect(result.ending == .exited(1) && result.errors.contains("has not finished after 1s; state: running"))
             worker.process.kill()
         }
 

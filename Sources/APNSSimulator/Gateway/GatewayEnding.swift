@@ -1,7 +1,7 @@
 /// The end of a gateway connection: the last bytes, their times, and how the socket is closed.
 ///
 /// Times are in microseconds of a monotonic clock.
-struct GatewayFarewell {
+struct GatewayEnding {
     /// The next action.
     enum Step: Equatable {
         /// Send these bytes in a separate write.

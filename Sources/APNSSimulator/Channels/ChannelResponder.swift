@@ -1,7 +1,7 @@
 import APNS
 
 /// Handles broadcasts and the management of their channels.
-struct ChannelDesk {
+struct ChannelResponder {
     /// The decision on a request.
     enum Decision {
         case broadcast(PushEffect)

@@ -9,36 +9,36 @@ struct Quiet: AsyncParsableCommand {
         abstract: "Ask workers to stop claiming jobs but keep running.",
         discussion: """
             Use it before a deployment, or to inspect one worker. A quiet worker finishes its jobs, keeps its leases, and is \
-            `not ready`. `apns-worker quiet --undo` with the same workers ends that. SIGTSTP and SIGCONT do the same to a process. The command reaches \
-            a worker within about ten seconds, and expires after ten minutes.
+            `not ready`. `apns-worker quiet --undo` with the same workers reverses this. SIGTSTP and SIGCONT do the same to a \
+            process. The command reaches a worker within about ten seconds, and expires after ten minutes.
 
               apns-worker quiet web-3                # the only worker of that host
-              apns-worker quiet --all --yes --wait   # exits with 0 when nothing is in flight any more
+              apns-worker quiet --all --yes --wait   # exits with 0 when nothing is in flight
             """)
 
-    @OptionGroup var order: OrderOptions
+    @OptionGroup var command: CommandOptions
 
     @Flag(help: "Let the workers claim jobs again.")
     var undo = false
 
     func run() async throws {
         if undo {
-            return try await order.give(
+            return try await command.send(
                 .work,
                 .init(
                     question: "This lets workers claim jobs again",
-                    told: { _ in "it will claim jobs again within a few seconds" },
+                    sent: { _ in "it will claim jobs again within a few seconds" },
                     done: "claims jobs again",
                     isDone: { status, name in
                         status.workers.contains { $0.name == name && $0.state == .running }
                     }))
         }
-        try await order.give(
+        try await command.send(
             .quiet,
             .init(
                 question: "This makes workers quiet: no jobs of their queues are sent unless other workers claim them",
-                told: {
-                    "it will claim no more jobs within a few seconds; to end that: apns-worker quiet --undo \($0)"
+                sent: {
+                    "it will claim no more jobs within a few seconds; to undo: apns-worker quiet --undo \($0)"
                 },
                 done: "is quiet, with nothing in flight",
                 isDone: { status, name in
@@ -57,21 +57,21 @@ struct Stop: AsyncParsableCommand {
             it; scale it down there instead. The command reaches a worker within about ten seconds, and expires after ten minutes.
             """)
 
-    @OptionGroup var order: OrderOptions
+    @OptionGroup var command: CommandOptions
 
     func run() async throws {
-        try await order.give(
+        try await command.send(
             .stop,
             .init(
                 question: "This stops workers: their jobs are finished or returned to the queue",
-                told: { _ in "it will drain, then exit" },
+                sent: { _ in "it will drain, then exit" },
                 done: "has ended",
                 isDone: { status, name in !status.workers.contains { $0.name == name && $0.state != .gone } }))
     }
 }
 
 /// A command to workers: which workers, and whether to wait until it has been carried out.
-struct OrderOptions: ParsableArguments {
+struct CommandOptions: ParsableArguments {
     @OptionGroup(title: "Queues") var fleet: FleetOptions
 
     @Argument(
@@ -94,8 +94,8 @@ struct OrderOptions: ParsableArguments {
         guard workers.isEmpty == all else {
             throw ValidationError(
                 all
-                    ? "name workers or give --all, not both"
-                    : "name a worker, or give --all; `apns-worker status` shows them")
+                    ? "name workers or pass --all, not both"
+                    : "name a worker, or pass --all; `apns-worker status` shows them")
         }
         if all { try Confirmation.check(isGiven: yes) }
     }
@@ -104,11 +104,11 @@ struct OrderOptions: ParsableArguments {
     private var timeout: Int { fleet.redis.timeout ?? 60_000 }
 
     /// The texts and the check for a command.
-    struct Manner {
+    struct CommandTexts {
         /// The effect on workers, for the question: `This makes 3 workers quiet`.
         var question: String
         /// The message when the command has been sent.
-        var told: (String) -> String
+        var sent: (String) -> String
         /// The message when the command has been carried out.
         var done: String
         /// Returns true once the command has been carried out.
@@ -116,29 +116,29 @@ struct OrderOptions: ParsableArguments {
     }
 
     /// Sends the command.
-    func give(_ kind: WorkerCommand.Kind, _ manner: Manner) async throws {
+    func send(_ kind: WorkerCommand.Kind, _ texts: CommandTexts) async throws {
         let isDone: Bool = try await fleet.withFleet { fleet in
             let (queues, incomplete) = try await fleet.queues()
             let status = try await FleetStatus.read(fleet, queues)
-            if let incomplete { Terminal.tell("note: \(incomplete)\n") }
+            if let incomplete { Terminal.note("note: \(incomplete)\n") }
             let choice = WorkerChoice(status.workers)
             let chosen = all ? choice.living : try choice.named(workers)
             guard !chosen.isEmpty else {
-                throw CommandFailure(.attention, "no worker is running: none has a lease")
+                throw CommandFailure(.attention, "no worker is running, because none has a lease")
             }
             if all {
                 let count = chosen.count == 1 ? "1 worker" : "\(chosen.count) workers"
                 try Confirmation.demand(
-                    "\(WorkerChoice.list(chosen))\n\(manner.question) (\(count)). Continue?", isGiven: yes)
+                    "\(WorkerChoice.list(chosen))\n\(texts.question) (\(count)). Continue?", isGiven: yes)
             }
             for worker in chosen {
-                try await fleet.give(kind, to: worker, at: status.at, queues)
+                try await fleet.send(kind, to: worker, at: status.at, queues)
                 await fleet.record(.init(kind), "worker \(worker.name)")
             }
             if !json {
-                print("asked \(Self.named(chosen)): \(manner.told(arguments))")
+                print("asked \(Self.named(chosen)): \(texts.sent(arguments))")
             }
-            let done = try await wait ? waits(for: chosen, fleet, queues, manner) : nil
+            let done = try await wait ? waits(for: chosen, fleet, queues, texts) : nil
             if json { print(try Self.json(kind, chosen, done)) }
             return done ?? true
         }
@@ -156,15 +156,15 @@ struct OrderOptions: ParsableArguments {
     }
 
     private func waits(
-        for chosen: [FleetStatus.Worker], _ fleet: Fleet, _ queues: [QueueKeys], _ manner: Manner
+        for chosen: [FleetStatus.Worker], _ fleet: Fleet, _ queues: [QueueKeys], _ texts: CommandTexts
     ) async throws -> Bool {
         let end = ContinuousClock.now + .milliseconds(timeout)
         var open = chosen
         var last = FleetStatus()
         while true {
             last = try await FleetStatus.read(fleet, queues)
-            for worker in open where manner.isDone(last, worker.name) {
-                if !json { print("\(worker.name) \(manner.done)") }
+            for worker in open where texts.isDone(last, worker.name) {
+                if !json { print("\(worker.name) \(texts.done)") }
                 open.removeAll { $0.name == worker.name }
             }
             if open.isEmpty { return true }
@@ -173,8 +173,9 @@ struct OrderOptions: ParsableArguments {
         }
         for worker in open {
             let now = last.workers.first { $0.name == worker.name }
-            let state = now.map { "\($0.state.rawValue), with \($0.inFlight) notifications in flight" } ?? "gone"
-            Terminal.tell("\(worker.name) is not done after \(DurationText.text(timeout)): it is \(state)\n")
+            let state =
+                now.map { "\($0.state.rawValue), \($0.inFlight) notifications in flight" } ?? "lease expired"
+            Terminal.note("\(worker.name) has not finished after \(DurationText.text(timeout)); state: \(state)\n")
         }
         return false
     }
