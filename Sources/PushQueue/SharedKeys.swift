@@ -29,7 +29,7 @@ public struct SharedKeys: Sendable {
         audit = base + "audit"
     }
 
-    /// STRING that pauses the app while it exists: JSON with `reason`, `since`, `until` (the next probe, ms), or any
+    /// STRING pausing the app while it exists: JSON with `reason`, `since`, `until` (the next probe, ms), or any
     /// text.
     public func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }
 

@@ -107,7 +107,7 @@ struct HTTP2SessionTests {
             "9113 §6.8: a later GOAWAY with a higher stream", protocolError,
             bytes(.goAway(lastStream: 1), .goAway(lastStream: 3))),
         Breach(
-            "9113 §6.9: a WINDOW_UPDATE of nothing on the connection", protocolError,
+            "9113 §6.9: WINDOW_UPDATE with an increment of 0 on the connection", protocolError,
             bytes(HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 0, 0]))),
         Breach(
             "9113 §6.9: WINDOW_UPDATE of three bytes", frameSize,
@@ -170,7 +170,7 @@ struct HTTP2SessionTests {
             "9113 §5.4.2, §6.3: PRIORITY of four bytes", frameSize,
             bytes(HTTP2Frame(kind: .priority, stream: 1, payload: [0, 0, 0, 0]))),
         Breach(
-            "9113 §6.9: a WINDOW_UPDATE of nothing", protocolError,
+            "9113 §6.9: WINDOW_UPDATE with an increment of 0", protocolError,
             bytes(HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0, 0]))),
         Breach(
             "9113 §6.9.1: a window above 2³¹-1", flowControl,

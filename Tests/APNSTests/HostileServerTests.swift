@@ -26,10 +26,10 @@ struct HostileServerTests {
         Breach(testDescription: "a PUSH_PROMISE") {
             HTTP2Frame(kind: .pushPromise, flags: 4, stream: 1, payload: [0, 0, 0, 2, 0x82]).bytes
         },
-        Breach(testDescription: "SETTINGS of a wrong length") {
+        Breach(testDescription: "SETTINGS with an invalid length") {
             HTTP2Frame(kind: .settings, payload: [0, 3, 0]).bytes
         },
-        Breach(testDescription: "a WINDOW_UPDATE of nothing") {
+        Breach(testDescription: "WINDOW_UPDATE with an increment of 0") {
             HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 0, 0]).bytes
         },
         Breach(testDescription: "CONTINUATION out of nowhere") {

@@ -254,7 +254,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     private var explanation: APNSConnectionError {
         switch state.phase {
         case .connecting: .closedByPeer(endpoint, whileConnecting: true, reason: nil)
-        case .draining where state.isRetired: .retired(endpoint, "it was not needed")
+        case .draining where state.isRetired: .retired(endpoint, "it was no longer needed")
         case .open where !state.isProven: .hungUp(endpoint, .beforeConfirmation)
         case .open, .draining, .closed: .closedByPeer(endpoint, whileConnecting: false, reason: nil)
         }

@@ -76,7 +76,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
                 consume notification, tag: tag, deadline: deadline, authorization: authorization)
         else {
             // The session is closing: requests in flight can still finish.
-            state.drain(reason: "the connection takes no more streams")
+            state.drain(reason: "the connection accepts no more streams")
             owner?.connectionChanged(self)
             return false
         }
@@ -162,7 +162,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         if isFlood { close(APNSConnectionError.flooded(endpoint, session.complaint ?? "")) }
         takeEvents()
         guard state.phase != .closed, let flood = state.flood else { return }
-        close(APNSConnectionError.flooded(endpoint, "\(flood / 1024) KiB came that belong to no answer"))
+        close(APNSConnectionError.flooded(endpoint, "\(flood / 1024) KiB arrived that belong to no answer"))
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
@@ -213,7 +213,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
 
     private func endedByPeer() {
         if isClosing, state.isRetired, case .draining(let reason) = state.phase {
-            return end(APNSConnectionError.retired(endpoint, reason ?? "it was not needed"))
+            return end(APNSConnectionError.retired(endpoint, reason ?? "it was no longer needed"))
         }
         end(APNSConnectionError.closedByPeer(endpoint, state))
     }

@@ -231,7 +231,7 @@ extension HTTP2Session {
 
     private func readContinuation(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) throws(Flood) {
         guard var block = reader.block else {
-            return breach(.protocolError, "it sent CONTINUATION that continues nothing")
+            return breach(.protocolError, "it sent CONTINUATION without HEADERS")
         }
         block.continuations += 1
         guard block.continuations <= HeaderBlock.maximumContinuations else {
@@ -347,7 +347,7 @@ extension HTTP2Session {
     private func readPriority(_ header: HTTP2FrameHeader) {
         guard header.length == 5 else {
             let index = isIdle(header.stream) ? -1 : streams.slot(of: header.stream, slots)
-            guard index >= 0 else { return breach(.frameSizeError, "it sent PRIORITY of a wrong length") }
+            guard index >= 0 else { return breach(.frameSizeError, "it sent PRIORITY with an invalid length") }
             return breach(.frameSizeError, on: index)
         }
         if header.stream == 0 { breach(.protocolError, "it sent PRIORITY on stream 0") }
@@ -355,7 +355,7 @@ extension HTTP2Session {
 
     private func readReset(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) {
         guard let code = payload.number(0), payload.count == 4 else {
-            return breach(.frameSizeError, "it sent RST_STREAM of a wrong length")
+            return breach(.frameSizeError, "it sent RST_STREAM with an invalid length")
         }
         guard !isIdle(header.stream) else {
             return breach(.protocolError, "it sent RST_STREAM on stream \(header.stream), which is not open")
@@ -369,7 +369,7 @@ extension HTTP2Session {
     private func readSettings(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) throws(Flood) {
         let isAcknowledgement = header.has(HTTP2Flag.acknowledgement)
         guard isAcknowledgement ? header.length == 0 : header.length % 6 == 0 else {
-            return breach(.frameSizeError, "it sent SETTINGS of a wrong length")
+            return breach(.frameSizeError, "it sent SETTINGS with an invalid length")
         }
         guard header.stream == 0 else { return breach(.protocolError, "it sent SETTINGS on stream \(header.stream)") }
         guard !isAcknowledgement else {
@@ -392,7 +392,7 @@ extension HTTP2Session {
     private func apply(_ setting: UInt16, _ value: UInt32) -> Bool {
         switch setting {
         case HTTP2Setting.headerTableSize: encoder.limit(to: Int(value))
-        case HTTP2Setting.enablePush where value != 0: breach(.protocolError, "it enabled pushes to a server")
+        case HTTP2Setting.enablePush where value != 0: breach(.protocolError, "it sent ENABLE_PUSH other than 0")
         case HTTP2Setting.maximumConcurrentStreams: peer.maximumStreams = Int(value)
         case HTTP2Setting.initialWindowSize: setWindow(Int(value))
         case HTTP2Setting.maximumFrameSize:
@@ -441,7 +441,7 @@ extension HTTP2Session {
     // MARK: PING (§6.7), GOAWAY (§6.8) and WINDOW_UPDATE (§6.9)
 
     private func readPing(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) throws(Flood) {
-        guard header.length == 8 else { return breach(.frameSizeError, "it sent PING of a wrong length") }
+        guard header.length == 8 else { return breach(.frameSizeError, "it sent PING with an invalid length") }
         guard header.stream == 0 else { return breach(.protocolError, "it sent PING on stream \(header.stream)") }
         if header.has(HTTP2Flag.acknowledgement) {
             events.append(.pingAnswered)
@@ -452,11 +452,13 @@ extension HTTP2Session {
 
     private func readGoAway(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) {
         guard let number = payload.number(0), let code = payload.number(4) else {
-            return breach(.frameSizeError, "it sent GOAWAY of a wrong length")
+            return breach(.frameSizeError, "it sent GOAWAY with an invalid length")
         }
         guard header.stream == 0 else { return breach(.protocolError, "it sent GOAWAY on stream \(header.stream)") }
         let last = Int32(truncatingIfNeeded: number & UInt32(HTTP2FrameHeader.maximum31Bits))
-        guard last <= reader.lastStream else { return breach(.protocolError, "it took a GOAWAY back") }
+        guard last <= reader.lastStream else {
+            return breach(.protocolError, "it sent GOAWAY with a higher last stream than before")
+        }
         guard last == 0 || last & 1 == 1 else {
             return breach(.protocolError, "it sent GOAWAY with the stream \(last), which no client opens")
         }
@@ -469,11 +471,11 @@ extension HTTP2Session {
 
     private func readWindowUpdate(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) {
         guard let number = payload.number(0), payload.count == 4 else {
-            return breach(.frameSizeError, "it sent WINDOW_UPDATE of a wrong length")
+            return breach(.frameSizeError, "it sent WINDOW_UPDATE with an invalid length")
         }
         let increment = Int(number) & HTTP2FrameHeader.maximum31Bits
         guard header.stream != 0 else {
-            guard increment > 0 else { return breach(.protocolError, "it sent a WINDOW_UPDATE of nothing") }
+            guard increment > 0 else { return breach(.protocolError, "it sent WINDOW_UPDATE with an increment of 0") }
             peer.window += increment
             guard peer.window <= HTTP2FrameHeader.maximum31Bits else {
                 return breach(.flowControlError, "it made the connection's window larger than 2³¹-1")
