@@ -6,6 +6,9 @@ import time
 import unittest
 import urllib.parse
 
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.keys import Keys
+
 from browser import Browser
 from scene import Scene, eventually, get_json, notifications, token
 
@@ -168,7 +171,8 @@ class Pages(Live):
                 self.browser.open(path)
                 reached = []
                 for step in range(200):
-                    self.browser.driver.switch_to.active_element.send_keys("\ue004")
+                    # To the page: the focused element may be replaced by an update at any time.
+                    ActionChains(self.browser.driver).send_keys(Keys.TAB).perform()
                     found = self.browser.driver.execute_script("""
                         const one = document.activeElement;
                         if (one === document.body) return null;

@@ -100,7 +100,7 @@ extension EndToEnd {
             let ending = try await process.wait()
             #expect(ending == .exited(1))
             let isSleeper = command.contains("sleep")
-            #expect(process.errors.contains(isSleeper ? "was ended" : words), "\(process.errors)")
+            #expect(process.errors.contains(isSleeper ? "was killed" : words), "\(process.errors)")
             #expect(process.errors.contains("--exec: FAILED: "))
             #expect(process.output.hasPrefix("default: 4000 records: 4000 added"), "\(process.output)")
             #expect(try scene.has(0..<4000))

@@ -120,7 +120,7 @@ extension EndToEnd {
             #expect(process.errors.hasPrefix("default: FAILED: "), "\(process.errors)")
             #expect(process.errors.contains("localhost:\(scene.server.port) "))
             #expect(process.errors.contains(words[how] ?? ""), "\(process.errors)")
-            #expect(process.output.contains("35 bytes of an incomplete one") == (how == "cut"))
+            #expect(process.output.contains("35 bytes of an incomplete record") == (how == "cut"))
         }
 
         @Test("a refused certificate is reported")

@@ -158,7 +158,7 @@ extension EndToEnd {
             let lines = [job(#"{"token":"ab","alert":"x"}"#), #"{"token":"ab","alert":"x"}"#].joined(separator: "\n")
             let many = try await CommandLineTests.run(["enqueue"], environment: environment, input: lines)
             #expect(many.output == "enqueued 1 job on default, refused 1\n")
-            #expect(many.errors.contains("line 2: the job is not of the form"), "\(many.errors)")
+            #expect(many.errors.contains("line 2: the job does not have the queue's format"), "\(many.errors)")
             let list = try redis.run("LRANGE", "queue:default", "0", "-1").strings()
             // The first enqueued job is the last one from the left.
             let written = try #require(list.last)

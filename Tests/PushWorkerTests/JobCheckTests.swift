@@ -45,7 +45,7 @@ struct JobCheckTests {
         let new = #""alert":"x","push_type":"hologram","topic":"com.example.shop.hologram""#
         #expect(warnings(new, Self.app { $0.strictPayloads = true }).contains { $0.contains("push type hologram") })
         let unclear = #""content_changed":true"#
-        #expect(warnings(unclear).contains { $0.contains("widgets or for controls") })
+        #expect(warnings(unclear).contains { $0.contains("both widgets and controls") })
     }
 
     @Test("warns of a duration that counts from when the job is first seen")

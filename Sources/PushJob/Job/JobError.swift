@@ -100,8 +100,8 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .duplicateMember(let member, let offset):
             "the job has `\(member.name)` more than once, again at byte \(offset); it may appear only once"
         case .notSidekiq(let mistake):
-            "the job does not have the form of the queue's format: \(mistake.rawValue);"
-                + #" expected is {"class":"PushJob","args":[{"token":…,"alert":…}],"jid":…}, as Sidekiq and Resque write it"#
+            "the job does not have the queue's format: \(mistake.rawValue);"
+                + #" expected {"class":"PushJob","args":[{"token":…,"alert":…}],"jid":…}, as Sidekiq and Resque write it"#
         case .otherClass(let name, let accepted):
             "the job is of \(name.map { "the class \($0)" } ?? "another class"), but this list accepts only"
                 + " \(accepted.joined(separator: ", ")) (APNS_WORKER_JOB_CLASS or --job-class);"
@@ -127,8 +127,8 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     }
 }
 
-/// The reason why a body is not a job of Sidekiq or Resque. The raw value ends the sentence "the job is not of the form
-/// …:".
+/// The reason why a body is not a job of Sidekiq or Resque. The raw value ends the sentence "the job does not have
+/// the queue's format: …".
 public enum SidekiqMistake: String, Sendable {
     /// The body is JSON, but not an object.
     case notAnObject = "it is not a JSON object"
