@@ -125,7 +125,7 @@ struct Actions: Sendable {
         guard let worker = status.living.first(where: { $0.name == name }) else {
             throw WebError(.notFound, "there is no worker \(name), or its lease has expired")
         }
-        try await site.source.fleet.send(kind, to: worker, at: status.at, try await site.data.queues())
+        try await worker.send(kind, at: status.at, try await site.data.queues(), site.source.fleet)
         await site.record(.init(kind), "worker \(name)", by: visitor)
         return Result(message: "asked worker \(name): \(kind.rawValue)", path: site.links.path(["workers"]))
     }

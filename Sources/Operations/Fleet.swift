@@ -70,19 +70,6 @@ package struct Fleet: Sendable {
         return (queues, found.incomplete)
     }
 
-    /// Gives a worker a command through all of its queues.
-    /// - Parameters:
-    ///   - at: Redis' time in milliseconds since 1970, from which the command's lifetime counts.
-    ///   - queues: the known queues.
-    /// - Throws: `RedisError`.
-    package func send(
-        _ command: WorkerCommand.Kind, to worker: FleetStatus.Worker, at: Int64, _ queues: [QueueKeys]
-    ) async throws {
-        for keys in queues where worker.queues.contains(keys.queue) {
-            try await WorkerCommand(command, at: at).send(to: worker.name, client(for: keys.jobs), keys)
-        }
-    }
-
     /// Records an operator's action.
     /// - Throws: `RedisError`.
     package func record(_ entry: AuditEntry) async throws {

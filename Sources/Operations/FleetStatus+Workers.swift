@@ -121,3 +121,16 @@ extension FleetStatus {
         }.sorted { $0.name < $1.name }
     }
 }
+
+extension FleetStatus.Worker {
+    /// Sends a command to the worker, on all of its queues.
+    /// - Parameters:
+    ///   - at: Redis' time in milliseconds since 1970, from which the command's lifetime counts.
+    ///   - known: the queues of the fleet.
+    /// - Throws: `RedisError`.
+    package func send(_ command: WorkerCommand.Kind, at: Int64, _ known: [QueueKeys], _ fleet: Fleet) async throws {
+        for keys in known where queues.contains(keys.queue) {
+            try await WorkerCommand(command, at: at).send(to: name, fleet.client(for: keys.jobs), keys)
+        }
+    }
+}

@@ -62,7 +62,7 @@ package struct JobChanges {
         _ jobs: QueueJobs, to keys: QueueKeys, _ filter: JobFilter, _ client: RedisClient, isCluster: Bool
     ) -> JobChanges {
         guard isCluster else { return JobChanges(jobs, .move(to: keys), filter) }
-        return JobChanges(jobs, .remove, filter) { try await keys.push($0, client) }
+        return JobChanges(jobs, .remove, filter) { try await push($0, to: keys, client) }
     }
 
     /// Changes jobs until no job matches, or `portion` returns 0.
@@ -217,15 +217,17 @@ package struct JobChanges {
     }
 }
 
-extension QueueKeys {
-    /// Pushes jobs of another queue: those with a time to the retries, the others to the end of the list.
-    /// - Parameter client: a client of the server that has this queue.
+extension JobChanges {
+    /// Pushes jobs to another queue: those with a time to its retries, the others to the end of its list.
+    /// - Parameters:
+    ///   - keys: the keys of that queue.
+    ///   - client: a client of its server.
     /// - Throws: `RedisError`.
-    package func push(_ stored: [StoredJob], _ client: RedisClient) async throws {
-        var list = RedisCommand(pushCommand, expecting: stored.count + 1, bytes: 1 << 20)
+    package static func push(_ stored: [StoredJob], to keys: QueueKeys, _ client: RedisClient) async throws {
+        var list = RedisCommand(keys.pushCommand, expecting: stored.count + 1, bytes: 1 << 20)
         var later = RedisCommand("ZADD", expecting: 2 * stored.count + 1, bytes: 1 << 20)
-        list.append(jobs)
-        later.append(retry)
+        list.append(keys.jobs)
+        later.append(keys.retry)
         for job in stored {
             if let due = job.due {
                 later.append(Int(due))

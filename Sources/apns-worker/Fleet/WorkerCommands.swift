@@ -132,7 +132,7 @@ struct CommandOptions: ParsableArguments {
                     "\(WorkerChoice.list(chosen))\n\(texts.question) (\(count)). Continue?", isGiven: yes)
             }
             for worker in chosen {
-                try await fleet.send(kind, to: worker, at: status.at, queues)
+                try await worker.send(kind, at: status.at, queues, fleet)
                 await fleet.record(.init(kind), "worker \(worker.name)")
             }
             if !json {

@@ -310,7 +310,7 @@ struct JobsMove: AsyncParsableCommand {
                 return try await perform(.move(to: target.keys), nil)
             }
             try await settings.withClient(for: target.keys.jobs) { client in
-                try await perform(.remove) { try await target.keys.push($0, client) }
+                try await perform(.remove) { try await JobChanges.push($0, to: target.keys, client) }
             }
         }
     }
