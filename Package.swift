@@ -166,7 +166,8 @@ let package = Package(
 )
 
 // scripts/test builds with optimization, so that the tests run what users run, and faster. The tests themselves are
-// compiled without, because optimizing them would take longer than they run, and checked once instead of twice.
+// compiled without it, because optimizing them would take longer than they run. Most of their compilation is type
+// checking, which a separate job for the module's interface would repeat.
 for target in package.targets where target.type == .test || target.name == "TestSupport" {
     target.swiftSettings = [
         .unsafeFlags(["-Onone", "-no-emit-module-separately-wmo"], .when(configuration: .release))

@@ -48,7 +48,7 @@ class Scene:
     """Processes in a temporary directory, which end with the scene."""
 
     def __init__(self):
-        built = os.environ.get("BUILT_PROGRAMS", str(ROOT / ".build/debug"))
+        built = os.environ.get("BUILT_PROGRAMS", str(ROOT / ".build-test/release"))
         self.worker_program = str(Path(built).resolve() / "apns-worker")
         self.directory = Path(tempfile.mkdtemp(prefix="dashboard-"))
         self.processes = []
