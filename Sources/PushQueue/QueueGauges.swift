@@ -29,7 +29,8 @@ public struct QueueGauges: Sendable {
     /// The maximum size of ``head`` in bytes.
     public static let headLimit = 65_536
 
-    /// How long all workers share one reading, in milliseconds: its cost for Redis grows with the number of lanes.
+    /// The time for which all workers share one reading, in milliseconds: its cost for Redis grows with the number of
+    /// lanes.
     public static let maximumAge = 9500
 
     /// Returns the time at which the job at the head was enqueued, in milliseconds since 1970; `nil` if unknown.
@@ -40,8 +41,8 @@ public struct QueueGauges: Sendable {
         return try? JobDecoder.decode(head, as: format).enqueuedAt
     }
 
-    /// How long the first of ``retries`` has been due, in milliseconds; 0 if another client has added it without a due
-    /// time.
+    /// The time for which the first of ``retries`` has been due, in milliseconds; 0 if another client has added it
+    /// without a due time.
     public var overdue: Int64 {
         guard let firstDue, firstDue > 0 else { return 0 }
         return max(0, now - firstDue)

@@ -24,7 +24,7 @@ public enum QueuePause {
         try await client.call(RedisCommand("DEL", keys.paused)).root.integer == 1
     }
 
-    /// Reads the pause. Its texts are printable, whoever wrote them.
+    /// Reads the pause. Its texts are made printable, because any program can write them.
     /// - Returns: `nil` if the queue is not paused.
     /// - Throws: `RedisError`.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> AppPause? {

@@ -19,7 +19,7 @@ final class ScriptRunner {
     /// - Parameters:
     ///   - moreKeys: keys of any bytes, after the others.
     ///   - count: the approximate number of arguments.
-    ///   - arguments: appends them; called again if the source of the script has to be sent.
+    ///   - arguments: appends them; called again if the source of the script must be sent.
     func run(
         _ script: QueueScript, _ keyNames: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int = 16,
         arguments: @escaping (inout RedisCommand) -> Void,

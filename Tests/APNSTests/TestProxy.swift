@@ -9,7 +9,7 @@ final class TestProxy: Sendable {
         case connects
         /// Connects, and sends its answer byte by byte.
         case connectsSlowly
-        /// Sends this text, and then closes if told to.
+        /// Sends this text, and then closes if configured to.
         case answers(String, closes: Bool)
         /// Accepts the connection and sends nothing.
         case staysSilent

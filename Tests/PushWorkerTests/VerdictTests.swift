@@ -126,7 +126,7 @@ struct VerdictTests {
     }
 
     @Test(
-        "is that another server answers, for a refusal without a reason and for statuses APNs does not have")
+        "attributes a refusal without a reason, and statuses that APNs does not use, to another server")
     func notAPNs() {
         for status in [201, 204, 301, 302, 400, 401, 403, 404, 405, 407, 408, 421, 429, 431, 600] {
             let verdict = Verdict(.response(Response(status: status)), topicIsConfigured: true)

@@ -26,7 +26,7 @@ struct ClientCertificate: Sendable {
     }
 }
 
-/// What a client is allowed to do on its connection, by its certificate or its provider tokens.
+/// The rights of a client on its connection, by its certificate or its provider tokens.
 final class ClientCredentials {
     /// The verdict on a request's provider token.
     enum Authorization {

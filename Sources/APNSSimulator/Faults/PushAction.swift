@@ -82,7 +82,7 @@ package struct PushAction: RuleAction {
     package var delay: AnswerDelay?
     /// The stream limit to lower to.
     package var streams: Int?
-    /// How long the stream limit stays lowered, in microseconds; `nil` for the rest of the connection.
+    /// The time for which the stream limit stays lowered, in microseconds; `nil` for the rest of the connection.
     package var streamsDuration: Int64?
 
     package static let points = [RulePoint.request, .channels, .connect]

@@ -6,8 +6,8 @@ final class SimulatorHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// How long a finished connection waits for the client to close. Closing with unread bytes in the socket would make
-    /// the kernel discard the last answers.
+    /// The time that a finished connection waits for the client to close. Closing with unread bytes in the socket would
+    /// make the kernel discard the last answers.
     private static let linger = TimeAmount.milliseconds(250)
 
     private let service: SimulatedService

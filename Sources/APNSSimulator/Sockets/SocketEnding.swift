@@ -5,7 +5,7 @@ import TLS
 
 /// The ways to end a connection.
 enum SocketEnding {
-    /// How long a client has to close after this side has. Closing with unread bytes in the socket would make the
+    /// The time that a client has to close after this side has. Closing with unread bytes in the socket would make the
     /// kernel discard the last bytes sent.
     private static let patience = TimeAmount.seconds(1)
 

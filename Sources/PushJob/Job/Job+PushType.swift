@@ -12,7 +12,7 @@ extension Job {
         case liveActivity
         /// With the short form `mdm`, or a payload with `mdm` and without `aps`.
         case mdm
-        /// `content-changed`, for widgets or for controls: the topic, which could tell them apart, does not.
+        /// `content-changed`, for widgets or for controls: the topic, which could distinguish them, does not.
         case widgetOrControl
         /// `content-changed`, and a topic that ends in `.push-type.widgets`.
         case widgets

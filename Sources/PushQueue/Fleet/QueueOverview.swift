@@ -42,7 +42,7 @@ public struct QueueOverview: Sendable {
     public var dead: Int
     /// The sum of the dead letters' lengths in bytes.
     public var deadBytes: Int
-    /// How long the first of ``due`` has been due, in milliseconds; `nil` if none is due.
+    /// The time for which the first of ``due`` has been due, in milliseconds; `nil` if none is due.
     public var overdue: Int64?
     /// The age in milliseconds of the first waiting job, if it contains the time at which it was enqueued.
     public var oldestWaiting: Int64?

@@ -302,7 +302,7 @@ extension QueueConsumer: JobSettler {
 
     // MARK: History
 
-    /// Returns and resets the counts for the history that are to be written now.
+    /// Returns and resets the counts for the history that must be written now.
     private func takeCounts() -> MinuteCounts? {
         guard let counts = lane.metrics.minutes.take(queue: queue.id.index) else { return nil }
         outbox.countsWrittenAt = lane.now

@@ -179,7 +179,7 @@ struct RedisRequest {
     /// name each other must not keep the command forever.
     static let maximumRedirections = 5
 
-    /// Kept only if the command may have to be sent again, which is the case in a Cluster.
+    /// Kept only if the command may need to be sent again, as in a Cluster.
     let command: RedisCommand?
     let timeout: TimeAmount?
     let completion: RedisConnection.Completion

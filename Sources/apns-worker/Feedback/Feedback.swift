@@ -176,7 +176,7 @@ struct Feedback: AsyncParsableCommand {
     }
 }
 
-/// Reads the feedback services once, or periodically until the process is told to end.
+/// Reads the feedback services once, or periodically until the process receives a signal to end.
 private final class FeedbackService: Service {
     let choices: [FeedbackApp.Choice]
     let options: Feedback

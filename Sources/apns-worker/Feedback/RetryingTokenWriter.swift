@@ -3,7 +3,7 @@ import PushQueue
 
 /// Writes records to Redis, and waits while it is unavailable.
 struct RetryingTokenWriter: Sendable {
-    /// The time for which to wait for Redis once the process has been told to end.
+    /// The time for which to wait for Redis once the process has received a signal to end.
     private static let patienceAtStop = TimeAmount.seconds(5)
 
     private let writer: InvalidTokenClient

@@ -39,7 +39,7 @@ actor LineOutput {
         await task.value
     }
 
-    /// Closes the output, which tells the reader that it is complete.
+    /// Closes the output, which signals to the reader that it is complete.
     func close() {
         guard closesDescriptor, !isClosed else { return }
         isClosed = true

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// A signal that the process was told to end.
+/// A signal that the process should end.
 final class StopSignal: Sendable {
     private struct State {
         var isStopped = false

@@ -263,7 +263,7 @@ final class FleetSimulation: @unchecked Sendable {
             ] {
                 command.append(argument)
             }
-            // An operator is told if the command is refused.
+            // A refused command is reported to the operator.
             guard case .success(let reply) = redis.execute(command), reply.error == nil else { return }
             log("\(campaign) of queue \(queue): \(cancels ? "cancelled" : "sent again")")
             fleet.cancellations["\(queue) \(campaign)"] = cancels ? time.milliseconds : nil
