@@ -107,6 +107,20 @@ struct EngineTests {
         #expect(scene.stats == ["invalid_token": 1] && scene.queue.held.isEmpty)
     }
 
+    @Test(
+        "takes APNs' time of an invalid token if its clock is at most a second ahead",
+        arguments: [(ahead: Int64(1), isTaken: true), (1000, true), (1200, false)])
+    func invalidAhead(ahead: Int64, isTaken: Bool) throws {
+        let scene = try EngineScene()
+        scene.pushOne()
+        let now = EngineScene.time(scene.loop.now)
+        scene.transport.answer(
+            .response(Response(status: 410, reason: .unregistered, timestamp: now + ahead)))
+        scene.run()
+        let token = try #require(scene.stores.fakeFleet.invalid.first)
+        #expect(isTaken ? token.at == now + ahead : (now - 100...now).contains(token.at))
+    }
+
     @Test("counts a request without an answer as a possible duplicate, or drops it if the job asks for that")
     func uncertain() throws {
         let scene = try EngineScene()

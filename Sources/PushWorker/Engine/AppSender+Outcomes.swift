@@ -14,6 +14,8 @@ extension AppSender: TransportDelegate {
     private static let attemptsToBelieve = 3
     /// The beginning of 2008, before APNs existed, in milliseconds since 1970.
     private static let firstYear: Int64 = 1_199_145_600_000
+    /// The maximum number of milliseconds by which APNs' clock may be ahead of Redis'.
+    private static let clockDifference: Int64 = 1000
 
     /// A notification whose request has ended, with its job decoded.
     private struct Attempt {
@@ -234,12 +236,13 @@ extension AppSender: TransportDelegate {
     }
 
     /// Marks a token as invalid.
-    /// - Parameter since: the time given by APNs, in milliseconds since 1970. Ignored if it is in the future, because
-    ///   then no later registration could follow it, or before APNs existed.
+    /// - Parameter since: the time given by APNs, in milliseconds since 1970. Ignored if it is more than a second in
+    ///   the future, because then no later registration could follow it, or before APNs existed.
     private func markInvalid(_ attempt: Attempt, _ reason: Reason, since: Int64?) {
         let id = attempt.id
         let now = ledger.queue(of: id).now
-        let at = since.flatMap { (Self.firstYear...max(Self.firstYear, now)).contains($0) ? $0 : nil } ?? now
+        let latest = max(Self.firstYear, now + Self.clockDifference)
+        let at = since.flatMap { (Self.firstYear...latest).contains($0) ? $0 : nil } ?? now
         let topic = lane.jobs[id].fanOut?.template.topic ?? notification(ofJob: id)?.topic ?? app.topic
         ledger.record(
             invalid: InvalidToken(
