@@ -230,6 +230,8 @@ final class LaneChecks {
         var since: NIODeadline
         /// True once the lane has sent to the token again, after `until`.
         var wasTried = false
+        /// The time set by another lane, read after `until`: the lane may keep it when APNs refuses the token again.
+        var othersUntil: Int64?
     }
 
     /// The reception of a job. A lane that loses its lease may receive a job again while it is still sending it.
@@ -309,7 +311,8 @@ final class LaneChecks {
         // Several requests can be in flight when the first is refused, and the answers to some arrive long after it.
         // They come after the first, whose time remains valid: `until` is the time of the one that was refused now.
         if let known = throttles[token], !known.wasTried { return }
-        throttles[token] = Throttle(until: until, since: now)
+        let others = throttles[token]?.othersUntil.flatMap { $0 > milliseconds ? $0 : nil }
+        throttles[token] = Throttle(until: min(until, others ?? until), since: now)
     }
 
     /// Records that the lane has read the tokens throttled by other lanes.
@@ -317,8 +320,11 @@ final class LaneChecks {
     func learned(_ tokens: [(token: ByteBuffer, until: Int64)], time: Int64) {
         for (token, until) in tokens where until > time {
             let token = String(buffer: token)
-            guard throttles[token] == nil else { continue }
-            throttles[token] = Throttle(until: until, since: now)
+            guard let known = throttles[token] else {
+                throttles[token] = Throttle(until: until, since: now)
+                continue
+            }
+            if milliseconds >= known.until { throttles[token]?.othersUntil = until }
         }
     }
 
