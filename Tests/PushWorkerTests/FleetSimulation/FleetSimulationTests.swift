@@ -132,7 +132,7 @@ extension Mutation {
         case .constantStamp: [.breaks, .rollbacks, .stops]
         case .skipsRecovery: [.breaks, .rollbacks]
         case .lateClaimTakesJobs, .claimGivesNumbersAgain, .dropsResentSettlements, .confirmsFailedSettlements,
-            .settlesAnyClaim:
+            .settlesAnyClaim, .countsMinutesAgain:
             .breaks
         case .confirmsRefusedSettlements: .refusals
         case .reclaimIgnoresLease: [.stops, .breaks]

@@ -36,6 +36,8 @@ enum Mutation: String, CaseIterable, Sendable {
     case grantsRateEarly
     /// Each worker replaces the fleet's provider token.
     case sharesNoProviderToken
+    /// A repeated settlement adds its sums to the minutes' counters again.
+    case countsMinutesAgain
 
     // Rules of the engine.
 
@@ -104,6 +106,7 @@ enum Mutation: String, CaseIterable, Sendable {
         case .pausesDoNotGrow: ("math.min(state.pause * 2, tonumber(longest_pause))", "state.pause")
         case .grantsRateEarly: ("math.ceil((start - now) / 1000)", "math.ceil((start - now) / 2000) - 1000")
         case .sharesNoProviderToken: ("if is_good and stored_at ~= tonumber(refused) then", "if false then")
+        case .countsMinutesAgain: ("if minutes and (settled > 0 or lost == 0) then", "if minutes then")
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
             .confirmsRefusedSettlements, .goesByOwnClock, .ignoresPauses, .forgetsThrottles, .hidesThrottles,
             .sendsUnsignedTokens, .ignoresFleetToken, .recoversOthersClaims, .reclaimsAtOnce:
