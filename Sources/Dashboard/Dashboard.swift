@@ -10,87 +10,6 @@ import ServiceLifecycle
 import TLS
 import WebPages
 
-/// The address, the users and the limits of a dashboard.
-package struct DashboardConfiguration: Sendable {
-    package var host = "127.0.0.1"
-    /// 0 for a free one.
-    package var port = 8080
-    /// The path under which a proxy serves the dashboard, such as `/push`; empty for none.
-    package var base = ""
-    /// Host names that requests can use besides `localhost` and IP addresses, without users.
-    package var hostNames: [String] = []
-    /// The users; `nil` to admit everyone who can reach the port.
-    package var users: UserFile?
-    /// True to refuse all changes.
-    package var isReadOnly = false
-    /// True to show tokens and payloads to viewers.
-    package var viewersSeeContent = false
-    package var tls: TLSContext?
-
-    package init() {}
-}
-
-/// The data sources of the dashboard, and what its actions need.
-package struct DashboardSource: Sendable {
-    /// A queue, and the format of its jobs.
-    package struct Queue: Sendable {
-        package var keys: QueueKeys
-        package var format = JobFormat.native
-        package var limits = QueueLimits()
-
-        package init(_ keys: QueueKeys, format: JobFormat = .native, limits: QueueLimits = QueueLimits()) {
-            (self.keys, self.format, self.limits) = (keys, format, limits)
-        }
-    }
-
-    /// A finding about a job.
-    package struct Verdict: Encodable, Sendable {
-        /// `ok`, `warning` or `failure`.
-        package let level, subject, sentence: String
-
-        package init(level: String, subject: String, sentence: String) {
-            (self.level, self.subject, self.sentence) = (level, subject, sentence)
-        }
-    }
-
-    /// The result of checking a job.
-    package struct Check: Sendable {
-        package var verdicts: [Verdict]
-        /// The notification for the first device; `nil` if the job cannot be sent.
-        package var preview: PushPreview?
-
-        package init(_ verdicts: [Verdict], _ preview: PushPreview?) {
-            (self.verdicts, self.preview) = (verdicts, preview)
-        }
-
-        /// The first finding that would make the job a dead letter.
-        var failure: Verdict? { verdicts.first { $0.level == "failure" } }
-    }
-
-    /// The queues, workers and apps, through clients that stay connected.
-    package var fleet: Fleet
-    package var invalidTokens: InvalidTokenClient
-    /// Returns the configuration of a queue that was found in Redis.
-    package var configured: @Sendable (QueueKeys) -> Queue
-    /// Apps to show even if no worker has reported them.
-    package var appNames: [String] = []
-    /// Checks a job of a queue, as `check --job` does.
-    package var check: @Sendable (_ job: ByteBuffer, Queue) async -> Check
-    /// Returns the rule behind a reason, in Apple's words for reasons of APNs; `nil` if it is unknown.
-    package var explain: @Sendable (_ reason: String) -> String?
-    package var version: String
-
-    package init(
-        fleet: Fleet, invalidTokens: InvalidTokenClient, version: String,
-        configured: @escaping @Sendable (QueueKeys) -> Queue,
-        check: @escaping @Sendable (_ job: ByteBuffer, Queue) async -> Check,
-        explain: @escaping @Sendable (_ reason: String) -> String?
-    ) {
-        (self.fleet, self.invalidTokens, self.version) = (fleet, invalidTokens, version)
-        (self.configured, self.check, self.explain) = (configured, check, explain)
-    }
-}
-
 /// The web dashboard: pages and a JSON API over the queues of a Redis.
 package struct Dashboard: Service {
     /// The port of the dashboard.
@@ -108,7 +27,7 @@ package struct Dashboard: Service {
         limits.connections = 512
         let http = try await HTTPPort.listen(
             "dashboard", host: configuration.host, port: configuration.port, limits: limits, on: eventLoop,
-            router: site.router(), tls: configuration.tls, logger: logger)
+            router: router(site), tls: configuration.tls, logger: logger)
         return Dashboard(port: http.port, http: http)
     }
 
@@ -116,37 +35,13 @@ package struct Dashboard: Service {
         try? await gracefulShutdown()
         try await http.stop()
     }
-}
 
-/// The parts that all pages share.
-final class Site: Sendable {
-    let configuration: DashboardConfiguration
-    let source: DashboardSource
-    let links: Links
-    let live = LiveUpdates()
-    let data: DashboardData
-    let runs = BulkRuns()
-    let admission: Admission
-    let logger: Logger
-
-    init(_ configuration: DashboardConfiguration, _ source: DashboardSource, logger: Logger) {
-        self.configuration = configuration
-        self.source = source
-        self.logger = logger
-        links = Links(base: configuration.base)
-        data = DashboardData(source)
-        admission = Admission(
-            users: configuration.users, isReadOnly: configuration.isReadOnly,
-            viewersSeeContent: configuration.viewersSeeContent, links: links,
-            foreign: ForeignRequests(names: configuration.hostNames), hasTLS: configuration.tls != nil)
-    }
-
-    func router() -> Router<WebContext> {
+    private static func router(_ site: Site) -> Router<WebContext> {
         let router = Router(context: WebContext.self)
         router.middlewares.add(PageSecurity())
-        router.middlewares.add(ErrorPages(site: self))
-        router.middlewares.add(admission)
-        let routes = router.group(RouterPath(links.base))
+        router.middlewares.add(ErrorPages(site: site))
+        router.middlewares.add(site.admission)
+        let routes = router.group(RouterPath(site.links.base))
         routes.get("/assets/{name}") { _, context in
             guard let name = context.parameters.get("name"), let asset = WebAssets.response(name) else {
                 throw WebError(.notFound, "there is no such file")
@@ -154,174 +49,31 @@ final class Site: Sendable {
             return asset
         }
         routes.get("/healthz") { _, _ in "ok\n" }
-        LoginPages(site: self).add(to: routes)
+        LoginPages(site: site).add(to: routes)
         let pages: [any DashboardPage] = [
             OverviewPage(), QueuesPage(), QueuePage(), JobsPage(), JobPage(), DevicesPage(), DevicePage(),
             CampaignsPage(), CampaignPage(), DeadLettersPage(), DeadLetterPage(), AppsPage(), InvalidTokensPage(),
             WorkersPage(), RedisPage(), TryPage(), ActivityPage(), BulkRunPage(),
         ]
-        for page in pages { add(page, to: routes) }
-        Actions(site: self).add(to: routes)
-        JobPreview.add(to: routes, self)
-        DashboardAPI(site: self).add(to: routes)
+        for page in pages { add(page, of: site, to: routes) }
+        Actions(site: site).add(to: routes)
+        JobPreview.add(to: routes, site)
+        DashboardAPI(site: site).add(to: routes)
         return router
     }
 
-    private func add(_ page: any DashboardPage, to routes: RouterGroup<WebContext>) {
-        routes.get(RouterPath(page.path)) { [self] request, context in
-            let pageRequest = PageRequest(self, request, context)
+    private static func add(_ page: any DashboardPage, of site: Site, to routes: RouterGroup<WebContext>) {
+        routes.get(RouterPath(page.path)) { request, context in
+            let pageRequest = PageRequest(site, request, context)
             guard LiveUpdates.isRequested(by: request) else {
-                return Response.page(try await html(page.content(pageRequest), in: page.section, context.visitor))
+                return Response.page(try await site.html(page.content(pageRequest), in: page.section, context.visitor))
             }
-            return live.response {
+            return site.live.response {
                 let content = try await page.content(pageRequest)
                 return "<main>\(content.main)</main>"
             }
         }
     }
-
-    /// Returns a complete page.
-    func html(_ content: PageContent, in section: Section, _ visitor: Visitor) async -> HTML {
-        var page = Page(content.title, of: "apns-worker", main: content.main)
-        // Shows the number of problems of the last status, if there is one.
-        let problems = await data.lastStatus?.problems.count ?? 0
-        page.navigation = Section.allCases.map { one in
-            Page.Item(
-                one.title, links.path(one.segments), isCurrent: one == section,
-                count: one == .overview ? problems : 0)
-        }
-        page.account = account(visitor)
-        page.footer =
-            "apns-worker \(source.version) · Redis \("\(source.fleet.clients.topology)") · prefix \(source.fleet.prefix)"
-        page.isLive = content.isLive
-        page.scripts = content.scripts
-        return page.html(links)
-    }
-
-    private func account(_ visitor: Visitor) -> HTML {
-        guard let name = visitor.name else {
-            return configuration.isReadOnly ? "<span class=\"account\">read-only</span>" : ""
-        }
-        return """
-            <form class="account" method="post" action="\(links.path(["logout"]))">\(formToken(visitor))\
-            <span>\(name) (\(visitor.role.rawValue))</span><button class="small">Log out</button></form>
-            """
-    }
-
-    /// Returns the hidden field that every form needs.
-    func formToken(_ visitor: Visitor) -> HTML {
-        "<input type=\"hidden\" name=\"form_token\" value=\"\(visitor.formToken)\">"
-    }
-
-    /// Records an operator's action. A failure is only logged, because the action has already happened.
-    func record(
-        _ action: AuditEntry.Action, _ subject: String, by visitor: Visitor, count: Int? = nil, detail: String? = nil
-    ) async {
-        let entry = AuditEntry(
-            action, subject, by: visitor.name ?? "anonymous", count: count, detail: detail, via: .web)
-        do {
-            try await source.fleet.record(entry)
-        } catch {
-            logger.warning(
-                "could not record an operator's action",
-                metadata: [
-                    "event": "audit_failed", "action": "\(action.rawValue)", "subject": "\(entry.subject)",
-                    "by": "\(entry.by)", "error": "\(error)",
-                ])
-        }
-    }
-}
-
-/// A group of pages, with a link in the navigation.
-enum Section: String, CaseIterable {
-    case overview, queues, jobs, campaigns, dead, devices, invalid, apps, workers, redis
-    case composer = "try"
-    case activity
-
-    var title: String {
-        switch self {
-        case .overview: "Overview"
-        case .queues: "Queues"
-        case .jobs: "Jobs"
-        case .campaigns: "Campaigns"
-        case .dead: "Dead letters"
-        case .devices: "Device"
-        case .invalid: "Invalid tokens"
-        case .apps: "Apps"
-        case .workers: "Workers"
-        case .redis: "Redis"
-        case .composer: "Try it"
-        case .activity: "Activity"
-        }
-    }
-
-    var segments: [String] { self == .overview ? [] : [rawValue] }
-}
-
-/// The content of a page for one request.
-struct PageContent {
-    var title: String
-    var main: HTML
-    var isLive = false
-    var scripts: [String] = []
-}
-
-/// A request for a page.
-struct PageRequest: Sendable {
-    let site: Site
-    let query: Form
-    let visitor: Visitor
-    let parameters: @Sendable (String) -> String?
-
-    init(_ site: Site, _ request: Request, _ context: WebContext) {
-        self.site = site
-        query = Form(request.uri.query ?? "")
-        visitor = context.visitor
-        parameters = { context.parameters.get($0).map { Form.decoded($0, plusIsSpace: false) } }
-    }
-
-    var links: Links { site.links }
-    var source: DashboardSource { site.source }
-    var isOperator: Bool { visitor.role == .operator }
-
-    /// Returns a form that posts to an action; empty for viewers.
-    func form(
-        _ action: String, _ fields: [(name: String, value: String)] = [], class style: String = "inline",
-        _ content: HTML
-    ) -> HTML {
-        guard isOperator else { return "" }
-        let hidden = fields.map { "<input type=\"hidden\" name=\"\($0.name)\" value=\"\($0.value)\">" as HTML }
-        return """
-            <form class="\(style)" method="post" action="\(links.path(["actions", action]))">\(site.formToken(visitor))\
-            \(hidden)\(content)</form>
-            """
-    }
-
-    /// Returns a token in the form that the visitor is allowed to see.
-    func token(_ token: String) -> String {
-        visitor.seesContent ? token : String(token.prefix(8)) + "…"
-    }
-
-    /// Returns a token in the form that the visitor is allowed to see, linked to its page only if that is the whole
-    /// token, because the link contains it.
-    func device(_ token: String, length: Int = .max) -> HTML {
-        guard visitor.seesContent else { return "\(self.token(token))" }
-        return link(["devices", token], token.utf8.count > length ? "\(token.prefix(length))…" : token)
-    }
-
-    func link(_ segments: [String], _ title: String) -> HTML { link(segments, [], title) }
-
-    func link(_ segments: [String], _ query: [(name: String, value: String?)], _ title: String) -> HTML {
-        "<a href=\"\(links.path(segments, query))\">\(title)</a>"
-    }
-}
-
-/// A page of the dashboard.
-protocol DashboardPage: Sendable {
-    /// The route, such as `/queues/{queue}`.
-    var path: String { get }
-    var section: Section { get }
-    func content(_ request: PageRequest) async throws -> PageContent
 }
 
 /// Converts errors to pages or, for the API, to JSON.

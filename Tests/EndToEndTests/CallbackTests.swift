@@ -285,7 +285,7 @@ extension EndToEnd {
                 env > '\(directory)/env'; cat > '\(directory)/last'; [ ! -e '\(directory)/sick' ] || exit 3; \
                 cat '\(directory)/last' >> '\(directory)/all'
                 """
-            FileManager.default.createFile(atPath: "\(directory)/sick", contents: nil)
+            try Data().write(to: URL(fileURLWithPath: "\(directory)/sick"))
             let process = try callbacks(
                 redis, ["--exec", script, "--exec-env", "WANTED"], environment: ["WANTED": "value", "SECRET": "s3cret"])
             try await isIn(redis, process)

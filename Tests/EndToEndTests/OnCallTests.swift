@@ -100,7 +100,7 @@ extension EndToEnd {
             #expect(shown.output.contains("429 TooManyRequests"), "\(shown)")
             try await simulator.control("DELETE", "/rules")
             // The token has its own pause, which `jobs run` does not shorten.
-            try await stage.server(of: "push:{shared}:throttled-tokens").run("DEL", "push:{shared}:throttled-tokens")
+            try stage.server(of: "push:{shared}:throttled-tokens").run("DEL", "push:{shared}:throttled-tokens")
             _ = try await worker.stop()
             let next = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
             _ = try await Self.command(stage, "jobs", "run", "--id", "late", "--yes")

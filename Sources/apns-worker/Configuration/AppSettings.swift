@@ -9,7 +9,7 @@ extension TLSTrust {
     init(_ source: SecretSource) throws {
         do {
             if case .file(let path) = source { self = .file(path) } else { self = .pem(try source.read()) }
-        } catch let error as SecretSource.Unreadable {
+        } catch {
             throw CommandFailure(.configuration, "\(error)")
         }
     }

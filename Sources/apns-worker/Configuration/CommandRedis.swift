@@ -1,6 +1,7 @@
 import Logging
 import NIOCore
 import NIOPosix
+import Operations
 import PushQueue
 import Redis
 import Synchronization
@@ -41,6 +42,45 @@ extension Settings {
     func withClient(forApp app: String, _ body: (RedisClient, SharedKeys) async throws -> Void) async throws {
         let keys = sharedKeys
         try await withClient(for: keys.appPaused(app)) { try await body($0, keys) }
+    }
+
+    /// Runs `body` with the set of invalid tokens, using a client that is closed afterwards.
+    /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
+    func withInvalidTokens(_ body: (InvalidTokenClient) async throws -> Void) async throws {
+        let client = invalidTokens(try CommandRedis(self))
+        try await CommandFailure.mapping {
+            try await redisPatience.wait { try await client.waitUntilReady(timeout: $0) }
+            try await body(client)
+        }
+        await client.close()
+    }
+
+    /// Returns the set of invalid tokens, with a client that starts to connect.
+    func invalidTokens(_ redis: CommandRedis) -> InvalidTokenClient {
+        InvalidTokenClient.start(
+            topology: redis.topology, keys: sharedKeys, maximumAge: invalidTokenAge, configuration: redis.configuration,
+            logger: redis.logger)
+    }
+
+    /// Returns the fleet, with clients that connect on demand.
+    func fleet(
+        _ redis: CommandRedis, searches: Bool,
+        on eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next(),
+        waitUntilReady: @escaping @Sendable (RedisClient) async throws -> Void
+    ) throws -> Fleet {
+        let clients = RedisClients(
+            topology: redis.topology, eventLoop: eventLoop, configuration: redis.configuration, logger: redis.logger)
+        return Fleet(
+            clients: clients, prefix: keyPrefix, named: try queues().map(\.keys), isNamed: namesQueues,
+            searches: searches, waitUntilReady: waitUntilReady)
+    }
+
+    /// Records an action.
+    func record(_ action: AuditEntry.Action, _ subject: String, count: Int? = nil, detail: String? = nil) async {
+        let entry = AuditEntry(action, subject, by: Person.name, count: count, detail: detail, via: .cli)
+        await AuditEntry.attempt {
+            try await withClient(for: sharedKeys.audit) { try await AuditLog.record(entry, $0, sharedKeys) }
+        }
     }
 }
 

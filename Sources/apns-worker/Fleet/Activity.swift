@@ -1,6 +1,10 @@
+import ArgumentParser
+import FoundationEssentials
+import Glibc
 import Operations
 import PrintableText
 import PushQueue
+import PushWorker
 import Redis
 
 // Commands record this operator's actions, which the dashboard shows to others. A command that has done its work does
@@ -9,27 +13,20 @@ import Redis
 extension Fleet {
     /// Records an action.
     func record(_ action: AuditEntry.Action, _ subject: String, count: Int? = nil, detail: String? = nil) async {
-        await attemptToRecord {
+        await AuditEntry.attempt {
             try await record(AuditEntry(action, subject, by: Person.name, count: count, detail: detail, via: .cli))
         }
     }
 }
 
-extension Settings {
-    /// Records an action.
-    func record(_ action: AuditEntry.Action, _ subject: String, count: Int? = nil, detail: String? = nil) async {
-        let entry = AuditEntry(action, subject, by: Person.name, count: count, detail: detail, via: .cli)
-        await attemptToRecord {
-            try await withClient(for: sharedKeys.audit) { try await AuditLog.record(entry, $0, sharedKeys) }
+extension AuditEntry {
+    /// Runs the write of an entry, and only reports a failure.
+    static func attempt(_ write: () async throws -> Void) async {
+        do {
+            try await write()
+        } catch {
+            Terminal.note("note: this is done, but could not be recorded in the activity: \(error)\n")
         }
-    }
-}
-
-private func attemptToRecord(_ body: () async throws -> Void) async {
-    do {
-        try await body()
-    } catch {
-        Terminal.note("note: this is done, but could not be recorded in the activity: \(error)\n")
     }
 }
 
@@ -60,5 +57,29 @@ extension DeadLetterFilter {
         ]
         return JobFilter.joined(
             lists.flatMap { name, values in values.prefix(5).map { "\(name)=\($0)" } }, olderThan, newerThan)
+    }
+}
+
+/// The operator who runs this command.
+enum Person {
+    /// Checks the reason that an operator gives to others.
+    static func check(reason: String?) throws {
+        guard let reason else { return }
+        guard !reason.printable.allSatisfy(\.isWhitespace), reason.count <= 200 else {
+            throw ValidationError("--reason must have 1 to 200 printable characters")
+        }
+    }
+
+    /// The system's name for the user; in a container there may be none.
+    private static var account: String? {
+        guard let entry = getpwuid(getuid()), let name = entry.pointee.pw_name else { return nil }
+        return String(cString: name)
+    }
+
+    /// The names of the user and the host, as far as they are available.
+    static var name: String {
+        let environment = ProcessInfo.processInfo.environment
+        let user = ["SUDO_USER", "USER", "LOGNAME"].compactMap { environment[$0] }.first { !$0.isEmpty }
+        return "\(user ?? account ?? "uid \(getuid())")@\(HostName.current)".printable
     }
 }

@@ -1,9 +1,5 @@
 import ArgumentParser
-import Logging
-import NIOCore
-import NIOPosix
 import Operations
-import PushQueue
 import Redis
 
 /// The options that select queues for commands about the whole fleet.
@@ -40,20 +36,5 @@ struct FleetOptions: ParsableArguments {
             await fleet.close()
             throw error
         }
-    }
-}
-
-extension Settings {
-    /// Returns the fleet, with clients that connect on demand.
-    func fleet(
-        _ redis: CommandRedis, searches: Bool,
-        on eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next(),
-        waitUntilReady: @escaping @Sendable (RedisClient) async throws -> Void
-    ) throws -> Fleet {
-        let clients = RedisClients(
-            topology: redis.topology, eventLoop: eventLoop, configuration: redis.configuration, logger: redis.logger)
-        return Fleet(
-            clients: clients, prefix: keyPrefix, named: try queues().map(\.keys), isNamed: namesQueues,
-            searches: searches, waitUntilReady: waitUntilReady)
     }
 }

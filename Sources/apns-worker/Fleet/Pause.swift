@@ -1,6 +1,4 @@
 import ArgumentParser
-import FoundationEssentials
-import Glibc
 import Operations
 import PrintableText
 import PushJob
@@ -210,30 +208,6 @@ struct Resume: AsyncParsableCommand {
         if json { return print(try JSONLine.text(change, keys: .convertToSnakeCase)) }
         guard wasPaused else { return print("\(change.subject) was not paused") }
         print("\(change.subject) is resumed" + (change.before.map { "; it was paused: \($0.inWords)" } ?? ""))
-    }
-}
-
-/// The operator who runs this command.
-enum Person {
-    /// Checks the reason that an operator gives to others.
-    static func check(reason: String?) throws {
-        guard let reason else { return }
-        guard !reason.printable.allSatisfy(\.isWhitespace), reason.count <= 200 else {
-            throw ValidationError("--reason must have 1 to 200 printable characters")
-        }
-    }
-
-    /// The system's name for the user; in a container there may be none.
-    private static var account: String? {
-        guard let entry = getpwuid(getuid()), let name = entry.pointee.pw_name else { return nil }
-        return String(cString: name)
-    }
-
-    /// The names of the user and the host, as far as they are available.
-    static var name: String {
-        let environment = ProcessInfo.processInfo.environment
-        let user = ["SUDO_USER", "USER", "LOGNAME"].compactMap { environment[$0] }.first { !$0.isEmpty }
-        return "\(user ?? account ?? "uid \(getuid())")@\(HostName.current)".printable
     }
 }
 

@@ -53,7 +53,7 @@ struct InvalidList: AsyncParsableCommand {
         let listing = InvalidListing(
             filter: try options.filter(now: Moment.now), format: format ?? (json ? .ndjson : .table), limit: limit,
             path: output)
-        try await redis.withInvalidTokens { client in
+        try await redis.settings().withInvalidTokens { client in
             let found = count ? try await printCounts(client, listing.filter) : try await listing.write(client)
             if found == 0 {
                 Terminal.note(listing.filter.isEmpty ? "there are no invalid tokens\n" : "no invalid token matches\n")
@@ -115,7 +115,7 @@ struct InvalidExport: AsyncParsableCommand {
     func run() async throws {
         let listing = InvalidListing(
             filter: try options.filter(now: Moment.now), format: format, limit: nil, path: output)
-        try await redis.withInvalidTokens { listing.reportCount(try await listing.write($0)) }
+        try await redis.settings().withInvalidTokens { listing.reportCount(try await listing.write($0)) }
     }
 }
 

@@ -50,7 +50,7 @@ struct InvalidRemove: AsyncParsableCommand {
     func run() async throws {
         let named = try namedTokens()
         let filter = try options.filter(now: Moment.now)
-        try await redis.withInvalidTokens { inspector in
+        try await redis.settings().withInvalidTokens { inspector in
             if dryRun { return try report(try await count(named, filter, inspector)) }
             if token.isEmpty, !yes {
                 let expected = try await count(named, filter, inspector)

@@ -1,10 +1,7 @@
 import ArgumentParser
-import Logging
-import NIOCore
 import Operations
 import PushJob
 import PushQueue
-import Redis
 
 /// The options that select invalid tokens, which several commands share.
 struct InvalidTokenOptions: ParsableArguments {
@@ -40,28 +37,5 @@ struct InvalidTokenOptions: ParsableArguments {
         return InvalidTokenFilter(
             topics: topic, reasons: reason, sources: source, environments: environment, earliest: earliest,
             latest: try TimeOption.milliseconds(until, "--until", now: now))
-    }
-}
-
-extension RedisOptions {
-    /// Runs `body` with the set of invalid tokens, using a client that is closed afterwards.
-    /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
-    func withInvalidTokens(_ body: (InvalidTokenClient) async throws -> Void) async throws {
-        let settings = try settings()
-        let inspector = settings.invalidTokens(try CommandRedis(settings))
-        try await CommandFailure.mapping {
-            try await settings.redisPatience.wait { try await inspector.waitUntilReady(timeout: $0) }
-            try await body(inspector)
-        }
-        await inspector.close()
-    }
-}
-
-extension Settings {
-    /// Returns the set of invalid tokens, with a client that starts to connect.
-    func invalidTokens(_ redis: CommandRedis) -> InvalidTokenClient {
-        InvalidTokenClient.start(
-            topology: redis.topology, keys: sharedKeys, maximumAge: invalidTokenAge, configuration: redis.configuration,
-            logger: redis.logger)
     }
 }

@@ -1,0 +1,87 @@
+import NIOCore
+import Operations
+import PushJob
+import PushQueue
+import TLS
+import WebPages
+
+/// The address, the users and the limits of a dashboard.
+package struct DashboardConfiguration: Sendable {
+    package var host = "127.0.0.1"
+    /// 0 for a free one.
+    package var port = 8080
+    /// The path under which a proxy serves the dashboard, such as `/push`; empty for none.
+    package var base = ""
+    /// Host names that requests can use besides `localhost` and IP addresses, without users.
+    package var hostNames: [String] = []
+    /// The users; `nil` to admit everyone who can reach the port.
+    package var users: UserFile?
+    /// True to refuse all changes.
+    package var isReadOnly = false
+    /// True to show tokens and payloads to viewers.
+    package var viewersSeeContent = false
+    package var tls: TLSContext?
+
+    package init() {}
+}
+
+/// The data sources of the dashboard, and what its actions need.
+package struct DashboardSource: Sendable {
+    /// A queue, and the format of its jobs.
+    package struct Queue: Sendable {
+        package var keys: QueueKeys
+        package var format = JobFormat.native
+        package var limits = QueueLimits()
+
+        package init(_ keys: QueueKeys, format: JobFormat = .native, limits: QueueLimits = QueueLimits()) {
+            (self.keys, self.format, self.limits) = (keys, format, limits)
+        }
+    }
+
+    /// A finding about a job.
+    package struct Verdict: Encodable, Sendable {
+        /// `ok`, `warning` or `failure`.
+        package let level, subject, sentence: String
+
+        package init(level: String, subject: String, sentence: String) {
+            (self.level, self.subject, self.sentence) = (level, subject, sentence)
+        }
+    }
+
+    /// The result of checking a job.
+    package struct Check: Sendable {
+        package var verdicts: [Verdict]
+        /// The notification for the first device; `nil` if the job cannot be sent.
+        package var preview: PushPreview?
+
+        package init(_ verdicts: [Verdict], _ preview: PushPreview?) {
+            (self.verdicts, self.preview) = (verdicts, preview)
+        }
+
+        /// The first finding that would make the job a dead letter.
+        var failure: Verdict? { verdicts.first { $0.level == "failure" } }
+    }
+
+    /// The queues, workers and apps, through clients that stay connected.
+    package var fleet: Fleet
+    package var invalidTokens: InvalidTokenClient
+    /// Returns the configuration of a queue that was found in Redis.
+    package var configured: @Sendable (QueueKeys) -> Queue
+    /// Apps to show even if no worker has reported them.
+    package var appNames: [String] = []
+    /// Checks a job of a queue, as `check --job` does.
+    package var check: @Sendable (_ job: ByteBuffer, Queue) async -> Check
+    /// Returns the rule behind a reason, in Apple's words for reasons of APNs; `nil` if it is unknown.
+    package var explain: @Sendable (_ reason: String) -> String?
+    package var version: String
+
+    package init(
+        fleet: Fleet, invalidTokens: InvalidTokenClient, version: String,
+        configured: @escaping @Sendable (QueueKeys) -> Queue,
+        check: @escaping @Sendable (_ job: ByteBuffer, Queue) async -> Check,
+        explain: @escaping @Sendable (_ reason: String) -> String?
+    ) {
+        (self.fleet, self.invalidTokens, self.version) = (fleet, invalidTokens, version)
+        (self.configured, self.check, self.explain) = (configured, check, explain)
+    }
+}

@@ -1,0 +1,172 @@
+import HTTPPort
+import Hummingbird
+import Logging
+import PushQueue
+import WebPages
+
+/// The parts that all pages share.
+final class Site: Sendable {
+    let configuration: DashboardConfiguration
+    let source: DashboardSource
+    let links: Links
+    let live = LiveUpdates()
+    let data: DashboardData
+    let runs = BulkRuns()
+    let admission: Admission
+    let logger: Logger
+
+    init(_ configuration: DashboardConfiguration, _ source: DashboardSource, logger: Logger) {
+        self.configuration = configuration
+        self.source = source
+        self.logger = logger
+        links = Links(base: configuration.base)
+        data = DashboardData(source)
+        admission = Admission(
+            users: configuration.users, isReadOnly: configuration.isReadOnly,
+            viewersSeeContent: configuration.viewersSeeContent, links: links,
+            foreign: ForeignRequests(names: configuration.hostNames), hasTLS: configuration.tls != nil)
+    }
+
+    /// Returns a complete page.
+    func html(_ content: PageContent, in section: Section, _ visitor: Visitor) async -> HTML {
+        var page = Page(content.title, of: "apns-worker", main: content.main)
+        // Shows the number of problems of the last status, if there is one.
+        let problems = await data.lastStatus?.problems.count ?? 0
+        page.navigation = Section.allCases.map { one in
+            Page.Item(
+                one.title, links.path(one.segments), isCurrent: one == section,
+                count: one == .overview ? problems : 0)
+        }
+        page.account = account(visitor)
+        page.footer =
+            "apns-worker \(source.version) · Redis \("\(source.fleet.clients.topology)") · prefix \(source.fleet.prefix)"
+        page.isLive = content.isLive
+        page.scripts = content.scripts
+        return page.html(links)
+    }
+
+    private func account(_ visitor: Visitor) -> HTML {
+        guard let name = visitor.name else {
+            return configuration.isReadOnly ? "<span class=\"account\">read-only</span>" : ""
+        }
+        return """
+            <form class="account" method="post" action="\(links.path(["logout"]))">\(formToken(visitor))\
+            <span>\(name) (\(visitor.role.rawValue))</span><button class="small">Log out</button></form>
+            """
+    }
+
+    /// Returns the hidden field that every form needs.
+    func formToken(_ visitor: Visitor) -> HTML {
+        "<input type=\"hidden\" name=\"form_token\" value=\"\(visitor.formToken)\">"
+    }
+
+    /// Records an operator's action. A failure is only logged, because the action has already happened.
+    func record(
+        _ action: AuditEntry.Action, _ subject: String, by visitor: Visitor, count: Int? = nil, detail: String? = nil
+    ) async {
+        let entry = AuditEntry(
+            action, subject, by: visitor.name ?? "anonymous", count: count, detail: detail, via: .web)
+        do {
+            try await source.fleet.record(entry)
+        } catch {
+            logger.warning(
+                "could not record an operator's action",
+                metadata: [
+                    "event": "audit_failed", "action": "\(action.rawValue)", "subject": "\(entry.subject)",
+                    "by": "\(entry.by)", "error": "\(error)",
+                ])
+        }
+    }
+}
+
+/// A group of pages, with a link in the navigation.
+enum Section: String, CaseIterable {
+    case overview, queues, jobs, campaigns, dead, devices, invalid, apps, workers, redis
+    case composer = "try"
+    case activity
+
+    var title: String {
+        switch self {
+        case .overview: "Overview"
+        case .queues: "Queues"
+        case .jobs: "Jobs"
+        case .campaigns: "Campaigns"
+        case .dead: "Dead letters"
+        case .devices: "Device"
+        case .invalid: "Invalid tokens"
+        case .apps: "Apps"
+        case .workers: "Workers"
+        case .redis: "Redis"
+        case .composer: "Try it"
+        case .activity: "Activity"
+        }
+    }
+
+    var segments: [String] { self == .overview ? [] : [rawValue] }
+}
+
+/// The content of a page for one request.
+struct PageContent {
+    var title: String
+    var main: HTML
+    var isLive = false
+    var scripts: [String] = []
+}
+
+/// A request for a page.
+struct PageRequest: Sendable {
+    let site: Site
+    let query: Form
+    let visitor: Visitor
+    let parameters: @Sendable (String) -> String?
+
+    init(_ site: Site, _ request: Request, _ context: WebContext) {
+        self.site = site
+        query = Form(request.uri.query ?? "")
+        visitor = context.visitor
+        parameters = { context.parameters.get($0).map { Form.decoded($0, plusIsSpace: false) } }
+    }
+
+    var links: Links { site.links }
+    var source: DashboardSource { site.source }
+    var isOperator: Bool { visitor.role == .operator }
+
+    /// Returns a form that posts to an action; empty for viewers.
+    func form(
+        _ action: String, _ fields: [(name: String, value: String)] = [], class style: String = "inline",
+        _ content: HTML
+    ) -> HTML {
+        guard isOperator else { return "" }
+        let hidden = fields.map { "<input type=\"hidden\" name=\"\($0.name)\" value=\"\($0.value)\">" as HTML }
+        return """
+            <form class="\(style)" method="post" action="\(links.path(["actions", action]))">\(site.formToken(visitor))\
+            \(hidden)\(content)</form>
+            """
+    }
+
+    /// Returns a token in the form that the visitor is allowed to see.
+    func token(_ token: String) -> String {
+        visitor.seesContent ? token : String(token.prefix(8)) + "…"
+    }
+
+    /// Returns a token in the form that the visitor is allowed to see, linked to its page only if that is the whole
+    /// token, because the link contains it.
+    func device(_ token: String, length: Int = .max) -> HTML {
+        guard visitor.seesContent else { return "\(self.token(token))" }
+        return link(["devices", token], token.utf8.count > length ? "\(token.prefix(length))…" : token)
+    }
+
+    func link(_ segments: [String], _ title: String) -> HTML { link(segments, [], title) }
+
+    func link(_ segments: [String], _ query: [(name: String, value: String?)], _ title: String) -> HTML {
+        "<a href=\"\(links.path(segments, query))\">\(title)</a>"
+    }
+}
+
+/// A page of the dashboard.
+protocol DashboardPage: Sendable {
+    /// The route, such as `/queues/{queue}`.
+    var path: String { get }
+    var section: Section { get }
+    func content(_ request: PageRequest) async throws -> PageContent
+}
