@@ -166,12 +166,21 @@ let package = Package(
 )
 
 // scripts/test builds with optimization, so that the tests run what users run, and faster. The tests themselves are
-// compiled without it, because optimizing them would take longer than they run. Most of their compilation is type
-// checking, which a separate job for the module's interface would repeat.
+// compiled without it, because optimizing them would take longer than they run, and file by file on all cores, because
+// one of their modules is as large as several others and the last to be compiled.
 for target in package.targets where target.type == .test || target.name == "TestSupport" {
     target.swiftSettings = [
-        .unsafeFlags(["-Onone", "-no-emit-module-separately-wmo"], .when(configuration: .release))
+        .unsafeFlags(
+            ["-Onone", "-no-whole-module-optimization", "-enable-batch-mode"], .when(configuration: .release))
     ]
+}
+
+// Optimizing the programs and pages takes longer than they run in all tests, so scripts/test does without that.
+if Context.environment["APNS_WORKER_TEST_BUILD"] != nil {
+    let pages = ["Dashboard", "Operations", "WebPages"]
+    for target in package.targets where target.type == .executable || pages.contains(target.name) {
+        target.swiftSettings = [.unsafeFlags(["-Onone"], .when(configuration: .release))]
+    }
 }
 
 // For scripts/fuzz: a program with libFuzzer instead of the tests that replay its corpus, because they share sources.
