@@ -257,10 +257,9 @@ enum Digest {
     }
 
     static func bytes(hex: Substring) -> [UInt8]? {
-        let digits = hex.utf8.map { UInt8(ascii: Unicode.Scalar($0)) }.map {
-            Character(Unicode.Scalar($0)).hexDigitValue
-        }
-        guard digits.count.isMultiple(of: 2), !digits.contains(nil) else { return nil }
-        return stride(from: 0, to: digits.count, by: 2).map { UInt8((digits[$0] ?? 0) << 4 | (digits[$0 + 1] ?? 0)) }
+        let digits = hex.utf8.map { Character(Unicode.Scalar($0)).hexDigitValue }
+        let values = digits.compactMap { $0 }
+        guard digits.count.isMultiple(of: 2), values.count == digits.count else { return nil }
+        return stride(from: 0, to: values.count, by: 2).map { UInt8(values[$0] << 4 | values[$0 + 1]) }
     }
 }

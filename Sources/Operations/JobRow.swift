@@ -35,11 +35,11 @@ package struct JobRow {
     package var cells: [String] {
         let tokens = job.tokens
         let first = tokens.first.map { String(String(buffer: $0).prefix(8)) + "…" } ?? "-"
+        let age = job.enqueuedAt.map { Moment.age(now - $0) } ?? "?"
+        let note = job.lane.map { "claimed by \($0)" } ?? error ?? (job.isValid ? "-" : "unreadable")
         let cells = [
-            job.state.rawValue, job.key, job.enqueuedAt.map { Moment.age(now - $0) } ?? "?", next,
-            "\(job.envelope.attempt)", Self.text(job.app), Self.text(job.id), Self.text(job.campaign),
-            tokens.count > 1 ? "\(Words.number(tokens.count)) tokens" : first,
-            job.lane.map { "claimed by \($0)" } ?? error ?? (!job.isValid ? "unreadable" : "-"),
+            job.state.rawValue, job.key, age, next, "\(job.envelope.attempt)", Self.text(job.app), Self.text(job.id),
+            Self.text(job.campaign), tokens.count > 1 ? "\(Words.number(tokens.count)) tokens" : first, note,
         ]
         return cells.map { String($0.printable.prefix(120)) }
     }

@@ -341,12 +341,12 @@ struct GatewayPoolTests {
     func records() async throws {
         try await withGateway({ $0.confirmAfter = .milliseconds(50) }, script: Self.takesAll) { client, gateway in
             let notifications = (0..<1000).map { number in
-                Notification.example(
-                    number, payload: #"{"aps":{"alert":""# + String(repeating: "y", count: 20 + number) + #""}}"#)
+                let alert = String(repeating: "y", count: 20 + number)
+                return Notification.example(number, payload: #"{"aps":{"alert":"\#(alert)"}}"#)
             }
             try await expectConfirmed(client.send(notifications))
             // TLS 1.3 adds the type and a tag of 16 bytes, and the first record ends the handshake.
-            let records = gateway.seen.withLockedValue { $0.records }.dropFirst().map { $0 - 17 }
+            let records: [Int] = gateway.seen.withLockedValue { $0.records }.dropFirst().map { $0 - 17 }
             let sizes = gateway.items.map(\.size)
             #expect(records.allSatisfy { $0 <= 16_384 })
             #expect(records.reduce(0, +) == sizes.reduce(0, +))

@@ -44,7 +44,7 @@ struct AuditLogTests {
                 subjects += page.map(\.subject)
                 last = page.last?.id
             }
-            #expect(subjects == (0..<25).reversed().map(String.init))
+            #expect(subjects == (0..<25).reversed().map { "\($0)" })
             #expect(try await AuditLog.latest(-5, client, keys).map(\.subject) == ["24"])
         }
     }

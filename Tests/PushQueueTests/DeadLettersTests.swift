@@ -77,14 +77,18 @@ struct DeadLettersTests {
     func pages(newestFirst: Bool) async throws {
         try await withQueue { queue in
             // Most of them have the same millisecond, as a batch of settlements writes them.
-            for number in 0..<1100 { try queue.bury(.numbered(number), at: 5000 + Int64(max(0, number - 1000))) }
+            for number in 0..<1100 {
+                let later = max(0, number - 1000)
+                try queue.bury(.numbered(number), at: Int64(5000 + later))
+            }
             var (cursor, keys, looked): (String?, [String], [Int]) = (nil, [], [])
             repeat {
                 let page = try await queue.letters.page(
                     .list, DeadLetterFilter(), after: cursor, limit: .max, newestFirst: newestFirst)
                 looked.append(page.looked)
                 keys += page.letters.map(\.key)
-                #expect(page.letters.map(\.at) == page.letters.map(\.at).sorted { newestFirst ? $0 > $1 : $0 < $1 })
+                let times = page.letters.map(\.at)
+                #expect(times == times.sorted(by: newestFirst ? (>) : (<)))
                 cursor = page.cursor
             } while cursor != nil
             #expect(looked == Array(repeating: 100, count: 11) + [0])
