@@ -9,14 +9,18 @@ public func eventually(
     line: UInt = #line, _ condition: () async throws -> Bool
 ) async throws {
     let deadline = ContinuousClock.now + limit
-    // Short at first, so that a quick condition costs no time; longer later, so that a slow one costs few polls.
+    // Short at first, so that a quick condition costs no time; longer later, so that a slow one costs few polls. The
+    // longer a poll itself takes, the fewer are made, because many tests run at a time.
     var pause = Duration.milliseconds(1)
-    while try await !condition() {
-        guard ContinuousClock.now < deadline else {
+    while true {
+        let start = ContinuousClock.now
+        if try await condition() { return }
+        let end = ContinuousClock.now
+        guard end < deadline else {
             throw ChildProcess.Failure(
                 description: "waited \(limit) in vain: \(what) (\(file):\(line))\(ChildProcess.lastWords)")
         }
-        try await Task.sleep(for: pause)
+        try await Task.sleep(for: max(pause, min((end - start) * 4, .milliseconds(400))))
         pause = min(pause * 2, .milliseconds(20))
     }
 }

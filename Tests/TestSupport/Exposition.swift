@@ -29,6 +29,9 @@ public struct Exposition {
     /// - Throws: ``Malformed``.
     public init(_ text: String) throws {
         guard text.isEmpty || text.hasSuffix("\n") else { throw Malformed(line: "", why: "no line feed at the end") }
+        // Once per page, because compiling them takes longer than a line.
+        let sample = /([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)/
+        let label = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\["\\n])*)"(?:,|$)/
         var help: (name: String, text: String)?
         for line in text.split(separator: "\n").map(String.init) {
             if line.hasPrefix("# HELP ") {
@@ -44,7 +47,7 @@ public struct Exposition {
                 families[parts[0]] = Family(type: parts[1], help: help?.name == parts[0] ? help?.text : nil)
                 help = nil
             } else {
-                try add(line)
+                try add(line, sample, label)
             }
         }
     }
@@ -62,9 +65,11 @@ public struct Exposition {
         }
     }
 
-    private mutating func add(_ line: String) throws {
-        guard let match = line.wholeMatch(of: /([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)/),
-            let value = Self.number(String(match.3))
+    private mutating func add(
+        _ line: String, _ sample: Regex<(Substring, Substring, Substring?, Substring)>,
+        _ pair: Regex<(Substring, Substring, Substring)>
+    ) throws {
+        guard let match = line.wholeMatch(of: sample), let value = Self.number(String(match.3))
         else { throw Malformed(line: line, why: "no sample") }
         guard let family = names.last, String(match.1).hasPrefix(family) else {
             throw Malformed(line: line, why: "not among its family")
@@ -72,7 +77,7 @@ public struct Exposition {
         var labels: [String: String] = [:]
         var rest = (match.2 ?? "")[...]
         while !rest.isEmpty {
-            guard let label = rest.prefixMatch(of: /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\["\\n])*)"(?:,|$)/) else {
+            guard let label = rest.prefixMatch(of: pair) else {
                 throw Malformed(line: line, why: "malformed labels")
             }
             guard labels.updateValue(Self.unescaped(String(label.2)), forKey: String(label.1)) == nil else {
