@@ -132,7 +132,11 @@ func expectAgreement(
     duplicatesAreCounted: Bool = true, sourceLocation: SourceLocation = #_sourceLocation
 ) {
     expectAgreement(worker, queue, sourceLocation: sourceLocation)
-    #expect(simulator.answers["200"] ?? 0 == worker.delivered, sourceLocation: sourceLocation)
+    // Answers on their way when a connection is dropped never reach the worker, which sends those notifications again.
+    let unread = simulator.drops == 0 ? 0 : simulator.duplicates
+    #expect(
+        (worker.delivered...worker.delivered + unread).contains(simulator.answers["200"] ?? 0),
+        sourceLocation: sourceLocation)
     #expect(simulator.accepted - simulator.duplicates == simulator.distinctIDs, sourceLocation: sourceLocation)
     if duplicatesAreCounted {
         #expect(simulator.duplicates <= worker.possibleDuplicates, sourceLocation: sourceLocation)
