@@ -18,7 +18,7 @@ import PushQueue
 /// 1,000,000) and the first seed of a search. A long search from another seed, about two minutes per million steps:
 ///
 ///     APNS_WORKER_SIMULATION_STEPS=2000000 APNS_WORKER_SIMULATION_SEED=1000 \
-///         swift test --filter 'FleetSimulationTests/(durable|rollbacks)'
+///         swift test --filter 'SimulationTests/(durable|rollbacks)'
 ///
 /// | file | content |
 /// |---|---|
