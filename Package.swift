@@ -165,24 +165,6 @@ let package = Package(
     swiftLanguageModes: [.v6]
 )
 
-// scripts/test builds with optimization, so that the engine runs as users run it, and faster. The tests themselves are
-// compiled without it, because optimizing them would take longer than they run, and file by file on all cores, because
-// one of their modules is as large as several others and the last to be compiled.
-for target in package.targets where target.type == .test || target.name == "TestSupport" {
-    target.swiftSettings = [
-        .unsafeFlags(
-            ["-Onone", "-no-whole-module-optimization", "-enable-batch-mode"], .when(configuration: .release))
-    ]
-}
-
-// Optimizing the commands and pages takes longer than they run in all tests, so scripts/test compiles them without it.
-if Context.environment["APNS_WORKER_TEST_BUILD"] != nil {
-    let pages = ["Dashboard", "Operations", "WebPages"]
-    for target in package.targets where target.type == .executable || pages.contains(target.name) {
-        target.swiftSettings = [.unsafeFlags(["-Onone"], .when(configuration: .release))]
-    }
-}
-
 // For scripts/fuzz: a program with libFuzzer instead of the tests that replay its corpus, because they share sources.
 if Context.environment["APNS_WORKER_FUZZ"] != nil {
     package.targets.removeAll { $0.name == "APNSTests" }
