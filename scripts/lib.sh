@@ -54,19 +54,28 @@ browser_needs=(
 
 # need NEED...: installs the missing ones.
 need() {
-    local missing=() one kind name package
+    local missing
+    read -ra missing < <(missing_packages "$@")
+    [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
+}
+
+# missing_packages NEED...: prints the Debian packages of the missing ones, in one line.
+missing_packages() {
+    local missing=() one kind name package installed=''
+    # All at once, because each query reads the whole list.
+    if [[ "$*" = *package:* ]]; then
+        installed=$(dpkg-query --show --showformat=' ${Package}:${db:Status-Status} ' 2>/dev/null) || true
+    fi
     for one in "$@"; do
         IFS=: read -r kind name package <<<"$one"
         case $kind in
             program) command -v "$name" >/dev/null || missing+=("$package") ;;
-            package) has_package "$package" || missing+=("$package") ;;
+            package) [[ $installed == *" $package:installed "* ]] || missing+=("$package") ;;
             library) pkg-config --exists "$name" 2>/dev/null || missing+=("$package") ;;
         esac
     done
-    [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
+    printf '%s\n' "${missing[*]}"
 }
-
-has_package() { [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
 # In a subshell, so that its trap does not replace the caller's.
 install_packages() (
