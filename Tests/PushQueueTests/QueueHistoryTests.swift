@@ -339,27 +339,11 @@ struct QueueHistoryTests {
         arguments: [false, true])
     func memory(isFull: Bool) async throws {
         try await withQueue(on: RedisServer()) { queue in
-            var generator = SeededGenerator(seed: 1)
+            let minutes = Self.minutes(isFull: isFull)
             let before = try Self.usedMemory(queue)
             for minute in 0..<1440 {
                 let worker = queue.worker("w", clock: try Self.setTime(Self.time - Int64(minute) * 60_000, queue))
-                var counts = MinuteCounts()
-                for _ in 0..<5000 {
-                    let answer = Int.random(in: 40...(isFull ? 600 : 160), using: &generator)
-                    counts.answers.record(answer)
-                    let wait = 1 << Int.random(in: 0...(isFull ? 16 : 5), using: &generator)
-                    counts.latencies.record(answer + wait)
-                }
-                for outcome in isFull ? Outcome.allCases : [.delivered, .invalidToken, .suppressed] {
-                    counts.outcomes[outcome] = .random(in: 1...100_000, using: &generator)
-                }
-                counts.retries = ["InternalServerError": 7, "ConnectionLost": 2]
-                counts.oldest = 1234
-                if isFull {
-                    counts.retries.merge(["TooManyRequests": 12, "NoAnswer": 3, "HTTP502": 9]) { $1 }
-                    counts.deferrals = ["AppPaused": 500, "RateLimited": 30_000, "Throttled": 2]
-                }
-                try await worker.settle { $0.minute = counts }
+                try await worker.settle { $0.minute = minutes[minute % minutes.count] }
             }
             let bytes = try Self.usedMemory(queue) - before
             let clock = ContinuousClock()
@@ -372,6 +356,30 @@ struct QueueHistoryTests {
             let slowest = try queue.redis.run("INFO", "commandstats").text?.split(whereSeparator: \.isNewline)
                 .filter { $0.hasPrefix("cmdstat_hgetall") || $0.hasPrefix("cmdstat_eval") }
             print(slowest?.joined(separator: "\n") ?? "")
+        }
+    }
+
+    /// Returns the counts of a few minutes with 5,000 answers each.
+    private static func minutes(isFull: Bool) -> [MinuteCounts] {
+        var generator = SeededGenerator(seed: 1)
+        return (0..<20).map { _ in
+            var counts = MinuteCounts()
+            for _ in 0..<5000 {
+                let answer = Int.random(in: 40...(isFull ? 600 : 160), using: &generator)
+                counts.answers.record(answer)
+                let wait = 1 << Int.random(in: 0...(isFull ? 16 : 5), using: &generator)
+                counts.latencies.record(answer + wait)
+            }
+            for outcome in isFull ? Outcome.allCases : [.delivered, .invalidToken, .suppressed] {
+                counts.outcomes[outcome] = .random(in: 1...100_000, using: &generator)
+            }
+            counts.retries = ["InternalServerError": 7, "ConnectionLost": 2]
+            counts.oldest = 1234
+            if isFull {
+                counts.retries.merge(["TooManyRequests": 12, "NoAnswer": 3, "HTTP502": 9]) { $1 }
+                counts.deferrals = ["AppPaused": 500, "RateLimited": 30_000, "Throttled": 2]
+            }
+            return counts
         }
     }
 

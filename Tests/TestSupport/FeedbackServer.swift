@@ -71,9 +71,9 @@ public final class FeedbackServer: Sendable {
     /// Returns a tuple in the format of the protocol.
     /// - Parameter token: hex digits, two per byte.
     public static func tuple(_ seconds: UInt32, _ token: String) -> [UInt8] {
-        let digits = Array(token)
+        let digits = Array(token.utf8)
         let bytes = stride(from: 0, to: digits.count - 1, by: 2).compactMap {
-            UInt8(String(digits[$0...($0 + 1)]), radix: 16)
+            UInt8(String(decoding: digits[$0...($0 + 1)], as: UTF8.self), radix: 16)
         }
         var buffer = ByteBuffer()
         buffer.writeInteger(seconds)

@@ -89,12 +89,12 @@ public final class RedisTestConnection {
     public func run(_ command: [[UInt8]]) throws -> RedisValue {
         let lengths = command.map(\.count)
         let bytes = command.map { argument in
-            let copy = UnsafeMutablePointer<CChar>.allocate(capacity: argument.count + 1)
-            for (index, byte) in argument.enumerated() { copy[index] = CChar(bitPattern: byte) }
+            let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: argument.count, alignment: 1)
+            copy.copyBytes(from: argument)
             return copy
         }
         defer { for copy in bytes { copy.deallocate() } }
-        var pointers = bytes.map { UnsafePointer<CChar>?.some(UnsafePointer($0)) }
+        var pointers = bytes.map { UnsafePointer<CChar>?($0.baseAddress!.assumingMemoryBound(to: CChar.self)) }
         guard let reply = redisCommandArgv(context, Int32(command.count), &pointers, lengths) else { throw failure }
         defer { freeReplyObject(reply) }
         return RedisValue(reply.assumingMemoryBound(to: redisReply.self).pointee)
