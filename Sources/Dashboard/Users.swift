@@ -2,6 +2,7 @@ import COpenSSL
 import FoundationEssentials
 import NIOCore
 import NIOPosix
+import PushJob
 import Synchronization
 
 /// The rights of a visitor.
@@ -257,9 +258,8 @@ enum Digest {
     }
 
     static func bytes(hex: Substring) -> [UInt8]? {
-        let digits = hex.utf8.map { Character(Unicode.Scalar($0)).hexDigitValue }
-        let values = digits.compactMap { $0 }
-        guard digits.count.isMultiple(of: 2), values.count == digits.count else { return nil }
-        return stride(from: 0, to: values.count, by: 2).map { UInt8(values[$0] << 4 | values[$0 + 1]) }
+        let digits = hex.utf8.compactMap(JSONText.hexValue)
+        guard digits.count == hex.utf8.count, digits.count.isMultiple(of: 2) else { return nil }
+        return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
     }
 }
