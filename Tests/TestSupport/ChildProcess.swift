@@ -27,17 +27,12 @@ public final class ChildProcess: Sendable {
     /// The standard errors of all programs, by the paths of their directories.
     private static let all = Mutex<[String: (name: String, errors: URL)]>([:])
 
-    private struct State {
-        var ending: Ending?
-        var watchdog: Watchdog?
-    }
-
     /// The process id. It can belong to another program once ``ending`` is known.
     public let processIdentifier: Int32
     /// The program's own directory, which is removed with the object.
     public let directory: URL
     private let name: String
-    private let state: Mutex<State>
+    private let known = Mutex<Ending?>(nil)
 
     /// Starts a program.
     /// - Parameters:
@@ -46,8 +41,7 @@ public final class ChildProcess: Sendable {
     ///   - input: its standard input.
     public init(_ path: String, _ arguments: [String], environment: [String: String] = [:], input: Data? = nil) throws {
         name = URL(filePath: path).lastPathComponent
-        directory = FileManager.default.temporaryDirectory.appending(path: "\(name)-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        directory = try Watchdog.shared.get().makeDirectory(name)
         var inputPath = "/dev/null"
         if let input {
             inputPath = directory.appending(path: "input").path
@@ -59,7 +53,7 @@ public final class ChildProcess: Sendable {
             [Spawn.find(path)] + arguments, environment: variables, input: try Descriptor(reading: inputPath),
             output: try Descriptor(writing: directory.appending(path: "output").path),
             errors: try Descriptor(writing: directory.appending(path: "errors").path))
-        state = Mutex(State(watchdog: try Watchdog(over: processIdentifier, directory)))
+        try Data("\(processIdentifier)\n".utf8).write(to: Watchdog.file(in: directory))
         let entry = (name: "\(name) (\(processIdentifier))", errors: directory.appending(path: "errors"))
         Self.all.withLock { $0[directory.path] = entry }
     }
@@ -77,16 +71,16 @@ public final class ChildProcess: Sendable {
 
     /// The way in which it ended; `nil` while it runs.
     public var ending: Ending? {
-        state.withLock { state in
-            if state.ending == nil {
+        known.withLock { ending in
+            if ending == nil {
                 var status: Int32 = 0
                 guard waitpid(processIdentifier, &status, WNOHANG) == processIdentifier else { return nil }
-                // The watchdog must not outlive the process: its id may become another's.
-                state.watchdog = nil
+                // Its id may become another's.
+                try? FileManager.default.removeItem(at: Watchdog.file(in: directory))
                 let signal = status & 0x7F
-                state.ending = signal == 0 ? .exited((status >> 8) & 0xFF) : .signalled(signal)
+                ending = signal == 0 ? .exited((status >> 8) & 0xFF) : .signalled(signal)
             }
-            return state.ending
+            return ending
         }
     }
 
@@ -168,35 +162,50 @@ private final class Descriptor {
     deinit { close(number) }
 }
 
-/// Kills a process when this one ends, even by SIGKILL: it waits for the end of a pipe that only this process holds.
+/// Kills the programs that are left when this process ends, even by SIGKILL: a shell waits for the end of a pipe that only
+/// this process holds.
 private final class Watchdog: Sendable {
-    private let processIdentifier: Int32
-    private let pipe: Int32
+    static let shared = Result { try Watchdog() }
 
-    init(over child: Int32, _ directory: URL) throws {
+    /// The directory of the programs' directories.
+    private let directory: URL
+    private let count = Mutex(0)
+
+    private init() throws {
+        let name = "tests-\(getpid())-\(UInt32.random(in: 0 ... .max))"
+        directory = FileManager.default.temporaryDirectory.appending(path: name)
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         // A socket pair is closed on exec from the beginning; a pipe would be so only a little later.
         var ends: [Int32] = [-1, -1]
         let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
         guard socketpair(AF_UNIX, type, 0, &ends) == 0 else {
             throw ChildProcess.Failure(description: "no pair of sockets to be had")
         }
-        pipe = ends[1]
         // Ctrl-C reaches the whole process group. If it ended the watchdog, a child that is stopped would live forever.
-        processIdentifier = try Spawn.run(
-            [
-                "/bin/sh", "-c", "trap '' INT TERM HUP; read line; kill -9 $0; rm -rf \"$1\"", "\(child)",
-                directory.path,
-            ],
-            environment: [:], input: Descriptor(ends[0]), output: try Descriptor(writing: "/dev/null"),
-            errors: try Descriptor(writing: "/dev/null"))
+        let script = """
+            trap '' INT TERM HUP
+            read line
+            for file in "$0"/*/process; do read id <"$file" && kill -9 "$id"; done
+            rm -rf "$0"
+            """
+        _ = try Spawn.run(
+            ["/bin/sh", "-c", script, directory.path], environment: [:], input: Descriptor(ends[0]),
+            output: try Descriptor(writing: "/dev/null"), errors: try Descriptor(writing: "/dev/null"))
     }
 
-    deinit {
-        _ = Foundation.kill(processIdentifier, SIGKILL)
-        var status: Int32 = 0
-        waitpid(processIdentifier, &status, 0)
-        close(pipe)
+    /// Makes the directory of a program.
+    func makeDirectory(_ name: String) throws -> URL {
+        let number = count.withLock { count in
+            count += 1
+            return count
+        }
+        let made = directory.appending(path: "\(name)-\(number)")
+        try FileManager.default.createDirectory(at: made, withIntermediateDirectories: false)
+        return made
     }
+
+    /// The file that names the process to kill.
+    static func file(in directory: URL) -> URL { directory.appending(path: "process") }
 }
 
 private enum Spawn {
