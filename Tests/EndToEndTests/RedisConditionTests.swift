@@ -44,7 +44,7 @@ extension EndToEnd {
             #expect(server.writes_refused?.hasPrefix("OOM ") == true && server.error == nil)
 
             // It can't renew its lease now, for any reason.
-            worker.process.send(SIGSTOP)
+            try await worker.process.pause()
             try await eventually("its lease ends") {
                 try await FleetView(redis.url).worker(worker)?.lease_left_ms ?? 0 < -5000
             }

@@ -63,7 +63,7 @@ extension EndToEnd {
             let listener = try NotifyListener()
             let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 400)
             try await eventually("it lives") { listener.watchdogs > 2 }
-            worker.process.send(SIGSTOP)
+            try await worker.process.pause()
             // In that state the process has received the signal; its earlier messages are then read.
             try await eventually("it has stopped") {
                 let stat = try String(

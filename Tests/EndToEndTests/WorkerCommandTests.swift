@@ -132,7 +132,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_LEASE": "600000"])
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
-            worker.process.send(SIGSTOP)
+            try await worker.process.pause()
             let pid = "\(worker.process.processIdentifier)"
             let result = try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "1")
             #expect(result.ending == .exited(1) && result.errors.contains("has not finished after 1s; state: running"))

@@ -197,14 +197,14 @@ struct HTTPPortTests {
 
     @Test("closes a connection whose client does not read its answer, and not one that reads slowly")
     func stalled() async throws {
-        try await withPort(Self.limits(stall: .seconds(2))) { port in
+        try await withPort(Self.limits(stall: .seconds(5))) { port in
             let deaf = try RawConnection(port: port.port)
             Self.ask(deaf, "/large")
-            // At 3 MB/s it takes longer than the timeout.
+            // At 2 MB/s it takes longer than the timeout.
             let slow = try ChildProcess(
                 "curl",
                 [
-                    "-sS", "-m", "60", "--noproxy", "*", "--limit-rate", "3M", "-o", "/dev/null", "-w",
+                    "-sS", "-m", "60", "--noproxy", "*", "--limit-rate", "2M", "-o", "/dev/null", "-w",
                     "%{size_download}", "http://127.0.0.1:\(port.port)/large",
                 ])
             try await eventually("the port hangs up on the deaf one") { deaf.send("x") == 0 && deaf.isReset }

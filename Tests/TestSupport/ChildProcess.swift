@@ -89,6 +89,17 @@ public final class ChildProcess: Sendable {
         if ending == nil { _ = Foundation.kill(processIdentifier, signal) }
     }
 
+    /// Stops it with SIGSTOP, and waits until none of its threads runs; SIGCONT lets it continue.
+    public func pause() async throws {
+        send(SIGSTOP)
+        let threads = URL(filePath: "/proc/\(processIdentifier)/task")
+        try await eventually("\(name) stops") {
+            try FileManager.default.contentsOfDirectory(atPath: threads.path).allSatisfy {
+                try String(contentsOf: threads.appending(path: "\($0)/stat"), encoding: .utf8).contains(") T ")
+            }
+        }
+    }
+
     /// Kills it, as a crash would, and waits for its end.
     public func kill() {
         send(SIGKILL)
