@@ -145,6 +145,13 @@ let package = Package(
                 nioPosix, logging,
             ],
             exclude: ["schema_verdicts.py"]),
+        // A module of its own, so that scripts/test can optimize it.
+        .testTarget(
+            name: "FleetSimulationTests",
+            dependencies: [
+                "APNS", "APNSSimulator", "PushJob", "PushQueue", "PushWorker", "Redis", "TLS", "TestSupport", logging,
+                nioCore,
+            ]),
         .testTarget(
             name: "TelemetryTests",
             dependencies: [

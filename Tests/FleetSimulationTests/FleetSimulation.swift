@@ -15,9 +15,9 @@ import PushQueue
 ///
 /// The fields are the seed, the faults (see ``Faults``), the steps, the milliseconds between two faults, and the
 /// mutation, if any. `APNS_WORKER_SIMULATION_STEPS` and `APNS_WORKER_SIMULATION_SEED` set the number of steps (default:
-/// 1,000,000) and the first seed of a search. A long search from another seed, about two minutes per million steps:
+/// 500,000) and the first seed of a search. Two long searches from another seed:
 ///
-///     APNS_WORKER_SIMULATION_STEPS=2000000 APNS_WORKER_SIMULATION_SEED=1000 \
+///     APNS_WORKER_SIMULATION_STEPS=1000000 APNS_WORKER_SIMULATION_SEED=1000 \
 ///         swift test --filter 'SimulationTests/(durable|rollbacks)'
 ///
 /// | file | content |
