@@ -39,10 +39,14 @@ extension EndToEnd {
             try scene.redis.run("CONFIG", "SET", "save", "3600 1")
             let redis = scene.redis
             redis.stop()
-            // It returns when the data is loaded. The worker logs only the first reason, and only after a while.
-            let started = Task.detached { try redis.start() }
-            try await scene.worker.logs("not_ready", "LOADING")
             try await scene.apnsIsQuiet()
+            // It returns when the data is loaded.
+            let started = Task.detached { try redis.start() }
+            try await eventually("the worker is refused several times") {
+                // At first nobody listens. Only the worker names its connections.
+                let statistics = try? redis.run("INFO", "commandstats").text
+                return statistics?.firstMatch(of: /setname:calls=(\d+)/).flatMap { Int($0.1) } ?? 0 > 2
+            }
             try redis.run("CONFIG", "SET", "key-load-delay", "0")
             try await started.value
             try await scene.worker.logs("ready_again")
