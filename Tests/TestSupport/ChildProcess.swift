@@ -173,8 +173,8 @@ private final class Descriptor {
     deinit { close(number) }
 }
 
-/// Kills the programs that are left when this process ends, even by SIGKILL: a shell waits for the end of a pipe that only
-/// this process holds.
+/// Kills the programs that are left when this process ends, even by SIGKILL: a shell waits for the end of a pipe that
+/// only this process holds.
 private final class Watchdog: Sendable {
     static let shared = Result { try Watchdog() }
 
@@ -192,6 +192,7 @@ private final class Watchdog: Sendable {
         guard socketpair(AF_UNIX, type, 0, &ends) == 0 else {
             throw ChildProcess.Failure(description: "no pair of sockets to be had")
         }
+        // This process' end is never closed.
         // Ctrl-C reaches the whole process group. If it ended the watchdog, a child that is stopped would live forever.
         let script = """
             trap '' INT TERM HUP
