@@ -124,9 +124,8 @@ struct QueueHistoryTests {
     @Test("reasons of any number and text keep a minute small, and none is lost")
     func hostileReasons() async throws {
         try await withQueue { queue in
-            let worker = queue.worker("w", clock: try Self.setTime(Self.time, queue))
-            try queue.push((0..<20).map { "job \($0)" })
-            #expect(try await worker.claim(20).bodies.count == 20)
+            let clock = try Self.setTime(Self.time, queue)
+            let worker = try await queue.worker("w", claiming: (0..<20).map { "job \($0)" }, clock: clock)
             for number in 1...20 {
                 var counts = MinuteCounts.sample()
                 for outcome in Outcome.allCases { counts.outcomes[outcome] = 1 }

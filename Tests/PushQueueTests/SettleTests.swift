@@ -283,10 +283,10 @@ struct SettleTests {
 
 extension TestQueue {
     /// Returns a worker that has claimed these jobs, with numbers from 1.
-    func worker(_ name: String, claiming jobs: [String], _ limits: QueueLimits = QueueLimits()) async throws
-        -> TestWorker
-    {
-        let worker = worker(name, limits)
+    func worker(
+        _ name: String, claiming jobs: [String], _ limits: QueueLimits = QueueLimits(), clock: ClockSource = .server
+    ) async throws -> TestWorker {
+        let worker = worker(name, limits, clock: clock)
         for start in stride(from: 0, to: jobs.count, by: 5000) {
             let command = ["RPUSH", keys.jobs] + jobs[start...].prefix(5000)
             try redis.run(command.map { Array($0.utf8) })
