@@ -43,7 +43,7 @@ extension EndToEnd {
             // It returns when the data is loaded.
             let started = Task.detached { try redis.start() }
             try await eventually("the worker is refused several times") {
-                // At first nobody listens. Only the worker names its connections.
+                // It fails until the server listens. Only the worker names its connections.
                 let statistics = try? redis.run("INFO", "commandstats").text
                 return statistics?.firstMatch(of: /setname:calls=(\d+)/).flatMap { Int($0.1) } ?? 0 > 2
             }
