@@ -37,6 +37,11 @@ struct ConnectionState {
         if case .handshaking = phase { true } else { false }
     }
 
+    /// True if only the end of the connection is waited for.
+    var isParting: Bool {
+        if case .parting = phase { true } else { false }
+    }
+
     var input: Input {
         switch phase {
         case .idle, .handshaking, .open, .outputClosed: .decrypt

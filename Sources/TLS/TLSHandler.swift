@@ -30,6 +30,12 @@ public final class TLSHandler: ChannelDuplexHandler {
     /// True if downstream has requested data and has not received any.
     private var readIsWanted = false
     private var transportFailed = false
+    /// The number of bytes received since this side's last record.
+    private var ignored = 0
+
+    /// The number of bytes that a peer may send after this side's last record. One that floods must not cost anything
+    /// until the timeout.
+    private static let maximumIgnored = 1 << 20
 
     /// Creates the client's side.
     ///
@@ -127,8 +133,12 @@ public final class TLSHandler: ChannelDuplexHandler {
     public func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if state.isIdle { start(context) }
         let input = state.input
-        guard input != .discard, let session else { return }
         let ciphertext = unwrapInboundIn(data)
+        if state.isParting {
+            ignored += ciphertext.readableBytes
+            guard ignored <= Self.maximumIgnored else { return closeTransport(context) }
+        }
+        guard input != .discard, let session else { return }
         var plaintext = context.channel.allocator.buffer(capacity: session.plaintextBound(ciphertext))
         let received = session.receive(ciphertext, into: &plaintext)
 

@@ -61,6 +61,34 @@ struct ClosingTests {
         #expect(pair.clientEvents.errors.isEmpty)
     }
 
+    @Test("does not wait for a peer that keeps sending")
+    func flood() throws {
+        let pair = try EmbeddedPair()
+        try pair.connect()
+        pair.client.close(promise: nil)
+        pair.server.writeAndFlush(ByteBuffer(repeating: 1, count: 1_000_000), promise: nil)
+        try pair.carryToClient()
+        #expect(pair.client.isActive)
+        pair.server.writeAndFlush(ByteBuffer(repeating: 1, count: 100_000), promise: nil)
+        try pair.carryToClient()
+        #expect(pair.clientEvents.isInactive)
+        #expect(pair.clientEvents.received.readableBytes == 0)
+        #expect(pair.clientEvents.errors.isEmpty)
+    }
+
+    @Test("after a failure does not wait for a peer that keeps sending")
+    func floodAfterFailure() throws {
+        let pair = try EmbeddedPair()
+        try pair.connect()
+        // Not a TLS record.
+        pair.client.pipeline.fireChannelRead(ByteBuffer(repeating: 0xFF, count: 100))
+        #expect(pair.clientEvents.errors.count == 1)
+        #expect(pair.client.isActive)
+        pair.client.pipeline.fireChannelRead(ByteBuffer(repeating: 0xFF, count: 2_000_000))
+        #expect(pair.clientEvents.isInactive)
+        #expect(pair.clientEvents.errors.count == 1)
+    }
+
     @Test("ends as soon as the peer answers, whatever data it sent before")
     func answered() throws {
         let pair = try EmbeddedPair()
