@@ -115,9 +115,18 @@ public final class RedisServer: Sendable {
         try start()
     }
 
-    /// Freezes the server: connections stay open, but nothing is answered.
+    /// Stops the server with SIGSTOP, and waits until it has stopped: connections stay open, but nothing is answered.
     public func pause() {
-        if let processIdentifier { _ = Foundation.kill(processIdentifier, SIGSTOP) }
+        guard let processIdentifier else { return }
+        _ = Foundation.kill(processIdentifier, SIGSTOP)
+        // The main thread's state; it executes all commands.
+        let state = "/proc/\(processIdentifier)/stat"
+        let deadline = ContinuousClock.now + .seconds(10)
+        while (try? String(contentsOfFile: state, encoding: .utf8))?.contains(") T ") == false,
+            ContinuousClock.now < deadline
+        {
+            usleep(500)
+        }
     }
 
     /// Undoes `pause`.
