@@ -79,10 +79,4 @@ extension RedisServer {
             return Array(body[start..<(body.count - 1)])
         }
     }
-
-    /// The number of script executions.
-    func scriptCalls() throws -> Int {
-        let statistics = try #require(run("INFO", "commandstats").text)
-        return statistics.matches(of: /cmdstat_eval(?:sha)?:calls=(\d+)/).reduce(0) { $0 + (Int($1.1) ?? 0) }
-    }
 }

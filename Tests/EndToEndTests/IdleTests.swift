@@ -5,15 +5,6 @@ import Testing
 extension EndToEnd {
     @Suite("An idle worker")
     struct IdleTests {
-        /// Returns the number of calls of each command, except those from scripts.
-        private func calls(_ redis: RedisTestConnection) throws -> [String: Int] {
-            let lines = try redis.run("INFO", "commandstats").text?.split(whereSeparator: \.isNewline) ?? []
-            return lines.reduce(into: [:]) { calls, line in
-                guard let match = line.firstMatch(of: /^cmdstat_([a-z|]+):calls=([0-9]+)/) else { return }
-                calls[String(match.1)] = Int(match.2)
-            }
-        }
-
         @Test("with eight lanes and three queues sends few commands to Redis, and only one lane polls")
         func commands() async throws {
             let redis = try RedisServer()
@@ -35,11 +26,11 @@ extension EndToEnd {
                     return later == 7
                 }
             }
-            let (before, start) = (try calls(connection), ContinuousClock.now)
+            let (before, start) = (try connection.calls(), ContinuousClock.now)
             try await eventually("some rounds of polls have been made", within: .seconds(60)) {
-                try calls(connection)["evalsha", default: 0] >= before["evalsha", default: 0] + 9
+                try connection.calls()["evalsha", default: 0] >= before["evalsha", default: 0] + 9
             }
-            let after = try calls(connection)
+            let after = try connection.calls()
             let seconds = (ContinuousClock.now - start) / .seconds(1)
             func rate(_ command: String) -> Double {
                 Double(after[command, default: 0] - before[command, default: 0]) / seconds

@@ -11,12 +11,6 @@ extension EndToEnd {
             return result.output
         }
 
-        /// Returns the number of scripts that the server has run. A worker that checks its queue runs one.
-        private static func scripts(_ redis: RedisServer) throws -> Int {
-            let statistics = try #require(redis.run("INFO", "commandstats").text)
-            return statistics.matches(of: /cmdstat_eval(?:sha)?:calls=(\d+)/).reduce(0) { $0 + (Int($1.1) ?? 0) }
-        }
-
         @Test(
             "a paused queue sends nothing, whether the worker starts before or after, and everything once resumed",
             arguments: [true, false])
@@ -33,9 +27,9 @@ extension EndToEnd {
             #expect(output.hasPrefix("queue default is paused: the [1mmoonis full\n") && !output.contains("\u{1B}"))
             try redis.push(TestJob.many(20))
             if worker == nil { worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port) }
-            let before = try Self.scripts(redis)
+            let before = try redis.scriptCalls()
             let start = ContinuousClock.now
-            try await eventually("the worker has looked again and again") { try Self.scripts(redis) >= before + 4 }
+            try await eventually("the worker has looked again and again") { try redis.scriptCalls() >= before + 4 }
             // Paused queues are checked about once per second.
             #expect(ContinuousClock.now - start < .seconds(20))
             let queue = try QueueContents(redis)

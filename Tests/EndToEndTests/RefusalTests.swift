@@ -44,8 +44,7 @@ extension EndToEnd {
             let started = Task.detached { try redis.start() }
             try await eventually("the worker is refused several times") {
                 // It fails until the server listens. Only the worker names its connections.
-                let statistics = try? redis.run("INFO", "commandstats").text
-                return statistics?.firstMatch(of: /setname:calls=(\d+)/).flatMap { Int($0.1) } ?? 0 > 2
+                (try? redis.calls())?["client|setname"] ?? 0 > 2
             }
             try redis.run("CONFIG", "SET", "key-load-delay", "0")
             try await started.value

@@ -145,18 +145,12 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
-            func calls() throws -> [String: Int] {
-                let text = try redis.run("INFO", "commandstats").text ?? ""
-                return text.matches(of: /cmdstat_([a-z|]+):calls=(\d+)/).reduce(into: [:]) {
-                    $0[String($1.1)] = Int($1.2) ?? 0
-                }
-            }
-            let before = try calls()
+            let before = try redis.calls()
             let start = ContinuousClock.now
             func grown(_ name: String, _ now: [String: Int]) -> Int { now[name, default: 0] - before[name, default: 0] }
             var now = before
             try await eventually("it has looked often") {
-                now = try calls()
+                now = try redis.calls()
                 return grown("evalsha", now) >= 4
             }
             let seconds = Double((ContinuousClock.now - start) / .milliseconds(1)) / 1000

@@ -113,7 +113,8 @@ struct ClaimTests {
             _ = try await queue.worker("w").claim(256)
             try queue.redis.run("CONFIG", "RESETSTAT")
             for _ in 0..<10 { #expect(try await queue.worker("w").claim(256).bodies.isEmpty) }
-            let calls = try queue.calls().filter { !["config|resetstat", "info", "evalsha", "eval"].contains($0.key) }
+            let calls = try queue.redis.calls()
+                .filter { !["config|resetstat", "info", "evalsha", "eval"].contains($0.key) }
             #expect(calls.values.reduce(0, +) <= 150, "\(calls)")
         }
     }
@@ -357,7 +358,7 @@ struct ClaimTests {
             #expect(first == count + 1)
             let full = min(256, (1 << 20) / size + 1)
             #expect(claims <= count / max(1, full * 9 / 10) + 2, "\(claims) claims")
-            let calls = try queue.calls()
+            let calls = try queue.redis.calls()
             #expect(calls["lpush"] == nil && calls["rpush"] == nil)
             // Half of the reads look at a portion's last job. A read for each of the hundreds of jobs of a full claim
             // would cost a third more.
@@ -390,7 +391,7 @@ struct ClaimTests {
             }
             #expect(claimedSizes == pushed)
             #expect(claims <= pushed.reduce(0, +) >> 20 + 4, "\(claims) claims")
-            #expect(try queue.calls()["lpush"] == nil)
+            #expect(try queue.redis.calls()["lpush"] == nil)
         }
     }
 
@@ -417,7 +418,7 @@ struct ClaimTests {
             }
             #expect(first == 25)
             // Each job is read by itself, and once.
-            #expect(try queue.calls()["lrange"] == first - start)
+            #expect(try queue.redis.calls()["lrange"] == first - start)
         }
     }
 

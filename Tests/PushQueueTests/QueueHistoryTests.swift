@@ -207,7 +207,7 @@ struct QueueHistoryTests {
             func calls(_ fill: (inout Settlement) -> Void) async throws -> Int {
                 try queue.redis.run("CONFIG", "RESETSTAT")
                 try await worker.settle(fill)
-                return try queue.calls().filter {
+                return try queue.redis.calls().filter {
                     !["evalsha", "eval", "script|load", "config|resetstat"].contains($0.key)
                 }
                 .values.reduce(0, +)

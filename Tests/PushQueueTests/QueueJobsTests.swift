@@ -457,7 +457,7 @@ struct QueueJobsTests {
             let jobs = QueueJobs(queue.client, queue.keys)
             #expect(try await jobs.sweep(JobFilter(), decodes: false) { _, _, _ in true } == 200_000)
             // 500 jobs per page, read in portions: 1 M such jobs take Redis 5 s in calls of some 2.4 ms.
-            let calls = try queue.calls()
+            let calls = try queue.redis.calls()
             #expect(calls["eval"] == 403 && calls["lrange"] ?? 0 <= 403 * 17, "\(calls)")
             var filter = JobFilter()
             filter.texts = [#""campaign":"c1""#]

@@ -78,21 +78,6 @@ final class TestQueue {
         return stats
     }
 
-    /// Returns the number of calls of each command since the server's statistics were reset, including those in
-    /// scripts.
-    func calls() throws -> [String: Int] {
-        var calls: [String: Int] = [:]
-        for line in (try redis.run("INFO", "commandstats").text ?? "").split(whereSeparator: \.isNewline) {
-            guard line.hasPrefix("cmdstat_"), let colon = line.firstIndex(of: ":"),
-                let number = line[colon...].firstRange(of: "calls=").map({
-                    line[$0.upperBound...].prefix(while: \.isNumber)
-                })
-            else { continue }
-            calls[String(line.dropFirst(8)[..<colon])] = Int(number)
-        }
-        return calls
-    }
-
     /// Returns everything that the queue has in Redis except the ends of leases, to check that nothing has changed.
     func everything() throws -> [String: RedisValue] {
         let names = try texts("KEYS", keys.jobs.dropLast(4) + "*")

@@ -100,6 +100,13 @@ public final class RedisTestConnection {
         return RedisValue(reply.assumingMemoryBound(to: redisReply.self).pointee)
     }
 
+    /// Returns the number of calls of each command, such as `client|setname`, since the server's statistics were reset,
+    /// including those in scripts.
+    public func calls() throws -> [String: Int] {
+        let statistics = try run("INFO", "commandstats").text ?? ""
+        return statistics.matches(of: /cmdstat_([^:]+):calls=(\d+)/).reduce(into: [:]) { $0[String($1.1)] = Int($1.2) }
+    }
+
     private var failure: RedisServer.Failure {
         withUnsafeBytes(of: &context.pointee.errstr) { text in
             RedisServer.Failure(
@@ -118,5 +125,14 @@ extension RedisServer {
     @discardableResult
     public func run(_ command: String...) throws -> RedisValue {
         try connect().run(command.map { Array($0.utf8) })
+    }
+
+    /// Returns the number of calls of each command; see ``RedisTestConnection/calls()``.
+    public func calls() throws -> [String: Int] { try connect().calls() }
+
+    /// Returns the number of script executions since the server's statistics were reset.
+    public func scriptCalls() throws -> Int {
+        let calls = try calls()
+        return calls["eval", default: 0] + calls["evalsha", default: 0]
     }
 }
