@@ -3,7 +3,7 @@ import Redis
 import Synchronization
 import TestSupport
 
-/// A busy client: always dozens of commands in flight, each on its own two keys, until one fails.
+/// A busy client: dozens of commands in flight, each on its own two keys, until one fails.
 final class Pipeline: Sendable {
     private struct State {
         var next = 0
@@ -16,11 +16,14 @@ final class Pipeline: Sendable {
 
     private let client: RedisClient
     private let tag: String
+    private let pause: TimeAmount
     private let state = Mutex(State())
 
-    init(_ client: RedisClient, tag: String) {
+    /// - Parameter pause: the time between an answer and the next command.
+    init(_ client: RedisClient, tag: String, pause: TimeAmount = .zero) {
         self.client = client
         self.tag = tag
+        self.pause = pause
     }
 
     /// The errors; there should be none.
@@ -67,7 +70,7 @@ final class Pipeline: Sendable {
             if case .failure(let error) = result {
                 self.state.withLock { $0.failures.append("count \(number): \(error)") }
             }
-            self.client.eventLoop.execute { self.sendNext() }
+            self.client.eventLoop.scheduleTask(in: self.pause) { self.sendNext() }
         }
     }
 }

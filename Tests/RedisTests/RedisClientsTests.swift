@@ -22,8 +22,9 @@ struct RedisClientsTests {
         }
     }
 
+    /// - Parameter pause: see ``Pipeline/init(_:tag:pause:)``.
     private func withLoad(
-        _ cluster: RedisCluster, tags: [String], _ body: (Load) async throws -> Void
+        _ cluster: RedisCluster, tags: [String], pause: TimeAmount = .zero, _ body: (Load) async throws -> Void
     ) async throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         var configuration = RedisClientConfiguration()
@@ -34,7 +35,7 @@ struct RedisClientsTests {
         var pipelines: [(String, RedisClient, Pipeline)] = []
         for tag in tags {
             let client = try await clients.eventLoop.submit { clients.client(for: tag) }.get()
-            pipelines.append((tag, client, Pipeline(client, tag: tag)))
+            pipelines.append((tag, client, Pipeline(client, tag: tag, pause: pause)))
         }
         let result: Result<Void, any Error>
         do {
@@ -116,7 +117,8 @@ struct RedisClientsTests {
         let cluster = try await RedisCluster(replicas: 1, arguments: ["--cluster-require-full-coverage", "no"])
         let tags = (0..<12).map { "{\($0)}" }
         let owner = try cluster.owner(ofSlot: cluster.slot(of: "{0}"))
-        try await withLoad(cluster, tags: tags) { load in
+        // The failover takes seconds, in which a load without pauses would occupy both cores.
+        try await withLoad(cluster, tags: tags, pause: .milliseconds(20)) { load in
             try await load.advance(by: 100)
             let away = try load.pipelines.filter { try cluster.owner(ofSlot: cluster.slot(of: $0.tag)) === owner }
             let others = try load.pipelines.filter { try cluster.owner(ofSlot: cluster.slot(of: $0.tag)) !== owner }
