@@ -54,6 +54,7 @@ struct ChaosRun {
         try await pushing
         try await producer.confirm()
         try await drain()
+        try await producer.close()
         let seconds = log.seconds
         let simulator = try await stage.simulator.stop()
         let remains = try QueueRemains(stage.servers)
@@ -143,7 +144,10 @@ struct ChaosRun {
         while true {
             try stage.fleet.look()
             let left = try QueueRemains.unsettledCount(stage.servers)
-            if left == 0 { return true }
+            // The last of them are not waited for one by one.
+            let hasPushed = try await producer.pushOne()
+            if left == 0, !hasPushed { return true }
+            if left == 0 { while try await producer.pushOne() {} }
             let counters = try QueueRemains.counters(stage.servers)
             let ends = counters.filter {
                 ["delivered", "invalid_token", "suppressed", "dead", "expired", "dropped"].contains($0.key)

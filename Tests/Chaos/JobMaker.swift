@@ -5,6 +5,9 @@ import TestSupport
 struct JobMaker: Sendable {
     /// The number of jobs.
     let count: Int
+    /// The number of jobs that are pushed while the faults occur. All others are plain: with nothing else to send, jobs
+    /// that are never answered would look like an outage of APNs, in which no attempt is spent.
+    let regularCount: Int
     private let seed: UInt64
     /// The start of the run, in seconds since 1970.
     private let start: Int
@@ -15,10 +18,13 @@ struct JobMaker: Sendable {
     /// The jobs of predetermined kinds, evenly distributed over the run.
     private let always: [Int: Kind]
 
+    /// The number of jobs for the drain, of which four are pushed per second.
+    private static let plainCount = 400
     private static let kinds: [Kind] = Kind.allCases.flatMap { Array(repeating: $0, count: $0.weight) }
 
     init(count: Int, seed: UInt64, start: Int, seconds: Int) {
-        self.count = count
+        self.count = count + Self.plainCount
+        regularCount = count
         self.seed = SeededGenerator.mixed(seed &+ 1)
         self.start = start
         rate = Double(count) / Double(seconds)
@@ -29,6 +35,7 @@ struct JobMaker: Sendable {
     }
 
     func kind(_ number: Int) -> Kind {
+        if number >= regularCount { return .plain }
         if let always = always[number] { return always }
         let kind = Self.kinds[Int(random(number, 0) % UInt64(Self.kinds.count))]
         return kind == .deferred && !isLong ? .plain : kind

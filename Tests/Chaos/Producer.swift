@@ -67,8 +67,18 @@ final class Producer: Sendable {
             try await push(batch)
             progress.withLock { $0.pushed -= jobs(of: batch).count }
         }
-        try await client.close().get()
     }
+
+    /// Pushes the next of the jobs that are for the drain.
+    /// - Returns: false if there are no more.
+    func pushOne() async throws -> Bool {
+        let number = progress.withLock { $0.pushed }
+        guard number < maker.count else { return false }
+        try await push(batches + number - maker.regularCount)
+        return true
+    }
+
+    func close() async throws { try await client.close().get() }
 
     /// Returns true if Redis has a batch. Repeats the command, because the last fault may have killed the connection.
     private func isThere(_ batch: Int) async throws -> Bool {
@@ -83,10 +93,15 @@ final class Producer: Sendable {
         }
     }
 
-    private var batches: Int { (maker.count + Self.batch - 1) / Self.batch }
+    private var batches: Int { (maker.regularCount + Self.batch - 1) / Self.batch }
 
+    /// The jobs for the drain are batches of one job.
     private func jobs(of batch: Int) -> Range<Int> {
-        batch * Self.batch..<min((batch + 1) * Self.batch, maker.count)
+        guard batch < batches else {
+            let number = maker.regularCount + batch - batches
+            return number..<(number + 1)
+        }
+        return batch * Self.batch..<min((batch + 1) * Self.batch, maker.regularCount)
     }
 
     private func push(_ batch: Int) async throws {
