@@ -144,7 +144,7 @@ struct ChaosRun {
         while true {
             try stage.fleet.look()
             let left = try QueueRemains.unsettledCount(stage.servers)
-            // The last of them are not waited for one by one.
+            // Once nothing else is left, the rest are pushed without pauses.
             let hasPushed = try await producer.pushOne()
             if left == 0, !hasPushed { return true }
             if left == 0 { while try await producer.pushOne() {} }

@@ -6,7 +6,7 @@ struct JobMaker: Sendable {
     /// The number of jobs.
     let count: Int
     /// The number of jobs that are pushed while the faults occur. All others are plain: with nothing else to send, jobs
-    /// that are never answered would look like an outage of APNs, in which no attempt is spent.
+    /// that are never answered would look like an outage of APNs, which does not count as an attempt.
     let regularCount: Int
     private let seed: UInt64
     /// The start of the run, in seconds since 1970.

@@ -70,7 +70,7 @@ final class Producer: Sendable {
     }
 
     /// Pushes the next of the jobs that are for the drain.
-    /// - Returns: false if there are no more.
+    /// - Returns: false if all have been pushed.
     func pushOne() async throws -> Bool {
         let number = progress.withLock { $0.pushed }
         guard number < maker.count else { return false }

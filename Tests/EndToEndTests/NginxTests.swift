@@ -21,8 +21,8 @@ extension EndToEnd {
 
             #expect(queue.isSettled && queue.dead.isEmpty && queue.count("delivered") == Self.count)
             #expect(account.delivered == Self.count && account.lostClaims == 0)
-            // What a closing connection leaves goes over the next one at once. Only what that one refuses too, because it
-            // closes at almost the same time, is deferred.
+            // Notifications that a closing connection refuses are sent over the next one at once. They are deferred only if
+            // that one refuses them too, because it closes at almost the same time.
             #expect(account.deferred == queue.count("deferred:GoAway") && account.deferred < account.resent)
             let paths = Set(requests.map(\.path))
             #expect(paths.count == Self.count && Set(requests.map(\.id)).count == Self.count)

@@ -103,7 +103,9 @@ public final class RedisTestConnection {
     /// Returns the number of calls of each command, such as `client|setname`, since the server's statistics were reset,
     /// including those in scripts.
     public func calls() throws -> [String: Int] {
-        let statistics = try run("INFO", "commandstats").text ?? ""
+        guard let statistics = try run("INFO", "commandstats").text else {
+            throw RedisServer.Failure(description: "redis-server did not return its statistics")
+        }
         return statistics.matches(of: /cmdstat_([^:]+):calls=(\d+)/).reduce(into: [:]) { $0[String($1.1)] = Int($1.2) }
     }
 
