@@ -34,13 +34,14 @@ public enum AnswerState: Sendable {
 public protocol Transport: AnyObject {
     /// The receiver of completions. Held strongly until ``close()`` has completed.
     var delegate: (any TransportDelegate)? { get set }
-    /// The number of notifications that can be submitted now.
+    /// The number of notifications that can be submitted now; zero without a connection.
     var capacity: Int { get }
     /// Connections that accept notifications.
     var usableConnections: Int { get }
     /// The number of connections made since the start.
     var connectionsMade: Int { get }
-    /// True if there is no connection because nothing waits to be sent; the first notification opens one.
+    /// True if there is no connection, and none is being made, because nothing waits to be sent. Call
+    /// ``requestCapacity()`` for the first notification.
     var isDormant: Bool { get }
     /// The state of the answers to its requests.
     var answerState: AnswerState { get }
@@ -58,7 +59,8 @@ public protocol Transport: AnyObject {
 
     /// Submits a notification.
     /// - Parameter tag: returned with the result.
-    /// - Returns: `false` if there is no capacity; the notification was then not accepted.
+    /// - Returns: `false` if the notification was not accepted: there is no capacity, or there was less than ``capacity``,
+    ///   because a connection has ended and its end is not yet reported.
     func submit(_ notification: consuming Notification, tag: UInt64) -> Bool
     /// Opens another connection if allowed. Call this when notifications wait for capacity.
     func requestCapacity()

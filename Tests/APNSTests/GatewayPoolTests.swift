@@ -329,7 +329,18 @@ struct GatewayPoolTests {
                 $0.confirmAfter = .milliseconds(20)
             }, script: Self.takesAll
         ) { client, gateway in
-            #expect(try await client.ask { $0.usableConnections } == 0)
+            // Without a connection there is no capacity; the sender must request some.
+            let before = try await client.ask { pool in
+                let isAccepted = pool.submit(.example(), tag: 99)
+                return (pool.usableConnections, pool.capacity, pool.isDormant, isAccepted)
+            }
+            #expect(before == (0, 0, true, false))
+            let connecting = try await client.ask { pool in
+                pool.requestCapacity()
+                let isAccepted = pool.submit(.example(), tag: 99)
+                return (pool.statistics.connecting, pool.capacity, pool.isDormant, isAccepted)
+            }
+            #expect(connecting == (1, 0, false, false))
             try await expect(client.send(), .confirmed)
             try await eventually("no connection") { try await client.ask { $0.usableConnections } == 0 }
             try await expect(client.send(), .confirmed)

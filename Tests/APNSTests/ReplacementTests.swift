@@ -234,9 +234,18 @@ struct ReplacementTests {
         try await withPeer(script: answersAll) { peer in
             try await withClient(peer.port, { $0.minimumConnections = 0 }) { client in
                 let start = NIODeadline.now()
-                // There is capacity without any connection; otherwise nothing would ever be submitted.
-                let before = try await client.ask { ($0.usableConnections, $0.capacity, $0.isDormant) }
-                #expect(before == (0, 1, true))
+                // Without a connection there is no capacity; the sender must request some.
+                let before = try await client.ask { pool in
+                    let isAccepted = pool.submit(.example(), tag: 99)
+                    return (pool.usableConnections, pool.capacity, pool.isDormant, isAccepted)
+                }
+                #expect(before == (0, 0, true, false))
+                let connecting = try await client.ask { pool in
+                    pool.requestCapacity()
+                    let isAccepted = pool.submit(.example(), tag: 99)
+                    return (pool.statistics.connecting, pool.capacity, pool.isDormant, isAccepted)
+                }
+                #expect(connecting == (1, 0, false, false))
                 try await expect(client.send(), .delivered)
                 try await check(client, start)
                 // A minute later, so that the last request was not recent.

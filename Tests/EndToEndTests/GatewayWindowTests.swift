@@ -150,8 +150,8 @@ extension EndToEnd {
             try scene.redis.push(TestJob.many(1, prefix: "a"))
             try await eventually("it is settled") { try scene.queue().count("delivered") == 1 }
             try await eventually("the connection is closed") { try await proxy.connections == 0 }
-            try scene.redis.push(TestJob.many(1, prefix: "b"))
-            try await eventually("the next is settled") { try scene.queue().count("delivered") == 2 }
+            try scene.redis.push([#"{"tokens":["\#(TestJob.token("b", 1))","\#(TestJob.token("b", 2))"],"alert":"x"}"#])
+            try await eventually("the next is settled") { try scene.queue().count("delivered") == 3 }
             expectAgreement(try await worker.stop(), try scene.queue())
             #expect(try await scene.simulator.stop().gateway.connections == 2)
             #expect(!worker.log.contains("error"), "\(worker.log)")

@@ -31,7 +31,8 @@ final class SimulatedTransport: Transport {
     private var limit = 20
     private var isConnected = true
     private var closing: EventLoopPromise<Void>?
-    let isDormant = false
+    /// True from the end of its idle connection until another is requested.
+    private(set) var isDormant = false
     let answerState = AnswerState.answered
     let lastFailure: (any Error)? = nil
     let failureCounts: [String: Int] = [:]
@@ -58,7 +59,7 @@ final class SimulatedTransport: Transport {
     }
 
     func submit(_ notification: consuming APNS.Notification, tag: UInt64) -> Bool {
-        guard capacity > 0 else { return false }
+        guard capacity > 0, !refusesOne() else { return false }
         let token = String(buffer: notification.deviceToken.hex)
         guard
             let number = simulation.apns.submitted(
@@ -73,6 +74,12 @@ final class SimulatedTransport: Transport {
             }
         }
         return true
+    }
+
+    /// Returns true for a submission that a real transport refuses despite its capacity, because the end of a connection
+    /// is not reported yet.
+    private func refusesOne() -> Bool {
+        simulation.hasFaults && simulation.options.faults.contains(.apns) && random.chance(1)
     }
 
     private func complete(_ request: Request, _ result: RequestResult) {
@@ -94,10 +101,20 @@ final class SimulatedTransport: Transport {
         time.schedule(in: .zero, on: loop) { [self] in
             for request in lost { complete(request, .uncertain(.connectionLost("lost"))) }
         }
-        time.schedule(in: random.delay(50...4000), on: loop) { [self] in
+        connect(in: random.delay(50...4000))
+    }
+
+    private func connect(in delay: TimeAmount) {
+        time.schedule(in: delay, on: loop) { [self] in
             isConnected = true
             delegate?.transportChanged(self)
         }
+    }
+
+    /// Closes an idle connection. Another is made when it is requested.
+    func goDormant() {
+        guard isConnected, requests.isEmpty else { return }
+        (isConnected, isDormant) = (false, true)
     }
 
     func change(limit: Int) {
@@ -111,7 +128,12 @@ final class SimulatedTransport: Transport {
         closing = nil
     }
 
-    func requestCapacity() {}
+    func requestCapacity() {
+        guard isDormant else { return }
+        isDormant = false
+        connect(in: random.delay(1...1000))
+    }
+
     func flushConfirmations() {}
     func check(now: NIODeadline) {}
 
@@ -179,7 +201,8 @@ final class SimulatedAPNS {
     func happens(_ worker: SimulatedWorker) {
         let transport = worker.transports[random.pick(0...worker.transports.count - 1)]
         switch random.pick(0...9) {
-        case 0...3: transport.lose()
+        case 0...2: transport.lose()
+        case 3: transport.goDormant()
         case 4...7: transport.change(limit: [1, 2, 5, 20, 60][random.pick(0...4)])
         default: refuseApp()
         }

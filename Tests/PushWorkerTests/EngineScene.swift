@@ -46,8 +46,8 @@ final class EngineScene: @unchecked Sendable {
         let made = TransportBox()
         lane = Lane(
             context, of: 1, stores: stores,
-            makeTransport: { _, _, _ in
-                let transport = FakeTransport()
+            makeTransport: { _, eventLoop, _ in
+                let transport = FakeTransport(eventLoop)
                 made.transports.append(transport)
                 return transport
             })
@@ -172,12 +172,20 @@ final class CapturedLog: @unchecked Sendable {
     }
 }
 
-/// A transport that holds submitted notifications until the test answers them.
+/// A transport that holds submitted notifications until the test answers them. It is as disobedient as the real ones: it
+/// may have no connection, refuse notifications despite its capacity, and connect late.
 final class FakeTransport: Transport {
     var delegate: (any TransportDelegate)?
-    var capacity = 100
+    /// The free streams of its connections.
+    var streams = 100
     var usableConnections = 1
-    var isDormant = false
+    /// True if it has no connection, and needs none. See ``goDormant()``.
+    private(set) var isDormant = false
+    /// The number of submissions that are refused despite the capacity, as if the end of a connection were not reported
+    /// yet.
+    var refusals = 0
+    /// The time that a requested connection takes.
+    var connectTime = TimeAmount.milliseconds(50)
     var answerState = AnswerState.answered
     var lastFailure: (any Error)?
     var failureCounts: [String: Int] = [:]
@@ -188,6 +196,17 @@ final class FakeTransport: Transport {
     private(set) var providerTokens: [String] = []
     private(set) var calls: [String] = []
     private var closing: EventLoopPromise<Void>?
+    private let eventLoop: any EventLoop
+    /// The refusals at one time. A caller that ignores them never returns.
+    private var refused = (count: 0, at: NIODeadline.distantPast)
+    static let maximumRefusals = 1000
+
+    init(_ eventLoop: any EventLoop) { self.eventLoop = eventLoop }
+
+    var capacity: Int {
+        get { usableConnections > 0 ? streams : 0 }
+        set { streams = newValue }
+    }
 
     var statistics: PoolStatistics {
         var statistics = PoolStatistics()
@@ -198,9 +217,17 @@ final class FakeTransport: Transport {
 
     var tokens: [String] { sent.map { String(buffer: $0.deviceToken.hex) } }
 
+    /// Closes its only connection, and opens another when that is requested.
+    func goDormant() { (usableConnections, isDormant) = (0, true) }
+
     func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
-        guard capacity > 0 else { return false }
-        capacity -= 1
+        guard capacity > 0, refusals <= 0 else {
+            refusals -= 1
+            refused = (refused.at == eventLoop.now ? refused.count + 1 : 1, eventLoop.now)
+            precondition(refused.count < Self.maximumRefusals, "the caller submits again and again what is refused")
+            return false
+        }
+        streams -= 1
         sent.append(notification)
         submitted.append((sent[sent.count - 1], tag))
         return true
@@ -213,13 +240,22 @@ final class FakeTransport: Transport {
             return
         }
         let (_, tag) = submitted.remove(at: index)
-        capacity += 1
+        streams += 1
         delegate?.transport(self, completed: tag, with: result)
         delegate?.transportChanged(self)
         if submitted.isEmpty { closing?.succeed(()) }
     }
 
-    func requestCapacity() { calls.append("requestCapacity") }
+    func requestCapacity() {
+        calls.append("requestCapacity")
+        guard isDormant else { return }
+        isDormant = false
+        eventLoop.assumeIsolated().scheduleTask(in: connectTime) { [self] in
+            usableConnections = 1
+            delegate?.transportChanged(self)
+        }
+    }
+
     func flushConfirmations() { calls.append("flushConfirmations") }
     func check(now: NIODeadline) {}
     func setProviderToken(_ providerToken: String?) { if let providerToken { providerTokens.append(providerToken) } }
@@ -505,6 +541,9 @@ final class FakeQueue: QueueStore {
         jobs += due.map(\.body)
         return !due.isEmpty
     }
+
+    /// True while postponed jobs wait.
+    var hasWaiting: Bool { !waiting.isEmpty }
 
     /// Adds a claim that the lane does not know, as after a failover.
     func forget(_ body: String, number: Int) { held[ClaimID(number: number, stamp: "old")] = body }

@@ -44,6 +44,11 @@ struct ConnectionPoolState {
         self.configuration = configuration
     }
 
+    /// True if there is no connection and none is needed or being made: the minimum is 0, and nothing waits to be sent.
+    var isDormant: Bool {
+        configuration.minimumConnections == 0 && usable == 0 && connecting == 0 && failures == 0 && !isClosing
+    }
+
     /// Records that notifications are waiting and no stream is free.
     mutating func wantConnection() { isWanted = true }
 

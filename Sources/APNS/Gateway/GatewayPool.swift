@@ -56,8 +56,6 @@ public final class GatewayPool: Transport {
         else { return 0 }
         var capacity = 0
         for connection in connections { capacity += connection.state.capacity(limit: adaptiveWindow.limit) }
-        // The first notification opens a connection.
-        if isDormant { capacity = configuration.windowCount }
         guard hangUps > 0 else { return capacity }
         // One at a time until one is accepted, because anything sent may be lost.
         return min(capacity, connections.contains { $0.state.window.count > 0 } ? 0 : 1)
@@ -66,10 +64,8 @@ public final class GatewayPool: Transport {
     /// Connections that accept notifications.
     public var usableConnections: Int { state.usable }
 
-    /// True if the pool has no connection and needs none, because nothing waits to be sent.
-    public var isDormant: Bool {
-        configuration.minimumConnections == 0 && state.usable == 0 && state.failures == 0 && closed == nil
-    }
+    /// See ``Transport/isDormant``.
+    public var isDormant: Bool { state.isDormant }
 
     /// Always answered: the gateway does not answer what it accepts.
     public var answerState: AnswerState { .answered }
@@ -95,10 +91,7 @@ public final class GatewayPool: Transport {
     public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
         guard hangUps == 0 && !keepsOrder || capacity > 0,
             let connection = connections.first(where: { $0.state.capacity(limit: adaptiveWindow.limit) > 0 })
-        else {
-            requestCapacity()
-            return false
-        }
+        else { return false }
         connection.submit(notification, tag: tag)
         if connection.state.isFull, connection.state.sendsBarriers {
             connection.drain()

@@ -76,10 +76,7 @@ extension ConnectionPool {
             }
         }
         if let best { return submit(notification, tag: tag, on: best) }
-        guard let excluded else {
-            if isDormant { requestCapacity() }
-            return false
-        }
+        guard let excluded else { return false }
         openAnother(than: excluded)
         // Not synchronously: the caller has not finished the submission.
         if toGiveBack.isEmpty { eventLoop.assumeIsolated().execute { self.giveBack() } }

@@ -52,12 +52,7 @@ public final class ConnectionPool: Transport {
     }
 
     /// The number of notifications that can be submitted now.
-    public var capacity: Int {
-        var count = 0
-        for connection in connections { count += connection.http2.freeStreams }
-        // The first notification opens a connection.
-        return count == 0 && isDormant ? 1 : count
-    }
+    public var capacity: Int { connections.reduce(0) { $0 + $1.http2.freeStreams } }
 
     /// The number of requests in flight.
     public var inFlight: Int { connections.reduce(0) { $0 + $1.http2.state.inFlight } }
@@ -65,10 +60,8 @@ public final class ConnectionPool: Transport {
     /// Connections that accept requests.
     public var usableConnections: Int { state.usable }
 
-    /// True if the pool has no connection and needs none, because nothing waits to be sent.
-    public var isDormant: Bool {
-        configuration.minimumConnections == 0 && state.usable == 0 && state.failures == 0 && closed == nil
-    }
+    /// See ``Transport/isDormant``.
+    public var isDormant: Bool { state.isDormant }
 
     /// The number of connections made since the start.
     public var connectionsMade: Int { state.made }
@@ -146,10 +139,7 @@ public final class ConnectionPool: Transport {
             let free = connection.preference
             if free > most { (best, most) = (connection, free) }
         }
-        guard let best else {
-            if isDormant { requestCapacity() }
-            return false
-        }
+        guard let best else { return false }
         return submit(consume notification, tag: tag, on: best)
     }
 

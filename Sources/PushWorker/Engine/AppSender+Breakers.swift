@@ -212,7 +212,7 @@ extension AppSender {
             let id = line.ready.removeFirst(in: lane.jobs)
         {
             jobsToTry -= 1
-            guard submit(id, as: .ofEndpoint) else { return }
+            if submit(id, atMost: 1, as: .ofEndpoint).isRefused { return }
         }
         if transport.capacity == 0, watch.endpoint.allowsProbe(now: lane.now) { transport.requestCapacity() }
     }

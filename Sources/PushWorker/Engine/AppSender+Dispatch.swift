@@ -133,6 +133,15 @@ extension AppSender {
         ledger.close(1, of: id)
     }
 
+    /// Ends a notification that waited to be resent, because the app's new configuration refuses it.
+    private func endResend(_ flight: FlightID, _ reason: Reason) {
+        let id = inFlight[flight].job
+        endProbeWithoutAnswer(flight)
+        ledger.record(.dead, reason, of: id, to: recipient(of: flight), wasSent: true)
+        inFlight.remove(flight)
+        ledger.close(1, of: id)
+    }
+
     /// Ends an expected job whose only token is known to be invalid.
     func suppress(_ id: JobID) {
         ledger.recordSuppressed(of: id, to: lane.jobs[id].job.flatMap(\.recipient))
@@ -147,23 +156,22 @@ extension AppSender {
     /// Submits all that can be submitted now.
     func dispatch() {
         guard credential.canSend else { return }
+        if transport.isDormant {
+            // The lane dispatches again once there is a connection.
+            if !line.isEmpty { transport.requestCapacity() }
+            return
+        }
         dispatchResends()
         guard !line.ready.isEmpty else { return }
         if breaker.isOpen { return dispatchProbe() }
         if watch.endpoint.isOpen { return dispatchEndpointProbe() }
         var free = min(transport.capacity, budget?.available(now: lane.now) ?? .max)
         while free > 0, let id = line.ready.removeFirst(in: lane.jobs) {
-            if lane.jobs[id].fanOut == nil {
-                guard submitOnly(id) else { return line.ready.prepend(id, in: lane.jobs) }
-                free -= 1
-                budget?.spent(1)
-            } else {
-                let submitted = submitSome(id, atMost: min(Self.turn, free))
-                // If nothing was submitted despite apparent capacity, a connection was lost and the loss not yet
-                // reported.
-                free = submitted > 0 ? free - submitted : min(free, transport.capacity)
-                budget?.spent(submitted)
-            }
+            let submission = submit(id, atMost: min(Self.turn, free))
+            free -= submission.submitted
+            budget?.spent(submission.submitted)
+            // Despite its capacity, for example because a connection was lost and the loss is not yet reported.
+            if submission.isRefused { break }
         }
         guard !line.ready.isEmpty else { return }
         if budget != nil { reserveRate() }
@@ -181,48 +189,65 @@ extension AppSender {
             let id = line.ready.removeFirst(in: lane.jobs)
         {
             jobsToTry -= 1
-            guard submit(id, as: .ofApp) else { return }
+            if submit(id, atMost: 1, as: .ofApp).isRefused { return }
         }
     }
 
-    /// Submits one notification of a job as a probe.
-    /// - Returns: false if no stream was free.
-    func submit(_ id: JobID, as probe: InFlight.Probe) -> Bool {
-        if lane.jobs[id].fanOut == nil {
-            guard submitOnly(id, as: probe) else {
-                line.ready.prepend(id, in: lane.jobs)
-                return false
-            }
-        } else if submitSome(id, atMost: 1, as: probe) == 0 {
-            return true
-        }
+    /// The result of an attempt to submit notifications of a job.
+    struct Submission {
+        var submitted = 0
+        /// True if the transport refused one. The job is then the first of the line again.
+        var isRefused = false
+    }
+
+    /// Submits notifications of a job that was removed from the line.
+    /// - Parameters:
+    ///   - limit: the maximum number of notifications.
+    ///   - probe: the question that they answer.
+    func submit(_ id: JobID, atMost limit: Int, as probe: InFlight.Probe? = nil) -> Submission {
+        let submission =
+            lane.jobs[id].fanOut == nil ? submitOnly(id, as: probe) : submitSome(id, atMost: limit, as: probe)
+        guard submission.submitted > 0, let probe else { return submission }
         switch probe {
         case .ofApp: breaker.probeSent()
         case .ofEndpoint: watch.endpoint.probeSent()
         }
-        return true
+        return submission
     }
 
-    /// Submits the notification of a job with one token.
-    /// - Returns: false if no stream was free.
-    private func submitOnly(_ id: JobID, as probe: InFlight.Probe? = nil) -> Bool {
-        guard let notification = lane.jobs[id].notification.take() else { return false }
-        guard submit(consume notification, of: id, token: nil, as: probe) else {
-            lane.jobs[id].notification = self.notification(ofJob: id)
-            return false
+    /// Submits the notification of a job with one token, or ends the job if the app, whose configuration may have changed
+    /// since, refuses it now.
+    private func submitOnly(_ id: JobID, as probe: InFlight.Probe?) -> Submission {
+        var submission = Submission()
+        do throws(Reason) {
+            var next = lane.jobs[id].notification.take()
+            // An earlier refusal consumed it.
+            if next == nil { next = try notification(ofJob: id) }
+            if let notification = next.take() {
+                guard submit(consume notification, of: id, token: nil, as: probe) else {
+                    line.ready.prepend(id, in: lane.jobs)
+                    return Submission(isRefused: true)
+                }
+                submission.submitted = 1
+            } else {
+                // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
+                lane.jobs[id].isAbandoned = true
+            }
+        } catch {
+            ledger.record(.dead, error, of: id, to: lane.jobs[id].job.flatMap(\.recipient), wasSent: false)
         }
         lane.jobs[id].unsubmitted = 0
         line.waiting -= 1
-        return true
+        if submission.submitted == 0 { ledger.close(1, of: id) }
+        return submission
     }
 
     /// Submits some notifications of a job with many tokens and ends those with invalid tokens. The rest of the job
     /// moves to the end of the line, so that small jobs need not wait for it.
-    /// - Returns: the number of submitted notifications.
-    private func submitSome(_ id: JobID, atMost limit: Int, as probe: InFlight.Probe? = nil) -> Int {
-        guard let fanOut = lane.jobs[id].fanOut else { return 0 }
-        var (submitted, ended) = (0, 0)
-        while submitted < limit {
+    private func submitSome(_ id: JobID, atMost limit: Int, as probe: InFlight.Probe?) -> Submission {
+        guard let fanOut = lane.jobs[id].fanOut else { return Submission() }
+        var (submission, ended) = (Submission(), 0)
+        while submission.submitted < limit {
             guard let field = fanOut.remaining.next() else { break }
             let text = fanOut.job.text(field)
             if !fanOut.suppressed.isEmpty, fanOut.suppressed.contains(fanOut.position) {
@@ -238,9 +263,10 @@ extension AppSender {
                         let notification = fanOut.notification(to: token)
                         guard submit(consume notification, of: id, token: token, as: probe) else {
                             fanOut.remaining.putBack(field)
+                            submission.isRefused = true
                             break
                         }
-                        submitted += 1
+                        submission.submitted += 1
                     }
                 } catch {
                     ledger.record(
@@ -250,11 +276,15 @@ extension AppSender {
             }
             fanOut.position += 1
         }
-        line.waiting -= submitted + ended
-        lane.jobs[id].unsubmitted -= submitted + ended
-        if lane.jobs[id].unsubmitted > 0 { line.ready.append(id, in: lane.jobs) }
+        line.waiting -= submission.submitted + ended
+        lane.jobs[id].unsubmitted -= submission.submitted + ended
+        if submission.isRefused {
+            line.ready.prepend(id, in: lane.jobs)
+        } else if lane.jobs[id].unsubmitted > 0 {
+            line.ready.append(id, in: lane.jobs)
+        }
         ledger.close(ended, of: id)
-        return submitted
+        return submission
     }
 
     private func submit(
@@ -289,9 +319,20 @@ extension AppSender {
             guard breaker.allows(isProbe: inFlight[flight].isProbe) else { return }
             let probesEndpoint = !breaker.isOpen && watch.endpoint.isOpen
             if probesEndpoint, !watch.endpoint.allowsProbe(now: lane.now) { return }
-            guard let notification = notification(of: flight),
-                transport.submit(notification, tag: UInt64(flight.index))
-            else { return transport.requestCapacity() }
+            let again: Notification?
+            do throws(Reason) {
+                again = try self.notification(of: flight)
+            } catch {
+                _ = line.resends.removeFirst(in: inFlight)
+                endResend(flight, error)
+                continue
+            }
+            guard let notification = again else {
+                _ = line.resends.removeFirst(in: inFlight)
+                abandon(flight)
+                continue
+            }
+            guard transport.submit(notification, tag: UInt64(flight.index)) else { return transport.requestCapacity() }
             stamp(&inFlight[flight])
             if probesEndpoint {
                 inFlight[flight].probe = .ofEndpoint
@@ -310,19 +351,23 @@ extension AppSender {
     }
 
     /// Recreates a submitted notification.
-    private func notification(of flight: FlightID) -> Notification? {
+    /// - Returns: `nil` if its job can't be decoded.
+    /// - Throws: the reason for which the app, whose configuration may have changed, refuses it now.
+    private func notification(of flight: FlightID) throws(Reason) -> Notification? {
         let id = inFlight[flight].job
         if let fanOut = lane.jobs[id].fanOut { return inFlight[flight].deviceToken.map(fanOut.notification(to:)) }
-        return notification(ofJob: id)
+        return try notification(ofJob: id)
     }
 
     /// Recreates the notification of a job with one token from the claimed bytes, because the transport consumes what
     /// it is given.
-    func notification(ofJob id: JobID) -> Notification? {
+    /// - Returns: `nil` if the job can't be decoded.
+    /// - Throws: the reason for which the app, whose configuration may have changed, refuses it now.
+    func notification(ofJob id: JobID) throws(Reason) -> Notification? {
         guard let job = lane.jobs[id].job else { return nil }
         let identity = ledger.queue(of: id).identity(
             of: job, claim: lane.jobs[id].claim, generation: lane.jobs[id].generation)
-        return try? app.notification(for: job, identity: identity, firstSeen: lane.jobs[id].firstSeen)
+        return try app.notification(for: job, identity: identity, firstSeen: lane.jobs[id].firstSeen)
     }
 
     // MARK: Deferring
@@ -330,7 +375,8 @@ extension AppSender {
     /// Defers jobs if the app can't send, so that they do not occupy the lane's capacity for other apps.
     func deferWhatCannotBeSent() {
         let now = lane.now
-        watch.unconnectedSince = transport.usableConnections == 0 ? watch.unconnectedSince ?? now : nil
+        let isConnected = transport.usableConnections > 0 || transport.isDormant
+        watch.unconnectedSince = isConnected ? nil : watch.unconnectedSince ?? now
         line.gatherResends(in: inFlight)
         guard lane.isWorking, !line.ready.isEmpty || !line.resends.isEmpty else { return }
         let reason: Reason

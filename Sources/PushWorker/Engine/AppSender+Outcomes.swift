@@ -243,12 +243,22 @@ extension AppSender: TransportDelegate {
         let now = ledger.queue(of: id).now
         let latest = max(Self.firstYear, now + Self.clockDifference)
         let at = since.flatMap { (Self.firstYear...latest).contains($0) ? $0 : nil } ?? now
-        let topic = lane.jobs[id].fanOut?.template.topic ?? notification(ofJob: id)?.topic ?? app.topic
         ledger.record(
             invalid: InvalidToken(
-                token: attempt.token, at: at, reason: reason.code.text, topic: topic,
+                token: attempt.token, at: at, reason: reason.code.text, topic: topic(of: id),
                 environment: configuration.environment, source: configuration.usesGateway ? .gateway : .apns),
             reason, status: attempt.status, of: id)
+    }
+
+    /// Returns the topic under which a job's notifications are sent.
+    private func topic(of id: JobID) -> ByteBuffer {
+        if let fanOut = lane.jobs[id].fanOut { return fanOut.template.topic }
+        do throws(Reason) {
+            return try notification(ofJob: id)?.topic ?? app.topic
+        } catch {
+            // The app's configuration has changed since the job was accepted.
+            return app.topic
+        }
     }
 
     /// Retries a notification, or ends it if it has no attempt left or would expire first.

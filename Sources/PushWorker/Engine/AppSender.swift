@@ -131,7 +131,9 @@ final class AppSender {
     var capacity: Int {
         guard credential.canSend, !isRemoved else { return 0 }
         let ahead = transport.usableConnections > 0 ? line.pace.ahead : 0
-        var free = max(0, transport.capacity + ahead - line.waiting - line.resendCount)
+        // The first notification opens a connection.
+        let streams = transport.isDormant ? 1 : transport.capacity
+        var free = max(0, streams + ahead - line.waiting - line.resendCount)
         // As many as the rate allows in half a second; the rest stays in the queue.
         if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - line.waiting)) }
         guard !isSending else { return free }

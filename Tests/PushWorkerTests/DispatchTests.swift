@@ -1,0 +1,117 @@
+import APNS
+import NIOCore
+import PushQueue
+import TestSupport
+import Testing
+
+@testable import PushWorker
+
+/// The way from claimed jobs to a transport that answers in every way that its protocol permits.
+@Suite("Submitting to a transport")
+struct DispatchTests {
+    static let jobs = [
+        EngineScene.job("aa"), EngineScene.fanOut(["aa", "bb", "cc", "dd", "ee"]),
+        EngineScene.fanOut(["zz", "aa", "zz", "bb"]),
+    ]
+
+    @Test("A transport without a connection is asked for one, and the job waits for it", arguments: jobs)
+    func dormant(job: String) throws {
+        let scene = try EngineScene()
+        scene.transport.goDormant()
+        scene.push(job)
+        #expect(scene.transport.sent.isEmpty && scene.transport.calls == ["requestCapacity"])
+        #expect(scene.queue.held.count == 1 && scene.lane.problems.isEmpty == false)
+        scene.run()
+        #expect(!scene.transport.sent.isEmpty)
+        while !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
+        scene.run()
+        #expect(scene.queue.held.isEmpty && scene.stats["delivered"] == scene.transport.sent.count)
+        #expect(scene.counters[.deferred] == 0)
+    }
+
+    @Test("A lane claims one job for a transport without a connection, and the others once there is one")
+    func claimsOne() throws {
+        let scene = try EngineScene()
+        scene.transport.goDormant()
+        scene.push(EngineScene.job("aa"), EngineScene.job("bb"), EngineScene.job("cc"))
+        #expect(scene.queue.held.count == 1)
+        scene.run()
+        #expect(scene.transport.tokens == ["aa", "bb", "cc"])
+    }
+
+    @Test("A notification that is refused despite the capacity is submitted later, and in its order", arguments: jobs)
+    func refused(job: String) throws {
+        let scene = try EngineScene()
+        scene.transport.refusals = 1
+        scene.push(job, EngineScene.job("ff"))
+        scene.run()
+        #expect(scene.transport.tokens.last == "ff" && scene.transport.tokens.first == "aa")
+        while !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
+        scene.run()
+        #expect(scene.queue.held.isEmpty && scene.stats["delivered"] == scene.transport.sent.count)
+    }
+
+    @Test("A notification that the app's new configuration refuses is a dead letter, and holds up no other job")
+    func refusedAfterReload() throws {
+        let scene = try EngineScene()
+        scene.transport.refusals = .max
+        // Only a strict app refuses a background notification that has an alert.
+        let background = #""payload":{"aps":{"alert":"x","content-available":1}},"push_type":"background""#
+        scene.push(EngineScene.job("aa", background), EngineScene.job("bb"))
+        #expect(scene.queue.held.count == 2 && scene.transport.sent.isEmpty)
+        var app = try EngineScene.app("shop")
+        app.strictPayloads = true
+        var configuration = scene.context.configuration
+        configuration.apps = [app]
+        _ = scene.lane.reload(configuration, [try AppSender.Prepared(app)])
+        scene.transport.refusals = 0
+        scene.run()
+        #expect(scene.transport.tokens == ["bb"] && scene.queue.dead.count == 1)
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.inFlight == 0)
+    }
+
+    @Test("Each notification is delivered once, whatever the transport answers", arguments: 1...40 as ClosedRange<UInt64>)
+    func anyTransport(seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        let scene = try EngineScene { $0.retry.cap = 1000 }
+        var (delivered, expected): ([String: Int], Set<String>) = ([:], [])
+        func answer() {
+            guard let index = scene.transport.submitted.indices.randomElement(using: &random) else { return }
+            let token = String(buffer: scene.transport.submitted[index].notification.deviceToken.hex)
+            switch Int.random(in: 0..<8, using: &random) {
+            case 0: scene.transport.answer(.notProcessed(.goingAway(reason: nil)), at: index)
+            case 1: scene.transport.answer(.notProcessed(.noOtherConnection), at: index)
+            default:
+                delivered[token, default: 0] += 1
+                scene.transport.answer(EngineScene.delivered, at: index)
+            }
+        }
+        for number in 0..<400 {
+            switch Int.random(in: 0..<10, using: &random) {
+            case 0 where scene.transport.submitted.isEmpty: scene.transport.goDormant()
+            case 1: scene.transport.refusals = Int.random(in: 1...5, using: &random)
+            case 2: scene.transport.streams = Int.random(in: -2...40, using: &random)
+            case 3: scene.transport.connectTime = .milliseconds(.random(in: 0...3000, using: &random))
+            case 4, 5:
+                let tokens = (0..<Int.random(in: 1...60, using: &random)).map { String(100_000 + number * 100 + $0) }
+                expected.formUnion(tokens)
+                scene.push(tokens.count == 1 ? EngineScene.job(tokens[0]) : EngineScene.fanOut(tokens + ["zz"]))
+            default: for _ in 0..<Int.random(in: 1...30, using: &random) { answer() }
+            }
+            scene.run(.milliseconds(.random(in: 0...300, using: &random)))
+            if scene.queue.returnDue() { scene.lane.wake(QueueID(index: 0)) }
+        }
+        scene.transport.refusals = 0
+        scene.transport.streams = 1000
+        for _ in 0..<600 where !scene.queue.held.isEmpty || !scene.queue.jobs.isEmpty || scene.queue.hasWaiting {
+            scene.run(.milliseconds(300))
+            if scene.queue.returnDue() { scene.lane.wake(QueueID(index: 0)) }
+            while !scene.transport.submitted.isEmpty { answer() }
+        }
+        #expect(Set(delivered.keys) == expected && delivered.values.allSatisfy { $0 == 1 })
+        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.inFlight == 0)
+        #expect(scene.lane.senders[0].line.waiting == 0)
+    }
+}
