@@ -79,8 +79,8 @@ let package = Package(
         .target(
             name: "APNSSimulator",
             dependencies: [
-                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "PrintableText", "TLS", "WebPages", hummingbird, nioCore,
-                nioPosix, logging,
+                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "PrintableText", "Sockets", "TLS", "WebPages", hummingbird,
+                nioCore, nioPosix, logging,
             ]),
         .executableTarget(
             name: "apns-worker",
@@ -91,7 +91,7 @@ let package = Package(
                 argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
             ]),
         .executableTarget(
-            name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
+            name: "apns-simulator", dependencies: ["APNSSimulator", "Sockets", argumentParser, logging, lifecycle]),
 
         // For scripts/bench, in addition to the worker.
         .target(name: "CAllocationCount", path: "Tests/CAllocationCount"),

@@ -251,7 +251,11 @@ public final class Worker: Service {
     }
 
     /// Returns the counts and states of the lanes for a scrape; between scrapes nothing is done for metrics.
-    package func metrics() async -> MetricsPage { await collector?.collect() ?? MetricsPage() }
+    package func metrics(lostLogLines: Int = 0) async -> MetricsPage {
+        var page = await collector?.collect() ?? MetricsPage()
+        page.set(WorkerMetric.lostLogLines, lostLogLines)
+        return page
+    }
 
     /// Returns the load of all lanes.
     func load() async -> WorkSummary.Load {

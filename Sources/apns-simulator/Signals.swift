@@ -1,5 +1,6 @@
 import Dispatch
 import Glibc
+import Sockets
 
 /// The signals that control the simulator, as a stream.
 struct Signals {
@@ -29,21 +30,13 @@ struct Signals {
 
 /// Writes lines to standard output without buffering, because the reader of a pipe waits for each line.
 enum StandardOutput {
-    static func write(_ line: String) { writeLine(line, to: STDOUT_FILENO) }
+    static func write(_ line: String) {
+        let limit = ContinuousClock.now + .seconds(1)
+        _ = DescriptorOutput.write(line + "\n", to: STDOUT_FILENO) { ContinuousClock.now < limit }
+    }
 }
 
 /// Writes messages to standard error.
 enum StandardError {
-    static func write(_ line: String) { writeLine(line, to: STDERR_FILENO) }
-}
-
-private func writeLine(_ line: String, to descriptor: Int32) {
-    let bytes = Array((line + "\n").utf8)
-    var offset = 0
-    while offset < bytes.count {
-        let count = bytes[offset...].withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
-        // The reader has closed the pipe.
-        guard count > 0 else { return }
-        offset += count
-    }
+    static func write(_ line: String) { DescriptorOutput.note(line + "\n") }
 }

@@ -61,22 +61,20 @@ struct Run: AsyncParsableCommand {
         var configuration = try settings.worker(named: name, simulated: credentials)
         let level = SharedLogLevel(settings.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info)
         let environment = ProcessInfo.processInfo.environment
-        let format = (settings.text(.logFormat).flatMap(LogFormat.init(rawValue:)) ?? .auto)
-            .resolved(environment: environment)
-        let logger = Logger(
-            label: "apns-worker",
-            factory: LineLogHandler.standardError(format, level: level, environment: environment))
+        let output = LogOutput.standardError(
+            settings.text(.logFormat).flatMap(LogFormat.init(rawValue:)) ?? .auto, environment: environment)
+        let logger = Logger(label: "apns-worker", factory: output.handlers(level))
         var services: [ServiceGroupConfiguration.ServiceConfiguration] = []
         var simulation: Simulation?
         if let credentials {
             let started = try await Simulation.start(
-                simulate, credentials, for: configuration.apps, isForPeople: format == .text, logger: logger)
+                simulate, credentials, for: configuration.apps, isForPeople: output.format == .text, logger: logger)
             started.report(ignored: try settings.replacedBySimulation(environment: environment))
             configuration.apps = configuration.apps.map { started.directed($0) }
             services.append(.init(service: started))
             simulation = started
         }
-        let admin = settings.adminAddress.map { Admin(address: $0, logger: logger) }
+        let admin = settings.adminAddress.map { Admin(address: $0, log: output, logger: logger) }
         let worker = Worker(
             configuration: configuration, logger: logger, isMeasured: admin != nil,
             version: WorkerVersion.current, wallClock: { Int64(time(nil)) })

@@ -1,23 +1,20 @@
 import ArgumentParser
 import Glibc
 import Operations
+import Sockets
 import Synchronization
 
 /// Standard output and standard error, unbuffered.
 enum Terminal {
-    /// Writes to standard error. A failure is ignored, because there is nowhere else to report it.
-    static func note(_ text: String) { put(text, STDERR_FILENO) }
+    /// Writes to standard error; see ``DescriptorOutput/note(_:)``.
+    static func note(_ text: String) { DescriptorOutput.note(text) }
 
-    /// Writes to standard output at once, so that a reader of a pipe does not wait for a full buffer.
-    static func print(_ text: String) { put(text, STDOUT_FILENO) }
-
-    private static func put(_ text: String, _ descriptor: Int32) {
-        var bytes = Array(text.utf8)[...]
-        while !bytes.isEmpty {
-            let count = bytes.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
-            guard count > 0 else { return }
-            bytes = bytes.dropFirst(count)
-        }
+    /// Writes to standard output at once, so that a reader of a pipe does not wait for a full buffer. Waits for a slow
+    /// reader until the process is asked to stop.
+    /// - Returns: `false` if the text was not written completely.
+    @discardableResult
+    static func print(_ text: String) -> Bool {
+        DescriptorOutput.write(text, to: STDOUT_FILENO) { !Interruption.isRequested } == .complete
     }
 }
 
@@ -51,12 +48,15 @@ enum Confirmation {
     }
 }
 
-/// Handles SIGINT and SIGTERM for a command that ends between two steps and then reports its progress.
+/// The request to stop, by SIGINT or SIGTERM, of a command that ends between two steps and then reports its progress.
 enum Interruption {
     fileprivate static let flag = Atomic(false)
 
     /// True if the process was asked to stop.
     static var isRequested: Bool { flag.load(ordering: .relaxed) }
+
+    /// Records a request that was received in another way.
+    static func request() { flag.store(true, ordering: .relaxed) }
 
     /// Records signals instead of letting them end the process. A second signal ends it.
     static func watch() {
@@ -69,7 +69,7 @@ enum Interruption {
 }
 
 private func note(signal number: Int32) {
-    Interruption.flag.store(true, ordering: .relaxed)
+    Interruption.request()
     signal(number, SIG_DFL)
 }
 

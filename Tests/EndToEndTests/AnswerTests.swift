@@ -40,11 +40,11 @@ extension EndToEnd {
             "A worker without idle connections opens one when there is a job",
             arguments: [
                 TestJob.many(100),
-                [#"{"tokens":["aa11","bb22","cc33","dd44","ee55"],"alert":"x"}"#] + TestJob.many(99),
+                [#"{"tokens":["\#(TestJob.token("b", 1))","\#(TestJob.token("b", 2))"],"alert":"x"}"#] + TestJob.many(98),
             ])
         func noConnectionKept(jobs: [String]) async throws {
             let result = try await Self.deliver(jobs, options: ["--min-connections", "0"])
-            #expect(result.worker.delivered == result.simulator.accepted && result.worker.delivered >= 100)
+            #expect(result.worker.delivered == 100)
         }
 
         @Test("invalid tokens are stored with their details and not sent to again")

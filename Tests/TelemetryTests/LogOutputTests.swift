@@ -6,13 +6,6 @@ import Testing
 
 @Suite("Writing the log")
 struct LogOutputTests {
-    private func logger(
-        _ descriptor: Int32, _ format: LogFormat = .json, level: SharedLogLevel = SharedLogLevel(.info)
-    ) -> Logger {
-        let output = LogOutput(descriptor: descriptor)
-        return Logger(label: "test") { LineLogHandler(label: $0, format: format, output: output, level: level) }
-    }
-
     private func withFile(_ body: (Int32, URL) throws -> Void) throws {
         let file = FileManager.default.temporaryDirectory.appending(path: "log-\(UUID().uuidString)")
         let descriptor = open(file.path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
@@ -29,7 +22,8 @@ struct LogOutputTests {
         var ends: [Int32] = [-1, -1]
         try #require(pipe(&ends) == 0)
         let (reading, writing) = (ends[0], ends[1])
-        let logger = logger(writing)
+        let output = LogOutput(descriptor: writing, format: .json)
+        let logger = Logger(label: "test", factory: output.handlers(SharedLogLevel(.info)))
         let text = Mutex("")
         let hasEnded = DispatchSemaphore(value: 0)
         let reader = Thread {
@@ -47,6 +41,7 @@ struct LogOutputTests {
                 logger.info("\(filler)", metadata: ["number": "\(thread).\(number)"])
             }
         }
+        output.flush(within: .seconds(60))
         close(writing)
         hasEnded.wait()
         let lines = text.withLock { $0 }.split(separator: "\n")
@@ -60,34 +55,41 @@ struct LogOutputTests {
         #expect(numbers.count == 8 * 200)
     }
 
-    @Test("survives output that cannot be written: a full disk, a pipe without a reader")
+    @Test("An output that cannot be written, such as a full disk or a pipe without a reader, has no further effects")
     func lost() throws {
         let full = open("/dev/full", O_WRONLY | O_CLOEXEC)
         try #require(full >= 0)
-        logger(full).error("lost")
-        close(full)
         var ends: [Int32] = [-1, -1]
         try #require(pipe(&ends) == 0)
         close(ends[0])
-        logger(ends[1]).error("lost")
-        close(ends[1])
+        for descriptor in [full, ends[1]] {
+            let output = LogOutput(descriptor: descriptor, format: .json)
+            Logger(label: "test", factory: output.handlers(SharedLogLevel(.info))).error("lost")
+            output.flush(within: .seconds(60))
+            #expect(output.lost == 1)
+            close(descriptor)
+        }
     }
 
-    @Test("reports the number of lost lines as soon as it can")
+    @Test("The number of lost lines is reported as soon as lines can be written again")
     func loss() throws {
         try withFile { descriptor, file in
-            let logger = logger(descriptor)
+            let output = LogOutput(descriptor: descriptor, format: .json)
+            let logger = Logger(label: "test", factory: output.handlers(SharedLogLevel(.info)))
             logger.info("one")
+            output.flush(within: .seconds(60))
             // The output becomes unavailable and returns.
             let full = open("/dev/full", O_WRONLY | O_CLOEXEC)
             let aside = dup(descriptor)
             dup2(full, descriptor)
             logger.info("two")
             logger.info("three")
+            output.flush(within: .seconds(60))
             dup2(aside, descriptor)
             close(full)
             close(aside)
             logger.info("four")
+            output.flush(within: .seconds(60))
             let lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n")
             #expect(lines.count == 3)
             #expect(
@@ -96,11 +98,49 @@ struct LogOutputTests {
         }
     }
 
+    @Test("Logging never waits for a reader that has stalled; excess lines are counted, and the others stay whole")
+    func stalled() throws {
+        var ends: [Int32] = [-1, -1]
+        try #require(pipe(&ends) == 0)
+        let output = LogOutput(descriptor: ends[1], format: .json)
+        let logger = Logger(label: "test", factory: output.handlers(SharedLogLevel(.info)))
+        let total = 20_000
+        // Several times the size of the buffer. If logging waited, the test would not end.
+        for number in 0..<total { logger.info("\(String(repeating: "x", count: 300))", metadata: ["number": "\(number)"]) }
+        output.flush(within: .milliseconds(10))
+        let lost = output.lost
+        #expect(lost > 0 && lost < total)
+        let reading = ends[0]
+        let all = Mutex<[UInt8]>([])
+        let hasEnded = DispatchSemaphore(value: 0)
+        let reader = Thread {
+            var bytes = [UInt8](repeating: 0, count: 1 << 16)
+            while case let count = read(reading, &bytes, bytes.count), count > 0 { all.withLock { $0 += bytes[..<count] } }
+            hasEnded.signal()
+        }
+        reader.start()
+        output.flush(within: .seconds(60))
+        close(ends[1])
+        hasEnded.wait()
+        close(reading)
+        var (numbers, reported): ([Int], [Int]) = ([], [])
+        for line in String(decoding: all.withLock { $0 }, as: UTF8.self).split(separator: "\n") {
+            let object = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+            if object["event"] as? String == "log_lines_lost" {
+                reported.append(try #require(object["count"] as? Int))
+            } else {
+                numbers.append(try #require((object["number"] as? String).flatMap { Int($0) }))
+            }
+        }
+        #expect(reported == [lost] && numbers.count == total - lost && numbers == numbers.sorted())
+    }
+
     @Test("uses a level that can be changed at any time, except for loggers with their own")
     func level() throws {
         try withFile { descriptor, file in
             let level = SharedLogLevel(.notice)
-            let logger = logger(descriptor, .text, level: level)
+            let output = LogOutput(descriptor: descriptor, format: .text)
+            let logger = Logger(label: "test", factory: output.handlers(level))
             var own = logger
             own.logLevel = .error
             for (number, changed) in [Logger.Level.notice, .debug, .critical].enumerated() {
@@ -110,6 +150,7 @@ struct LogOutputTests {
                 own.warning("own \(number)")
                 own.error("error \(number)")
             }
+            output.flush(within: .seconds(60))
             let words = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").map {
                 $0.split(separator: " ").dropFirst(2).joined(separator: " ")
             }
@@ -120,10 +161,12 @@ struct LogOutputTests {
     @Test("has the metadata of the logger and the line, which takes precedence")
     func metadata() throws {
         try withFile { descriptor, file in
-            var logger = logger(descriptor, .text)
+            let output = LogOutput(descriptor: descriptor, format: .text)
+            var logger = Logger(label: "test", factory: output.handlers(SharedLogLevel(.info)))
             logger[metadataKey: "app"] = "shop"
             logger[metadataKey: "queue"] = "default"
             logger.info("x", metadata: ["queue": "bulk"])
+            output.flush(within: .seconds(60))
             let text = try String(contentsOf: file, encoding: .utf8)
             #expect(text.hasSuffix(" info x app=shop queue=bulk\n"))
         }

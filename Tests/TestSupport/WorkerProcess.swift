@@ -25,9 +25,11 @@ public final class WorkerProcess: Sendable {
     ///   - environment: further variables, which override those that it has here; an empty value unsets a variable.
     ///   - hasRights: false to drop the capabilities that root's processes have, as containers and systemd do.
     ///   - descriptors: the limit of file descriptors, such as `256`, or `64:256` for the soft and the hard limit.
+    ///   - pipe: the named pipe that is its standard error; ``log`` is then empty.
     public init(
         redis: String, endpoint: Int, authority: String = "ca", options: [String] = [],
-        environment more: [String: String] = [:], hasRights: Bool = true, descriptors: String? = nil
+        environment more: [String: String] = [:], hasRights: Bool = true, descriptors: String? = nil,
+        logsTo pipe: StalledPipe? = nil
     ) throws {
         let account = FileManager.default.temporaryDirectory.appending(path: "worker-\(UUID().uuidString).json")
         accountPath = account
@@ -43,7 +45,7 @@ public final class WorkerProcess: Sendable {
         // Only root has capabilities to drop.
         let setpriv = hasRights || geteuid() != 0 ? [] : ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
         let prlimit = descriptors.map { ["prlimit", "--nofile=\($0)"] } ?? []
-        let line = prlimit + setpriv + command
+        let line = (pipe?.command(2) ?? []) + prlimit + setpriv + command
         process = try ChildProcess(
             line[0], Array(line.dropFirst()),
             environment: environment.merging(more) { $1 })

@@ -1,9 +1,11 @@
 import Glibc
+import Sockets
 import Synchronization
 
 /// A file to which a line is appended for each notification.
 ///
-/// Each line is written before the notification is answered, so a concurrent reader sees it, and no signal can lose it.
+/// A file on a disk has each line before the notification is answered, so a concurrent reader sees it, and no signal can
+/// lose it. For a pipe or a terminal, whose reader may stall, the lines are buffered instead.
 package final class RecordFile: Sendable {
     /// A file that cannot be opened or written to.
     package struct Failure: Error, Equatable, Sendable, CustomStringConvertible {
@@ -13,8 +15,13 @@ package final class RecordFile: Sendable {
 
     private struct State {
         var descriptor: Int32?
+        /// The lines for a reader that may stall.
+        var queue: LineQueue?
         var failure: Failure?
     }
+
+    /// The maximum number of bytes that wait for a reader.
+    private static let maximumQueue = 8 << 20
 
     private let name: String
     private let isOwn: Bool
@@ -37,7 +44,15 @@ package final class RecordFile: Sendable {
                 description: "cannot record to \(path): \(String(cString: strerror(errno))); check the path and its "
                     + "permissions")
         }
-        state = Mutex(State(descriptor: descriptor))
+        let queue = Self.mayStall(descriptor) ? LineQueue(descriptor: descriptor, limit: Self.maximumQueue) : nil
+        state = Mutex(State(descriptor: descriptor, queue: queue))
+    }
+
+    /// Returns true for a pipe, a socket or a terminal.
+    private static func mayStall(_ descriptor: Int32) -> Bool {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { return false }
+        return [S_IFIFO, S_IFSOCK].contains(status.st_mode & S_IFMT) || isatty(descriptor) == 1
     }
 
     deinit { close() }
@@ -52,11 +67,20 @@ package final class RecordFile: Sendable {
         let failure = state.withLock { state -> Failure? in
             let line = make()
             guard let descriptor = state.descriptor, state.failure == nil else { return nil }
-            guard let problem = Self.write(line + [0x0A], to: descriptor) else { return nil }
+            let loss =
+                if let queue = state.queue {
+                    queue.append(line + [0x0A])
+                } else {
+                    Self.write(line + [0x0A], to: descriptor).map(LineQueue.Loss.failed)
+                }
+            guard let loss else { return nil }
+            let problem =
+                switch loss {
+                case .full: "its reader is too slow, or has stalled"
+                case .failed(let error): String(cString: strerror(error))
+                }
             state.failure = Failure(
-                description:
-                    "cannot record to \(name): \(String(cString: strerror(problem))); nothing more is recorded "
-                    + "there")
+                description: "cannot record to \(name): \(problem); nothing more is recorded there")
             return state.failure
         }
         if let failure { onFailure(failure) }
@@ -64,9 +88,11 @@ package final class RecordFile: Sendable {
 
     /// Closes the file; later notifications are not written.
     func close() {
+        let queue = state.withLock(\.queue)
+        queue?.flush(within: .seconds(2))
         state.withLock { state in
             if isOwn, let descriptor = state.descriptor { _ = Self.close(descriptor) }
-            state.descriptor = nil
+            (state.descriptor, state.queue) = (nil, nil)
         }
     }
 
@@ -83,23 +109,12 @@ package final class RecordFile: Sendable {
                 rest = rest.dropFirst(count)
                 continue
             }
-            switch errno {
-            case EINTR: continue
-            case EAGAIN:
-                // Another process that shares the terminal may have made it non-blocking.
-                var poll = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-                _ = systemPoll(&poll)
-            case let problem: return problem
-            }
+            guard errno == EINTR else { return errno }
         }
         return nil
     }
 
     private static func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int {
         Glibc.write(descriptor, bytes.baseAddress, bytes.count)
-    }
-
-    private static func systemPoll(_ poll: inout pollfd) -> Int32 {
-        Glibc.poll(&poll, 1, -1)
     }
 }

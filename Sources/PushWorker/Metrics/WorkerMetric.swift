@@ -48,6 +48,9 @@ enum WorkerMetric {
         "gateway_dropped_after_confirmation_total", .counter, ["app"],
         "Notifications that the binary gateway dropped after they counted as delivered, because its error packet was late."
     )
+    static let lostLogLines = metric(
+        "log_lines_lost_total", .counter,
+        "Log lines lost because their reader was too slow or had stalled, or because they could not be written.")
     static let droppedSeries = metric(
         "metric_series_dropped_total", .counter, "Series omitted because there are too many.")
 
@@ -139,7 +142,8 @@ enum WorkerMetric {
     /// All metrics, in the order of the documentation.
     static let all: [Metric] = [
         notifications, jobs, claimedJobs, reclaimed, poisoned, lostClaims, possibleDuplicates, requests,
-        redisConnections, redisFailures, connectionFailures, droppedAfterConfirmation, droppedSeries, sendTime,
+        redisConnections, redisFailures, connectionFailures, droppedAfterConfirmation, lostLogLines,
+        droppedSeries, sendTime,
         queueTime, inFlight, waiting, connections, streams, breakerState, providerTokenAge, certificateDays,
         leaseAge, leaseLength, settlements, settlementBytes, redisUp, queueJobs, deadLetterBytes, queueOldest,
         queuePaused, invalidTokens, redisMemoryUsed, redisMemoryMaximum, redisWritesRefused, redisEvicts,

@@ -26,24 +26,16 @@ package struct LineLogHandler: LogHandler {
     package var metadataProvider: Logger.MetadataProvider?
 
     private let label: String
-    private let format: LogFormat
-    private let isColored: Bool
     private let output: LogOutput
     private let shared: SharedLogLevel
     private var own: Logger.Level?
 
     /// - Parameters:
     ///   - label: the logger's name.
-    ///   - format: `auto` counts as text; see ``LogFormat/resolved(environment:)``.
-    ///   - isColored: true to color the level in the text format.
     ///   - output: the destination; share one among all handlers that write to it.
     ///   - level: the level of all handlers without their own level.
-    package init(
-        label: String, format: LogFormat, isColored: Bool = false, output: LogOutput, level: SharedLogLevel
-    ) {
+    package init(label: String, output: LogOutput, level: SharedLogLevel) {
         self.label = label
-        self.format = format
-        self.isColored = isColored
         self.output = output
         shared = level
     }
@@ -66,34 +58,42 @@ package struct LineLogHandler: LogHandler {
         if let provided = metadataProvider?.get() { metadata.merge(provided) { $1 } }
         if let own = event.metadata { metadata.merge(own) { $1 } }
         if let error = event.error { metadata["error"] = "\(error)" }
-        write(event.level, event.message.description, metadata)
-    }
-
-    private func write(_ level: Logger.Level, _ message: String, _ metadata: Logger.Metadata) {
-        func bytes(_ level: Logger.Level, _ message: String, _ metadata: Logger.Metadata) -> [UInt8] {
-            LogLine(time: .now, level: level, label: label, message: message, metadata: metadata)
-                .bytes(format, isColored: isColored)
-        }
-        output.write(bytes(level, message, metadata)) { lost in
-            bytes(
-                .warning, "log lines could not be written and are lost",
-                ["event": "log_lines_lost", "count": "\(lost)"])
-        }
+        output.write(
+            LogLine(
+                time: .now, level: event.level, label: label, message: event.message.description, metadata: metadata))
     }
 }
 
-extension LineLogHandler {
-    /// Returns a factory of handlers that write to standard error.
+extension LogOutput {
+    /// Returns the output to standard error. The end of the process waits up to a second until it is written.
     /// - Parameters:
     ///   - format: the configured format; `auto` is resolved here.
     ///   - environment: the process' environment, which identifies systemd's journal, and disables colors (`NO_COLOR`,
     ///     see no-color.org).
-    package static func standardError(
-        _ format: LogFormat, level: SharedLogLevel, environment: [String: String]
-    ) -> @Sendable (String) -> LineLogHandler {
-        let resolved = format.resolved(environment: environment)
+    package static func standardError(_ format: LogFormat, environment: [String: String]) -> LogOutput {
         let isColored = isatty(STDERR_FILENO) == 1 && (environment["NO_COLOR"] ?? "").isEmpty
-        let output = LogOutput()
-        return { LineLogHandler(label: $0, format: resolved, isColored: isColored, output: output, level: level) }
+        let output = LogOutput(format: format.resolved(environment: environment), isColored: isColored)
+        AtExit.flush(output)
+        return output
+    }
+
+    /// Returns a factory of handlers that write to this output.
+    /// - Parameter level: the level of all handlers without their own level.
+    package func handlers(_ level: SharedLogLevel) -> @Sendable (String) -> LineLogHandler {
+        { LineLogHandler(label: $0, output: self, level: level) }
+    }
+}
+
+/// The outputs to flush at the end of the process.
+private enum AtExit {
+    private static let outputs = Mutex<[LogOutput]>([])
+
+    static func flush(_ output: LogOutput) {
+        let isFirst = outputs.withLock { outputs in
+            outputs.append(output)
+            return outputs.count == 1
+        }
+        guard isFirst else { return }
+        atexit { for output in AtExit.outputs.withLock({ $0 }) { output.flush(within: .seconds(1)) } }
     }
 }

@@ -6,6 +6,7 @@ import Telemetry
 /// The admin port of a worker.
 struct Admin {
     let address: (host: String, port: Int)
+    let log: LogOutput
     let logger: Logger
 
     /// Starts to listen.
@@ -14,8 +15,8 @@ struct Admin {
         let server = try await AdminServer.start(
             host: address.host, port: address.port,
             sources: .init(
-                metrics: {
-                    var page = await worker.metrics()
+                metrics: { [log] in
+                    var page = await worker.metrics(lostLogLines: log.lost)
                     ProcessMetrics.measure(on: &page)
                     return page.text
                 },

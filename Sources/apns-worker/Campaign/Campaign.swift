@@ -114,7 +114,7 @@ struct CampaignShow: AsyncParsableCommand {
             if isDrawn, !screen.open() { return }
             defer { if isDrawn { screen.close() } }
             try await withThrowingTaskGroup(of: Void.self) { group in
-                group.addTask { for await _ in signals { return } }
+                group.addTask { for await _ in signals { return Interruption.request() } }
                 group.addTask { [self] in
                     var (last, at) = (first, Moment.now)
                     try draw(last, screen, isDrawn: isDrawn)

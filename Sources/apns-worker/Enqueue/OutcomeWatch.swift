@@ -61,10 +61,11 @@ struct OutcomeWatch {
     private var milliseconds: Int { Int((ContinuousClock.now - began) / .milliseconds(1)) }
 
     private func print(_ result: StoredResult, _ isJSON: Bool) {
-        guard !isJSON else {
+        if isJSON {
             var json = ByteBuffer()
             ResultLine(queue: keys.queue, result: result).writeJSON(to: &json)
-            return Terminal.print(String(buffer: json) + "\n")
+            Terminal.print(String(buffer: json) + "\n")
+            return
         }
         let outcome = result["outcome"] ?? "?"
         let isDelivered = outcome == Outcome.delivered.rawValue

@@ -147,8 +147,7 @@ struct Feedback: AsyncParsableCommand {
         let level = SharedLogLevel(all.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info)
         let logger = Logger(
             label: "apns-worker",
-            factory: LineLogHandler.standardError(
-                .auto, level: level, environment: ProcessInfo.processInfo.environment))
+            factory: LogOutput.standardError(.auto, environment: ProcessInfo.processInfo.environment).handlers(level))
         let service = FeedbackService(
             choices: choices, options: self, writer: writer, spill: spill, limits: limits, interval: interval,
             logger: logger)

@@ -120,8 +120,9 @@ actor FeedbackSpill {
         var bytes = size == 0 ? heading : ByteBuffer()
         bytes.writeImmutableBuffer(lines)
         let count = bytes.readableBytes
-        guard ByteOutput.write(&bytes, to: descriptor), fdatasync(descriptor) == 0 else {
-            let reason = Self.systemError
+        let end = ByteOutput.write(&bytes, to: descriptor)
+        guard end == .complete, fdatasync(descriptor) == 0 else {
+            let reason = if case .failed(let error) = end { String(cString: strerror(error)) } else { Self.systemError }
             // A partial line would be read as an incomplete record.
             ftruncate(descriptor, off_t(size))
             return .failed(reason)

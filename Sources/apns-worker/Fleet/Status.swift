@@ -162,7 +162,7 @@ struct Status: AsyncParsableCommand {
         defer { if isDrawn { screen.close() } }
         let pause = Duration.seconds(seconds ?? 2)
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { for await _ in signals { return } }
+            group.addTask { for await _ in signals { return Interruption.request() } }
             group.addTask { [self] in
                 var (queues, incomplete) = found
                 var last: FleetStatus?

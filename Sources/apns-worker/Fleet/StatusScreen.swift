@@ -38,19 +38,5 @@ struct StatusScreen {
     }
 
     /// - Returns: `false` if standard output has been closed by its reader.
-    func write(_ text: String) -> Bool {
-        var bytes = Array(text.utf8)[...]
-        while !bytes.isEmpty {
-            let count = bytes.withUnsafeBytes { Self.write(STDOUT_FILENO, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { return false }
-            bytes = bytes.dropFirst(count)
-        }
-        return true
-    }
-
-    // Within this type, `write` refers to the method.
-    private static let write: @Sendable (Int32, UnsafeRawPointer?, Int) -> Int = { descriptor, bytes, count in
-        Glibc.write(descriptor, bytes, count)
-    }
+    func write(_ text: String) -> Bool { Terminal.print(text) }
 }

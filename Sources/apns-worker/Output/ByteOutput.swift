@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import NIOCore
+import Sockets
 
 /// Buffered output of bytes to standard output or to a file.
 final class ByteOutput {
@@ -32,27 +33,23 @@ final class ByteOutput {
 
     /// Writes the buffered bytes.
     func flush() throws {
-        guard Self.write(&buffer, to: descriptor) else {
-            if errno == EPIPE { throw ExitCode(1) }
-            throw ValidationError("cannot write to \(name): \(String(cString: strerror(errno)))")
+        switch Self.write(&buffer, to: descriptor) {
+        case .complete: buffer.clear()
+        case .abandoned: throw ExitCode(130)
+        case .failed(EPIPE): throw ExitCode(1)
+        case .failed(let error):
+            throw ValidationError("cannot write to \(name): \(String(cString: strerror(error)))")
         }
-        buffer.clear()
     }
 
-    /// Writes all bytes of a buffer to a blocking descriptor.
-    /// - Returns: `false` on failure, with the reason in `errno`; the buffer then holds the rest.
-    static func write(_ buffer: inout ByteBuffer, to descriptor: Int32) -> Bool {
-        while buffer.readableBytes > 0 {
-            let count = buffer.withUnsafeReadableBytes { bytes in
-                Glibc.write(descriptor, bytes.baseAddress, bytes.count)
-            }
-            if count > 0 {
-                buffer.moveReaderIndex(forwardBy: count)
-            } else if count == 0 || errno != EINTR {
-                return false
-            }
+    /// Writes all bytes of a buffer, and waits for a slow reader until the process is asked to stop.
+    /// - Returns: the end of the write; the buffer then holds the rest.
+    static func write(_ buffer: inout ByteBuffer, to descriptor: Int32) -> DescriptorOutput.End {
+        let (end, written) = buffer.withUnsafeReadableBytes { bytes in
+            DescriptorOutput.write(bytes, to: descriptor) { !Interruption.isRequested }
         }
-        return true
+        buffer.moveReaderIndex(forwardBy: written)
+        return end
     }
 }
 

@@ -45,7 +45,7 @@ struct Web: AsyncParsableCommand {
         let settings = try queue.settings()
         let logger = Logger(
             label: "apns-worker",
-            factory: LineLogHandler.standardError(.auto, level: SharedLogLevel(.info), environment: [:]))
+            factory: LogOutput.standardError(.auto, environment: [:]).handlers(SharedLogLevel(.info)))
         let served = try await ServedDashboard.start(
             web.configuration(host: host, port: Int(port)), settings, logger: logger)
         print("dashboard  \(served.address)")
