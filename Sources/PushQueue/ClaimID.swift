@@ -8,7 +8,7 @@ import Redis
 public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
     /// From 1; 0 for no claim.
     public var number: Int
-    /// 17 letters and digits; a reserved claim has one more.
+    /// 17 letters and digits; that of a claim that replaces another has more.
     public var stamp: String
 
     /// - Parameters:
@@ -35,6 +35,10 @@ public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
 
     /// The claim that replaces this one when its reservation is granted.
     var reserved: ClaimID { ClaimID(number: number, stamp: stamp + "r") }
+
+    /// Returns the claim that a job has once some of its notifications are settled.
+    /// - Parameter part: the number of times that some were settled, from 1.
+    package func rest(afterPart part: Int) -> ClaimID { ClaimID(number: number, stamp: "\(stamp)p\(part)") }
 }
 
 extension ByteBuffer {

@@ -144,6 +144,40 @@ public struct Settlement: Sendable {
         count += 1
     }
 
+    /// Returns some of a job's notifications to the queue as a job of their own. Another settlement ends the claim. Count
+    /// them with ``addCount(_:_:)``.
+    /// - Parameters:
+    ///   - head: the wrapper's head (see `EnvelopeWriter`).
+    ///   - original: the range of the original's bytes in the claimed job.
+    package mutating func postponePart(
+        of claim: ClaimID, afterMilliseconds delay: Int64, head: ByteBuffer, original: Range<Int>
+    ) {
+        group.arguments.append("part")
+        group.arguments.append(claim)
+        group.arguments.append("+\(max(0, delay))")
+        group.arguments.append(head)
+        group.arguments.append(original.lowerBound)
+        group.arguments.append(original.count)
+        copiedBytes += original.count
+    }
+
+    /// Replaces a claim whose job waits for some of its notifications: the others have ended.
+    /// - Parameters:
+    ///   - rest: the claim that replaces it.
+    ///   - head: the wrapper's head, which names the tokens that are left.
+    ///   - original: the range of the original's bytes in the claimed job.
+    package mutating func keep(_ claim: ClaimID, as rest: ClaimID, head: ByteBuffer, original: Range<Int>) {
+        group.arguments.append("keep")
+        group.arguments.append(claim)
+        group.arguments.append(rest)
+        group.arguments.append(head)
+        group.arguments.append(original.lowerBound)
+        group.arguments.append(original.count)
+        copiedBytes += original.count
+        otherClaims.append(claim)
+        count += 1
+    }
+
     /// Replaces a job by pieces that are due at once, each with some of its tokens.
     /// - Parameters:
     ///   - prefix: the wrapper's members that all pieces share, without `"job":` (see `EnvelopeWriter.prefix()`).

@@ -46,6 +46,31 @@ extension EndToEnd {
             #expect(account.lostClaims == 0 && account.delivered < count)
         }
 
+        @Test("A killed worker has written the answers that it got, although its jobs wait for slow devices")
+        func killedWhileWaiting() async throws {
+            let redis = try RedisServer()
+            // One device in each piece of 1,000 gets no answer at first.
+            let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=silence,times=1"])
+            let pieces = 3
+            let tokens = (0..<pieces).flatMap { piece in
+                [TestJob.token("dead", piece)] + (1..<1000).map { TestJob.token("a", piece * 1000 + $0) }
+            }
+            try redis.push([#"{"id":"big","tokens":["\#(tokens.joined(separator: #"",""#))"],"alert":"x"}"#])
+            let first = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try await eventually("the answers are written") {
+                try QueueContents(redis).count("delivered") == pieces * 999
+            }
+            #expect(try QueueContents(redis).claims == pieces)
+            first.process.kill()
+            let second = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let account = try await second.finish()
+            let queue = try QueueContents(redis)
+            let requests = try await simulator.stop()
+            #expect(queue.isSettled && queue.count("delivered") == tokens.count && queue.dead.isEmpty)
+            #expect(account.submitted == pieces && account.possibleDuplicates == pieces)
+            #expect(requests.duplicates == 0 && requests.accepted == tokens.count)
+        }
+
         @Test("a worker that was stopped for longer than its lease settles no reclaimed job")
         func zombie() async throws {
             let redis = try RedisServer()

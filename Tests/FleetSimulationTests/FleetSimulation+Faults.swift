@@ -21,6 +21,7 @@ extension FleetSimulation {
         fleet.workers.removeAll { $0 === worker }
         fleet.formerWorkers.append(worker)
         log("end of \(worker.name)")
+        answerChecks.ended(worker)
         worker.loop.crash()
         redis.stopWaits(of: worker)
         auditSoon()

@@ -89,6 +89,7 @@ final class FleetSimulation: @unchecked Sendable {
     let latency: ClosedRange<Int64>
     let ledger = SimulationLedger()
     private(set) lazy var checks = ProtocolChecks(self)
+    private(set) lazy var answerChecks = AnswerChecks(self)
     private var violation: String?
     /// False once everything must end.
     private(set) var hasFaults = true

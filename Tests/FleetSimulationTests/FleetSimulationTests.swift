@@ -114,7 +114,7 @@ extension Mutation {
         case .constantStamp: 80
         case .reclaimIgnoresLease: 8
         case .claimGivesNumbersAgain: 6
-        case .claimsAnySize, .forgetsThrottles, .skipsRecovery: 4
+        case .claimsAnySize, .forgetsThrottles, .settlesOnlyWholeJobs, .skipsRecovery: 4
         case .grantsRateEarly: 3
         case .confirmsFailedSettlements, .confirmsRefusedSettlements, .countsMinutesAgain, .dropsResentSettlements,
             .pausesDoNotGrow, .settlesAnyClaim:
@@ -130,7 +130,7 @@ extension Mutation {
     /// an app exceeds its rate if enough of its jobs wait.
     fileprivate var steps: Int {
         switch self {
-        case .reclaimIgnoresLease, .grantsRateEarly: 20_000
+        case .reclaimIgnoresLease, .grantsRateEarly, .settlesOnlyWholeJobs: 20_000
         default: 6000
         }
     }
@@ -161,6 +161,7 @@ extension Mutation {
         case .probesAtAnyTime, .pausesDoNotGrow, .ignoresPauses, .sharesNoProviderToken: .appRefusals
         case .forgetsThrottles, .hidesThrottles: .apns
         case .grantsRateEarly: [.outages, .stops]
+        case .settlesOnlyWholeJobs: .crashes
         default: .durable
         }
     }

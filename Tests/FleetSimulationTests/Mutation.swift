@@ -69,6 +69,8 @@ enum Mutation: String, CaseIterable, Sendable {
     case claimHidesCommands
     /// Provider tokens have a signature of zeros.
     case sendsUnsignedTokens
+    /// Answers are written only when all notifications of their job have ended.
+    case settlesOnlyWholeJobs
 
     /// The text in a script and its replacement.
     var patch: (find: String, by: String)? {
@@ -89,7 +91,7 @@ enum Mutation: String, CaseIterable, Sendable {
         case .reclaimForgetsOrigin: (#"origin = origin and '' or ',"origin":' .."#, #"origin = true and '' or "#)
         case .reservesWithoutNX: ("'NX', 'PX', ttl", "'PX', ttl")
         case .retryLosesBody:
-            ("redis.call('ZADD', retry, due, head .. original_of(body, start, length) .. '}')", "")
+            ("redis.call('ZADD', retry, due, job)", "")
         case .lateClaimTakesJobs: ("elseif next_number and first < tonumber(next_number) then", "elseif false then")
         case .claimGivesNumbersAgain:
             ("local known, seen = limit > 0 and redis.pcall('GET', next_key), nil", "local known, seen = nil, nil")
@@ -109,7 +111,7 @@ enum Mutation: String, CaseIterable, Sendable {
         case .countsMinutesAgain: ("if minutes and (settled > 0 or lost == 0) then", "if minutes then")
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
             .confirmsRefusedSettlements, .goesByOwnClock, .ignoresPauses, .forgetsThrottles, .hidesThrottles,
-            .sendsUnsignedTokens, .ignoresFleetToken, .recoversOthersClaims, .reclaimsAtOnce:
+            .sendsUnsignedTokens, .ignoresFleetToken, .recoversOthersClaims, .reclaimsAtOnce, .settlesOnlyWholeJobs:
             nil
         }
     }

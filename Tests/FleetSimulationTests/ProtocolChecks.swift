@@ -220,6 +220,58 @@ final class ProtocolChecks {
     }
 }
 
+/// Checks that a lane that ends has written all answers that it received some time before, so that nobody sends their
+/// notifications again.
+final class AnswerChecks {
+    /// The time after which an answer must be written: a second, two slow round trips for invalid tokens that come before
+    /// the settlement, and as many for those of an earlier part of the job.
+    private static let patience = TimeAmount.seconds(10)
+
+    private struct Answer {
+        let at: NIODeadline
+        let job: SimulatedJob
+        /// The name under which the lane held its lease.
+        let holder: String
+        let losses: Int
+    }
+
+    private unowned let simulation: FleetSimulation
+    /// The answers that accept a notification, by lane and notification.
+    private var answers: [String: [Int: Answer]] = [:]
+    /// The notifications whose answers were written.
+    private var written: [Int: String] = [:]
+
+    init(_ simulation: FleetSimulation) { self.simulation = simulation }
+
+    private var now: NIODeadline { simulation.time.now }
+
+    /// Records that an answer reached a lane.
+    func received(_ number: Int, of job: SimulatedJob, by lane: SimulatedLane) {
+        answers[lane.name, default: [:]][number] = Answer(
+            at: now, job: job, holder: lane.holders[job.queue], losses: lane.sender.losses)
+    }
+
+    /// Records that a process ends, with or without warning.
+    func ended(_ worker: SimulatedWorker) {
+        let couldWrite = max(simulation.redis.lastRefusal, worker.loop.lastStop)
+        for lane in worker.lanes {
+            for (number, answer) in answers.removeValue(forKey: lane.name) ?? [:]
+            where now - answer.at > Self.patience && answer.at > couldWrite && lane.sender.losses == answer.losses
+                && lane.holders[answer.job.queue] == answer.holder && lane.checks.hasLease(of: answer.job)
+            {
+                written[number] = lane.name
+            }
+        }
+    }
+
+    /// Checks a request.
+    func submitted(_ number: Int, by lane: SimulatedLane) {
+        guard let other = written[number], !simulation.redis.hasRolledBack else { return }
+        simulation.fail(
+            "\(lane.name) sends a notification again whose answer reached \(other) long before the end of that lane")
+    }
+}
+
 /// The checks of the requests of one lane against its knowledge: the throttled tokens and paused apps of which it was
 /// informed.
 final class LaneChecks {

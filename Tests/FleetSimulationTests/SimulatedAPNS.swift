@@ -232,6 +232,7 @@ final class SimulatedAPNS {
         simulation.log(
             "\(lane.name) sends the notification \(number - job.first) of the job \(job.number) for \(Self.apps[app])")
         lane.checks.submit(number, of: job, to: token, app: Self.apps[app])
+        simulation.answerChecks.submitted(number, by: lane)
         checkFlight(number, job, lane)
         if let mistake = ledger.checkID(id.map { "\($0)" }, of: number), !simulation.redis.hasRolledBack {
             simulation.fail(mistake)
@@ -258,6 +259,9 @@ final class SimulatedAPNS {
     /// Records that a request has ended.
     func completed(_ number: Int, _ result: RequestResult, by lane: SimulatedLane) {
         if inFlight[number] === lane { inFlight[number] = nil }
+        if case .response(let response) = result, response.status == 200, let job = ledger.job(ofNotification: number) {
+            simulation.answerChecks.received(number, of: job, by: lane)
+        }
         switch result {
         case .notProcessed: ledger.refused(number)
         case .response(let response) where response.reason != nil: ledger.refused(number)
@@ -284,7 +288,9 @@ final class SimulatedAPNS {
         answer: (RequestResult, TimeAmount) -> Void
     ) {
         let issuedAt = verify(providerToken, lane)
-        let delay = random.delay(random.chance(3) ? 50...2500 : 1...80)
+        // Some devices are slow enough for a lane to end in the meantime.
+        let isLate = simulation.hasFaults && random.chance(0.3)
+        let delay = random.delay(isLate ? 12_000...18_000 : random.chance(3) ? 50...2500 : 1...80)
         func refuse(_ reason: APNSReason, retryAfter: Int? = nil) {
             if reason == .expiredProviderToken { simulation.checks.providerTokenExpired(issuedAt: issuedAt) }
             answer(.response(Response(status: reason.status, reason: reason, retryAfter: retryAfter)), delay)

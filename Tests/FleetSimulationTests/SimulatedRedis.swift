@@ -15,6 +15,8 @@ final class SimulatedRedis {
     private(set) var hasRolledBack = false
     /// The error with which every command is refused; `nil` if commands are executed.
     private(set) var refusal: String?
+    /// The time at which it last began or ended to refuse commands.
+    private(set) var lastRefusal = NIODeadline.distantPast
     private var isMemoryFull = false
     /// The current time of the scripts' clock, in milliseconds since 1970.
     private var clock: Int64 = 0
@@ -149,9 +151,11 @@ final class SimulatedRedis {
     func refuse(_ refusal: String, for duration: TimeAmount) {
         guard self.refusal == nil else { return }
         self.refusal = refusal
+        lastRefusal = time.now
         simulation.log("Redis is \(refusal) for \(duration)")
         time.schedule(in: duration) { [self] in
             self.refusal = nil
+            lastRefusal = time.now
             serveWaits()
         }
     }

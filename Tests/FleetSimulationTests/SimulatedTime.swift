@@ -190,9 +190,16 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
     }
 
     private let time: SimulatedTime
-    var state = State.running { didSet { if case .stopped = state { wasStopped = true } } }
+    var state = State.running {
+        didSet {
+            if case .stopped = state { wasStopped = true }
+            if wasStopped, state != .crashed { lastStop = now }
+        }
+    }
     /// True if the process was stopped before.
     private(set) var wasStopped = false
+    /// The time at which it last stopped, or continued.
+    private(set) var lastStop = NIODeadline.distantPast
     /// The events that became due while it was stopped.
     fileprivate var held: [SimulatedEvent] = []
 

@@ -113,7 +113,9 @@ final class SimulatedLane {
         holders = simulation.redis.queues.map { [name] _ in name }
         let stores = SimulatedStores(context, self, worker, seed: seed, in: simulation)
         let maker = TransportMaker(self, worker.loop, simulation)
-        made = Lane(context, of: count, stores: stores, makeTransport: { _, _, _ in maker.make() })
+        let lane = Lane(context, of: count, stores: stores, makeTransport: { _, _, _ in maker.make() })
+        if simulation.options.mutation == .settlesOnlyWholeJobs { lane.ledger.longestUnwritten = .hours(1) }
+        made = lane
     }
 
     var lane: Lane {

@@ -45,6 +45,8 @@ final class SimulationLedger {
     var notificationCount: Int { states.count }
     var needsInvalidTokens: Bool { !refused.isEmpty }
 
+    func job(ofNotification number: Int) -> SimulatedJob? { job(states[number].job) }
+
     func job(_ number: Int) -> SimulatedJob? { jobs.indices.contains(number) ? jobs[number] : nil }
 
     func add(_ job: SimulatedJob) {

@@ -1,8 +1,9 @@
 import NIOCore
 import PushJob
-import PushQueue
 import TestSupport
 import Testing
+
+@testable import PushQueue
 
 @Suite("The settle script")
 struct SettleTests {
@@ -150,6 +151,79 @@ struct SettleTests {
             }
             #expect(lost == 3)
             #expect(try queue.stats() == ["mixed": 1, "delivered": 8, "invalid_token": 2])
+        }
+    }
+
+    @Test("Notifications of a job that wait for different times return as jobs of their own, and its claim ends once")
+    func parts() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: ["fan-out"])
+            func head(_ token: String) -> ByteBuffer {
+                var writer = EnvelopeWriter(attempt: 2)
+                writer.write(tokens: [ByteBuffer(string: token)])
+                return writer.head()
+            }
+            let batch = worker.filled {
+                $0.postponePart(of: worker.id(1), afterMilliseconds: 60_000, head: head("aa"), original: 0..<7)
+                $0.addCount("retried", 1)
+                $0.postpone(
+                    worker.id(1), .retried, due: .after(milliseconds: 0), head: head("bb"), reason: "Shutdown",
+                    original: 0..<7)
+                #expect($0.count == 1)
+            }
+            #expect(try await worker.settle(batch) == 0)
+            let jobs = ["bb", "aa"].map { #"{"apns_worker":1,"attempt":2,"tokens":["\#($0)"],"job":fan-out}"# }
+            #expect(try queue.retries() == jobs && queue.claims("w").isEmpty)
+            #expect(try queue.stats() == ["retried": 2, "retried:Shutdown": 1])
+            let before = try queue.everything()
+            #expect(try await worker.settle(batch) == 1)
+            #expect(try queue.everything() == before)
+        }
+    }
+
+    @Test("A claim of which some notifications have ended is replaced by one of the others")
+    func keep() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: ["xfan-outx"])
+            let (first, second) = (worker.id(1).rest(afterPart: 1), worker.id(1).rest(afterPart: 2))
+            let batch = worker.filled {
+                $0.keep(worker.id(1), as: first, head: ByteBuffer(string: "<"), original: 1..<8)
+                $0.addCount("delivered", 3)
+                #expect($0.claims == [worker.id(1)])
+            }
+            #expect(try await worker.settle(batch) == 0)
+            #expect(try queue.redis.run("HGETALL", queue.keys.claimed("w")).elements?.map(\.text) == ["\(first)", "<fan-out}"])
+            let before = try queue.everything()
+            #expect(try await worker.settle(batch) == 1)
+            #expect(try queue.everything() == before && queue.stats() == ["delivered": 3])
+            // Offsets count from the beginning of the new job.
+            #expect(try await worker.settle { $0.keep(first, as: second, head: ByteBuffer(string: "<<"), original: 1..<8) } == 0)
+            #expect(try queue.claims("w") == [1: "<<fan-out}"])
+            #expect(try await worker.settle { $0.endMixed(second) } == 0)
+            #expect(try queue.claims("w").isEmpty && queue.stats() == ["delivered": 3, "mixed": 1])
+        }
+    }
+
+    @Test("The rest of a job is released and reclaimed like any job", arguments: [true, false])
+    func restOfJob(isReleased: Bool) async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: [#"{"tokens":["aa","bb"],"payload":{}}"#])
+            var writer = EnvelopeWriter()
+            writer.write(origin: ByteBuffer(string: "w:1"))
+            writer.write(tokens: [ByteBuffer(string: "bb")])
+            let rest = worker.id(1).rest(afterPart: 1)
+            let head = writer.head()
+            #expect(try await worker.settle { $0.keep(worker.id(1), as: rest, head: head, original: 0..<35) } == 0)
+            if isReleased {
+                try await worker.release()
+            } else {
+                try queue.endLease("w")
+                #expect(try await queue.worker("x").reclaim("w") == [1, 0])
+            }
+            let body = try #require(queue.jobs().first)
+            let job = try JobDecoder.decode(ByteBuffer(string: body))
+            #expect(job.tokens.map { $0.map { String(buffer: job.text($0)) } } == ["bb"])
+            #expect(job.envelope.reclaims == (isReleased ? 0 : 1) && job.envelope.origin != nil)
         }
     }
 

@@ -323,6 +323,8 @@ final class FakeQueue: QueueStore {
     var jobs: [String] = []
     /// The error with which everything is refused, if any.
     var refusal: QueueConnection.Failure?
+    /// True if the set of invalid tokens can't be written.
+    var refusesInvalidTokens = false
     var leaseIsLost = false
     var isPaused = false
     /// The results of reservations; without any, reservations are granted.
@@ -460,12 +462,9 @@ final class FakeQueue: QueueStore {
             case "retry":
                 let body = take()
                 let (counter, due, head) = (next(), next(), next())
-                _ = (next(), next())
+                let range = (Int(next()) ?? 0, Int(next()) ?? 0)
                 if let body {
-                    let original = String(buffer: ByteBuffer(string: body).original)
-                    postponed.append((head + original + "}", due))
-                    let number = Int64(due.dropFirst()) ?? 0
-                    waiting.append((head + original + "}", due.hasPrefix("@") ? number : time() + number))
+                    postpone(body, head, range, due)
                     count(counter, 1)
                 }
             case "dead":
@@ -481,6 +480,17 @@ final class FakeQueue: QueueStore {
                 found = ClaimID(field: next()).map { held[$0] != nil } ?? false
                 dead.append((next(), next()))
                 _ = (next(), next())
+            case "part":
+                let body = ClaimID(field: next()).flatMap { held[$0] }
+                found = body != nil
+                let (due, head) = (next(), next())
+                let range = (Int(next()) ?? 0, Int(next()) ?? 0)
+                if let body { postpone(body, head, range, due) }
+            case "keep":
+                let body = take()
+                let (rest, head) = (next(), next())
+                let range = (Int(next()) ?? 0, Int(next()) ?? 0)
+                if let body, let rest = ClaimID(field: rest) { held[rest] = head + Self.part(range, of: body) + "}" }
             case "split":
                 _ = take()
                 splits += 1
@@ -498,6 +508,17 @@ final class FakeQueue: QueueStore {
             }
         }
         return lost
+    }
+
+    private func postpone(_ body: String, _ head: String, _ original: (start: Int, length: Int), _ due: String) {
+        let job = head + Self.part(original, of: body) + "}"
+        postponed.append((job, due))
+        let number = Int64(due.dropFirst()) ?? 0
+        waiting.append((job, due.hasPrefix("@") ? number : time() + number))
+    }
+
+    private static func part(_ range: (start: Int, length: Int), of body: String) -> String {
+        String(decoding: Array(body.utf8)[range.start..<range.start + range.length], as: UTF8.self)
     }
 
     func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>) {
@@ -525,6 +546,7 @@ final class FakeQueue: QueueStore {
     }
 
     func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>) {
+        if refusesInvalidTokens { return later { completion(.failure(.unexpectedReply(.addInvalidTokens))) } }
         reply(completion) { [self] in fleet.invalid += tokens }
     }
 
@@ -633,14 +655,6 @@ final class FakeFleet: FleetStore {
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
         registered += devices
         later(completion) {}
-    }
-}
-
-extension ByteBuffer {
-    /// The producer's bytes of a body.
-    fileprivate var original: ByteBuffer {
-        let range = Envelope.read(self).original
-        return getSlice(at: readerIndex + range.lowerBound, length: range.count) ?? ByteBuffer()
     }
 }
 

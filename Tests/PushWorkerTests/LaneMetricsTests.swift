@@ -168,7 +168,7 @@ struct FateTests {
         retried.add(postponed: [token], .retried, reason: "x", status: nil, delay: 0)
         deferred.add(postponed: [token], .deferred, reason: "x", status: nil, delay: 0)
         dropped.add(.dropped)
-        let fates = [dead, retried, deferred, dropped].map { $0.fate(isAlone: true) }
+        let fates = [dead, retried, deferred, dropped].map(\.fate)
         #expect(fates == [.ended(.dead), .postponed(.retried), .postponed(.deferred), .ended(.dropped)])
     }
 
@@ -176,15 +176,32 @@ struct FateTests {
     func many() {
         let tally = JobTally()
         tally.add(.delivered, count: 5)
-        #expect(tally.fate(isAlone: false) == .ended(.delivered))
+        #expect(tally.fate == .ended(.delivered))
         tally.add(.suppressed)
-        #expect(tally.fate(isAlone: false) == .mixed)
+        #expect(tally.fate == .mixed)
         tally.add(dead: token, reason: "x", cause: nil, status: nil)
-        #expect(tally.fate(isAlone: false) == .mixed)
+        #expect(tally.fate == .mixed)
         tally.add(postponed: [token], .deferred, reason: "x", status: nil, delay: 0)
-        #expect(tally.fate(isAlone: false) == .postponed(.deferred))
+        #expect(tally.fate == .postponed(.deferred))
         tally.add(postponed: [token], .retried, reason: "x", status: nil, delay: 0)
-        #expect(tally.fate(isAlone: false) == .postponed(.retried))
+        #expect(tally.fate == .postponed(.retried))
+    }
+
+    @Test("A job whose notifications ended in parts has the fate of all of them")
+    func parts() {
+        let first = JobTally()
+        first.add(.delivered, count: 5)
+        let same = JobTally(after: first)
+        same.add(.delivered)
+        #expect(same.fate == .ended(.delivered))
+        let other = JobTally(after: first)
+        other.add(dead: token, reason: "x", cause: nil, status: nil)
+        #expect(other.fate == .mixed)
+        let returning = JobTally()
+        returning.add(postponed: [token], .retried, reason: "x", status: nil, delay: 0)
+        let rest = JobTally(after: returning)
+        rest.add(.delivered)
+        #expect(rest.fate == .mixed)
     }
 }
 

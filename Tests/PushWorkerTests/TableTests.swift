@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import PushQueue
 import TestSupport
 import Testing
 
@@ -112,22 +113,51 @@ struct NotificationIDTests {
 struct JobTallyTests {
     private func buffer(_ text: String) -> ByteBuffer { ByteBuffer(string: text) }
 
-    @Test("gathers the tokens to be sent later, the longest pause, and whether an attempt is spent")
+    @Test("Notifications to be sent later are grouped by reason, status, attempt and delay")
     func postponed() {
         let tally = JobTally()
-        tally.add(postponed: [buffer("a")], .deferred, reason: "Deferred", status: nil, delay: 5)
-        tally.add(postponed: [buffer("b")], .retried, reason: "Busy", status: 503, delay: 3)
-        let postponed = tally.postponed
-        #expect(postponed?.tokens == [buffer("a"), buffer("b")] && postponed?.delay == 5)
-        #expect(postponed?.kind == .retried && postponed?.reason == "Busy" && postponed?.status == 503)
+        let all: [(String, Postponement, Reason, Int?, Int64, Bool?)] = [
+            ("a", .deferred, "Deferred", nil, 5, nil), ("b", .retried, "Busy", 503, 300, nil),
+            ("c", .retried, "Busy", 503, 700, nil), ("d", .retried, "Busy", 503, 120_000, nil),
+            ("e", .retried, "Busy", 503, 125_000, nil), ("f", .retried, "Busy", 503, 700, false),
+            ("g", .retried, "Busy", 500, 700, nil), ("h", .retried, "Other", 503, 700, nil),
+        ]
+        for (token, kind, reason, status, delay, spendsAttempt) in all {
+            tally.add(
+                postponed: [buffer(token)], kind, reason: reason, status: status, delay: delay,
+                spendsAttempt: spendsAttempt)
+        }
+        let groups = tally.postponed.map { $0.tokens.map { String(buffer: $0) }.joined() }
+        #expect(groups == ["a", "bc", "de", "f", "g", "h"])
+        #expect(tally.postponed.map(\.delay) == [5, 700, 125_000, 700, 700, 700])
+        #expect(tally.postponed.map(\.spendsAttempt) == [false, true, true, false, true, true])
     }
 
-    @Test("gathers the tokens of dead letters by reason")
+    @Test("The number of groups is bounded; beyond it, only the delays in a group differ more")
+    func manyDelays() {
+        let tally = JobTally()
+        for step in 0..<1000 {
+            let delay = Int64(step) * 1000
+            tally.add(postponed: [buffer("\(step)")], .retried, reason: "Busy", status: 503, delay: delay)
+            let group = tally.postponed.first { $0.tokens.contains(buffer("\(step)")) }
+            #expect(group.map { $0.delay >= delay } == true)
+        }
+        tally.add(postponed: [buffer("x")], .deferred, reason: "Other", status: nil, delay: 7)
+        #expect(tally.postponed.count == 9 && tally.postponed.last?.delay == 7)
+        #expect(tally.postponed.reduce(0) { $0 + $1.tokens.count } == 1001)
+    }
+
+    @Test("Dead letters are grouped by reason, last failure and status")
     func dead() {
         let tally = JobTally()
-        for (token, reason) in [("a", "x"), ("b", "y"), ("c", "x")] as [(String, Reason)] {
-            tally.add(dead: buffer(token), reason: reason, cause: nil, status: nil)
+        let all: [(String, Reason, Reason?, Int?)] = [
+            ("a", "x", nil, nil), ("b", "y", nil, nil), ("c", "x", nil, nil), ("d", "x", "Busy", 503),
+            ("e", "x", "NoAnswer", nil), ("f", "x", "Busy", 503), ("g", "x", "Busy", 500),
+        ]
+        for (token, reason, cause, status) in all {
+            tally.add(dead: buffer(token), reason: reason, cause: cause, status: status)
         }
-        #expect(tally.dead.map(\.tokens) == [[buffer("a"), buffer("c")], [buffer("b")]])
+        let groups = tally.dead.map { $0.tokens.map { String(buffer: $0) }.joined() }
+        #expect(groups == ["ac", "b", "df", "e", "g"])
     }
 }

@@ -1,4 +1,5 @@
 import APNS
+import Glibc
 import NIOCore
 import PushJob
 import PushQueue
@@ -49,6 +50,9 @@ struct ActiveJob: LinkedEntry {
     /// The metrics series of its notifications; see ``LaneMetrics/series(app:queue:pushType:)``.
     var series: UInt32 = 0
 
+    /// The claim under which the job was accepted; its identity is derived from it if it has no id.
+    var firstClaim: ClaimID { fanOut?.claim ?? claim }
+
     /// The decoded job. One with a single token is decoded again, which can't fail because it was decoded when it was
     /// claimed.
     var job: Job? {
@@ -59,6 +63,8 @@ struct ActiveJob: LinkedEntry {
 
 /// The state of a job with many tokens. The shared parts of its notifications are prepared once.
 final class FanOut {
+    /// The job's claim before any part of it was settled.
+    let claim: ClaimID
     /// A notification without token and `apns-id`.
     let template: Notification
     /// The id from which `apns-id`s are derived.
@@ -70,12 +76,18 @@ final class FanOut {
     var position = 0
     /// The positions of tokens known to be invalid.
     var suppressed: Set<Int> = []
+    /// The range of the producer's bytes in the claimed job as Redis has it.
+    var original: Range<Int>
+    /// The number of times that some notifications were settled before the others had ended.
+    var parts = 0
 
-    init(template: Notification, identity: ByteBuffer, job: Job, tokens: DistinctTokens) {
+    init(claim: ClaimID, template: Notification, identity: ByteBuffer, job: Job, tokens: DistinctTokens) {
+        self.claim = claim
         self.template = template
         self.identity = identity
         self.job = job
         remaining = tokens
+        original = job.original
     }
 
     func notification(to token: DeviceToken) -> Notification {
@@ -115,7 +127,8 @@ struct InFlight: LinkedEntry {
     var isProbe: Bool { probe == .ofApp }
 }
 
-/// The outcomes of one job's notifications, collected until all have ended and the job can be settled.
+/// The outcomes of one job's notifications, collected until they are written: when all have ended or, for a job that
+/// waits for some of them, in parts.
 final class JobTally {
     /// The outcomes that need only a count; dead letters are in ``dead``.
     private(set) var outcomes = OutcomeCounts()
@@ -125,28 +138,63 @@ final class JobTally {
     var unanswered = 0
     /// The number of notifications that an earlier holder of the job may have sent, counted once per reclaim.
     var reclaimed = 0
-    private(set) var postponed: Postponed?
+    /// The notifications that will be sent later.
+    private(set) var postponed: [Postponed] = []
     /// The results for producers, written when the job is settled.
     var results = PackedResults()
-    /// The dead and cancelled notifications, one entry per reason.
+    /// The dead and cancelled notifications, by reason.
     private(set) var dead: [Dead] = []
+    /// The fates of all notifications, also of those that an earlier tally of the job had.
+    private var fates: Fates
+    /// True if the ledger watches how long its outcomes wait to be written.
+    var isWatched = false
+
+    /// The number of groups of postponed notifications beyond which the delays within a group may differ more.
+    private static let maximumGroups = 8
+
+    private struct Fates: OptionSet {
+        let rawValue: UInt16
+
+        static let postponed = Fates(rawValue: 1 << 15)
+        static func ended(_ outcome: Outcome) -> Fates { Fates(rawValue: 1 << UInt16(outcome.index)) }
+
+        /// The only outcome; `nil` if there are several, or a notification was postponed.
+        var onlyOutcome: Outcome? { Outcome.allCases.first { self == .ended($0) } }
+    }
+
+    /// - Parameter earlier: the job's tally of the notifications that were written before.
+    init(after earlier: JobTally? = nil) { fates = earlier?.fates ?? [] }
+
+    /// True if nothing has ended.
+    var isEmpty: Bool { outcomes.total == 0 && postponed.isEmpty && dead.isEmpty }
 
     /// The number of requests sent, or still to be sent, although APNs may have accepted an earlier one.
     var possibleDuplicates: Int { unanswered + reclaimed }
 
-    /// Notifications that will be sent later.
+    /// Notifications that will be sent later, for one reason and after about the same delay.
     struct Postponed {
         /// The tokens as text.
         var tokens: [ByteBuffer]
-        /// The reason for the last of them.
-        var reason: Reason
-        var status: Int?
+        let reason: Reason
+        let status: Int?
         /// The longest delay among them, in milliseconds.
         var delay: Int64
-        /// `retried` if any of them is retried after a failure.
-        var kind: Postponement
-        /// True if any of them spends an attempt.
-        var spendsAttempt: Bool
+        let kind: Postponement
+        let spendsAttempt: Bool
+
+        /// True if another postponement has the same cause and effect, apart from its delay.
+        fileprivate func isLike(_ other: Postponed) -> Bool {
+            kind == other.kind && spendsAttempt == other.spendsAttempt && status == other.status
+                && reason.code == other.reason.code
+        }
+
+        /// A class of delays that differ by less than a second or, for longer ones, by less than half.
+        fileprivate var delayClass: Int { delay < 1000 ? 0 : Int(2 * log2(Double(delay) / 1000)) + 1 }
+
+        fileprivate mutating func add(_ other: Postponed) {
+            tokens += other.tokens
+            delay = max(delay, other.delay)
+        }
     }
 
     /// Notifications that will never be delivered, for one reason.
@@ -160,42 +208,56 @@ final class JobTally {
         var status: Int?
     }
 
-    /// Returns the fate of the job.
-    /// - Parameter isAlone: true for a job with one notification.
-    func fate(isAlone: Bool) -> Fate {
-        if let postponed { return .postponed(postponed.kind) }
-        let counted = outcomes.counted
-        guard counted.count + Set(dead.map(\.outcome)).count == 1 || isAlone else { return .mixed }
-        return .ended(dead.first?.outcome ?? counted.first?.outcome ?? .dropped)
+    /// The fate of the job whose last notifications it has.
+    var fate: Fate {
+        if let kind = postponed.first?.kind {
+            return .postponed(postponed.contains { $0.kind == .retried } ? .retried : kind)
+        }
+        return fates.onlyOutcome.map(Fate.ended) ?? .mixed
     }
 
-    func add(_ outcome: Outcome, count: Int = 1) { outcomes[outcome] += count }
+    func add(_ outcome: Outcome, count: Int = 1) {
+        outcomes[outcome] += count
+        fates.insert(.ended(outcome))
+    }
 
-    /// - Parameter spendsAttempt: `nil` for the default of the kind: only a retry spends one.
+    /// - Parameters:
+    ///   - tokens: as text.
+    ///   - delay: in milliseconds.
+    ///   - spendsAttempt: `nil` for the default of the kind: only a retry spends one.
     func add(
         postponed tokens: [ByteBuffer], _ kind: Postponement, reason: Reason, status: Int?, delay: Int64,
         spendsAttempt: Bool? = nil
     ) {
-        let spendsAttempt = spendsAttempt ?? (kind == .retried)
-        guard var postponed else {
-            postponed = Postponed(
-                tokens: tokens, reason: reason, status: status, delay: delay, kind: kind, spendsAttempt: spendsAttempt)
-            return
+        fates.insert(.postponed)
+        let new = Postponed(
+            tokens: tokens, reason: reason, status: status, delay: delay, kind: kind,
+            spendsAttempt: spendsAttempt ?? (kind == .retried))
+        if let index = postponed.firstIndex(where: { $0.isLike(new) && $0.delayClass == new.delayClass }) {
+            postponed[index].add(new)
+        } else if postponed.count >= Self.maximumGroups, let index = nearest(to: new) {
+            postponed[index].add(new)
+        } else {
+            postponed.append(new)
         }
-        if spendsAttempt { postponed.spendsAttempt = true }
-        postponed.tokens += tokens
-        postponed.reason = reason
-        postponed.status = status
-        postponed.delay = max(postponed.delay, delay)
-        if kind == .retried { postponed.kind = .retried }
-        self.postponed = postponed
+    }
+
+    /// Returns the index of the group that is like a postponement and whose delay differs least.
+    private func nearest(to new: Postponed) -> Int? {
+        postponed.indices.filter { postponed[$0].isLike(new) }.min {
+            abs(postponed[$0].delay - new.delay) < abs(postponed[$1].delay - new.delay)
+        }
     }
 
     /// - Parameter outcome: `dead`, or `cancelled`.
     func add(
         dead token: ByteBuffer, as outcome: Outcome = .dead, reason: Reason, cause: Reason? = nil, status: Int? = nil
     ) {
-        if let index = dead.firstIndex(where: { $0.reason.code == reason.code }) {
+        fates.insert(.ended(outcome))
+        let isLike: (Dead) -> Bool = { [code = reason.code, cause = cause?.code] dead in
+            dead.outcome == outcome && dead.reason.code == code && dead.cause?.code == cause && dead.status == status
+        }
+        if let index = dead.firstIndex(where: isLike) {
             dead[index].tokens.append(token)
         } else {
             dead.append(Dead(outcome: outcome, tokens: [token], reason: reason, cause: cause, status: status))

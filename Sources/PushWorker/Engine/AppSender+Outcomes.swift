@@ -199,7 +199,7 @@ extension AppSender: TransportDelegate {
 
     private func identity(_ attempt: Attempt) -> ByteBuffer {
         ledger.queue(of: attempt.id).identity(
-            of: attempt.job, claim: lane.jobs[attempt.id].claim, generation: lane.jobs[attempt.id].generation)
+            of: attempt.job, claim: lane.jobs[attempt.id].firstClaim, generation: lane.jobs[attempt.id].generation)
     }
 
     // MARK: Outcomes

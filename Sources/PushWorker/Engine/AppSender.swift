@@ -188,6 +188,17 @@ final class AppSender {
         logEndpointFailure()
     }
 
+    /// Returns the tokens of the notifications that have not ended, for jobs with many tokens.
+    func openTokens(of jobs: [JobID]) -> [JobID: [ByteBuffer]] {
+        var open: [JobID: [ByteBuffer]] = [:]
+        for job in jobs { open[job] = lane.jobs[job].fanOut.map { fanOut in fanOut.remaining.map(fanOut.job.text) } }
+        guard !open.isEmpty else { return [:] }
+        for flight in inFlight.entries {
+            if let token = flight.deviceToken, open[flight.job] != nil { open[flight.job]?.append(token.hex) }
+        }
+        return open
+    }
+
     // MARK: Observation
 
     /// The value of ``Transport/droppedAfterConfirmation`` including former transports; `nil` for an app without a

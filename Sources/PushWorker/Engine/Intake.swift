@@ -186,7 +186,8 @@ final class Intake {
             if job.enqueuedAt != nil { lane.metrics.minutes.noteAge(now &- queuedSince, queue: queue.id.index) }
         }
         if let tokens {
-            lane.jobs[id].fanOut = FanOut(template: notification, identity: identity, job: job, tokens: tokens)
+            lane.jobs[id].fanOut = FanOut(
+                claim: claim, template: notification, identity: identity, job: job, tokens: tokens)
             lane.jobs[id].tally = JobTally()
         } else {
             lane.jobs[id].notification = consume notification

@@ -152,6 +152,7 @@ final class Lane: @unchecked Sendable {
         if isFullSecond { clock.lastFullSecond = now }
         for sender in senders { sender.check(isFullSecond: isFullSecond) }
         if inFlight > 0 || senders.contains(where: \.breaker.isOpen) { readFleetState() }
+        settleParts()
         for consumer in consumers {
             consumer.renewLeaseIfDue()
             consumer.checkClaimsIfDue()
@@ -167,6 +168,16 @@ final class Lane: @unchecked Sendable {
         advanceDrain()
         growIfStarved()
         pump()
+    }
+
+    /// Writes what has ended of jobs that wait for the rest.
+    private func settleParts() {
+        let overdue = ledger.overdueJobs()
+        guard !overdue.isEmpty else { return }
+        for sender in senders {
+            let jobs = overdue.filter { context.jobs[$0].app == sender.id }
+            for (job, tokens) in sender.openTokens(of: jobs) { ledger.settlePart(of: job, rest: tokens) }
+        }
     }
 
     /// Schedules the next tick: soon while there is something to do, otherwise when there may be.

@@ -45,6 +45,12 @@ protocol JobSettler: AnyObject {
     func settleDelivered(_ claim: ClaimID, campaign: ByteBuffer?)
     /// Settles a job whose notifications have all ended, according to its tally.
     func settle(_ job: ActiveJob)
+    /// True if a part of a job can be written soon.
+    var canSettlePart: Bool { get }
+    /// Settles the notifications of a job with many tokens that have ended, according to its tally.
+    /// - Parameter tokens: those of the notifications that have not ended.
+    /// - Returns: the claim of these, which replaces the job's.
+    func settlePart(of job: ActiveJob, rest tokens: [ByteBuffer]) -> ClaimID
     func settle(_ job: UnsentJob, _ end: UnsentEnd, results: PackedResults)
 }
 
@@ -69,6 +75,12 @@ final class Ledger {
     var settlers: [any JobSettler] = []
     /// The apps of the lane.
     var apps: [App] = []
+    /// The time after which the end of a notification is written, even if others of its job have not ended. A crash
+    /// forgets no older ones.
+    var longestUnwritten = TimeAmount.milliseconds(900)
+    /// Jobs of which some notifications have ended and others have not, with the times of the first unwritten ends, the
+    /// oldest first. Most of them have been settled since.
+    private var unwritten = CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>()
     private(set) var counters = LaneCounters()
     /// True if each notification is logged.
     private var logsEach: Bool
@@ -226,7 +238,7 @@ final class Ledger {
     /// Closes notifications of a job whose ends have been recorded. The job is settled when its last one is closed.
     func close(_ count: Int, of id: JobID) {
         lane.jobs[id].open -= count
-        guard lane.jobs[id].open == 0 else { return }
+        guard lane.jobs[id].open == 0 else { return watchUnwritten(id) }
         defer { lane.jobs.remove(id) }
         let queue = queues[lane.jobs[id].queue.index]
         guard lane.jobs[id].generation == queue.generation else { return recordLostClaims(1) }
@@ -235,6 +247,37 @@ final class Ledger {
         lane.metrics.count(.ended(.delivered), queue: queue.id.index)
         settlers[queue.id.index].settleDelivered(
             lane.jobs[id].claim, campaign: lane.jobs[id].hasCampaign ? lane.jobs[id].job?.campaignName : nil)
+    }
+
+    private func watchUnwritten(_ id: JobID) {
+        guard let tally = lane.jobs[id].tally, !tally.isWatched, !tally.isEmpty else { return }
+        tally.isWatched = true
+        unwritten.append((id, tally, lane.now))
+    }
+
+    /// Returns the jobs of which some notifications ended so long ago that they must be written now.
+    func overdueJobs() -> [JobID] {
+        guard let first = unwritten.first, lane.now - first.since >= longestUnwritten else { return [] }
+        var jobs: [JobID] = []
+        while let next = unwritten.first, lane.now - next.since >= longestUnwritten {
+            // The entry may be another job's by now.
+            if lane.jobs[next.job].tally === next.tally {
+                guard settlers[lane.jobs[next.job].queue.index].canSettlePart else { break }
+                jobs.append(next.job)
+            }
+            unwritten.removeFirst()
+        }
+        return jobs
+    }
+
+    /// Writes the ends of a job's notifications so far.
+    /// - Parameter tokens: those of the notifications that have not ended.
+    func settlePart(of id: JobID, rest tokens: [ByteBuffer]) {
+        let queue = queue(of: id)
+        guard lane.jobs[id].generation == queue.generation, let tally = lane.jobs[id].tally else { return }
+        let claim = settlers[queue.id.index].settlePart(of: lane.jobs[id], rest: tokens)
+        lane.jobs[id].claim = claim
+        lane.jobs[id].tally = JobTally(after: tally)
     }
 
     /// The queue of a job.
@@ -378,7 +421,7 @@ final class Ledger {
         if wasSent, !app.usesGateway, let token = recipient {
             let own = job.tokens == nil ? job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) } : nil
             let identity = queue.identity(
-                of: job, claim: lane.jobs[id].claim, generation: lane.jobs[id].generation)
+                of: job, claim: lane.jobs[id].firstClaim, generation: lane.jobs[id].generation)
             result.apnsID = (own ?? APNSID(jobID: identity, token: token)).description
         }
         result.apnsUniqueID = uniqueID?.description

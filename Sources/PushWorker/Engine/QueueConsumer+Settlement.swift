@@ -24,15 +24,44 @@ extension QueueConsumer {
         let flush: SoonTask
         /// The due time of the first retry in ``settlement``.
         var nextRetry = NIODeadline.distantFuture
-        /// Ended jobs whose invalid tokens must be in the set before they are settled.
-        var awaitingTokens: [ActiveJob] = []
+        /// Ended jobs whose invalid tokens must be in the set before they are settled, and what ended of them later.
+        var awaitingTokens: [Ended] = []
         /// Ended jobs whose invalid tokens are being written.
-        var writingTokens: [ActiveJob] = []
+        var writingTokens: [Ended] = []
         /// The reason for which Redis refuses invalid tokens; `nil` while it does not.
         var tokensRefusal: String?
         var tokensNotBefore = NIODeadline.distantPast
         /// The time at which the counts for the history were last written.
         var countsWrittenAt = NIODeadline.distantPast
+
+        /// A job of which all notifications have ended, or some.
+        struct Ended {
+            let job: ActiveJob
+            /// The range of the producer's bytes in the claimed job.
+            let original: Range<Int>?
+            /// The notifications that have not ended; `nil` if all have.
+            var rest: Rest?
+
+            /// The job of those notifications of a job that have not ended.
+            struct Rest {
+                let claim: ClaimID
+                /// The head of its wrapper.
+                let head: ByteBuffer
+            }
+
+            init(_ job: ActiveJob, rest: Rest? = nil) {
+                self.job = job
+                self.rest = rest
+                // A part that is written later changes it.
+                original = job.fanOut?.original
+            }
+        }
+
+        /// True if a part of a job waits for its invalid tokens. Parts must be written in their order.
+        func hasWaitingPart(of job: ActiveJob) -> Bool {
+            guard job.fanOut?.parts ?? 0 > 0 else { return false }
+            return (awaitingTokens + writingTokens).contains { $0.job.fanOut === job.fanOut }
+        }
 
         /// The number of jobs whose settlement is not confirmed.
         var count: Int { unconfirmed.count + settlement.count + awaitingTokens.count + writingTokens.count }
@@ -70,70 +99,105 @@ extension QueueConsumer: JobSettler {
         flushIfFull()
     }
 
-    func settle(_ job: ActiveJob) {
-        if let tally = job.tally, !tally.invalidTokens.isEmpty {
-            outbox.awaitingTokens.append(job)
+    func settle(_ job: ActiveJob) { settle(Outbox.Ended(job)) }
+
+    var canSettlePart: Bool { store.isReady && !outbox.isFull }
+
+    func settlePart(of job: ActiveJob, rest tokens: [ByteBuffer]) -> ClaimID {
+        guard let fanOut = job.fanOut else { return job.claim }
+        let envelope = fanOut.job.envelope
+        var writer = queue.wrapper(
+            of: fanOut.job, claim: job.claim, firstClaim: fanOut.claim, attempt: envelope.attempt,
+            firstSeen: job.firstSeen, namesClaim: false)
+        if envelope.reclaims > 0 { writer.write(reclaims: envelope.reclaims) }
+        if let error = envelope.error { writer.write(error: fanOut.job.bytes(error)) }
+        writer.write(tokens: tokens)
+        let head = writer.head()
+        fanOut.parts += 1
+        let rest = Outbox.Ended.Rest(claim: fanOut.claim.rest(afterPart: fanOut.parts), head: head)
+        settle(Outbox.Ended(job, rest: rest))
+        fanOut.original = head.readableBytes..<head.readableBytes + fanOut.original.count
+        return rest.claim
+    }
+
+    private func settle(_ ended: Outbox.Ended) {
+        if ended.job.tally?.invalidTokens.isEmpty == false || outbox.hasWaitingPart(of: ended.job) {
+            outbox.awaitingTokens.append(ended)
         } else {
-            write(job)
+            write(ended)
         }
         flushIfFull()
     }
 
-    /// Writes the settlement of a job whose invalid tokens are in the set.
-    private func write(_ ended: ActiveJob) {
+    /// Writes the settlement of a job, or of a part of it, whose invalid tokens are in the set.
+    private func write(_ ended: Outbox.Ended) {
         // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
-        guard let tally = ended.tally, let job = ended.job else { return }
+        guard let tally = ended.job.tally, let job = ended.job.job else { return }
+        let claim = ended.job.claim
+        var counted = tally.outcomes.counted
         outbox.settlement.use(campaign: job.campaignName)
         outbox.settlement.invalidTokens += tally.invalidTokens
-        let isAlone = job.tokens == nil
-        let counted = tally.outcomes.counted
-        lane.metrics.count(tally.fate(isAlone: isAlone), queue: queue.id.index)
-        let endsDead = tally.postponed == nil && counted.isEmpty
+        let fate = ended.rest == nil ? tally.fate : nil
+        if let fate { lane.metrics.count(fate, queue: queue.id.index) }
+        if case .ended(let outcome) = fate, job.tokens == nil, !counted.isEmpty, tally.possibleDuplicates == 0 {
+            return outbox.settlement.end(claim, outcome, results: tally.results)
+        }
+        let endsDead = fate != nil && tally.postponed.isEmpty && fate != .mixed && counted.isEmpty
         for (index, dead) in tally.dead.enumerated() {
             bury(ended, job, dead, settles: endsDead && index == tally.dead.count - 1)
         }
-        if let postponed = tally.postponed {
-            write(postponed, of: ended, job)
-        } else if isAlone, let outcome = counted.first?.outcome {
-            outbox.settlement.end(ended.claim, outcome, results: tally.results)
-        } else if !counted.isEmpty {
-            outbox.settlement.endMixed(ended.claim)
+        for (index, postponed) in tally.postponed.enumerated() {
+            write(postponed, of: ended, job, settles: fate != nil && index == tally.postponed.count - 1)
         }
-        if !isAlone { for (outcome, count) in counted { outbox.settlement.addCount(outcome.rawValue, count) } }
-        // A job that ended with its only notification already has its result in the settlement.
-        if !(isAlone && tally.postponed == nil && !counted.isEmpty) { outbox.settlement.addResults(tally.results) }
+        if let rest = ended.rest {
+            outbox.settlement.keep(claim, as: rest.claim, head: rest.head, original: ended.original ?? job.original)
+        } else if case .ended(let outcome) = fate, let count = counted.first?.count {
+            outbox.settlement.end(claim, outcome, notifications: count)
+            counted = []
+        } else if tally.postponed.isEmpty, !endsDead {
+            outbox.settlement.endMixed(claim)
+        }
+        for (outcome, count) in counted { outbox.settlement.addCount(outcome.rawValue, count) }
+        outbox.settlement.addResults(tally.results)
         if tally.possibleDuplicates > 0 {
             outbox.settlement.addCount("possible_duplicates", tally.possibleDuplicates)
         }
         if tally.reclaimed > 0 { outbox.settlement.addCount("possible_duplicates:reclaimed", tally.reclaimed) }
     }
 
-    private func bury(_ ended: ActiveJob, _ job: Job, _ dead: JobTally.Dead, settles: Bool) {
+    private func bury(_ ended: Outbox.Ended, _ job: Job, _ dead: JobTally.Dead, settles: Bool) {
         let code = dead.reason.code.text
         outbox.settlement.bury(
-            ended.claim, as: dead.outcome, reason: code, attempts: job.envelope.attempt,
+            ended.job.claim, as: dead.outcome, reason: code, attempts: job.envelope.attempt,
             members: DeadLetter.members(
-                job: job, app: ledger.apps[ended.app.index].name, firstSeen: ended.firstSeen,
+                job: job, app: ledger.apps[ended.job.app.index].name, firstSeen: ended.job.firstSeen,
                 detail: dead.reason.detail, status: dead.status, error: dead.cause?.code.text,
                 tokens: job.tokens == nil ? [] : dead.tokens),
-            original: job.original, settles: settles)
+            original: ended.original ?? job.original, settles: settles)
         // The script itself counts one notification if the dead letter settles its claim, and none otherwise.
         addCounts(dead.outcome, code, dead.tokens.count - (settles ? 1 : 0))
     }
 
-    private func write(_ postponed: JobTally.Postponed, of ended: ActiveJob, _ job: Job) {
+    private func write(_ postponed: JobTally.Postponed, of ended: Outbox.Ended, _ job: Job, settles: Bool) {
+        let (claim, original) = (ended.job.claim, ended.original ?? job.original)
         var writer = queue.wrapper(
-            of: job, claim: ended.claim, attempt: job.envelope.attempt + (postponed.spendsAttempt ? 1 : 0),
-            firstSeen: ended.firstSeen)
+            of: job, claim: claim, firstClaim: ended.job.firstClaim,
+            attempt: job.envelope.attempt + (postponed.spendsAttempt ? 1 : 0), firstSeen: ended.job.firstSeen)
         if job.tokens != nil { writer.write(tokens: postponed.tokens) }
         if postponed.kind == .deferred { writer.write(why: .deferred) }
         let code = postponed.reason.code.text
         writer.write(errorStatus: postponed.status, reason: code, at: queue.now)
         expectRetry(in: postponed.delay)
-        outbox.settlement.postpone(
-            ended.claim, postponed.kind, due: .after(milliseconds: postponed.delay), head: writer.head(), reason: code,
-            original: job.original)
-        addCounts(postponed.kind.rawValue, code, postponed.tokens.count - 1)
+        if settles {
+            outbox.settlement.postpone(
+                claim, postponed.kind, due: .after(milliseconds: postponed.delay), head: writer.head(), reason: code,
+                original: original)
+        } else {
+            outbox.settlement.postponePart(
+                of: claim, afterMilliseconds: postponed.delay, head: writer.head(), original: original)
+        }
+        // The script itself counts one notification if the retry settles its claim, and none otherwise.
+        addCounts(postponed.kind.rawValue, code, postponed.tokens.count - (settles ? 1 : 0))
     }
 
     private func addCounts(_ outcome: Outcome, _ reason: String, _ count: Int) {
@@ -337,8 +401,8 @@ extension QueueConsumer: JobSettler {
             return
         }
         var tokens: [InvalidToken] = []
-        let last = outbox.awaitingTokens.firstIndex { job in
-            tokens += job.tally?.invalidTokens ?? []
+        let last = outbox.awaitingTokens.firstIndex { ended in
+            tokens += ended.job.tally?.invalidTokens ?? []
             return tokens.count >= Self.tokensBatch
         }
         let count = last.map { $0 + 1 } ?? outbox.awaitingTokens.count
@@ -349,8 +413,8 @@ extension QueueConsumer: JobSettler {
             outbox.writingTokens = []
             switch result {
             case .success:
-                for job in batch {
-                    if job.generation == queue.generation { write(job) } else { ledger.recordLostClaims(1) }
+                for ended in batch {
+                    if ended.job.generation == queue.generation { write(ended) } else { ledger.recordLostClaims(1) }
                 }
                 invalidTokensAccepted()
                 report(.markedInvalid)

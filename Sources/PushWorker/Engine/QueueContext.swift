@@ -84,15 +84,17 @@ final class QueueContext {
     }
 
     /// Returns the beginning of the wrapper for the next attempt.
-    /// - Parameter namesClaim: true to make the wrapped job unique, because a sorted set would merge equal members.
+    /// - Parameters:
+    ///   - firstClaim: the claim from which the job's identity is derived if it has no id; `nil` for the claim itself.
+    ///   - namesClaim: true to make the wrapped job unique, because a sorted set would merge equal members.
     func wrapper(
-        of job: Job, claim: ClaimID, attempt: Int, firstSeen: Int64, namesClaim: Bool = true
+        of job: Job, claim: ClaimID, firstClaim: ClaimID? = nil, attempt: Int, firstSeen: Int64, namesClaim: Bool = true
     ) -> EnvelopeWriter {
         var writer = EnvelopeWriter(attempt: attempt)
         if let id = job.id {
             writer.write(id: job.text(id))
         } else {
-            writer.write(origin: identity(of: job, claim: claim, generation: generation))
+            writer.write(origin: identity(of: job, claim: firstClaim ?? claim, generation: generation))
         }
         writer.write(enqueued: firstSeen)
         writer.write(reserved: job.envelope.isReserved)

@@ -35,9 +35,13 @@
 --                                                tokens, which is the `cut_length` bytes of the claimed job from
 --                                                `cut`; a `token_start` of '-' is followed by the tokens themselves
 --         letter claim reason members start length
---                                                the same, but nothing is counted, and the claim stays, to be settled
---                                                by a later action: some notifications of the job can't be delivered,
---                                                the others can
+--                                                a dead letter for some notifications of the job: nothing is counted, and
+--                                                the claim stays, to be settled by a later action
+--         part   claim delay head start length
+--                                                a retry of some notifications of the job: nothing is counted, and the
+--                                                claim stays, to be settled by a later action
+--         keep   claim rest head start length    some notifications of the job have ended: the claim is replaced by the
+--                                                claim `rest` of the others, whose job is `head`, the original, and '}'
 --         count  field amount                    counted if the action before it found its claim
 --         result results                         these results are added if the action before it found its claim
 --         minute minutes jobs inbox oldest n (field amount)...
@@ -103,8 +107,24 @@ local function end_claims(outcome, n, own)
     tally(outcome, own)
 end
 
+-- Returns the job of a claim, which a later action settles; false if the claim is no longer the lane's own.
+local function job_of(claim)
+    local body = redis.call('HGET', claimed, claim)
+    found = body and true or false
+    return body
+end
+
 local function original_of(body, start, length)
     return string.sub(body, start + 1, start + length)
+end
+
+-- Adds a job to the retries. `delay` is in ms ('+500'), or a time ('@1792800000000').
+local function retry_later(delay, job)
+    local due = tonumber(string.sub(delay, 2))
+    if string.sub(delay, 1, 1) == '+' then
+        due = now + due
+    end
+    redis.call('ZADD', retry, due, job)
 end
 
 -- The arguments of the action `minute`.
@@ -141,11 +161,7 @@ while at <= #ARGV do
         local claim, counter, delay, head, start, length = unpack(ARGV, at + 1, at + 6)
         local body = settle(claim)
         if body then
-            local due = tonumber(string.sub(delay, 2))
-            if string.sub(delay, 1, 1) == '+' then
-                due = now + due
-            end
-            redis.call('ZADD', retry, due, head .. original_of(body, start, length) .. '}')
+            retry_later(delay, head .. original_of(body, start, length) .. '}')
             tally(counter, 1)
         end
         at = at + 7
@@ -181,12 +197,26 @@ while at <= #ARGV do
         at = last + 1
     elseif action == 'letter' then
         local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
-        local body = redis.call('HGET', claimed, claim)
-        found = body and true or false
-        if found then
+        local body = job_of(claim)
+        if body then
+            -- Several letters of one claim differ in their members.
             bury(dead, dead_bytes, now, lane .. ':' .. claim .. ':letter', reason, members,
                 original_of(body, start, length))
             buried = true
+        end
+        at = at + 6
+    elseif action == 'part' then
+        local claim, delay, head, start, length = unpack(ARGV, at + 1, at + 5)
+        local body = job_of(claim)
+        if body then
+            retry_later(delay, head .. original_of(body, start, length) .. '}')
+        end
+        at = at + 6
+    elseif action == 'keep' then
+        local claim, rest, head, start, length = unpack(ARGV, at + 1, at + 5)
+        local body = settle(claim)
+        if body then
+            redis.call('HSET', claimed, rest, head .. original_of(body, start, length) .. '}')
         end
         at = at + 6
     elseif action == 'count' then

@@ -1,0 +1,161 @@
+import APNS
+import NIOCore
+import PushJob
+import PushQueue
+import Testing
+
+@testable import PushWorker
+
+/// Jobs with many tokens whose notifications end differently, and at different times.
+@Suite("Jobs with many tokens")
+struct FanOutTests {
+    private static let tokens = ["aa", "bb", "cc", "dd"]
+
+    /// Returns the members of a wrapper that matter here.
+    private static func wrapped(_ body: String) -> (tokens: [String], attempt: Int, reason: String?) {
+        let job = ByteBuffer(string: body)
+        let envelope = Envelope.read(job)
+        return (
+            envelope.tokens(in: job).map { String(buffer: $0) }, envelope.attempt, envelope.failure(in: job)?.reason
+        )
+    }
+
+    // MARK: Postponed notifications
+
+    @Test("Each postponed notification has its own delay, attempts and counters")
+    func groups() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.fanOut(Self.tokens, #""alert":"hi","expiration":"1h""#))
+        scene.answer(EngineScene.delivered)
+        scene.answer(.tooManyRequests, retryAfter: 120)
+        scene.answer(.serviceUnavailable)
+        scene.answer(.uncertain(.timedOut))
+        scene.run()
+        let groups = scene.queue.postponed.map { (Self.wrapped($0.body), Int($0.due.dropFirst()) ?? 0) }
+        #expect(groups.map(\.0.tokens) == [["bb"], ["cc"], ["dd"]])
+        #expect(groups.map(\.0.attempt) == [2, 1, 2])
+        #expect(groups.map(\.0.reason) == ["TooManyRequests", "ServiceUnavailable", "NoAnswer"])
+        #expect(groups[0].1 >= 120_000 && groups[1].1 < 10_000 && groups[2].1 < 10_000)
+        for reason in ["TooManyRequests", "ServiceUnavailable", "NoAnswer"] {
+            #expect(scene.queue.stats["retried:\(reason)"] == 1, "\(scene.queue.stats)")
+        }
+        #expect(scene.stats == ["delivered": 1, "retried": 3, "possible_duplicates": 1])
+        #expect(scene.queue.held.isEmpty)
+    }
+
+    @Test("Notifications that fail alike return in one job")
+    func alike() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.fanOut(Self.tokens))
+        for _ in Self.tokens { scene.answer(.serviceUnavailable) }
+        scene.run()
+        #expect(scene.queue.postponed.map { Self.wrapped($0.body).tokens } == [Self.tokens])
+        #expect(scene.stats == ["retried": 4] && scene.queue.stats["retried:ServiceUnavailable"] == 4)
+    }
+
+    @Test("The counter of mixed jobs counts only those whose notifications ended differently")
+    func mixed() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.fanOut(Self.tokens))
+        for _ in Self.tokens { scene.answer(EngineScene.delivered) }
+        scene.run()
+        #expect(scene.stats == ["delivered": 4])
+        scene.push(EngineScene.fanOut(Self.tokens))
+        scene.answer(.badCollapseID)
+        for _ in 1..<4 { scene.answer(EngineScene.delivered) }
+        scene.run()
+        #expect(scene.stats == ["delivered": 7, "dead": 1, "mixed": 1])
+        #expect(scene.queue.held.isEmpty)
+    }
+
+    // MARK: Parts
+
+    @Test("The answers of a job are written after a second, although one notification has no answer yet")
+    func parts() throws {
+        let scene = try EngineScene { $0.queues[0].limits.results = .all }
+        scene.push(EngineScene.fanOut(Self.tokens))
+        let claim = try #require(scene.queue.held.keys.first)
+        scene.answer(EngineScene.delivered)
+        scene.answer(.unregistered)
+        scene.answer(.serviceUnavailable)
+        #expect(scene.stats.isEmpty)
+        scene.run(.milliseconds(1200))
+        #expect(scene.stats == ["delivered": 1, "invalid_token": 1, "retried": 1])
+        #expect(scene.stores.fakeFleet.invalid.count == 1)
+        #expect(scene.queue.postponed.map { Self.wrapped($0.body).tokens } == [["cc"]])
+        // Another worker would send only the rest.
+        #expect(scene.queue.held.count == 1)
+        let (rest, body) = try #require(scene.queue.held.first)
+        #expect(rest != claim && rest.number == claim.number && Self.wrapped(body).tokens == ["dd"])
+        #expect(body.hasSuffix(EngineScene.fanOut(Self.tokens) + "}"))
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.stats == ["delivered": 2, "invalid_token": 1, "retried": 1, "mixed": 1])
+        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0)
+    }
+
+    @Test("A job that ends within a second is written once")
+    func quick() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.fanOut(Self.tokens))
+        let claims = Set(scene.queue.held.keys)
+        for _ in 1..<4 { scene.answer(EngineScene.delivered) }
+        scene.run(.milliseconds(500))
+        #expect(scene.stats.isEmpty && Set(scene.queue.held.keys) == claims)
+        scene.answer(EngineScene.delivered)
+        scene.run(.seconds(2))
+        #expect(scene.stats == ["delivered": 4])
+        #expect(scene.queue.postponed.isEmpty && scene.queue.held.isEmpty)
+    }
+
+    @Test("A job without an id keeps its identity from part to part, so each device gets the same apns-id again")
+    func identity() throws {
+        let scene = try EngineScene()
+        let job = #"{"tokens":["aa","bb","cc"],"alert":"x"}"#
+        scene.push(job)
+        let ids = scene.transport.sent.map(\.apnsID)
+        for _ in 0..<2 {
+            scene.answer(.serviceUnavailable)
+            scene.run(.milliseconds(1200))
+        }
+        let (_, rest) = try #require(scene.queue.held.first)
+        scene.answer(.serviceUnavailable)
+        scene.run(.seconds(3))
+        #expect(scene.queue.postponed.count == 3 && scene.queue.held.isEmpty)
+        // What a crash would have left, and what was postponed.
+        scene.push(rest)
+        for postponed in scene.queue.postponed { scene.push(postponed.body) }
+        #expect(scene.transport.sent.dropFirst(3).map(\.apnsID) == [ids[2], ids[0], ids[1], ids[2]])
+    }
+
+    @Test("Parts of a job are written in their order, although the first waits for its invalid tokens")
+    func order() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.fanOut(Self.tokens))
+        scene.queue.refusesInvalidTokens = true
+        scene.answer(.unregistered)
+        scene.run(.milliseconds(1200))
+        scene.answer(EngineScene.delivered)
+        scene.run(.milliseconds(1200))
+        for _ in 0..<2 { scene.answer(EngineScene.delivered) }
+        scene.run(.seconds(3))
+        #expect(scene.stats.isEmpty && scene.context.jobs.count == 0, "nothing is settled before the token is in the set")
+        scene.queue.refusesInvalidTokens = false
+        scene.run(.seconds(3))
+        #expect(scene.stats == ["delivered": 3, "invalid_token": 1, "mixed": 1] && scene.queue.held.isEmpty)
+        #expect(scene.counters.lostClaims == 0)
+    }
+
+    @Test("A lane that lost its lease writes no more parts")
+    func lostLease() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.fanOut(Self.tokens))
+        scene.queue.leaseIsLost = true
+        scene.pushOne(token: "ee")
+        scene.run(.seconds(12))
+        let before = scene.stats
+        scene.answer(EngineScene.delivered)
+        scene.run(.seconds(3))
+        #expect(scene.stats == before)
+    }
+}
