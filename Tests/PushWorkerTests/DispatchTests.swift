@@ -72,6 +72,76 @@ struct DispatchTests {
         #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.inFlight == 0)
     }
 
+    // MARK: Expiration
+
+    /// Jobs that end after 30 seconds: calls, and one with an expiration.
+    static let calls = [#""alert":"x","push_type":"voip""#, #""alert":"x","push_type":"pushtotalk""#, #""alert":"x","expiration":"30s""#]
+
+    @Test("A call that waits too long for a stream never rings, however many devices it is for", arguments: calls)
+    func lateCall(members: String) throws {
+        let scene = try EngineScene()
+        scene.transport.streams = 1
+        scene.push(EngineScene.fanOut(["aa", "bb", "cc", "dd"], members))
+        for _ in 0..<3 {
+            scene.run(.seconds(11))
+            scene.answer(EngineScene.delivered)
+        }
+        scene.run(.seconds(2))
+        #expect(scene.transport.tokens == ["aa", "bb", "cc"])
+        #expect(scene.stats["delivered"] == 3 && scene.stats["expired"] == 1)
+        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0)
+    }
+
+    @Test("A call that the transport refuses for too long never rings", arguments: calls)
+    func lateSingleCall(members: String) throws {
+        let scene = try EngineScene()
+        scene.transport.refusals = .max
+        scene.push(EngineScene.job("aa", members))
+        scene.run(.seconds(31))
+        #expect(scene.queue.held.isEmpty && scene.stats == ["expired": 1] && scene.context.jobs.count == 0)
+    }
+
+    @Test("A call that waits too long for the app's rate never rings", arguments: calls)
+    func lateCallAtRate(members: String) throws {
+        let scene = try EngineScene { $0.apps[0].maximumPerSecond = 1 }
+        scene.stores.fakeFleet.rateWait = 1000
+        scene.push(EngineScene.fanOut((0..<45).map { String(1000 + $0) }, members))
+        for _ in 0..<500 {
+            scene.run(.milliseconds(100))
+            while !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
+            if scene.queue.returnDue() { scene.lane.wake(QueueID(index: 0)) }
+        }
+        let sent = scene.transport.sent.count
+        #expect(sent > 20 && sent <= 31 && scene.stats["expired"] == 45 - sent, "\(sent) \(scene.stats)")
+        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0)
+    }
+
+    @Test("A call that waits too long for a connection never rings", arguments: calls)
+    func lateCallUnconnected(members: String) throws {
+        let scene = try EngineScene()
+        scene.transport.goDormant()
+        scene.transport.connectTime = .seconds(31)
+        scene.push(EngineScene.job("aa", members))
+        for _ in 0..<400 {
+            scene.run(.milliseconds(100))
+            if scene.queue.returnDue() { scene.lane.wake(QueueID(index: 0)) }
+        }
+        #expect(scene.transport.sent.isEmpty && scene.stats["expired"] == 1 && scene.queue.held.isEmpty)
+    }
+
+    @Test("A call that should be sent again, but too late, never rings")
+    func lateResend() throws {
+        let scene = try EngineScene()
+        scene.pushOne(token: "aa", #""alert":"x","push_type":"voip""#)
+        // The answer frees a stream.
+        scene.transport.streams = -1
+        scene.answer(.notProcessed(.goingAway(reason: nil)))
+        scene.run(.seconds(29))
+        #expect(scene.lane.inFlight == 1 && scene.stats.isEmpty)
+        scene.run(.seconds(2))
+        #expect(scene.transport.sent.count == 1 && scene.stats == ["expired": 1] && scene.queue.held.isEmpty)
+    }
+
     @Test("Each notification is delivered once, whatever the transport answers", arguments: 1...40 as ClosedRange<UInt64>)
     func anyTransport(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)

@@ -206,15 +206,15 @@ extension AppSender {
     var longestEndpointPause: TimeAmount { .milliseconds(lane.configuration.appPause.longest) }
 
     /// Submits one notification if the endpoint may be probed.
-    func dispatchEndpointProbe() {
+    func dispatchEndpointProbe(now: NIODeadline) {
         var jobsToTry = line.ready.count
-        while jobsToTry > 0, watch.endpoint.allowsProbe(now: lane.now), transport.capacity > 0,
+        while jobsToTry > 0, watch.endpoint.allowsProbe(now: now), transport.capacity > 0,
             let id = line.ready.removeFirst(in: lane.jobs)
         {
             jobsToTry -= 1
-            if submit(id, atMost: 1, as: .ofEndpoint).isRefused { return }
+            if submit(id, atMost: 1, as: .ofEndpoint, now: now).isRefused { return }
         }
-        if transport.capacity == 0, watch.endpoint.allowsProbe(now: lane.now) { transport.requestCapacity() }
+        if transport.capacity == 0, watch.endpoint.allowsProbe(now: now) { transport.requestCapacity() }
     }
 
     /// The milliseconds for which jobs are deferred while the endpoint's breaker is open.

@@ -9,6 +9,8 @@ extension AppSender {
     private static let turn = 32
     /// The time for which a job waits in this process for an app that can't send, before it is returned to the queue.
     private static let patience = TimeAmount.seconds(2)
+    /// The time after which a job that waits is checked for its expiration before it is submitted.
+    private static let freshness = TimeAmount.seconds(1)
 
     // MARK: Accepting
 
@@ -133,11 +135,11 @@ extension AppSender {
         ledger.close(1, of: id)
     }
 
-    /// Ends a notification that waited to be resent, because the app's new configuration refuses it.
-    private func endResend(_ flight: FlightID, _ reason: Reason) {
+    /// Ends a notification that waited to be resent.
+    private func endResend(_ flight: FlightID, as outcome: Outcome, _ reason: Reason) {
         let id = inFlight[flight].job
         endProbeWithoutAnswer(flight)
-        ledger.record(.dead, reason, of: id, to: recipient(of: flight), wasSent: true)
+        ledger.record(outcome, reason, of: id, to: recipient(of: flight), wasSent: true)
         inFlight.remove(flight)
         ledger.close(1, of: id)
     }
@@ -161,13 +163,14 @@ extension AppSender {
             if !line.isEmpty { transport.requestCapacity() }
             return
         }
-        dispatchResends()
+        let now = lane.now
+        dispatchResends(now: now)
         guard !line.ready.isEmpty else { return }
-        if breaker.isOpen { return dispatchProbe() }
-        if watch.endpoint.isOpen { return dispatchEndpointProbe() }
-        var free = min(transport.capacity, budget?.available(now: lane.now) ?? .max)
+        if breaker.isOpen { return dispatchProbe(now: now) }
+        if watch.endpoint.isOpen { return dispatchEndpointProbe(now: now) }
+        var free = min(transport.capacity, budget?.available(now: now) ?? .max)
         while free > 0, let id = line.ready.removeFirst(in: lane.jobs) {
-            let submission = submit(id, atMost: min(Self.turn, free))
+            let submission = submit(id, atMost: min(Self.turn, free), now: now)
             free -= submission.submitted
             budget?.spent(submission.submitted)
             // Despite its capacity, for example because a connection was lost and the loss is not yet reported.
@@ -182,14 +185,14 @@ extension AppSender {
 
     /// Submits a probe if one is allowed. While the breaker is open, one notification at a time finds out whether the
     /// fault has ended.
-    private func dispatchProbe() {
+    private func dispatchProbe(now: NIODeadline) {
         askForProbe()
         var jobsToTry = line.ready.count
-        while jobsToTry > 0, transport.capacity > 0, case .probe = breaker.decide(now: lane.now),
+        while jobsToTry > 0, transport.capacity > 0, case .probe = breaker.decide(now: now),
             let id = line.ready.removeFirst(in: lane.jobs)
         {
             jobsToTry -= 1
-            if submit(id, atMost: 1, as: .ofApp).isRefused { return }
+            if submit(id, atMost: 1, as: .ofApp, now: now).isRefused { return }
         }
     }
 
@@ -204,7 +207,11 @@ extension AppSender {
     /// - Parameters:
     ///   - limit: the maximum number of notifications.
     ///   - probe: the question that they answer.
-    func submit(_ id: JobID, atMost limit: Int, as probe: InFlight.Probe? = nil) -> Submission {
+    func submit(_ id: JobID, atMost limit: Int, as probe: InFlight.Probe? = nil, now: NIODeadline) -> Submission {
+        if hasExpired(id, now: now) {
+            expireUnsubmitted(id, Reason(.expired))
+            return Submission()
+        }
         let submission =
             lane.jobs[id].fanOut == nil ? submitOnly(id, as: probe) : submitSome(id, atMost: limit, as: probe)
         guard submission.submitted > 0, let probe else { return submission }
@@ -312,19 +319,24 @@ extension AppSender {
         }
     }
 
-    private func dispatchResends() {
+    private func dispatchResends(now: NIODeadline) {
         line.gatherResends(in: inFlight)
         while let flight = line.resends.first {
             // The rest is deferred with the app's other jobs.
             guard breaker.allows(isProbe: inFlight[flight].isProbe) else { return }
             let probesEndpoint = !breaker.isOpen && watch.endpoint.isOpen
-            if probesEndpoint, !watch.endpoint.allowsProbe(now: lane.now) { return }
+            if probesEndpoint, !watch.endpoint.allowsProbe(now: now) { return }
+            if hasExpired(inFlight[flight].job, now: now) {
+                _ = line.resends.removeFirst(in: inFlight)
+                endResend(flight, as: .expired, Reason(.expired))
+                continue
+            }
             let again: Notification?
             do throws(Reason) {
                 again = try self.notification(of: flight)
             } catch {
                 _ = line.resends.removeFirst(in: inFlight)
-                endResend(flight, error)
+                endResend(flight, as: .dead, error)
                 continue
             }
             guard let notification = again else {
@@ -403,22 +415,33 @@ extension AppSender {
 
     /// Defers all unsubmitted notifications of a job, or ends them if they would expire first.
     func deferUnsubmitted(_ id: JobID, _ reason: Reason, delay: Int64) {
-        let (count, tokens) = takeUnsubmitted(id)
-        let job = lane.jobs[id].job
-        func recipients() -> [ByteBuffer] {
-            guard lane.jobs[id].fanOut == nil else { return tokens.map(DeviceToken.plain) }
-            return job.flatMap(\.recipient).map { [$0] } ?? []
+        guard let job = lane.jobs[id].job, !expires(id, job, within: delay) else {
+            return expireUnsubmitted(id, reason)
         }
-        if let job, !expires(id, job, within: delay) {
-            putBack(.deferred, count, reason, tokens: tokens, of: id, delay: delay, recipients: recipients())
-        } else {
-            let recipients = recipients()
-            for index in 0..<count {
-                let recipient = recipients.indices.contains(index) ? recipients[index] : nil
-                ledger.record(.expired, reason, of: id, to: recipient, wasSent: false)
-            }
+        let (count, tokens) = takeUnsubmitted(id)
+        putBack(
+            .deferred, count, reason, tokens: tokens, of: id, delay: delay,
+            recipients: recipients(of: id, tokens: tokens))
+        ledger.close(count, of: id)
+    }
+
+    /// Ends all unsubmitted notifications of a job, because it has expired or would before it could be sent.
+    /// - Parameter reason: the reason for which it waits.
+    private func expireUnsubmitted(_ id: JobID, _ reason: Reason) {
+        let (count, tokens) = takeUnsubmitted(id)
+        let recipients = recipients(of: id, tokens: tokens)
+        for index in 0..<count {
+            let recipient = recipients.indices.contains(index) ? recipients[index] : nil
+            ledger.record(.expired, reason, of: id, to: recipient, wasSent: false)
         }
         ledger.close(count, of: id)
+    }
+
+    /// Returns the recipients of a job's unsubmitted notifications.
+    /// - Parameter tokens: the tokens of a job with many, as text.
+    private func recipients(of id: JobID, tokens: [ByteBuffer]) -> [ByteBuffer] {
+        guard lane.jobs[id].fanOut == nil else { return tokens.map(DeviceToken.plain) }
+        return lane.jobs[id].job.flatMap(\.recipient).map { [$0] } ?? []
     }
 
     /// Defers one notification of a job, or ends it if it would expire first.
@@ -441,6 +464,13 @@ extension AppSender {
         ledger.record(
             postponement, count, reason, status: status, tokens: tokens, of: id, delay: delay,
             recipients: recipients(), spendsAttempt: spendsAttempt)
+    }
+
+    /// True if a job has expired while it waited in this process. APNs would still deliver a call, whose `apns-expiration`
+    /// is 0.
+    private func hasExpired(_ id: JobID, now: NIODeadline) -> Bool {
+        guard now - lane.jobs[id].readySince > Self.freshness, let job = lane.jobs[id].job else { return false }
+        return expires(id, job, within: 0)
     }
 
     /// True if a job expires before it could be sent again.
