@@ -67,7 +67,8 @@ let package = Package(
         .target(
             name: "PushWorker",
             dependencies: [
-                "APNS", "PrintableText", "PushJob", "PushQueue", "Telemetry", nioCore, nioPosix, logging, lifecycle,
+                "APNS", "PrintableText", "PushJob", "PushQueue", "Sockets", "Telemetry", nioCore, nioPosix, logging,
+                lifecycle,
             ],
             resources: [.embedInCode("Build/commit.txt")]),
         .target(

@@ -68,6 +68,9 @@ public protocol Transport: AnyObject {
     func flushConfirmations()
     /// Enforces deadlines, and closes and opens connections.
     func check(now: NIODeadline)
+    /// Moves all deadlines, because the process did not run for some time: what has arrived in the meantime is read
+    /// before anything is enforced. Call this before ``check(now:)``.
+    func stoodStill(for time: TimeAmount, now: NIODeadline)
 
     /// Sets the provider token of further requests; `nil` for certificate credentials.
     func setProviderToken(_ providerToken: String?)

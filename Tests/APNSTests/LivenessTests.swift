@@ -26,6 +26,51 @@ struct LivenessTests {
         }
     }
 
+    @Test("is not concluded from a time in which the process stood still: what has arrived is read first")
+    func standstill() async throws {
+        // The connection, and the requests that it answers later.
+        let held = NIOLockedValueBox<(connection: NIOLoopBound<PeerConnection>?, requests: [HTTP2Frame])>((nil, []))
+        let script: ScriptedPeer.Script = { connection, event in
+            guard case .frame(let frame) = event, frame.kind == .data else { return answersAll(connection, event) }
+            held.withLockedValue {
+                $0.connection = connection.bound()
+                $0.requests.append(frame)
+            }
+        }
+        try await withPeer(script: script) { peer in
+            let client = try await PoolClient.start(port: peer.port, ticks: false) {
+                $0.requestTimeout = .seconds(5)
+            }
+            try await client.closingAfter { client in
+                try await eventually("the settings") {
+                    try await client.ask { pool in
+                        pool.check(now: .now())
+                        return pool.capacity > 0
+                    }
+                }
+                let futures = client.send((0..<80).map { .example($0) })
+                try await eventually("the requests") { held.withLockedValue { $0.requests.count } == 80 }
+                // A minute in which nothing was read: PINGs, windows and deadlines are overdue.
+                let inFlight = try await client.ask { pool in
+                    let later = NIODeadline.now() + .minutes(1)
+                    pool.check(now: .now())
+                    pool.stoodStill(for: .minutes(1), now: later)
+                    pool.check(now: later)
+                    pool.check(now: later + .milliseconds(100))
+                    return pool.answerState == .answered ? pool.statistics.streamsInUse : -1
+                }
+                #expect(inFlight == 80)
+                let known = held.withLockedValue(\.connection)
+                let connection = try #require(known)
+                connection.eventLoop.execute {
+                    for request in held.withLockedValue(\.requests) { answersAll(connection.value, .frame(request)) }
+                }
+                for future in futures { try await expect(future, .delivered) }
+                #expect(peer.seen.withLockedValue(\.connections) == 1)
+            }
+        }
+    }
+
     @Test("that does not answer a PING loses its connection, and its requests may have been processed")
     func doesNotAnswer() async throws {
         // The connection that gets the first request stops answering then.

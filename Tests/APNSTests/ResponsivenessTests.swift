@@ -127,13 +127,14 @@ struct AnswerDroughtTests {
         #expect(state.state == .answered)
     }
 
-    @Test("does not count time in which the process was stopped")
-    func stopped() {
+    @Test("does not count time in which the process stood still")
+    func stoodStill() {
         var state = AnswerDrought()
         look(&state, from: 0, to: 1, inFlight: 1, submitted: 1)
+        state.stoodStill(for: .seconds(39), now: start + .seconds(40))
         look(&state, from: 40, to: 40.1, inFlight: 1)
         #expect(state.state == .answered)
-        look(&state, from: 40.1, to: 44, inFlight: 1)
+        look(&state, from: 40.1, to: 45, inFlight: 1)
         #expect(state.state == .unanswered)
     }
 

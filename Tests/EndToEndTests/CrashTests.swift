@@ -71,6 +71,29 @@ extension EndToEnd {
             #expect(requests.duplicates == 0 && requests.accepted == tokens.count)
         }
 
+        @Test("A worker that stands still for longer than its requests may take sends nothing again that was answered")
+        func frozen() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "700ms±600ms"])
+            let count = 500
+            try redis.push(TestJob.many(count))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--request-timeout", "1500ms", "--lease", "60s"])
+            try await eventually("some are answered") { try await simulator.account().answers["200"] ?? 0 > 20 }
+            try await worker.process.pause()
+            let start = ContinuousClock.now
+            try await eventually("all are answered, and all deadlines are over") {
+                let answers = try await simulator.account().answers["200"]
+                return answers == count && ContinuousClock.now - start > .seconds(3)
+            }
+            worker.process.send(SIGCONT)
+            try await eventually("all are settled") { try QueueContents(redis).count("delivered") == count }
+            let account = try await worker.stop()
+            #expect(account.submitted == count && account.possibleDuplicates == 0 && account.lostClaims == 0)
+            #expect(try await simulator.stop().requests == count)
+            #expect(worker.lines(of: "no_answers").isEmpty && worker.lines(of: "not_ready").isEmpty, "\(worker.log)")
+        }
+
         @Test("a worker that was stopped for longer than its lease settles no reclaimed job")
         func zombie() async throws {
             let redis = try RedisServer()

@@ -162,6 +162,7 @@ extension Mutation {
         case .forgetsThrottles, .hidesThrottles: .apns
         case .grantsRateEarly: [.outages, .stops]
         case .settlesOnlyWholeJobs: .crashes
+        case .enforcesDeadlinesLate: .stops
         default: .durable
         }
     }

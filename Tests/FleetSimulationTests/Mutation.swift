@@ -69,6 +69,8 @@ enum Mutation: String, CaseIterable, Sendable {
     case claimHidesCommands
     /// Provider tokens have a signature of zeros.
     case sendsUnsignedTokens
+    /// A lane that stood still enforces its deadlines before it reads what has arrived.
+    case enforcesDeadlinesLate
     /// Answers are written only when all notifications of their job have ended.
     case settlesOnlyWholeJobs
 
@@ -111,7 +113,8 @@ enum Mutation: String, CaseIterable, Sendable {
         case .countsMinutesAgain: ("if minutes and (settled > 0 or lost == 0) then", "if minutes then")
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
             .confirmsRefusedSettlements, .goesByOwnClock, .ignoresPauses, .forgetsThrottles, .hidesThrottles,
-            .sendsUnsignedTokens, .ignoresFleetToken, .recoversOthersClaims, .reclaimsAtOnce, .settlesOnlyWholeJobs:
+            .sendsUnsignedTokens, .ignoresFleetToken, .recoversOthersClaims, .reclaimsAtOnce, .settlesOnlyWholeJobs,
+            .enforcesDeadlinesLate:
             nil
         }
     }

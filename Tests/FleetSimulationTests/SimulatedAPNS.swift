@@ -12,14 +12,21 @@ final class SimulatedTransport: Transport {
         let tag: UInt64
         let notification: Int
         let token: String
+        /// The time at which the lane gives up, unless it has the answer by then.
+        var deadline: NIODeadline
         var isOpen = true
+        var gaveUp = false
 
-        init(_ tag: UInt64, _ notification: Int, _ token: String) {
+        init(_ tag: UInt64, _ notification: Int, _ token: String, deadline: NIODeadline) {
             self.tag = tag
             self.notification = notification
             self.token = token
+            self.deadline = deadline
         }
     }
+
+    /// The time in which a request must be answered.
+    private static let requestTimeout = TimeAmount.seconds(20)
 
     private unowned let simulation: FleetSimulation
     private let lane: SimulatedLane
@@ -65,7 +72,7 @@ final class SimulatedTransport: Transport {
             let number = simulation.apns.submitted(
                 token, notification.payload, id: notification.apnsID, app: app, by: lane)
         else { return true }
-        let request = Request(tag, number, token)
+        let request = Request(tag, number, token, deadline: loop.now + Self.requestTimeout)
         requests.append(request)
         let providerToken = providerToken
         time.schedule(in: random.delay(1...40)) { [self] in
@@ -83,7 +90,13 @@ final class SimulatedTransport: Transport {
     }
 
     private func complete(_ request: Request, _ result: RequestResult) {
-        guard request.isOpen, let index = requests.firstIndex(where: { $0 === request }) else { return }
+        guard request.isOpen, let index = requests.firstIndex(where: { $0 === request }) else {
+            // A loop that stood still gets the events in the order of their times.
+            if request.gaveUp, case .response = result, loop.isCatchingUp {
+                simulation.fail("\(lane.name) gave up a request whose answer had arrived")
+            }
+            return
+        }
         request.isOpen = false
         requests.remove(at: index)
         simulation.apns.completed(request.notification, result, by: lane)
@@ -135,7 +148,18 @@ final class SimulatedTransport: Transport {
     }
 
     func flushConfirmations() {}
-    func check(now: NIODeadline) {}
+
+    func check(now: NIODeadline) {
+        for request in requests where request.deadline <= now {
+            request.gaveUp = true
+            complete(request, .uncertain(.timedOut))
+        }
+    }
+
+    func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        guard simulation.options.mutation != .enforcesDeadlinesLate else { return }
+        for request in requests { request.deadline = min(request.deadline + time, now + Self.requestTimeout) }
+    }
 
     func setProviderToken(_ providerToken: String?) {
         self.providerToken = providerToken
@@ -310,8 +334,8 @@ final class SimulatedAPNS {
         case 20..<40: refuse(.tooManyRequests, retryAfter: random.chance(50) ? random.pick(1...3) : nil)
         case 40..<60: refuse(random.chance(50) ? .internalServerError : .serviceUnavailable)
         case 60..<70:
+            // Without an answer.
             if random.chance(50) { accept(number) }
-            answer(.uncertain(.timedOut), .seconds(5))
         case 70..<80: answer(.notProcessed(random.chance(50) ? .refusedStream : .goingAway(reason: nil)), delay)
         default: accept(number, delay, answer)
         }

@@ -12,6 +12,8 @@ final class SimulatedEvent: @unchecked Sendable {
     /// The loop that executes the task; `nil` for a task of Redis, APNs or the network.
     let loop: SimulatedLoop?
     fileprivate var task: (() -> Void)?
+    /// True if it became due while its loop was stopped.
+    fileprivate var isHeld = false
     /// Fails the promise of a task that is never executed, because an open promise must not be released.
     private var abandonment: (() -> Void)?
 
@@ -92,6 +94,7 @@ final class SimulatedTime {
             }
         }
         event.cancel()
+        event.loop?.isCatchingUp = event.isHeld
         steps += 1
         note(now.uptimeNanoseconds)
         note(event.id)
@@ -106,6 +109,7 @@ final class SimulatedTime {
         loop.held = []
         for event in held {
             event.time = now
+            event.isHeld = true
             lastID += 1
             heap.push(event, order: lastID)
         }
@@ -200,6 +204,8 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
     private(set) var wasStopped = false
     /// The time at which it last stopped, or continued.
     private(set) var lastStop = NIODeadline.distantPast
+    /// True while it executes an event that became due while it was stopped.
+    fileprivate(set) var isCatchingUp = false
     /// The events that became due while it was stopped.
     fileprivate var held: [SimulatedEvent] = []
 

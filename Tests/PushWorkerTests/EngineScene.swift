@@ -258,6 +258,7 @@ final class FakeTransport: Transport {
 
     func flushConfirmations() { calls.append("flushConfirmations") }
     func check(now: NIODeadline) {}
+    func stoodStill(for time: TimeAmount, now: NIODeadline) {}
     func setProviderToken(_ providerToken: String?) { if let providerToken { providerTokens.append(providerToken) } }
     func setTLS(_: TLSContext) { calls.append("setTLS") }
     func replaceConnections(reason: String) { calls.append("replace") }

@@ -12,7 +12,7 @@ final class ControlHandler: ChannelInboundHandler {
     private let promise: EventLoopPromise<ControlExchange.Response>
     private var isConnected = false
     private var isOver = false
-    private var timer: Scheduled<Void>?
+    private var timer: TimeLimit?
 
     /// - Parameter promise: receives the answer, or an ``APNSConnectionError`` or ``TLSError``.
     init(
@@ -26,7 +26,7 @@ final class ControlHandler: ChannelInboundHandler {
 
     /// Starts the timeout, which covers everything from now until the answer.
     func limit(_ timeout: TimeAmount, _ channel: any Channel) {
-        timer = channel.eventLoop.assumeIsolated().scheduleTask(in: timeout) {
+        timer = TimeLimit(in: timeout, on: channel.eventLoop) {
             let what = self.isConnected ? "no answer" : "TLS was not set up"
             self.end(.failure(APNSConnectionError.unresponsive(self.endpoint, "\(what) within \(timeout.formatted)")))
             channel.close(promise: nil)

@@ -43,9 +43,9 @@ extension PoolConfiguration {
 
     /// Closes a connection if its TLS handshake exceeds the timeout. The proxy's answer has its own timeout.
     /// - Returns: a timer, to cancel when the handshake is complete.
-    func limitHandshake(of connection: some HandshakingConnection, on eventLoop: any EventLoop) -> Scheduled<Void> {
+    func limitHandshake(of connection: some HandshakingConnection, on eventLoop: any EventLoop) -> TimeLimit {
         let (endpoint, timeout) = (endpoint, connectTimeout)
-        return eventLoop.assumeIsolated().scheduleTask(in: timeout) {
+        return TimeLimit(in: timeout, on: eventLoop) {
             guard connection.isConnecting else { return }
             connection.close(
                 APNSConnectionError.unresponsive(endpoint, "TLS was not set up within \(timeout.formatted)"))

@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 import TLS
 
 /// Connects a ``FeedbackSessionState`` to a socket. Reads only when tuples are requested.
@@ -9,7 +10,7 @@ final class FeedbackHandler: ChannelInboundHandler {
     private let channel: any Channel
     private let connected: EventLoopPromise<Void>
     private var asked: (count: Int, promise: EventLoopPromise<[FeedbackTuple]>)?
-    private var timer: Scheduled<Void>?
+    private var timer: TimeLimit?
 
     /// - Parameter connected: succeeds when TLS is set up, and fails if it cannot be.
     init(_ state: FeedbackSessionState, on channel: any Channel, connected: EventLoopPromise<Void>) {
@@ -83,7 +84,7 @@ final class FeedbackHandler: ChannelInboundHandler {
         }
         timer?.cancel()
         timer = state.deadline.map { deadline in
-            channel.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) {
+            TimeLimit(at: deadline, on: channel.eventLoop) {
                 self.state.timePassed(now: .now())
                 self.changed()
                 if self.state.hasEnded { self.channel.close(promise: nil) }

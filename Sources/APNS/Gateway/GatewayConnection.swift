@@ -210,6 +210,9 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         closeIfDrained()
     }
 
+    /// See ``GatewayConnectionState/stoodStill(for:now:)``.
+    func stoodStill(for time: TimeAmount, now: NIODeadline) { state.stoodStill(for: time, now: now) }
+
     // MARK: Closing
 
     /// Closes the connection. The outcome of what is in the window is unknown.

@@ -151,6 +151,12 @@ struct GatewayConnectionState {
         return check
     }
 
+    /// Records that the process did not run for some time. An error packet about what was sent before may have arrived.
+    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        acknowledgedAt = acknowledgedAt.moved(by: time, now: now)
+        window.stoodStill(for: time, now: now)
+    }
+
     mutating func answered(_ packet: GatewayPacket) -> UnconfirmedWindow.Findings {
         let findings = window.answered(packet)
         if !findings.confirmed.isEmpty || findings.named != nil { isProven = true }

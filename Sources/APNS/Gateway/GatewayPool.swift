@@ -144,6 +144,11 @@ public final class GatewayPool: Transport {
         openConnections(now: now)
     }
 
+    /// See ``Transport/stoodStill(for:now:)``.
+    public func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        for connection in connections { connection.stoodStill(for: time, now: now) }
+    }
+
     /// Does nothing: the gateway has no provider tokens.
     public func setProviderToken(_: String?) {}
 
@@ -265,7 +270,7 @@ extension GatewayPool {
         /// True while ``ConnectionPoolState`` counts it as usable.
         var isUsable = false
         /// Closes the connection if the TLS handshake takes too long.
-        var handshakeTimer: Scheduled<Void>?
+        var handshakeTimer: TimeLimit?
 
         init(_ connection: GatewayConnection, generation: Int) {
             self.connection = connection

@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 
 /// The unconfirmed notifications of one connection to the gateway, without any I/O.
 ///
@@ -96,6 +97,13 @@ struct UnconfirmedWindow {
         for index in batches.indices where batches[index].arrivedAt == nil {
             guard batches[index].position <= position else { return }
             batches[index].arrivedAt = now
+        }
+    }
+
+    /// Records that the process did not run for some time: error packets may have arrived and not been read.
+    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        for index in batches.indices {
+            batches[index].arrivedAt = batches[index].arrivedAt?.moved(by: time, now: now)
         }
     }
 

@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 
 /// Decides whether all of a pool's requests go unanswered, without any I/O.
 ///
@@ -13,9 +14,6 @@ struct AnswerDrought {
     /// The time for which it then stays at ``AnswerState/unansweredLately``, so that pauses between attempts do not
     /// look like a recovery.
     static let memory = TimeAmount.minutes(10)
-    /// The longest time that counts between two calls of ``look(inFlight:now:)``: a suspended process has not waited.
-    private static let longestGap = TimeAmount.seconds(1)
-
     private(set) var state = AnswerState.answered
     /// True while requests have been submitted since the last answer, and none has been answered.
     private(set) var isPending = false
@@ -45,9 +43,12 @@ struct AnswerDrought {
             return
         }
         lastActivity = now
-        if lastLook > .distantPast { waited = waited + min(now - lastLook, Self.longestGap) }
+        if lastLook > .distantPast { waited = waited + (now - lastLook) }
         if waited >= Self.patience { state = .unanswered }
     }
+
+    /// Records that the process did not run for some time, in which it has not waited.
+    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) { lastLook = lastLook.moved(by: time, now: now) }
 
     /// Records that a connection was retired as unresponsive.
     mutating func foundUnresponsive() {

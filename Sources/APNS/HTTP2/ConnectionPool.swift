@@ -174,6 +174,15 @@ public final class ConnectionPool: Transport {
         openConnections(now: now)
     }
 
+    /// See ``Transport/stoodStill(for:now:)``.
+    public func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        drought.stoodStill(for: time, now: now)
+        for connection in connections {
+            connection.responsiveness.stoodStill(for: time, now: now)
+            connection.http2.stoodStill(for: time, latestDeadline: now + configuration.requestTimeout, now: now)
+        }
+    }
+
     /// Finishes the requests in flight and closes all connections.
     public func close() -> EventLoopFuture<Void> {
         if let closed { return closed.futureResult }

@@ -134,6 +134,21 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         closeIfDrained()
     }
 
+    /// Moves all deadlines, because the process did not run for some time, and reads what has arrived.
+    /// - Parameter latest: the latest deadline that a request can have now.
+    func stoodStill(for time: TimeAmount, latestDeadline latest: NIODeadline, now: NIODeadline) {
+        guard state.phase != .closed else { return }
+        state.stoodStill(for: time, now: now)
+        var index = session.slots.oldest
+        while index >= 0 {
+            let slot = session.slots.pointer(index)
+            slot.pointee.deadline = min(slot.pointee.deadline + time, latest)
+            index = slot.pointee.next
+        }
+        // A deferred read would be later still.
+        if pacing.isPausing { context?.read() }
+    }
+
     // MARK: The channel
 
     func handlerAdded(context: ChannelHandlerContext) { self.context = context }

@@ -172,6 +172,14 @@ struct HTTP2ConnectionState {
         if case .draining = phase { inFlight == 0 } else { false }
     }
 
+    /// Records that the process did not run for some time, in which nothing could be read.
+    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        if phase == .awaitingSettings { connectedAt = connectedAt.moved(by: time, now: now) }
+        lastRead = lastRead.moved(by: time, now: now)
+        pingSent = pingSent?.moved(by: time, now: now)
+        stalledSince = stalledSince?.moved(by: time, now: now)
+    }
+
     /// Checks whether the peer is still alive. Call this periodically.
     mutating func check(now: NIODeadline) -> Check {
         guard phase != .connecting, phase != .closed else { return .nothing }

@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 
 /// A connection of a ``ConnectionPool``, and the pool's record of it.
 final class PooledConnection {
@@ -18,7 +19,7 @@ final class PooledConnection {
     /// The time at which it became usable; `nil` until then.
     var usableSince: NIODeadline?
     /// Closes the connection if the TLS handshake takes too long.
-    var handshakeTimer: Scheduled<Void>?
+    var handshakeTimer: TimeLimit?
     /// True if it has answered since it was made, and since the pool last recorded that requests went unanswered.
     var hasAnswered = false
     /// The number of answers before that record, which prove nothing.

@@ -51,6 +51,12 @@ struct Responsiveness {
         }
     }
 
+    /// Records that the process did not run for some time.
+    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        lastAnswer = lastAnswer.moved(by: time, now: now)
+        blockedSince = blockedSince.moved(by: time, now: now)
+    }
+
     /// Records whether a flow-control window blocks a request.
     /// - Parameter patience: the time for which it may be blocked without progress.
     mutating func look(_ blockage: HTTP2Session.Blockage?, patience: TimeAmount, now: NIODeadline) {

@@ -18,7 +18,7 @@ final class ProxyHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private let onConnected: () -> Void
     private var handshake: ProxyHandshake
     private var state = State.idle
-    private var timer: Scheduled<Void>?
+    private var timer: TimeLimit?
 
     /// - Parameters:
     ///   - timeout: the timeout of the proxy's answer.
@@ -50,7 +50,7 @@ final class ProxyHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private func start(_ context: ChannelHandlerContext) {
         guard state == .idle else { return }
         state = .waiting
-        timer = context.eventLoop.assumeIsolated().scheduleTask(in: timeout) { [timeout] in
+        timer = TimeLimit(in: timeout, on: context.eventLoop) { [timeout] in
             self.fail(context, "it did not answer CONNECT within \(timeout.formatted)")
         }
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: handshake.request)), promise: nil)

@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 
 /// Decides how much one lane sends to an endpoint that does not answer or answers only with server errors. No I/O.
 ///
@@ -95,6 +96,12 @@ struct EndpointBreaker {
         guard isProbing else { return }
         isProbing = false
         until = now + Self.firstPause
+    }
+
+    /// Records that the process did not run for some time, in which no request could be answered.
+    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        firstFailure = firstFailure.moved(by: time, now: now)
+        if until < now { until = until.moved(by: time, now: now) }
     }
 
     /// Records that a job was postponed because of the endpoint.

@@ -2,6 +2,7 @@ import APNS
 import Logging
 import NIOCore
 import PushQueue
+import Sockets
 import TLS
 
 /// Sends the notifications of one app on one lane. Owns its line, circuit breakers, credential, limits and transport.
@@ -174,6 +175,13 @@ final class AppSender {
             _ = transport.close()
         }
         deferWhatCannotBeSent()
+    }
+
+    /// Records that the process did not run for some time.
+    func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        for transport in [transport] + retiring { transport.stoodStill(for: time, now: now) }
+        watch.endpoint.stoodStill(for: time, now: now)
+        watch.unconnectedSince = watch.unconnectedSince?.moved(by: time, now: now)
     }
 
     /// Opens another connection because there is more work than streams.

@@ -34,6 +34,9 @@ struct Drain {
         return step
     }
 
+    /// Records that the process did not run for some time, in which nothing could arrive.
+    mutating func stoodStill(for time: TimeAmount) { deadline = deadline + time }
+
     /// True once nothing is awaited any more.
     var isGivenUp: Bool { step == .givenUp }
 }

@@ -4,6 +4,7 @@ import NIOCore
 import PushJob
 import PushQueue
 import Redis
+import Sockets
 import TLS
 
 /// The work of one event loop: creates the parts that claim, send and settle, connects them, and drives them.
@@ -146,6 +147,7 @@ final class Lane: @unchecked Sendable {
         guard !context.isStopped else { return }
         let now = context.now
         observation.pulse.beat(now)
+        if let time = Standstill.duration(due: clock.nextAt, now: now) { stoodStill(for: time, now: now) }
         clock.nextAt = .distantFuture
         defer { keepTicking() }
         let isFullSecond = now - clock.lastFullSecond >= .seconds(1)
@@ -168,6 +170,17 @@ final class Lane: @unchecked Sendable {
         advanceDrain()
         growIfStarved()
         pump()
+    }
+
+    /// Moves everything that the lane's own clock judges, because the process did not run for some time. Leases, rates
+    /// and the times of jobs follow Redis' clock, which went on.
+    private func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        for sender in senders { sender.stoodStill(for: time, now: now) }
+        for consumer in consumers { consumer.stoodStill(for: time, now: now) }
+        observation.stoodStill(for: time, now: now)
+        guard case .draining(var drain) = context.state else { return }
+        drain.stoodStill(for: time)
+        context.state = .draining(drain)
     }
 
     /// Writes what has ended of jobs that wait for the rest.

@@ -271,6 +271,9 @@ final class QueueConsumer {
         }
     }
 
+    /// Records that the process did not run for some time.
+    func stoodStill(for time: TimeAmount, now: NIODeadline) { window.stoodStill(for: time, now: now) }
+
     // MARK: Waking
 
     /// Allows a claim at once.

@@ -1,6 +1,7 @@
 import Glibc
 import NIOCore
 import PushQueue
+import Sockets
 
 /// A lane's observations of its own state.
 struct LaneObservation {
@@ -28,6 +29,12 @@ struct LaneObservation {
         problemsSince = Dictionary(problems.map { ($0, before[$0] ?? now) }) { one, _ in one }
     }
 
+    /// Records that the process did not run for some time, which says nothing about its problems.
+    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        problemsSince = problemsSince.mapValues { $0.moved(by: time, now: now) }
+        readiness.stoodStill(for: time, now: now)
+    }
+
     /// Returns the time for which a problem has lasted.
     func duration(of problem: String, now: NIODeadline) -> TimeAmount { now - (problemsSince[problem] ?? now) }
 }
@@ -50,6 +57,10 @@ struct Readiness {
 
     /// True if the lane could not work at the last check. It is then checked often, to notice its recovery soon.
     var hasProblem: Bool { problemSince != nil }
+
+    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
+        problemSince = problemSince?.moved(by: time, now: now)
+    }
 
     /// - Parameter isReady: true if the lane can work now.
     /// - Returns: the change to log, if any.

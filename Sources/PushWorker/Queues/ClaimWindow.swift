@@ -1,5 +1,6 @@
 import NIOCore
 import PushQueue
+import Sockets
 
 /// Decides when a lane asks Redis for jobs, and for how many. No I/O.
 ///
@@ -61,6 +62,9 @@ struct ClaimWindow {
 
     /// True if the answer to a claim is so slow that something must be wrong.
     func isOverdue(now: NIODeadline) -> Bool { inFlight != nil && now - askedAt >= Self.overdue }
+
+    /// Records that the process did not run for some time: the answer to a claim may have arrived.
+    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) { askedAt = askedAt.moved(by: time, now: now) }
 
     /// The time before which no claim is made, unless ``wake()`` is called.
     var nextClaim: NIODeadline { notBefore }

@@ -25,7 +25,7 @@ public final class RedisConnection: @unchecked Sendable {
     private var pending = PendingCommands()
     private var outgoing = ByteBuffer()
     private var flushScheduled = false
-    private var timer: (deadline: NIODeadline, task: Scheduled<Void>)?
+    private var timer: (deadline: NIODeadline, limit: TimeLimit)?
     /// The reason why the connection has ended; `nil` while it is open.
     private(set) var ended: RedisError?
 
@@ -125,9 +125,9 @@ public final class RedisConnection: @unchecked Sendable {
     private func startTimer(for deadline: NIODeadline) {
         if let timer {
             guard deadline < timer.deadline else { return }
-            timer.task.cancel()
+            timer.limit.cancel()
         }
-        timer = (deadline, eventLoop.scheduleTask(deadline: deadline) { self.timerFired() })
+        timer = (deadline, TimeLimit(at: deadline, on: eventLoop) { self.timerFired() })
     }
 
     private func timerFired() {
@@ -144,7 +144,7 @@ public final class RedisConnection: @unchecked Sendable {
         eventLoop.preconditionInEventLoop()
         guard ended == nil else { return }
         ended = error
-        timer?.task.cancel()
+        timer?.limit.cancel()
         timer = nil
         outgoing = ByteBuffer()
         let now = eventLoop.now
