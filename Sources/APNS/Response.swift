@@ -76,8 +76,10 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
     case reset(code: UInt32)
     /// No answer arrived before the request's deadline.
     case timedOut
-    /// The connection was lost.
+    /// The connection was lost, and no other request was in flight.
     case connectionLost(String)
+    /// The connection was lost while several requests were in flight, each of which may be the cause.
+    case lostWithOthers(String)
     /// The connection was retired as unresponsive before the request could be written.
     case unresponsive
     /// It was not sent, because it has exceeded its deadline on every connection with a free stream.
@@ -94,7 +96,7 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         case .goingAway(let reason): "the server closed the connection (GOAWAY\(reason.map { ", \($0)" } ?? ""))"
         case .reset(let code): "the server reset the stream with HTTP/2 error code \(code)"
         case .timedOut: "no answer in time"
-        case .connectionLost(let why): "the connection was lost: \(why)"
+        case .connectionLost(let why), .lostWithOthers(let why): "the connection was lost: \(why)"
         case .unresponsive: "the connection was retired before the request could be written"
         case .noOtherConnection: "no answer in time on any of the connections; another is opened"
         case .discarded: "the gateway dropped it, because an earlier notification was invalid"
@@ -122,7 +124,7 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         case .goingAway: .goingAway
         case .reset: .reset
         case .timedOut: .timedOut
-        case .connectionLost: .connectionLost
+        case .connectionLost, .lostWithOthers: .connectionLost
         case .unresponsive: .unresponsive
         case .noOtherConnection: .noOtherConnection
         case .discarded: .discarded

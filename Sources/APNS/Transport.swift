@@ -64,6 +64,14 @@ public protocol Transport: AnyObject {
     func submit(_ notification: consuming Notification, tag: UInt64) -> Bool
     /// Opens another connection if allowed. Call this when notifications wait for capacity.
     func requestCapacity()
+
+    /// The number of notifications that can be submitted in an isolation now.
+    func capacity(in isolation: Isolation) -> Int
+    /// Submits a notification in an isolation. See ``submit(_:tag:)``.
+    func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool
+    /// Opens another connection for an isolation if allowed.
+    func requestCapacity(in isolation: Isolation)
+
     /// Finds out the outcomes of what was submitted. Call this when nothing more will be submitted for now.
     func flushConfirmations()
     /// Enforces deadlines, and closes and opens connections.
@@ -96,6 +104,14 @@ public protocol Transport: AnyObject {
 }
 
 extension Transport {
+    /// The same for all: the binary gateway names a notification that it refuses.
+    public func capacity(in isolation: Isolation) -> Int { capacity }
+    /// The same for all.
+    public func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
+        submit(consume notification, tag: tag)
+    }
+    /// The same for all.
+    public func requestCapacity(in isolation: Isolation) { requestCapacity() }
     /// Does nothing: answers name no connection.
     public func retireConnection(_ connection: Int, reason: String) -> Int { 0 }
     /// False: answers have no unique IDs.

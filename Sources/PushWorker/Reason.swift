@@ -129,6 +129,9 @@ package struct Reason: Sendable, Equatable {
     /// True if there was no answer at all.
     var isNoAnswer: Bool { if case .request = code { true } else { false } }
 
+    /// True if a connection was lost before the answer.
+    var isLostConnection: Bool { code == .request(.connectionLost) }
+
     /// True if the endpoint does not answer, or is not being asked because of earlier failures.
     var concernsEndpoint: Bool { isNoAnswer || code == .own(.endpointUnavailable) }
 

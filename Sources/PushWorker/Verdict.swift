@@ -18,6 +18,9 @@ package enum Verdict: Sendable, Equatable {
     case throttled(reason: Reason, retryAfter: Int?)
     /// Resend at once on another connection, as if it had not been sent.
     case resend(reason: Reason)
+    /// It was in flight with others when the connection was lost, and may be the cause or not: resend at once, apart from
+    /// most others. APNs may have accepted it already.
+    case resendApart(reason: Reason)
     /// APNs refuses the connection: resend at once on a new one, without spending an attempt. If that is refused too,
     /// the app is paused.
     case retireConnection(reason: Reason)
@@ -48,6 +51,8 @@ package enum Verdict: Sendable, Equatable {
                     detail:
                         "the gateway drops connections at the first notification; is the certificate right, and for "
                         + "this environment?"))
+        case .uncertain(.lostWithOthers(let why)):
+            self = .resendApart(reason: Reason(RequestFailure.lostWithOthers(why)))
         case .uncertain(let failure):
             self = .retry(reason: Reason(failure), retryAfter: nil, isUncertain: true)
         case .confirmed: self = .delivered

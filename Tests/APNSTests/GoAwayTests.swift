@@ -70,7 +70,7 @@ struct GoAwayTests {
         let results = try await results(goingAway(lastStream: 9, closes: true))
         for (number, result) in results.enumerated() {
             switch result {
-            case .uncertain(.connectionLost): #expect(number < 5)
+            case .uncertain(.lostWithOthers): #expect(number < 5)
             case .notProcessed(.goingAway(reason: nil)): #expect(number >= 5)
             default: Issue.record("\(number): \(result)")
             }

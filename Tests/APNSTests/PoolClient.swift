@@ -17,7 +17,7 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
     final class Core: TransportDelegate {
         let pool: Pool
         var ticker: RepeatedTask?
-        private var waiting: [(UInt64, Notification)] = []
+        private var waiting: [(tag: UInt64, notification: Notification, isolation: Isolation)] = []
         private var promises: [UInt64: EventLoopPromise<RequestResult>] = [:]
         private var nextTag: UInt64 = 1
 
@@ -26,21 +26,23 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
             pool.delegate = self
         }
 
-        func send(_ notification: Notification, _ promise: EventLoopPromise<RequestResult>) {
+        func send(_ notification: Notification, _ isolation: Isolation, _ promise: EventLoopPromise<RequestResult>) {
             promises[nextTag] = promise
-            waiting.append((nextTag, notification))
+            waiting.append((nextTag, notification, isolation))
             nextTag += 1
             pump()
         }
 
         private func pump() {
-            var taken = 0
-            for (tag, notification) in waiting {
-                guard pool.submit(notification, tag: tag) else { break }
-                taken += 1
+            for isolation in Isolation.allCases {
+                var taken: Set<UInt64> = []
+                for (tag, notification, own) in waiting where own == isolation {
+                    guard pool.submit(notification, tag: tag, in: isolation) else { break }
+                    taken.insert(tag)
+                }
+                waiting.removeAll { taken.contains($0.tag) }
+                if waiting.contains(where: { $0.isolation == isolation }) { pool.requestCapacity(in: isolation) }
             }
-            waiting.removeFirst(taken)
-            if !waiting.isEmpty { pool.requestCapacity() }
         }
 
         func stop() {
@@ -87,11 +89,15 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
 
     /// Sends in one tick of the event loop. A future fails only if its notification was not sent when the pool was
     /// closed.
-    func send(_ notifications: [Notification]) -> [EventLoopFuture<RequestResult>] {
+    func send(
+        _ notifications: [Notification], in isolation: Isolation = .shared
+    ) -> [EventLoopFuture<RequestResult>] {
         let promises = notifications.map { _ in eventLoop.makePromise(of: RequestResult.self) }
         let core = core
         eventLoop.execute {
-            for (notification, promise) in zip(notifications, promises) { core.value.send(notification, promise) }
+            for (notification, promise) in zip(notifications, promises) {
+                core.value.send(notification, isolation, promise)
+            }
         }
         return promises.map(\.futureResult)
     }

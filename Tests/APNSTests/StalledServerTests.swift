@@ -59,7 +59,7 @@ struct StalledServerTests {
                 var (uncertain, unprocessed) = (0, 0)
                 for future in futures {
                     switch try await future.get() {
-                    case .uncertain(.connectionLost(let why)):
+                    case .uncertain(.lostWithOthers(let why)):
                         uncertain += 1
                         #expect(why.contains("has read nothing for 500 ms"), "\(why)")
                     case .notProcessed(.connectionLost): unprocessed += 1

@@ -370,7 +370,7 @@ struct StreamTests {
                 for request in requests[31...] {
                     switch try await request.get() {
                     case .response: delivered += 1
-                    case .uncertain(.connectionLost): lost += 1
+                    case .uncertain(.lostWithOthers): lost += 1
                     case let result: Issue.record("\(result)")
                     }
                 }

@@ -112,7 +112,8 @@ final class SimulatedTransport: Transport {
         isConnected = false
         let lost = requests
         time.schedule(in: .zero, on: loop) { [self] in
-            for request in lost { complete(request, .uncertain(.connectionLost("lost"))) }
+            let failure = lost.count > 1 ? RequestFailure.lostWithOthers("lost") : .connectionLost("lost")
+            for request in lost { complete(request, .uncertain(failure)) }
         }
         connect(in: random.delay(50...4000))
     }

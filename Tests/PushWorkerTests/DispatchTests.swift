@@ -150,9 +150,10 @@ struct DispatchTests {
         func answer() {
             guard let index = scene.transport.submitted.indices.randomElement(using: &random) else { return }
             let token = String(buffer: scene.transport.submitted[index].notification.deviceToken.hex)
-            switch Int.random(in: 0..<8, using: &random) {
-            case 0: scene.transport.answer(.notProcessed(.goingAway(reason: nil)), at: index)
-            case 1: scene.transport.answer(.notProcessed(.noOtherConnection), at: index)
+            switch Int.random(in: 0..<40, using: &random) {
+            case 0: scene.transport.lose(scene.transport.submitted[index].isolation)
+            case 1...5: scene.transport.answer(.notProcessed(.goingAway(reason: nil)), at: index)
+            case 6...10: scene.transport.answer(.notProcessed(.noOtherConnection), at: index)
             default:
                 delivered[token, default: 0] += 1
                 scene.transport.answer(EngineScene.delivered, at: index)

@@ -176,8 +176,12 @@ final class CapturedLog: @unchecked Sendable {
 /// may have no connection, refuse notifications despite its capacity, and connect late.
 final class FakeTransport: Transport {
     var delegate: (any TransportDelegate)?
-    /// The free streams of its connections.
+    /// The free streams of its shared connections.
     var streams = 100
+    /// The free streams of its other connections. None before they are requested.
+    var isolatedStreams: [Isolation: Int] = [:]
+    /// The streams of a connection that is requested for isolated notifications; 0 if it can't be made.
+    var isolatedLimits: [Isolation: Int] = [.withFew: 4, .alone: 1]
     var usableConnections = 1
     /// True if it has no connection, and needs none. See ``goDormant()``.
     private(set) var isDormant = false
@@ -189,7 +193,7 @@ final class FakeTransport: Transport {
     var answerState = AnswerState.answered
     var lastFailure: (any Error)?
     var failureCounts: [String: Int] = [:]
-    private(set) var submitted: [(notification: Notification, tag: UInt64)] = []
+    private(set) var submitted: [(notification: Notification, tag: UInt64, isolation: Isolation)] = []
     /// All notifications ever submitted.
     private(set) var sent: [Notification] = []
     /// All provider tokens that were set, in order.
@@ -229,8 +233,39 @@ final class FakeTransport: Transport {
         }
         streams -= 1
         sent.append(notification)
-        submitted.append((sent[sent.count - 1], tag))
+        submitted.append((sent[sent.count - 1], tag, .shared))
         return true
+    }
+
+    func capacity(in isolation: Isolation) -> Int { isolation == .shared ? capacity : isolatedStreams[isolation] ?? 0 }
+
+    func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
+        guard isolation != .shared else { return submit(consume notification, tag: tag) }
+        guard capacity(in: isolation) > 0 else { return false }
+        isolatedStreams[isolation, default: 0] -= 1
+        sent.append(notification)
+        submitted.append((sent[sent.count - 1], tag, isolation))
+        return true
+    }
+
+    func requestCapacity(in isolation: Isolation) {
+        guard isolation != .shared else { return requestCapacity() }
+        guard isolatedStreams[isolation] == nil, let limit = isolatedLimits[isolation], limit > 0 else { return }
+        isolatedStreams[isolation] = 0
+        eventLoop.assumeIsolated().scheduleTask(in: connectTime) { [self] in
+            isolatedStreams[isolation] = limit
+            delegate?.transportChanged(self)
+        }
+    }
+
+    /// Loses a connection with all requests in flight in an isolation. The next one is made at once.
+    func lose(_ isolation: Isolation = .shared) {
+        let lost = submitted.filter { $0.isolation == isolation }.map(\.tag)
+        let failure = lost.count > 1 ? RequestFailure.lostWithOthers("cut") : .connectionLost("cut")
+        for tag in lost {
+            guard let index = submitted.firstIndex(where: { $0.tag == tag && $0.isolation == isolation }) else { continue }
+            answer(.uncertain(failure), at: index)
+        }
     }
 
     /// Ends a request.
@@ -239,8 +274,8 @@ final class FakeTransport: Transport {
             Issue.record("there is no request to answer")
             return
         }
-        let (_, tag) = submitted.remove(at: index)
-        streams += 1
+        let (_, tag, isolation) = submitted.remove(at: index)
+        if isolation == .shared { streams += 1 } else { isolatedStreams[isolation, default: 0] += 1 }
         delegate?.transport(self, completed: tag, with: result)
         delegate?.transportChanged(self)
         if submitted.isEmpty { closing?.succeed(()) }

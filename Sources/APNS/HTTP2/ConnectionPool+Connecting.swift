@@ -7,10 +7,9 @@ import TLS
 extension ConnectionPool {
     func open() {
         let connection = HTTP2Connection(
-            id: nextID, endpoint: endpoint, maximumStreams: configuration.maximumStreams,
+            id: ids.next(), endpoint: endpoint, maximumStreams: configuration.maximumStreams,
             firstStream: configuration.firstStream,
             limits: configuration.connectionLimits(jitter: Double.random(in: 0..<1)), owner: self)
-        nextID += 1
         let dialer = configuration.dialer
         let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)
         dialer.connect(on: eventLoop) {

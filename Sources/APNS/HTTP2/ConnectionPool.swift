@@ -10,11 +10,13 @@ public final class ConnectionPool: Transport {
     /// The server.
     public var endpoint: APNSEndpoint { configuration.endpoint }
     /// The receiver of completions. Held strongly until ``close()`` has completed.
-    public var delegate: (any TransportDelegate)?
+    public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
     /// The error of the last connection that failed; `nil` once a connection has worked.
     public var lastFailure: (any Error)? { failures.last }
     /// See ``Transport/failureCounts``.
-    public var failureCounts: [String: Int] { failures.counts }
+    public var failureCounts: [String: Int] {
+        isolated.reduce(failures.counts) { $0.merging($1.failures.counts, uniquingKeysWith: +) }
+    }
     /// See ``Transport/answerState``.
     public var answerState: AnswerState {
         // A server that can no longer be reached is another problem.
@@ -23,7 +25,10 @@ public final class ConnectionPool: Transport {
 
     /// See ``Transport/keepsUniqueIDs``.
     public var keepsUniqueIDs = false {
-        didSet { for connection in connections { connection.http2.session.keepsUniqueIDs = keepsUniqueIDs } }
+        didSet {
+            for connection in connections { connection.http2.session.keepsUniqueIDs = keepsUniqueIDs }
+            for pool in isolated { pool.keepsUniqueIDs = keepsUniqueIDs }
+        }
     }
 
     var configuration: Configuration
@@ -32,7 +37,9 @@ public final class ConnectionPool: Transport {
     var state: ConnectionPoolState
     /// The connections whose TCP connection is established.
     var connections: [PooledConnection] = []
-    var nextID = 0
+    let ids: ConnectionIDs
+    /// The pools of isolated notifications, ``Isolation/withFew`` and ``Isolation/alone``; empty until there are some.
+    var isolated: [ConnectionPool] = []
     var failures: ConnectionFailures
     var generation = 0
     var drought = AnswerDrought()
@@ -40,10 +47,15 @@ public final class ConnectionPool: Transport {
     /// The tags of requests that were accepted, and are returned because there was no connection to send them on.
     var toGiveBack: [UInt64] = []
     private(set) var closed: EventLoopPromise<Void>?
-    private var authorization: HeaderText?
+    var authorization: HeaderText?
 
     /// Creates a pool. ``check(now:)`` opens its connections.
-    public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
+    public convenience init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
+        self.init(configuration, ids: ConnectionIDs(), eventLoop: eventLoop, logger: logger)
+    }
+
+    init(_ configuration: Configuration, ids: ConnectionIDs, eventLoop: any EventLoop, logger: Logger) {
+        self.ids = ids
         self.configuration = configuration
         self.eventLoop = eventLoop
         self.logger = logger
@@ -77,6 +89,7 @@ public final class ConnectionPool: Transport {
             if connection.http2.state.isUsable { statistics.streamLimit += connection.http2.state.streamLimit }
             if case .draining = connection.http2.state.phase { statistics.draining += 1 }
         }
+        for pool in isolated { statistics.streamsInUse += pool.inFlight }
         return statistics
     }
 
@@ -86,11 +99,15 @@ public final class ConnectionPool: Transport {
     /// - Parameter providerToken: a signed provider token, or `nil` for certificate credentials.
     public func setProviderToken(_ providerToken: String?) {
         authorization = providerToken.map { HeaderText("bearer \($0)") }
+        for pool in isolated { pool.authorization = authorization }
     }
 
     /// Sets the trust and the certificate of connections made from now on. Existing connections stay; see
     /// ``replaceConnections(reason:)``.
-    public func setTLS(_ tls: TLSContext) { configuration.tls = tls }
+    public func setTLS(_ tls: TLSContext) {
+        configuration.tls = tls
+        for pool in isolated { pool.configuration.tls = tls }
+    }
 
     /// Replaces all connections. Each works until its replacement is ready, with the provider token that was set when
     /// this was called. Connections that have not been used recently and are not needed for the minimum are closed at
@@ -99,6 +116,7 @@ public final class ConnectionPool: Transport {
     public func replaceConnections(reason: String) { replaceConnections(reason: reason, now: eventLoop.now) }
 
     func replaceConnections(reason: String, now: NIODeadline) {
+        for pool in isolated { pool.replaceConnections(reason: reason, now: now) }
         generation += 1
         replace(
             connections.filter { !$0.isBeingReplaced }, reason: reason, keeping: .kept(authorization), now: now)
@@ -108,6 +126,7 @@ public final class ConnectionPool: Transport {
     /// finished.
     /// - Parameter reason: for the log.
     public func retireConnections(reason: String) {
+        for pool in isolated { pool.retireConnections(reason: reason) }
         for connection in connections where connection.isUsable { connection.http2.retire(reason: reason) }
         openConnections(now: eventLoop.now)
     }
@@ -120,7 +139,8 @@ public final class ConnectionPool: Transport {
                 metadata: ["endpoint": "\(endpoint)", "event": "connection_retired"])
             pooled.http2.retire(reason: reason)
         }
-        let newest = nextID - 1
+        for pool in isolated { _ = pool.retireConnection(connection, reason: reason) }
+        let newest = ids.newest
         openConnections(now: eventLoop.now)
         return newest
     }
@@ -172,6 +192,7 @@ public final class ConnectionPool: Transport {
         if before == .answered, drought.state == .unanswered { suspectConnections() }
         giveUpConnections(now: now)
         openConnections(now: now)
+        for pool in isolated { pool.check(now: now) }
     }
 
     /// See ``Transport/stoodStill(for:now:)``.
@@ -181,6 +202,7 @@ public final class ConnectionPool: Transport {
             connection.responsiveness.stoodStill(for: time, now: now)
             connection.http2.stoodStill(for: time, latestDeadline: now + configuration.requestTimeout, now: now)
         }
+        for pool in isolated { pool.stoodStill(for: time, now: now) }
     }
 
     /// Finishes the requests in flight and closes all connections.
@@ -190,6 +212,12 @@ public final class ConnectionPool: Transport {
         closed = promise
         state.close()
         for connection in connections { connection.http2.retire(reason: "shutdown") }
+        for pool in isolated {
+            pool.close().assumeIsolated().whenComplete { [self] _ in
+                isolated.removeAll { $0 === pool }
+                finishClosing()
+            }
+        }
         finishClosing()
         return promise.futureResult
     }
@@ -197,11 +225,12 @@ public final class ConnectionPool: Transport {
     /// Closes all connections at once; requests in flight complete as lost.
     public func closeNow() {
         _ = close()
+        for pool in isolated { pool.closeNow() }
         for connection in connections { connection.http2.close(APNSConnectionError.shutdown(endpoint)) }
     }
 
     func finishClosing() {
-        guard let closed, connections.isEmpty, state.connecting == 0 else { return }
+        guard let closed, connections.isEmpty, state.connecting == 0, isolated.isEmpty else { return }
         giveBack()
         delegate = nil
         closed.succeed(())
@@ -276,6 +305,8 @@ extension ConnectionPool: HTTP2ConnectionOwner {
             logger.info(
                 "an APNs connection ended: \(error)",
                 metadata: ["event": "apns_connection_ended", "endpoint": "\(endpoint)"])
+            // It worked, so the next one probably does.
+            openConnections(now: eventLoop.now)
             delegate?.transportChanged(self)
         } else {
             connectionFailed(error, wasConnecting: wasConnecting)

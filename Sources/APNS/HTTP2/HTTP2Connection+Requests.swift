@@ -69,13 +69,25 @@ extension HTTP2Connection {
         owner?.connectionChanged(self)
     }
 
-    private func lose(_ index: Int32, why: String) {
+    private func lose(_ index: Int32, hasOthers: Bool = false, why: String) {
         let slot = session.slots.pointer(index)
         let tag = slot.pointee.tag
         let result = state.lost(
-            stream: slot.pointee.stream, isWritten: slot.pointee.isWritten, status: slot.pointee.status, why: why)
+            stream: slot.pointee.stream, isWritten: slot.pointee.isWritten, status: slot.pointee.status,
+            hasOthers: hasOthers, why: why)
         session.release(index)
         owner?.connection(self, completed: tag, with: result)
+    }
+
+    /// The number of requests that the server may be processing.
+    private var writtenRequests: Int {
+        var (count, index) = (0, session.slots.oldest)
+        while index >= 0 {
+            let slot = session.slots.pointer(index)
+            if slot.pointee.isWritten, slot.pointee.status == 0 { count += 1 }
+            index = slot.pointee.next
+        }
+        return count
     }
 
     /// Ends all requests in flight, and reports the end of the connection to the owner.
@@ -83,7 +95,8 @@ extension HTTP2Connection {
         guard state.phase != .closed else { return }
         takeEvents()
         let why = "\(error)"
-        while case let index = session.slots.oldest, index >= 0 { lose(index, why: why) }
+        let hasOthers = writtenRequests > 1
+        while case let index = session.slots.oldest, index >= 0 { lose(index, hasOthers: hasOthers, why: why) }
         state.closed()
         owner?.connectionClosed(self, error: error)
         owner = nil

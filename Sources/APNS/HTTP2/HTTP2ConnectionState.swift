@@ -229,15 +229,20 @@ struct HTTP2ConnectionState {
     }
 
     /// Returns the result of a request that was in flight when the connection ended.
-    /// - Parameter status: the answer's status, if it was received; 0 otherwise.
-    mutating func lost(stream: Int32, isWritten: Bool, status: Int32, why: String) -> RequestResult {
+    /// - Parameters:
+    ///   - status: the answer's status, if it was received; 0 otherwise.
+    ///   - hasOthers: true if other requests were in flight.
+    mutating func lost(
+        stream: Int32, isWritten: Bool, status: Int32, hasOthers: Bool = false, why: String
+    ) -> RequestResult {
         inFlight -= 1
         gauge.requestEnded()
         if status == 200 { return .response(Response(status: 200)) }
         // A refusal whose reason was cut off: it is safe to resend, and the next answer has the reason.
         if status != 0 { return .notProcessed(.connectionLost(why)) }
         if stream > lastProcessedStream { return .notProcessed(.goingAway(reason: goAwayReason)) }
-        return isWritten ? .uncertain(.connectionLost(why)) : .notProcessed(.connectionLost(why))
+        guard isWritten else { return .notProcessed(.connectionLost(why)) }
+        return .uncertain(hasOthers ? .lostWithOthers(why) : .connectionLost(why))
     }
 }
 

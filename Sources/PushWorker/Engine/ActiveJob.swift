@@ -45,6 +45,8 @@ struct ActiveJob: LinkedEntry {
     var hasCampaign = false
     /// True if its notification is a broadcast on a channel rather than for a device.
     var isOnChannel = false
+    /// The isolation in which its notifications are sent, because they may have been the cause of a lost connection.
+    var isolation = Isolation.shared
     /// True if a drain left its notification unsent. The job is then released, not settled.
     var isAbandoned = false
     /// The metrics series of its notifications; see ``LaneMetrics/series(app:queue:pushType:)``.
@@ -112,6 +114,8 @@ struct InFlight: LinkedEntry {
     var resends: UInt8 = 0
     /// The circuit breaker that it probes.
     var probe: Probe?
+    /// The isolation in which it is sent, or will be sent again.
+    var isolation = Isolation.shared
     /// The time of its submission; see ``LaneMetrics/time()``.
     var submittedAt: UInt32 = 0
 

@@ -45,15 +45,23 @@ extension AppSender {
             }
         }
         filterLine(of: queue) { applyCommand(to: $0) }
+        filterResends { flight in
+            guard isCancelled(inFlight[flight].job, of: queue) else { return false }
+            queue.cancelledInFlight -= 1
+            cancelResend(flight)
+            return true
+        }
+    }
+
+    /// Removes notifications that wait to be resent.
+    /// - Parameter leaves: ends or defers one; returns false if it stays.
+    func filterResends(_ leaves: (FlightID) -> Bool) {
         line.gatherResends(in: inFlight)
-        var resends = line.resends
-        line.resends = Line()
-        while let flight = resends.removeFirst(in: inFlight) {
-            if isCancelled(inFlight[flight].job, of: queue) {
-                queue.cancelledInFlight -= 1
-                cancelResend(flight)
-            } else {
-                line.resends.append(flight, in: inFlight)
+        for isolation in line.resends.indices where !line.resends[isolation].isEmpty {
+            var resends = line.resends[isolation]
+            line.resends[isolation] = Line()
+            while let flight = resends.removeFirst(in: inFlight) {
+                if !leaves(flight) { line.resends[isolation].append(flight, in: inFlight) }
             }
         }
     }
@@ -158,13 +166,18 @@ extension AppSender {
     /// Submits all that can be submitted now.
     func dispatch() {
         guard credential.canSend else { return }
+        let now = lane.now
+        if line.isolatedCount > 0 {
+            dispatchResends(in: .withFew, now: now)
+            dispatchResends(in: .alone, now: now)
+        }
         if transport.isDormant {
             // The lane dispatches again once there is a connection.
-            if !line.isEmpty { transport.requestCapacity() }
+            if !line.ready.isEmpty || line.resendCount > 0 { transport.requestCapacity() }
             return
         }
-        let now = lane.now
-        dispatchResends(now: now)
+        line.gatherResends(in: inFlight)
+        dispatchResends(in: .shared, now: now)
         guard !line.ready.isEmpty else { return }
         if breaker.isOpen { return dispatchProbe(now: now) }
         if watch.endpoint.isOpen { return dispatchEndpointProbe(now: now) }
@@ -300,6 +313,13 @@ extension AppSender {
         let flight = inFlight.insert()
         inFlight[flight].job = id
         inFlight[flight].deviceToken = token
+        if lane.jobs[id].isolation != .shared, probe == nil {
+            // It is made again when it is its turn on a connection apart.
+            inFlight[flight].isolation = lane.jobs[id].isolation
+            line.sendAgain(flight, in: inFlight, now: lane.now)
+            lane.schedulePump()
+            return true
+        }
         inFlight[flight].probe = probe
         stamp(&inFlight[flight])
         guard transport.submit(consume notification, tag: UInt64(flight.index)) else {
@@ -319,39 +339,44 @@ extension AppSender {
         }
     }
 
-    private func dispatchResends(now: NIODeadline) {
-        line.gatherResends(in: inFlight)
-        while let flight = line.resends.first {
+    private func dispatchResends(in isolation: Isolation, now: NIODeadline) {
+        while let flight = line.resends[isolation.rawValue].first {
             // The rest is deferred with the app's other jobs.
             guard breaker.allows(isProbe: inFlight[flight].isProbe) else { return }
             let probesEndpoint = !breaker.isOpen && watch.endpoint.isOpen
             if probesEndpoint, !watch.endpoint.allowsProbe(now: now) { return }
-            if hasExpired(inFlight[flight].job, now: now) {
-                _ = line.resends.removeFirst(in: inFlight)
+            let hasExpired = hasExpired(inFlight[flight].job, now: now)
+            guard hasExpired || transport.capacity(in: isolation) > 0 else {
+                return transport.requestCapacity(in: isolation)
+            }
+            _ = line.resends[isolation.rawValue].removeFirst(in: inFlight)
+            guard !hasExpired else {
                 endResend(flight, as: .expired, Reason(.expired))
                 continue
             }
-            let again: Notification?
-            do throws(Reason) {
-                again = try self.notification(of: flight)
-            } catch {
-                _ = line.resends.removeFirst(in: inFlight)
-                endResend(flight, as: .dead, error)
-                continue
+            guard let notification = notificationToResend(flight) else { continue }
+            guard transport.submit(notification, tag: UInt64(flight.index), in: isolation) else {
+                return line.resends[isolation.rawValue].prepend(flight, in: inFlight)
             }
-            guard let notification = again else {
-                _ = line.resends.removeFirst(in: inFlight)
-                abandon(flight)
-                continue
-            }
-            guard transport.submit(notification, tag: UInt64(flight.index)) else { return transport.requestCapacity() }
+            line.isolatedMoved = now
             stamp(&inFlight[flight])
             if probesEndpoint {
                 inFlight[flight].probe = .ofEndpoint
                 watch.endpoint.probeSent()
             }
             ledger.recordSubmission(of: inFlight[flight].job, isFirst: false)
-            _ = line.resends.removeFirst(in: inFlight)
+        }
+    }
+
+    /// Recreates a notification that was removed from the line, or ends it.
+    private func notificationToResend(_ flight: FlightID) -> Notification? {
+        do throws(Reason) {
+            let again = try notification(of: flight)
+            if again == nil { abandon(flight) }
+            return again
+        } catch {
+            endResend(flight, as: .dead, error)
+            return nil
         }
     }
 
@@ -389,8 +414,7 @@ extension AppSender {
         let now = lane.now
         let isConnected = transport.usableConnections > 0 || transport.isDormant
         watch.unconnectedSince = isConnected ? nil : watch.unconnectedSince ?? now
-        line.gatherResends(in: inFlight)
-        guard lane.isWorking, !line.ready.isEmpty || !line.resends.isEmpty else { return }
+        guard lane.isWorking, !line.isEmpty else { return }
         let reason: Reason
         let delay: Int64
         if breaker.isOpen {
@@ -401,15 +425,27 @@ extension AppSender {
             // Not sooner: after a GOAWAY another connection is available within moments.
             (reason, delay) = (Reason(.noConnection), lane.random(in: 2000...10_000))
         } else {
-            return
+            return deferIsolated(now: now)
         }
-        while let flight = line.resends.removeFirst(in: inFlight) {
+        filterResends { flight in
             endProbeWithoutAnswer(flight)
             deferResend(flight, reason, delay: delay)
+            return true
         }
         while let id = line.ready.first, now - lane.jobs[id].readySince > Self.patience {
             _ = line.ready.removeFirst(in: lane.jobs)
             deferUnsubmitted(id, reason, delay: delay)
+        }
+    }
+
+    /// Defers isolated notifications if no connection for them can be made, or those that have one get no answers.
+    private func deferIsolated(now: NIODeadline) {
+        guard line.isolatedCount > 0, now - line.isolatedMoved > Self.patience else { return }
+        let reason = Reason(RequestFailure.lostWithOthers("there is no other connection for it yet"))
+        filterResends { flight in
+            guard inFlight[flight].isolation != .shared else { return false }
+            deferResend(flight, reason, delay: lane.random(in: 2000...10_000))
+            return true
         }
     }
 

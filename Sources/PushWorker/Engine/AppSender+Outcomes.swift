@@ -95,9 +95,10 @@ extension AppSender: TransportDelegate {
         case .tokenSuspect(let reason):
             // An answer about a token shows that the app itself is right, unless the app was paused for bad tokens.
             if attempt.isProbe, !reason.isGoneWithoutReason, breaker.reason?.isBadToken == false { resume() }
-        case .delivered, .retry, .serverError, .throttled, .deferred, .unknown, .dead:
+        case .delivered, .retry, .resendApart, .serverError, .throttled, .deferred, .unknown, .dead:
             if attempt.isProbe { breaker.probeInconclusive(now: lane.now) }
         }
+        if case .resendApart(let reason) = verdict, resendsApart(attempt, reason) { return false }
         endThrottle(verdict, attempt)
         switch verdict {
         case .delivered: break
@@ -105,7 +106,10 @@ extension AppSender: TransportDelegate {
         case .tokenSuspect(let reason): judge(attempt, reason)
         case .retry(let reason, _, true) where watch.endpoint.isOpen:
             wait(attempt, reason, retryAfter: nil, isUncertain: true)
+        case .resendApart(let reason):
+            retry(attempt, reason, retryAfter: nil, isUncertain: true, spendsAttempt: false)
         case .retry(let reason, let retryAfter, let isUncertain):
+            if inFlight[attempt.flight].isolation == .alone, reason.isLostConnection { logCutter(attempt) }
             retry(attempt, reason, retryAfter: retryAfter, isUncertain: isUncertain)
         case .serverError(let reason, let retryAfter):
             wait(attempt, reason, retryAfter: retryAfter, isUncertain: false)
@@ -373,8 +377,28 @@ extension AppSender: TransportDelegate {
             return cancelResend(attempt.flight)
         }
         ledger.recordResent(reason, of: attempt.id)
-        line.sendAgain(attempt.flight, in: inFlight)
+        line.sendAgain(attempt.flight, in: inFlight, now: lane.now)
         lane.schedulePump()
+    }
+
+    /// Resends a notification that was in flight with others when the connection was lost, apart from most others.
+    /// - Returns: false if it can't be resent now.
+    private func resendsApart(_ attempt: Attempt, _ reason: Reason) -> Bool {
+        guard lane.isWorking, isSending, attempt.job.onUncertain != .drop else { return false }
+        inFlight[attempt.flight].probe = nil
+        inFlight[attempt.flight].isolation = inFlight[attempt.flight].isolation.next
+        ledger.recordPossibleDuplicate(of: attempt.id)
+        resend(attempt, reason, counts: false)
+        return true
+    }
+
+    private func logCutter(_ attempt: Attempt) {
+        lane.logThrottled(
+            .warning, "notification_cuts_connection",
+            """
+            APNs, or a proxy on the way, closed the connection on which a notification was sent alone; it is retried,             always alone
+            """, kind: "cuts \(name)", metadata: logMetadata,
+            example: attempt.job.id.map { ["job": "\(String(buffer: attempt.job.text($0)))"] } ?? [:])
     }
 
     /// Returns the pause in milliseconds before a notification that was not processed is resent; `nil` for none.

@@ -34,28 +34,36 @@ final class AppSender {
     struct SendLine {
         /// Jobs with notifications that have not been submitted.
         var ready = Line<JobID>()
-        /// Notifications to resend at once; see ``gatherResends(in:)``.
-        var resends = Line<FlightID>()
-        /// Notifications just returned by a connection, in the order in which they were sent.
-        fileprivate var returned = Line<FlightID>()
+        /// Notifications to resend at once, by ``Isolation``; see ``gatherResends(in:)``.
+        var resends = [Line<FlightID>](repeating: Line(), count: Isolation.allCases.count)
+        /// Notifications just returned by a shared connection, in the order in which they were sent.
+        private var returned = Line<FlightID>()
+        /// The time of the last progress of isolated notifications.
+        var isolatedMoved = NIODeadline.distantPast
         /// The number of unsubmitted notifications of accepted jobs, including those whose tokens are being looked up.
         var waiting = 0
         var pace = SendPace()
 
-        var isEmpty: Bool { ready.isEmpty && resends.isEmpty && returned.isEmpty }
+        var isEmpty: Bool { ready.isEmpty && resendCount == 0 && isolatedCount == 0 }
 
-        /// The number of notifications to resend.
-        var resendCount: Int { resends.count + returned.count }
+        /// The number of notifications to resend over shared connections.
+        var resendCount: Int { resends[0].count + returned.count }
 
-        mutating func sendAgain(_ flight: FlightID, in table: Table<FlightID, InFlight>) {
-            returned.append(flight, in: table)
+        /// The number of notifications that wait to be sent over other connections.
+        var isolatedCount: Int { resends[1].count + resends[2].count }
+
+        mutating func sendAgain(_ flight: FlightID, in table: Table<FlightID, InFlight>, now: NIODeadline) {
+            let isolation = table[flight].isolation
+            guard isolation != .shared else { return returned.append(flight, in: table) }
+            if isolatedCount == 0 { isolatedMoved = now }
+            resends[isolation.rawValue].append(flight, in: table)
         }
 
         /// Moves returned notifications before those already waiting to be resent: they were resent earlier, so they
         /// were before them.
         mutating func gatherResends(in table: Table<FlightID, InFlight>) {
             guard !returned.isEmpty else { return }
-            resends.prepend(contentsOf: returned, in: table)
+            resends[0].prepend(contentsOf: returned, in: table)
             returned = Line()
         }
     }
@@ -128,13 +136,18 @@ final class AppSender {
 
     // MARK: Capacity
 
+    /// The number of isolated notifications beyond which fewer jobs are claimed.
+    private static let manyIsolated = 1000
+
     /// The number of notifications that the app could accept now.
     var capacity: Int {
         guard credential.canSend, !isRemoved else { return 0 }
         let ahead = transport.usableConnections > 0 ? line.pace.ahead : 0
         // The first notification opens a connection.
         let streams = transport.isDormant ? 1 : transport.capacity
-        var free = max(0, streams + ahead - line.waiting - line.resendCount)
+        // Notifications that are sent apart from the rest hold it up only if they are many.
+        let isolated = max(0, line.isolatedCount - Self.manyIsolated)
+        var free = max(0, streams + ahead - line.waiting - line.resendCount - isolated)
         // As many as the rate allows in half a second; the rest stays in the queue.
         if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - line.waiting)) }
         guard !isSending else { return free }
@@ -170,7 +183,7 @@ final class AppSender {
         for transport in retiring { transport.check(now: now) }
         watchAnswers()
         closeIdleEndpoint()
-        if isRemoved, line.waiting == 0, line.resends.isEmpty, transport.statistics.streamsInUse == 0 {
+        if isRemoved, line.waiting == 0, line.isEmpty, transport.statistics.streamsInUse == 0 {
             // Closing it repeatedly is harmless.
             _ = transport.close()
         }
@@ -330,8 +343,10 @@ final class AppSender {
                 ledger.close(1, of: id)
             }
         }
-        line.gatherResends(in: inFlight)
-        while let flight = line.resends.removeFirst(in: inFlight) { abandon(flight) }
+        filterResends { flight in
+            abandon(flight)
+            return true
+        }
     }
 
     /// Closes all connections; unanswered requests end as uncertain.

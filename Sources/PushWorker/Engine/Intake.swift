@@ -172,6 +172,7 @@ final class Intake {
         lane.jobs[id].keepsResult = job.keepsResult
         lane.jobs[id].isOnChannel = job.channel != nil
         lane.jobs[id].hasCampaign = job.campaign != nil
+        lane.jobs[id].isolation = isolation(of: job)
         lane.jobs[id].readySince = readySince
         lane.jobs[id].series = lane.metrics.series(
             app: appID.index, queue: queue.id.index, pushType: notification.pushType)
@@ -198,6 +199,15 @@ final class Intake {
         sender.expect(count)
         // No look-up for a channel, or while the set is known to be empty.
         if fleet.invalidTokenCount == 0 || job.channel != nil { sender.accept(id) } else { toLookUp.append(id) }
+    }
+
+    /// Returns the isolation of a job that waited because of a lost connection. An attempt is spent only by a
+    /// notification that was alone on it.
+    private func isolation(of job: Job) -> Isolation {
+        guard let failure = job.envelope.failure(in: job.body), let reason = failure.reason,
+            Reason.Code(text: reason) == .request(.connectionLost)
+        else { return .shared }
+        return job.envelope.attempt > 1 ? .alone : .withFew
     }
 
     /// Logs a requirement of Apple's that a job does not meet: once per rule and app, and then at most once per minute.

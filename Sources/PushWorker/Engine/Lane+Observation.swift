@@ -127,7 +127,7 @@ extension Lane {
                 name: sender.name, isRemoved: sender.isRemoved, statistics: sender.transport.statistics,
                 failures: sender.failureCounts,
                 droppedAfterConfirmation: sender.droppedAfterConfirmation,
-                waiting: sender.line.waiting + sender.line.resends.count,
+                waiting: sender.line.waiting + sender.line.resendCount + sender.line.isolatedCount,
                 breaker: BreakerState(sender.breaker, sender.watch.endpoint),
                 providerTokenAge: sender.credential.providerTokenAge(now: wall),
                 certificateEnd: sender.credential.certificateEnd,

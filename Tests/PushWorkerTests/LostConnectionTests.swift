@@ -1,0 +1,143 @@
+import APNS
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import PushQueue
+@testable import PushWorker
+
+/// One of these notifications may be the cause of the loss.
+@Suite("Notifications in flight when a connection was lost")
+struct LostConnectionTests {
+    /// Sends 20 notifications, one of which cuts each connection on which it is sent.
+    private func scene(poison: String, _ change: (inout WorkerConfiguration) -> Void = { _ in }) throws -> EngineScene {
+        let scene = try EngineScene(change: change)
+        scene.push(EngineScene.fanOut((10..<26).map(String.init)), EngineScene.job("aa"), EngineScene.job(poison))
+        #expect(scene.transport.submitted.count == 18)
+        return scene
+    }
+
+    /// Answers until nothing is in flight.
+    private func answerAll(_ scene: EngineScene, poison: String) {
+        while let next = scene.transport.submitted.first {
+            if let cut = scene.transport.submitted.first(where: { String(buffer: $0.notification.deviceToken.hex) == poison }) {
+                scene.transport.lose(cut.isolation)
+            } else if next.isolation == .alone {
+                scene.transport.answer(EngineScene.delivered)
+            } else {
+                scene.answer(EngineScene.delivered)
+            }
+            scene.run(.milliseconds(100))
+        }
+    }
+
+    @Test("are sent again at once apart from others, and only the one that cuts connections spends attempts")
+    func onlyTheCauseSpendsAttempts() throws {
+        let scene = try scene(poison: "bb") { $0.retry.maximumAttempts = 3 }
+        answerAll(scene, poison: "bb")
+        scene.run()
+        #expect(scene.stats["delivered"] == 17 && scene.stats["retried"] == 1 && scene.stats["dead"] == nil)
+        // All 18 once, then in groups of 4, of which one is lost, and then its 4 alone.
+        #expect(scene.transport.sent.count == 18 + 18 + 4)
+        #expect(scene.counters.possibleDuplicates == 18 + 4 + 1)
+        // A notification that was lost alone is sent alone from then on.
+        scene.push(EngineScene.job("cc"))
+        for attempt in 2...3 {
+            scene.run(.seconds(60))
+            #expect(scene.queue.returnDue())
+            scene.lane.wake(QueueID(index: 0))
+            scene.run()
+            let last = try #require(scene.transport.submitted.last)
+            #expect(last.isolation == .alone && String(buffer: last.notification.deviceToken.hex) == "bb")
+            #expect(scene.transport.submitted.count == (attempt == 2 ? 2 : 1))
+            scene.transport.lose(.alone)
+            scene.run()
+            if attempt == 2 { scene.answer(EngineScene.delivered) }
+        }
+        #expect(scene.stats["delivered"] == 18 && scene.stats["dead"] == 1)
+        #expect(scene.queue.dead.map(\.reason) == ["AttemptsExhausted"])
+        #expect(scene.queue.held.isEmpty && scene.lane.inFlight == 0 && scene.context.jobs.count == 0)
+        let lines = scene.log.lines.filter { $0.metadata["event"] == "notification_cuts_connection" }
+        // At most one per minute.
+        #expect(lines.count == 3)
+    }
+
+    @Test("may be lost again and again, and no other job waits for them")
+    func othersContinue() throws {
+        let scene = try scene(poison: "bb")
+        scene.transport.lose()
+        scene.push(EngineScene.job("cc"), EngineScene.job("dd"))
+        #expect(Set(scene.transport.submitted.filter { $0.isolation == .shared }.map { String(buffer: $0.notification.deviceToken.hex) }) == ["cc", "dd"])
+        scene.run()
+        #expect(scene.transport.submitted.filter { $0.isolation == .withFew }.count == 4)
+        #expect(scene.stats.isEmpty)
+    }
+
+    @Test("are given back if no other connection can be made, without an attempt, and stay apart")
+    func noOtherConnection() throws {
+        let scene = try EngineScene()
+        scene.transport.isolatedLimits = [:]
+        scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
+        scene.transport.lose()
+        scene.run(.seconds(1))
+        #expect(scene.lane.inFlight == 2 && scene.stats.isEmpty)
+        scene.run(.seconds(2))
+        #expect(scene.lane.inFlight == 0 && scene.stats["deferred"] == 2)
+        #expect(scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) && $0.body.contains("ConnectionLost") })
+        scene.transport.isolatedLimits = [.withFew: 4]
+        scene.run(.seconds(10))
+        #expect(scene.queue.returnDue())
+        scene.lane.wake(QueueID(index: 0))
+        scene.run()
+        #expect(scene.transport.submitted.map(\.isolation) == [.withFew, .withFew])
+        while !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
+        scene.run()
+        #expect(scene.stats["delivered"] == 2 && scene.queue.held.isEmpty)
+    }
+
+    @Test("that must not be sent twice are dropped")
+    func dropped() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.job("aa", #""alert":"x","on_uncertain":"drop""#), EngineScene.job("bb"))
+        scene.transport.lose()
+        scene.run()
+        #expect(scene.transport.tokens == ["aa", "bb", "bb"] && scene.stats["dropped"] == 1)
+    }
+
+    @Test("are given back without an attempt by a lane that ends")
+    func draining() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.job("aa"), EngineScene.job("bb"), EngineScene.job("cc"))
+        _ = scene.lane.drain(within: .seconds(5))
+        scene.run()
+        scene.transport.lose()
+        scene.run()
+        #expect(scene.queue.postponed.count + scene.queue.jobs.count == 3 && scene.stats["dead"] == nil)
+        #expect(scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) })
+    }
+
+    @Test("wait with the others while their app is paused")
+    func paused() throws {
+        let scene = try scene(poison: "bb")
+        scene.transport.isolatedLimits = [:]
+        scene.transport.lose()
+        scene.push(EngineScene.job("cc"))
+        scene.answer(.invalidProviderToken)
+        scene.run(.seconds(1))
+        #expect(scene.lane.inFlight == 0 && scene.stats["deferred"] == 19 && scene.stats["retried"] == nil)
+    }
+
+    @Test("are cancelled by operators")
+    func cancelled() throws {
+        let scene = try EngineScene()
+        scene.transport.isolatedLimits = [:]
+        scene.push(EngineScene.job("aa", #""alert":"x","campaign":"c""#), EngineScene.job("bb"))
+        scene.transport.lose()
+        var command = JobCommands.Command()
+        command.since = EngineScene.time(.uptimeNanoseconds(0))
+        command.state = .cancelled
+        scene.queue.commands = JobCommands(version: "1", [.campaign("c"): command])
+        scene.run(.milliseconds(700))
+        #expect(scene.stats["cancelled"] == 1 && scene.lane.inFlight == 1)
+    }
+}
