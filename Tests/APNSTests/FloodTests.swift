@@ -92,7 +92,8 @@ struct FloodTests {
                     case .response(Response(status: 400)) where number == 0 && !flood.first.isEmpty: break
                     // It was refused, but the reason was incomplete.
                     case .notProcessed(.connectionLost) where number == 0 && !flood.first.isEmpty: break
-                    case .uncertain(.connectionLost(let why)), .uncertain(.lostWithOthers(let why)): #expect(why.contains(flood.says), "\(why)")
+                    case .uncertain(.connectionLost(let why)), .uncertain(.lostWithOthers(let why)):
+                        #expect(why.contains(flood.says), "\(why)")
                     default: Issue.record("\(number): \(result)")
                     }
                 }

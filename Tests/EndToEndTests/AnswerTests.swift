@@ -40,7 +40,8 @@ extension EndToEnd {
             "A worker without idle connections opens one when there is a job",
             arguments: [
                 TestJob.many(100),
-                [#"{"tokens":["\#(TestJob.token("b", 1))","\#(TestJob.token("b", 2))"],"alert":"x"}"#] + TestJob.many(98),
+                [#"{"tokens":["\#(TestJob.token("b", 1))","\#(TestJob.token("b", 2))"],"alert":"x"}"#]
+                    + TestJob.many(98),
             ])
         func noConnectionKept(jobs: [String]) async throws {
             let result = try await Self.deliver(jobs, options: ["--min-connections", "0"])

@@ -35,7 +35,9 @@ extension EndToEnd {
             try await eventually("lost lines") {
                 let curl = try ChildProcess("curl", ["-sS", "--noproxy", "*", "http://127.0.0.1:\(port)/metrics"])
                 guard try await curl.wait() == .exited(0) else { return false }
-                let line = curl.output.split(separator: "\n").first { $0.hasPrefix("apns_worker_log_lines_lost_total ") }
+                let line = curl.output.split(separator: "\n").first {
+                    $0.hasPrefix("apns_worker_log_lines_lost_total ")
+                }
                 return (line?.split(separator: " ").last.flatMap { Double($0) } ?? 0) > 0
             }
             #expect(try await worker.stop().delivered == 6000)
@@ -79,7 +81,8 @@ extension EndToEnd {
             let pipe = try StalledPipe()
             let line =
                 pipe.command(output) + [
-                    try BuiltProgram.path("apns-simulator"), "--port", "\(port)", "--control-port", "0", "--certificate",
+                    try BuiltProgram.path("apns-simulator"), "--port", "\(port)", "--control-port", "0",
+                    "--certificate",
                     try TestCertificates.path("server.pem"), "--key",
                     try TestCertificates.path("server-key.pem"),
                 ] + (output == 1 ? ["--record", "-"] : [])

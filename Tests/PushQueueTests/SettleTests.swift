@@ -192,12 +192,17 @@ struct SettleTests {
                 #expect($0.claims == [worker.id(1)])
             }
             #expect(try await worker.settle(batch) == 0)
-            #expect(try queue.redis.run("HGETALL", queue.keys.claimed("w")).elements?.map(\.text) == ["\(first)", "<fan-out}"])
+            #expect(
+                try queue.redis.run("HGETALL", queue.keys.claimed("w")).elements?.map(\.text) == [
+                    "\(first)", "<fan-out}",
+                ])
             let before = try queue.everything()
             #expect(try await worker.settle(batch) == 1)
             #expect(try queue.everything() == before && queue.stats() == ["delivered": 3])
             // Offsets count from the beginning of the new job.
-            #expect(try await worker.settle { $0.keep(first, as: second, head: ByteBuffer(string: "<<"), original: 1..<8) } == 0)
+            #expect(
+                try await worker.settle { $0.keep(first, as: second, head: ByteBuffer(string: "<<"), original: 1..<8) }
+                    == 0)
             #expect(try queue.claims("w") == [1: "<<fan-out}"])
             #expect(try await worker.settle { $0.endMixed(second) } == 0)
             #expect(try queue.claims("w").isEmpty && queue.stats() == ["delivered": 3, "mixed": 1])

@@ -75,7 +75,10 @@ struct DispatchTests {
     // MARK: Expiration
 
     /// Jobs that end after 30 seconds: calls, and one with an expiration.
-    static let calls = [#""alert":"x","push_type":"voip""#, #""alert":"x","push_type":"pushtotalk""#, #""alert":"x","expiration":"30s""#]
+    static let calls = [
+        #""alert":"x","push_type":"voip""#, #""alert":"x","push_type":"pushtotalk""#,
+        #""alert":"x","expiration":"30s""#,
+    ]
 
     @Test("A call that waits too long for a stream never rings, however many devices it is for", arguments: calls)
     func lateCall(members: String) throws {
@@ -142,7 +145,8 @@ struct DispatchTests {
         #expect(scene.transport.sent.count == 1 && scene.stats == ["expired": 1] && scene.queue.held.isEmpty)
     }
 
-    @Test("Each notification is delivered once, whatever the transport answers", arguments: 1...40 as ClosedRange<UInt64>)
+    @Test(
+        "Each notification is delivered once, whatever the transport answers", arguments: 1...40 as ClosedRange<UInt64>)
     func anyTransport(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         let scene = try EngineScene { $0.retry.cap = 1000 }

@@ -263,7 +263,9 @@ final class FakeTransport: Transport {
         let lost = submitted.filter { $0.isolation == isolation }.map(\.tag)
         let failure = lost.count > 1 ? RequestFailure.lostWithOthers("cut") : .connectionLost("cut")
         for tag in lost {
-            guard let index = submitted.firstIndex(where: { $0.tag == tag && $0.isolation == isolation }) else { continue }
+            guard let index = submitted.firstIndex(where: { $0.tag == tag && $0.isolation == isolation }) else {
+                continue
+            }
             answer(.uncertain(failure), at: index)
         }
     }

@@ -139,7 +139,8 @@ struct FanOutTests {
         scene.run(.milliseconds(1200))
         for _ in 0..<2 { scene.answer(EngineScene.delivered) }
         scene.run(.seconds(3))
-        #expect(scene.stats.isEmpty && scene.context.jobs.count == 0, "nothing is settled before the token is in the set")
+        #expect(
+            scene.stats.isEmpty && scene.context.jobs.count == 0, "nothing is settled before the token is in the set")
         scene.queue.refusesInvalidTokens = false
         scene.run(.seconds(3))
         #expect(scene.stats == ["delivered": 3, "invalid_token": 1, "mixed": 1] && scene.queue.held.isEmpty)

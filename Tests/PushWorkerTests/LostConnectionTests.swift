@@ -20,7 +20,9 @@ struct LostConnectionTests {
     /// Answers until nothing is in flight.
     private func answerAll(_ scene: EngineScene, poison: String) {
         while let next = scene.transport.submitted.first {
-            if let cut = scene.transport.submitted.first(where: { String(buffer: $0.notification.deviceToken.hex) == poison }) {
+            if let cut = scene.transport.submitted.first(where: {
+                String(buffer: $0.notification.deviceToken.hex) == poison
+            }) {
                 scene.transport.lose(cut.isolation)
             } else if next.isolation == .alone {
                 scene.transport.answer(EngineScene.delivered)
@@ -67,7 +69,11 @@ struct LostConnectionTests {
         let scene = try scene(poison: "bb")
         scene.transport.lose()
         scene.push(EngineScene.job("cc"), EngineScene.job("dd"))
-        #expect(Set(scene.transport.submitted.filter { $0.isolation == .shared }.map { String(buffer: $0.notification.deviceToken.hex) }) == ["cc", "dd"])
+        #expect(
+            Set(
+                scene.transport.submitted.filter { $0.isolation == .shared }.map {
+                    String(buffer: $0.notification.deviceToken.hex)
+                }) == ["cc", "dd"])
         scene.run()
         #expect(scene.transport.submitted.filter { $0.isolation == .withFew }.count == 4)
         #expect(scene.stats.isEmpty)
@@ -83,7 +89,9 @@ struct LostConnectionTests {
         #expect(scene.lane.inFlight == 2 && scene.stats.isEmpty)
         scene.run(.seconds(2))
         #expect(scene.lane.inFlight == 0 && scene.stats["deferred"] == 2)
-        #expect(scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) && $0.body.contains("ConnectionLost") })
+        #expect(
+            scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) && $0.body.contains("ConnectionLost") }
+        )
         scene.transport.isolatedLimits = [.withFew: 4]
         scene.run(.seconds(10))
         #expect(scene.queue.returnDue())

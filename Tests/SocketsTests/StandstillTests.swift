@@ -32,7 +32,9 @@ struct StandstillTests {
         let events = NIOLockedValueBox<[String]>([])
         let over = loop.makePromise(of: Void.self)
         try await loop.submit {
-            let cancelled = TimeLimit(in: .milliseconds(5), on: loop) { events.withLockedValue { $0.append("cancelled") } }
+            let cancelled = TimeLimit(in: .milliseconds(5), on: loop) {
+                events.withLockedValue { $0.append("cancelled") }
+            }
             cancelled.cancel()
             _ = TimeLimit(in: .milliseconds(20), on: loop) { over.succeed(()) }
         }.get()

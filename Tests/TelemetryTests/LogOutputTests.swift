@@ -106,7 +106,9 @@ struct LogOutputTests {
         let logger = Logger(label: "test", factory: output.handlers(SharedLogLevel(.info)))
         let total = 20_000
         // Several times the size of the buffer. If logging waited, the test would not end.
-        for number in 0..<total { logger.info("\(String(repeating: "x", count: 300))", metadata: ["number": "\(number)"]) }
+        for number in 0..<total {
+            logger.info("\(String(repeating: "x", count: 300))", metadata: ["number": "\(number)"])
+        }
         output.flush(within: .milliseconds(10))
         let lost = output.lost
         #expect(lost > 0 && lost < total)
@@ -115,7 +117,9 @@ struct LogOutputTests {
         let hasEnded = DispatchSemaphore(value: 0)
         let reader = Thread {
             var bytes = [UInt8](repeating: 0, count: 1 << 16)
-            while case let count = read(reading, &bytes, bytes.count), count > 0 { all.withLock { $0 += bytes[..<count] } }
+            while case let count = read(reading, &bytes, bytes.count), count > 0 {
+                all.withLock { $0 += bytes[..<count] }
+            }
             hasEnded.signal()
         }
         reader.start()
