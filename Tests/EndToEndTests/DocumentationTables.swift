@@ -135,6 +135,7 @@ enum DocumentationTables {
         case .serverError: "retried; spends no attempt within the time budget"
         case .throttled: "retried, and nothing else is sent to this device in the meantime; spends an attempt"
         case .resend: "sent again at once on another connection"
+        case .resendApart: "sent again at once, apart from most others"
         case .retireConnection: "sent again on a new connection; again within a minute: the app is paused"
         case .pauseApp: "the app is paused; spends no attempt"
         case .forbidden: "the app is paused once two of its jobs have met it; a single job: three attempts, then `dead`"
@@ -151,7 +152,12 @@ enum DocumentationTables {
             "APNs closed the connection and did not process this request. Sent again on another connection."
         case .reset: "APNs reset the stream. Uncertain: sent again or dropped, as `on_uncertain` says."
         case .timedOut: "No answer within `request_timeout`. Uncertain."
-        case .connectionLost: "The connection was lost before the answer. Uncertain if the request had been written."
+        case .connectionLost:
+            """
+            The connection was lost before the answer. Uncertain if the request had been written. If others were in \
+            flight on it, it is sent again at once on a connection with few others, then on one of its own; only a \
+            connection that it lost alone spends an attempt.
+            """
         case .unresponsive: "The connection was retired as unresponsive before the request was written. Sent again."
         case .noOtherConnection: "The request waits for another connection than those that did not answer it."
         case .discarded: "The gateway discarded the notification because of an earlier one. Sent again."
