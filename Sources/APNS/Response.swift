@@ -15,8 +15,20 @@ public struct Response: Sendable, Equatable {
     /// `apns-unique-id`, by which Apple's console finds the notification's delivery log; `nil` unless the transport
     /// keeps it.
     public var uniqueID: APNSID?
+    /// The sender of the answer, as far as it shows. APNs answers each request with its `apns-id`, and success without a
+    /// body.
+    public var origin = Origin.apns
     /// The connection, if APNs accepts nothing more on it after this answer; see ``turnsAgainstConnection``.
     public var connection: Int?
+
+    /// The sender of an answer.
+    public enum Origin: Sendable, Equatable {
+        case apns
+        /// It has no `apns-id`, and no body: perhaps a proxy removed it.
+        case unnamed
+        /// It has no `apns-id`, but a body.
+        case doubtful
+    }
 
     /// Creates a response; see the properties for units.
     public init(
@@ -80,6 +92,9 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
     case connectionLost(String)
     /// The connection was lost while several requests were in flight, each of which may be the cause.
     case lostWithOthers(String)
+    /// It was the first after idleness, and the connection had been forgotten on the way: the server did not answer a PING
+    /// that went with it.
+    case stale(String)
     /// The connection was retired as unresponsive before the request could be written.
     case unresponsive
     /// It was not sent, because it has exceeded its deadline on every connection with a free stream.
@@ -96,7 +111,7 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         case .goingAway(let reason): "the server closed the connection (GOAWAY\(reason.map { ", \($0)" } ?? ""))"
         case .reset(let code): "the server reset the stream with HTTP/2 error code \(code)"
         case .timedOut: "no answer in time"
-        case .connectionLost(let why), .lostWithOthers(let why): "the connection was lost: \(why)"
+        case .connectionLost(let why), .lostWithOthers(let why), .stale(let why): "the connection was lost: \(why)"
         case .unresponsive: "the connection was retired before the request could be written"
         case .noOtherConnection: "no answer in time on any of the connections; another is opened"
         case .discarded: "the gateway dropped it, because an earlier notification was invalid"
@@ -124,7 +139,7 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         case .goingAway: .goingAway
         case .reset: .reset
         case .timedOut: .timedOut
-        case .connectionLost, .lostWithOthers: .connectionLost
+        case .connectionLost, .lostWithOthers, .stale: .connectionLost
         case .unresponsive: .unresponsive
         case .noOtherConnection: .noOtherConnection
         case .discarded: .discarded

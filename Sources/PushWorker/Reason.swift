@@ -61,7 +61,7 @@ package struct Reason: Sendable, Equatable {
         /// All known codes, by their texts.
         package static let known: [String: Code] = {
             // Statuses of APNs, and of proxies and load balancers on the way.
-            let statuses = [400, 401, 403, 404, 405, 408, 410, 413, 429, 431, 500, 501, 502, 503, 504]
+            let statuses = [200, 400, 401, 403, 404, 405, 408, 410, 413, 429, 431, 500, 501, 502, 503, 504]
             let codes =
                 statuses.map(Code.http) + GatewayStatus.documented.map { .gateway($0.status) }
                 + RequestFailure.Kind.allCases.map(Code.request) + JobError.Code.allCases.map(Code.job)
@@ -82,7 +82,7 @@ package struct Reason: Sendable, Equatable {
         case campaignPaused = "CampaignPaused"
         /// The job or its campaign was cancelled.
         case cancelled = "Cancelled"
-        /// The certificate of a gateway app is for another topic.
+        /// The certificate is not for the topic of a gateway app, or not for that of a job or its push type.
         case certificateNotForTopic = "CertificateNotForTopic"
         /// The worker is stopping.
         case drained = "Drained"
@@ -113,7 +113,7 @@ package struct Reason: Sendable, Equatable {
         Reason(
             .http(status),
             detail:
-                "HTTP status \(status) without an APNs reason; the answer may come from another server. Check the "
+                "HTTP status \(status) \(status == 200 ? "with a body and no apns-id" : "without an APNs reason"); the answer may come from another server. Check the "
                 + "endpoint and any proxy")
     }
 

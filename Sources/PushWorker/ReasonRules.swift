@@ -71,7 +71,7 @@ extension Reason {
         case .campaignLimited: "The rate of the campaign is limited."
         case .campaignPaused: "The campaign is paused."
         case .cancelled: "An operator cancelled the job or its campaign."
-        case .certificateNotForTopic: "The certificate of the app is for another topic."
+        case .certificateNotForTopic: "The certificate is not for this topic or push type."
         case .drained: "The worker was stopped before the notification was sent."
         case .duplicate: "Another job with the same ID was sent within unique_for."
         case .endpointUnavailable: "APNs does not answer, or answers with server errors only."

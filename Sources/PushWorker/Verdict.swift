@@ -21,11 +21,16 @@ package enum Verdict: Sendable, Equatable {
     /// It was in flight with others when the connection was lost, and may be the cause or not: resend at once, apart from
     /// most others. APNs may have accepted it already.
     case resendApart(reason: Reason)
+    /// Its connection turned out to be stale: resend at once on another one. APNs may have accepted it already.
+    case resendUncertain(reason: Reason)
     /// APNs refuses the connection: resend at once on a new one, without spending an attempt. If that is refused too,
     /// the app is paused.
     case retireConnection(reason: Reason)
     /// The app's credential or configuration is at fault: nothing is sent for the app for some time.
     case pauseApp(reason: Reason)
+    /// APNs refuses a topic that follows from the job's push type. Whether the job or the credential is at fault shows
+    /// in the answers to the app's plain topic.
+    case pushTypeRefused(reason: Reason)
     /// A refusal that pauses the app once two of its jobs have received it.
     case forbidden(reason: Reason)
     /// Defer without spending an attempt; the app's other notifications are still sent.
@@ -35,12 +40,21 @@ package enum Verdict: Sendable, Equatable {
     /// It will never be delivered.
     case dead(reason: Reason)
 
+    /// The source of a notification's topic, which decides what is at fault if APNs refuses it.
+    package enum TopicSource: UInt8, Sendable {
+        /// The app's configuration.
+        case app
+        /// The app's configuration, with the suffix of the job's push type.
+        case pushType
+        /// The job.
+        case job
+    }
+
     /// - Parameters:
     ///   - result: the result of the request.
-    ///   - topicIsConfigured: true if the topic came from the app's configuration rather than from the job, which
-    ///     decides which of them is at fault if it is wrong.
+    ///   - topic: the source of its topic.
     ///   - isOnChannel: true for a broadcast, which has no device that an answer could concern.
-    package init(_ result: RequestResult, topicIsConfigured: Bool, isOnChannel: Bool = false) {
+    package init(_ result: RequestResult, topic: TopicSource, isOnChannel: Bool = false) {
         switch result {
         case .notProcessed(let failure):
             self = .resend(reason: Reason(failure))
@@ -53,12 +67,13 @@ package enum Verdict: Sendable, Equatable {
                         + "this environment?"))
         case .uncertain(.lostWithOthers(let why)):
             self = .resendApart(reason: Reason(RequestFailure.lostWithOthers(why)))
+        case .uncertain(.stale(let why)): self = .resendUncertain(reason: Reason(RequestFailure.stale(why)))
         case .uncertain(let failure):
             self = .retry(reason: Reason(failure), retryAfter: nil, isUncertain: true)
         case .confirmed: self = .delivered
         case .refused(let status): self.init(status)
         case .response(let response):
-            let verdict = Verdict(response, topicIsConfigured: topicIsConfigured)
+            let verdict = Verdict(response, topic: topic)
             self = isOnChannel ? verdict.onChannel : verdict
         }
     }
@@ -94,9 +109,9 @@ package enum Verdict: Sendable, Equatable {
         }
     }
 
-    private init(_ response: Response, topicIsConfigured: Bool) {
+    private init(_ response: Response, topic: TopicSource) {
         if response.status == 200 {
-            self = .delivered
+            self = response.origin == .doubtful ? .pauseApp(reason: .notAPNs(status: 200)) : .delivered
             return
         }
         // The status outranks the reason: a server error never makes a token invalid.
@@ -125,7 +140,12 @@ package enum Verdict: Sendable, Equatable {
             .badEnvironmentKeyIDInToken, .badEnvironmentKeyInToken:
             self = .pauseApp(reason: reason)
         case .topicDisallowed, .topicMismatch, .badTopic, .missingTopic:
-            self = topicIsConfigured ? .pauseApp(reason: reason) : .dead(reason: reason)
+            switch topic {
+            case .app: self = .pauseApp(reason: reason)
+            // Each request has a topic.
+            case .pushType: self = known == .missingTopic ? .pauseApp(reason: reason) : .pushTypeRefused(reason: reason)
+            case .job: self = .dead(reason: reason)
+            }
         case .badChannelID, .badCollapseID, .badExpirationDate, .badMessageID, .badPriority, .badPath,
             .badRequestParams, .badRequestPayload, .cannotCreateChannelConfig, .channelNotRegistered, .duplicateHeaders,
             .invalidPushType, .methodNotAllowed, .missingChannelID, .missingDeviceToken, .missingPushType,

@@ -26,8 +26,8 @@ public struct TLSPeerCertificate: Equatable, Sendable {
     public let sha256: String
     /// The verification error, if it did not end the handshake; nil if there was none.
     public let refusal: String?
-    /// The object identifiers of its extensions, in numbers.
-    package let extensions: [String]
+    /// The values of its extensions in DER, by object identifiers in numbers.
+    package let extensions: [String: [UInt8]]
 
     /// - Parameter verdict: one of OpenSSL's `X509_V_` codes.
     init(_ certificate: CertificateView, verdict: Int) {
@@ -35,7 +35,9 @@ public struct TLSPeerCertificate: Equatable, Sendable {
         self.userID = certificate.userID
         self.notAfter = certificate.notAfter
         self.sha256 = certificate.fingerprint
-        self.extensions = certificate.extensionIdentifiers
+        self.extensions = Dictionary(
+            certificate.extensionIdentifiers.map { ($0, certificate.extensionValue($0) ?? []) }
+        ) { first, _ in first }
         self.refusal =
             verdict == Int(X509_V_OK)
             ? nil : X509_verify_cert_error_string(verdict).map { String(cString: $0) } ?? "error \(verdict)"

@@ -15,6 +15,7 @@ struct CoalescingTests {
 
         func connectionChanged(_ connection: HTTP2Connection) {}
         func connectionWearsOut(_ connection: HTTP2Connection) {}
+        func connectionIsStale(_ connection: HTTP2Connection) {}
         func connection(
             _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool
         ) {}

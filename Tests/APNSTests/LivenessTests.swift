@@ -104,6 +104,42 @@ struct LivenessTests {
         }
     }
 
+    @Test("that a NAT has forgotten while the connection was idle is no outage: its requests are returned within seconds")
+    func stale() async throws {
+        // Connections that were idle get no bytes through; new ones work.
+        let isForgotten = NIOLockedValueBox(false)
+        let script: ScriptedPeer.Script = { connection, event in
+            if connection.number <= 2, isForgotten.withLockedValue({ $0 }) { return }
+            answersAll(connection, event)
+        }
+        try await withPeer(script: script) { peer in
+            let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+                configuration.minimumConnections = 2
+                configuration.wakeAfter = .milliseconds(300)
+                configuration.wakeTimeout = .milliseconds(300)
+            }
+            try await withPool(port: peer.port, limits) { client in
+                try await expect(client.send(), .delivered)
+                try await eventually("two connections") { try await client.ask { $0.usableConnections } == 2 }
+                isForgotten.withLockedValue { $0 = true }
+                try await Task.sleep(for: .milliseconds(500))
+                for request in client.send([.example(1), .example(2)]) {
+                    guard case .uncertain(.stale(let why)) = try await request.get() else {
+                        Issue.record("not called stale")
+                        return
+                    }
+                    #expect(why.contains("PING"))
+                }
+                // Both idle connections are closed, so this needs a new one.
+                try await eventually("a connection") { try await client.ask { $0.capacity } > 0 }
+                try await expect(client.send(), .delivered)
+                #expect(try await client.ask { $0.answerState } == .answered)
+                #expect(client.log.lines(of: "apns_connection_failed").isEmpty)
+            }
+            #expect(peer.seen.withLockedValue(\.connections) > 2)
+        }
+    }
+
     @Test("that reads nothing more is detected even during writes")
     func onlyWriting() async throws {
         let script: ScriptedPeer.Script = { connection, event in

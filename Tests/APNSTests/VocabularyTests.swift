@@ -80,7 +80,7 @@ struct VocabularyTests {
         let all: [(RequestFailure, String)] = [
             (.refusedStream, "RefusedStream"), (.goingAway(reason: "Shutdown"), "GoAway"),
             (.reset(code: 8), "StreamReset"), (.timedOut, "NoAnswer"), (.connectionLost("why"), "ConnectionLost"),
-            (.lostWithOthers("why"), "ConnectionLost"),
+            (.lostWithOthers("why"), "ConnectionLost"), (.stale("why"), "ConnectionLost"),
         ]
         for (failure, word) in all {
             #expect(failure.kind.rawValue == word)

@@ -98,9 +98,11 @@ enum DocumentationTables {
             ["Reason", "Status", "Outcome"],
             APNSReason.allCases.map { reason in
                 let answer = RequestResult.response(Response(status: reason.status, reason: reason))
-                let configured = text(Verdict(answer, topicIsConfigured: true))
-                let own = text(Verdict(answer, topicIsConfigured: false))
-                let both = "If the topic is the app's own: \(configured). If the job named it: \(own)."
+                let configured = text(Verdict(answer, topic: .app))
+                let own = text(Verdict(answer, topic: .job))
+                let derived = text(Verdict(answer, topic: .pushType))
+                let suffixed = derived == configured ? "" : " If its suffix is that of the push type: \(derived)."
+                let both = "If the topic is the app's own: \(configured).\(suffixed) If the job named it: \(own)."
                 return ["`\(reason.rawValue)`", "\(reason.status)", configured == own ? configured : both]
             })
     }
@@ -109,7 +111,7 @@ enum DocumentationTables {
         table(
             ["Reason", "Status", "Outcome"],
             GatewayStatus.documented.map { code, status, name in
-                ["`\(name)`", "\(code)", text(Verdict(.refused(status), topicIsConfigured: true))]
+                ["`\(name)`", "\(code)", text(Verdict(.refused(status), topic: .app))]
             })
     }
 
@@ -136,8 +138,12 @@ enum DocumentationTables {
         case .throttled: "retried, and nothing else is sent to this device in the meantime; spends an attempt"
         case .resend: "sent again at once on another connection"
         case .resendApart: "sent again at once, apart from most others"
+        case .resendUncertain: "sent again at once on another connection"
         case .retireConnection: "sent again on a new connection; again within a minute: the app is paused"
         case .pauseApp: "the app is paused; spends no attempt"
+        case .pushTypeRefused:
+            "`dead` once the app's topic without the suffix was accepted; until then deferred, and refused again after 30 "
+                + "seconds: the app is paused"
         case .forbidden: "the app is paused once two of its jobs have met it; a single job: three attempts, then `dead`"
         case .deferred: "deferred; spends no attempt"
         case .unknown: "three attempts, minutes apart, then `dead`"
@@ -195,7 +201,10 @@ enum DocumentationTables {
             ["deferred", "The rate of the job's campaign is limited. It is due when its turn comes."]
         case .campaignPaused: ["deferred", "The job's campaign is paused."]
         case .cancelled: ["`cancelled`", "An operator cancelled the job or its campaign."]
-        case .certificateNotForTopic: ["the app is paused", "The certificate of a gateway app is for another topic."]
+        case .certificateNotForTopic: [
+                "`dead`; of a gateway app: the app is paused",
+                "The certificate is not for the topic of the job or of its push type, or not for a gateway app.",
+            ]
         case .queuePaused: ["deferred", "The queue was paused with `--now`. The notification is back in the queue."]
         case .drained: ["deferred", "The worker ended before the notification was sent. It is back in the queue."]
         case .duplicate: ["`dropped`", "Another job with the same `id` was sent within `unique_for`."]

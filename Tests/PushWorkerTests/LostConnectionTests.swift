@@ -64,6 +64,18 @@ struct LostConnectionTests {
         #expect(lines.count == 3)
     }
 
+    @Test("are sent again at once with all others if the connection was stale, without an attempt")
+    func stale() throws {
+        let scene = try EngineScene()
+        scene.pushOne()
+        scene.answer(.uncertain(.stale("no PING")))
+        let again = try #require(scene.transport.submitted.first)
+        #expect(again.isolation == .shared && scene.counters.possibleDuplicates == 1)
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.stats["delivered"] == 1 && scene.stats["retried"] == nil && scene.queue.held.isEmpty)
+    }
+
     @Test("may be lost again and again, and no other job waits for them")
     func othersContinue() throws {
         let scene = try scene(poison: "bb")

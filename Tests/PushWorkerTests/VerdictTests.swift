@@ -56,7 +56,7 @@ struct VerdictTests {
     func everyReason() {
         for (reason, verdict) in Self.expected {
             let response = Response(status: reason.status, reason: reason)
-            #expect(Verdict(.response(response), topicIsConfigured: true) == verdict)
+            #expect(Verdict(.response(response), topic: .app) == verdict)
         }
         #expect(Set(Self.expected.map(\.0)) == Set(APNSReason.allCases))
     }
@@ -64,22 +64,22 @@ struct VerdictTests {
     @Test("on a broadcast does not concern a device, and is the same otherwise", arguments: APNSReason.allCases)
     func onChannel(reason: APNSReason) {
         let response = RequestResult.response(Response(status: reason.status, reason: reason, retryAfter: 3))
-        let verdict = Verdict(response, topicIsConfigured: true, isOnChannel: true)
+        let verdict = Verdict(response, topic: .app, isOnChannel: true)
         switch reason {
         case .unregistered, .expiredToken, .badDeviceToken, .deviceTokenNotForTopic:
             #expect(verdict == .dead(reason: Reason(reason)))
         case .tooManyRequests:
             #expect(verdict == .retry(reason: "TooManyRequests", retryAfter: 3, isUncertain: false))
-        default: #expect(verdict == Verdict(response, topicIsConfigured: true))
+        default: #expect(verdict == Verdict(response, topic: .app))
         }
         let newlyGone = RequestResult.response(Response(status: 410, reasonText: "NewlyGone"))
-        #expect(Verdict(newlyGone, topicIsConfigured: true, isOnChannel: true) == .dead(reason: "NewlyGone"))
+        #expect(Verdict(newlyGone, topic: .app, isOnChannel: true) == .dead(reason: "NewlyGone"))
     }
 
     @Test("is delivered for 200 only")
     func delivered() {
         for status in 100...599 {
-            let verdict = Verdict(.response(Response(status: status)), topicIsConfigured: true)
+            let verdict = Verdict(.response(Response(status: status)), topic: .app)
             #expect((verdict == .delivered) == (status == 200))
         }
     }
@@ -89,25 +89,46 @@ struct VerdictTests {
         arguments: [APNSReason.badTopic, .topicDisallowed, .topicMismatch, .missingTopic])
     func jobsTopic(reason: APNSReason) {
         let response = Response(status: reason.status, reason: reason)
-        #expect(Verdict(.response(response), topicIsConfigured: false) == .dead(reason: Reason(reason)))
+        #expect(Verdict(.response(response), topic: .job) == .dead(reason: Reason(reason)))
+    }
+
+    @Test("believes a 200 without apns-id only without a body, which a server other than APNs may send for anything")
+    func unnamed() {
+        var response = Response(status: 200)
+        response.origin = .unnamed
+        #expect(Verdict(.response(response), topic: .app) == .delivered)
+        response.origin = .doubtful
+        guard case .pauseApp(let reason) = Verdict(.response(response), topic: .app) else {
+            Issue.record("the app is not paused")
+            return
+        }
+        #expect(reason.code.text == "HTTP200" && reason.explanation.contains("no apns-id"))
+    }
+
+    @Test(
+        "lets the app's plain topic decide about the topic of a push type",
+        arguments: [APNSReason.badTopic, .topicDisallowed, .topicMismatch])
+    func pushTypesTopic(reason: APNSReason) {
+        let response = Response(status: reason.status, reason: reason)
+        #expect(Verdict(.response(response), topic: .pushType) == .pushTypeRefused(reason: Reason(reason)))
     }
 
     @Test("keeps APNs' time for an invalid token, and its Retry-After for a retry")
     func details() {
         let gone = Response(status: 410, reason: .unregistered, timestamp: 1_792_800_000_000)
         #expect(
-            Verdict(.response(gone), topicIsConfigured: true)
+            Verdict(.response(gone), topic: .app)
                 == .tokenInvalid(reason: "Unregistered", since: 1_792_800_000_000))
         let busy = Response(status: 503, reason: .serviceUnavailable, retryAfter: 7)
         #expect(
-            Verdict(.response(busy), topicIsConfigured: true)
+            Verdict(.response(busy), topic: .app)
                 == .serverError(reason: "ServiceUnavailable", retryAfter: 7))
     }
 
     @Test("follows the status if there is no reason or an unknown one")
     func byStatus() {
         func verdict(_ status: Int, _ text: String? = nil) -> Verdict {
-            Verdict(.response(Response(status: status, reasonText: text)), topicIsConfigured: true)
+            Verdict(.response(Response(status: status, reasonText: text)), topic: .app)
         }
         for status in [500, 502, 503, 504, 599] {
             #expect(verdict(status) == .serverError(reason: Reason(.http(status)), retryAfter: nil))
@@ -129,7 +150,7 @@ struct VerdictTests {
         "attributes a refusal without a reason, and statuses that APNs does not use, to another server")
     func notAPNs() {
         for status in [201, 204, 301, 302, 400, 401, 403, 404, 405, 407, 408, 421, 429, 431, 600] {
-            let verdict = Verdict(.response(Response(status: status)), topicIsConfigured: true)
+            let verdict = Verdict(.response(Response(status: status)), topic: .app)
             guard case .pauseApp(let reason) = verdict else {
                 Issue.record("\(status): \(verdict)")
                 continue
@@ -143,7 +164,7 @@ struct VerdictTests {
         for status in [400, 403, 404, 405, 408, 410, 413, 421, 429, 500, 501, 502, 503, 504] {
             for reason in APNSReason.allCases {
                 let response = Response(status: status, reason: reason, timestamp: 5)
-                let verdict = Verdict(.response(response), topicIsConfigured: true)
+                let verdict = Verdict(.response(response), topic: .app)
                 if reason.status == status {
                     let expected = Self.expected.first { $0.0 == reason }?.1
                     #expect(verdict == expected || verdict == .tokenInvalid(reason: Reason(reason), since: 5))
@@ -168,11 +189,11 @@ struct VerdictTests {
     func failures() {
         for failure in [RequestFailure.refusedStream, .goingAway(reason: nil), .connectionLost("x")] {
             #expect(
-                Verdict(.notProcessed(failure), topicIsConfigured: true) == .resend(reason: Reason(failure)))
+                Verdict(.notProcessed(failure), topic: .app) == .resend(reason: Reason(failure)))
         }
         for failure in [RequestFailure.timedOut, .reset(code: 2), .connectionLost("x")] {
             #expect(
-                Verdict(.uncertain(failure), topicIsConfigured: true)
+                Verdict(.uncertain(failure), topic: .app)
                     == .retry(reason: Reason(failure), retryAfter: nil, isUncertain: true))
         }
     }
@@ -193,7 +214,7 @@ struct VerdictTests {
             (.notProcessed(.discarded), .resend(reason: "Discarded")),
         ])
     func gateway(result: RequestResult, verdict: Verdict) {
-        #expect(Verdict(result, topicIsConfigured: true) == verdict)
+        #expect(Verdict(result, topic: .app) == verdict)
     }
 
     @Test(
@@ -203,7 +224,7 @@ struct VerdictTests {
             .uncertain(.hungUp),
         ])
     func gatewayConfiguration(result: RequestResult) {
-        guard case .pauseApp = Verdict(result, topicIsConfigured: true) else {
+        guard case .pauseApp = Verdict(result, topic: .app) else {
             Issue.record("\(result)")
             return
         }

@@ -37,15 +37,29 @@ public struct APNSCertificate: Sendable, Equatable {
         commonName = identity.commonName
         notBefore = identity.notBefore
         notAfter = identity.notAfter
-        var environments: Set<APNSEnvironment> = []
-        if identity.certificateExtension(Extension.development) != nil { environments.insert(.sandbox) }
-        if identity.certificateExtension(Extension.production) != nil { environments.insert(.production) }
-        self.environments = environments
-        let listed = [Extension.topics, Extension.voIP].flatMap { oid in
-            identity.certificateExtension(oid).flatMap { Self.topics(der: $0) } ?? []
-        }
-        topics = Self.merged(userID: identity.userID, listed)
+        (topics, environments) = Self.contents(userID: identity.userID, identity.certificateExtension)
     }
+
+    /// Reads a client's certificate.
+    package init(_ peer: TLSPeerCertificate) {
+        commonName = peer.commonName
+        notBefore = nil
+        notAfter = peer.notAfter
+        (topics, environments) = Self.contents(userID: peer.userID) { peer.extensions[$0] }
+    }
+
+    private static func contents(
+        userID: String?, _ value: (_ oid: String) -> [UInt8]?
+    ) -> (topics: [Topic], environments: Set<APNSEnvironment>) {
+        var environments: Set<APNSEnvironment> = []
+        if value(Extension.development) != nil { environments.insert(.sandbox) }
+        if value(Extension.production) != nil { environments.insert(.production) }
+        let listed = [Extension.topics, Extension.voIP].flatMap { oid in value(oid).flatMap(topics(der:)) ?? [] }
+        return (merged(userID: userID, listed), environments)
+    }
+
+    /// True if it lists the topics that it may send to, and not only its app in the subject's user ID.
+    public var listsTopics: Bool { topics.count > 1 || topics.contains { !$0.types.isEmpty } }
 
     /// Returns true if the certificate allows sending to a topic.
     public func allows(topic: String) -> Bool { topics.contains { $0.name == topic } }

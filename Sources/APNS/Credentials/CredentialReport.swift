@@ -111,6 +111,17 @@ public struct CredentialReport: Sendable, Equatable {
             + "certificate, or correct the topic"
     }
 
+    /// Returns the reason for which a certificate can't send to a topic of a push type, as a sentence without a final
+    /// period; `nil` if it may.
+    ///
+    /// Source: Apple, "Sending notification requests to APNs": "If a push topic for a specific push type isn't listed, you
+    /// can't use the certificate", and "the location push type supports only token-based authentication".
+    package static func refusal(_ certificate: APNSCertificate, _ topic: String, _ type: PushType) -> String? {
+        if type == .location { return "\(name(certificate)) can't send location pushes; they need a signing key" }
+        guard certificate.listsTopics else { return nil }
+        return mismatch(certificate, topic)
+    }
+
     private static func environment(_ certificate: APNSCertificate, _ environment: APNSEnvironment) -> [Finding] {
         guard !certificate.environments.isEmpty, !certificate.environments.contains(environment) else { return [] }
         let other: APNSEnvironment = environment == .production ? .sandbox : .production

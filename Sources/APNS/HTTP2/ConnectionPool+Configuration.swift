@@ -25,6 +25,10 @@ extension ConnectionPool {
         public var pingAfter = TimeAmount.seconds(15)
         /// The same while none is in flight.
         public var idlePingAfter = TimeAmount.hours(1)
+        /// The time without a read after which a PING goes with the next request.
+        public var wakeAfter = TimeAmount.seconds(5)
+        /// The timeout of the answer to that PING; see ``HTTP2ConnectionState/Limits/wakeTimeout``.
+        public var wakeTimeout = TimeAmount.seconds(1)
         /// The timeout of the answer to a PING.
         public var pingTimeout = TimeAmount.seconds(5)
         /// The timeout from the end of the TLS handshake to the server's SETTINGS.
@@ -59,6 +63,8 @@ extension ConnectionPool {
             var limits = HTTP2ConnectionState.Limits()
             limits.pingAfter = pingAfter
             limits.idlePingAfter = idlePingAfter
+            limits.wakeAfter = wakeAfter
+            limits.wakeTimeout = wakeTimeout
             limits.pingTimeout = pingTimeout
             limits.settingsTimeout = settingsTimeout
             limits.stallTimeout = stallTimeout

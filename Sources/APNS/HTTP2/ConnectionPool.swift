@@ -278,6 +278,15 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         connection.responsiveness.missedDeadline(submitted: deadline - timeout, timeout: timeout)
     }
 
+    func connectionIsStale(_ connection: HTTP2Connection) {
+        // Whatever forgot it has forgotten the others, too, which have been idle as long.
+        let now = eventLoop.now
+        for other in connections where other.http2 !== connection && other.http2.state.isIdle(now: now) {
+            other.http2.retire(reason: "another idle one was stale")
+        }
+        openConnections(now: now)
+    }
+
     func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult) {
         delegate?.transport(self, completed: tag, with: result)
     }

@@ -69,12 +69,12 @@ extension HTTP2Connection {
         owner?.connectionChanged(self)
     }
 
-    private func lose(_ index: Int32, hasOthers: Bool = false, why: String) {
+    private func lose(_ index: Int32, _ failure: RequestFailure? = nil, why: String) {
         let slot = session.slots.pointer(index)
         let tag = slot.pointee.tag
         let result = state.lost(
             stream: slot.pointee.stream, isWritten: slot.pointee.isWritten, status: slot.pointee.status,
-            hasOthers: hasOthers, why: why)
+            failure: failure, why: why)
         session.release(index)
         owner?.connection(self, completed: tag, with: result)
     }
@@ -91,12 +91,14 @@ extension HTTP2Connection {
     }
 
     /// Ends all requests in flight, and reports the end of the connection to the owner.
-    func end(_ error: any Error) {
+    /// - Parameter isStale: true if its requests are not suspected of being the cause.
+    func end(_ error: any Error, isStale: Bool = false) {
         guard state.phase != .closed else { return }
         takeEvents()
         let why = "\(error)"
-        let hasOthers = writtenRequests > 1
-        while case let index = session.slots.oldest, index >= 0 { lose(index, hasOthers: hasOthers, why: why) }
+        let failure: RequestFailure =
+            isStale ? .stale(why) : writtenRequests > 1 ? .lostWithOthers(why) : .connectionLost(why)
+        while case let index = session.slots.oldest, index >= 0 { lose(index, failure, why: why) }
         state.closed()
         owner?.connectionClosed(self, error: error)
         owner = nil

@@ -12,6 +12,8 @@ protocol HTTP2ConnectionOwner: AnyObject {
         _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool)
     /// Called when a request has completed. Its stream is free again.
     func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult)
+    /// Called before the connection closes because it was forgotten on the way while it was idle.
+    func connectionIsStale(_ connection: HTTP2Connection)
     /// Called when the connection has closed, after all its requests have completed.
     func connectionClosed(_ connection: HTTP2Connection, error: any Error)
 }
@@ -34,6 +36,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
     /// Held strongly until the connection ends: a weak reference would cost as much per completion as a header field.
     var owner: (any HTTP2ConnectionOwner)?
     var context: ChannelHandlerContext?
+    private var startedAt = NIODeadline.distantPast
     private var pacing = ReadPacing()
     private var output = ByteBuffer()
     private var isFlushScheduled = false
@@ -71,6 +74,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         _ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?
     ) -> Bool {
         guard state.freeStreams > 0 else { return false }
+        if state.inFlight == 0, let now = context?.eventLoop.now, state.wakes(now: now) { session.ping() }
         guard
             let stream = session.submit(
                 consume notification, tag: tag, deadline: deadline, authorization: authorization)
@@ -109,9 +113,12 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
 
     /// Closes the connection; requests in flight are lost immediately. TLS may need a second to send close_notify:
     /// requests submitted in that time would never be written, but count as written.
-    func close(_ reason: any Error) {
+    func close(_ reason: any Error) { close(reason, isStale: false) }
+
+    /// - Parameter isStale: see ``end(_:isStale:)``.
+    private func close(_ reason: any Error, isStale: Bool) {
         guard let context, state.phase != .closed else { return }
-        end(reason)
+        end(reason, isStale: isStale)
         closeChannel(context)
     }
 
@@ -130,6 +137,9 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
             session.ping()
             scheduleFlush()
         case .close(let why): close(APNSConnectionError.unresponsive(endpoint, why))
+        case .closeStale(let why):
+            owner?.connectionIsStale(self)
+            close(APNSConnectionError.unresponsive(endpoint, why), isStale: true)
         }
         closeIfDrained()
     }
@@ -151,14 +161,17 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
 
     // MARK: The channel
 
-    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        startedAt = context.eventLoop.now
+    }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if let handshake = event as? TLSHandshakeCompleted {
             guard handshake.applicationProtocol == "h2" else {
                 return close(APNSConnectionError.noHTTP2(endpoint, offered: handshake.applicationProtocol))
             }
-            state.handshakeCompleted(now: context.eventLoop.now)
+            state.handshakeCompleted(started: startedAt, now: context.eventLoop.now)
             owner?.connectionChanged(self)
             flush()
         }

@@ -12,7 +12,12 @@ struct HTTP2ConnectionState {
         /// The same while none is in flight: Apple allows a PING after an hour of inactivity ("Sending notification
         /// requests to APNs").
         var idlePingAfter: TimeAmount = .hours(1)
-        /// The timeout of the answer to a PING.
+        /// The time without a read after which a PING goes with the next request: a NAT or a firewall on the way may have
+        /// forgotten the connection.
+        var wakeAfter: TimeAmount = .seconds(5)
+        /// The timeout of the answer to that PING, or four times the duration of the TLS handshake if that is longer.
+        var wakeTimeout: TimeAmount = .seconds(1)
+        /// The timeout of the answer to another PING.
         var pingTimeout: TimeAmount = .seconds(5)
         /// The timeout from the end of the TLS handshake to the server's SETTINGS.
         var settingsTimeout: TimeAmount = .seconds(5)
@@ -45,6 +50,8 @@ struct HTTP2ConnectionState {
         case nothing
         case sendPing
         case close(String)
+        /// Close it, and send its requests on another connection.
+        case closeStale(String)
     }
 
     private(set) var phase = Phase.connecting
@@ -67,6 +74,9 @@ struct HTTP2ConnectionState {
     private var connectedAt = NIODeadline.distantPast
     private var lastRead = NIODeadline.distantPast
     private var pingSent: NIODeadline?
+    /// True if that PING went with the first request after idleness.
+    private var isWaking = false
+    private var handshakeTime = TimeAmount.zero
     /// The highest stream that the server has said it will process; higher ones are certainly not processed.
     private var lastProcessedStream = Int32.max
     private var goAwayReason: String?
@@ -93,8 +103,10 @@ struct HTTP2ConnectionState {
     /// True if the connection has got an answer: it works, and was not only accepted.
     var hasAnswered: Bool { answers > 0 }
 
-    mutating func handshakeCompleted(now: NIODeadline) {
+    /// - Parameter started: when the TLS handshake began; `nil` if unknown.
+    mutating func handshakeCompleted(started: NIODeadline? = nil, now: NIODeadline) {
         guard phase == .connecting else { return }
+        handshakeTime = started.map { now - $0 } ?? .zero
         phase = .awaitingSettings
         connectedAt = now
         lastRead = now
@@ -121,9 +133,20 @@ struct HTTP2ConnectionState {
         return isFirst
     }
 
+    /// Records that a PING goes with a request if it is the first after idleness.
+    /// - Returns: true if the PING must be sent.
+    mutating func wakes(now: NIODeadline) -> Bool {
+        guard inFlight == 0, pingSent == nil, now - lastRead > limits.wakeAfter else { return false }
+        (pingSent, isWaking) = (now, true)
+        return true
+    }
+
+    /// True if nothing was read for so long that a PING goes with the next request.
+    func isIdle(now: NIODeadline) -> Bool { isUsable && inFlight == 0 && now - lastRead > limits.wakeAfter }
+
     mutating func bytesRead(_ count: Int = 0, now: NIODeadline) {
         lastRead = now
-        pingSent = nil
+        (pingSent, isWaking) = (nil, false)
         gauge.received(count)
     }
 
@@ -195,6 +218,11 @@ struct HTTP2ConnectionState {
         if let stalledSince, now - stalledSince > limits.stallTimeout {
             return .close("the server has read nothing for \(limits.stallTimeout.formatted)")
         }
+        if let pingSent, isWaking {
+            let timeout = min(limits.pingTimeout, max(limits.wakeTimeout, handshakeTime * 4))
+            return now - pingSent > timeout
+                ? .closeStale("the server did not answer a PING within \(timeout.formatted) after idleness") : .nothing
+        }
         if let pingSent {
             return now - pingSent > limits.pingTimeout
                 ? .close("the server did not answer a PING within \(limits.pingTimeout.formatted)") : .nothing
@@ -231,9 +259,9 @@ struct HTTP2ConnectionState {
     /// Returns the result of a request that was in flight when the connection ended.
     /// - Parameters:
     ///   - status: the answer's status, if it was received; 0 otherwise.
-    ///   - hasOthers: true if other requests were in flight.
+    ///   - failure: the failure of a request that the server may have processed.
     mutating func lost(
-        stream: Int32, isWritten: Bool, status: Int32, hasOthers: Bool = false, why: String
+        stream: Int32, isWritten: Bool, status: Int32, failure: RequestFailure? = nil, why: String
     ) -> RequestResult {
         inFlight -= 1
         gauge.requestEnded()
@@ -242,7 +270,7 @@ struct HTTP2ConnectionState {
         if status != 0 { return .notProcessed(.connectionLost(why)) }
         if stream > lastProcessedStream { return .notProcessed(.goingAway(reason: goAwayReason)) }
         guard isWritten else { return .notProcessed(.connectionLost(why)) }
-        return .uncertain(hasOthers ? .lostWithOthers(why) : .connectionLost(why))
+        return .uncertain(failure ?? .connectionLost(why))
     }
 }
 

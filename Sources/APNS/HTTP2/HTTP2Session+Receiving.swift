@@ -313,6 +313,7 @@ extension HTTP2Session {
         switch name.count {
         case 2 where name.equals("te"): return value.equals("trailers")
         // §8.2.2: fields about an HTTP/1 connection.
+        case 7 where name.equals("apns-id"): slot.pointee.hasID = true
         case 7 where name.equals("upgrade"), 10 where name.equals("connection"),
             10 where name.equals("keep-alive"), 16 where name.equals("proxy-connection"),
             17 where name.equals("transfer-encoding"):

@@ -26,6 +26,8 @@ struct RequestSlot {
     var retryAfter: Int32 = -1
     /// `content-length`; -1 if there was none.
     var contentLength: Int64 = -1
+    /// True if the response has an `apns-id`.
+    var hasID = false
     /// The response's `apns-unique-id`, if it is kept.
     var uniqueID: APNSID?
     /// The size of the response's header fields so far, as SETTINGS_MAX_HEADER_LIST_SIZE counts it.
@@ -54,6 +56,7 @@ extension UnsafeMutablePointer<RequestSlot> {
             status: Int(pointee.status), body: pointee.body,
             retryAfter: pointee.retryAfter >= 0 ? Int(pointee.retryAfter) : nil)
         response.uniqueID = pointee.uniqueID
+        if !pointee.hasID { response.origin = pointee.bodySize > 0 ? .doubtful : .unnamed }
         if response.status != 200, response.turnsAgainstConnection { response.connection = connection }
         return response
     }

@@ -81,7 +81,7 @@ package final class SimulatedAuthority: Sendable {
     ///   - otherTopics: further topics to list.
     package func client(topic: String, otherTopics: [String] = []) throws(SimulatedAuthorityError) -> Pair {
         for topic in [topic] + otherTopics
-        where !TopicFacts(topic: topic, listed: [], certificateTopic: nil).isWellFormed {
+        where !TopicFacts(topic: topic, listed: [], certificate: nil).isWellFormed {
             throw SimulatedAuthorityError(
                 "'\(topic)' is not a bundle identifier; it must be letters, digits, dots, hyphens and underscores")
         }

@@ -3,27 +3,25 @@ import TLS
 
 /// A client's push certificate.
 struct ClientCertificate: Sendable {
-    private static let sandbox = "1.2.840.113635.100.6.3.1"
-    private static let production = "1.2.840.113635.100.6.3.2"
-
     /// The bundle identifier that the certificate is for.
     let topic: String
-    private let extensions: Set<String>
+    /// The topics of the certificate's list; nil without a list. It can then send to all topics of its app.
+    let listedTopics: Set<String>?
+    private let environments: Set<APNSEnvironment>
 
     /// - Returns: nil for a certificate that names no topic.
     init?(_ certificate: TLSPeerCertificate?) {
         guard let certificate, let topic = certificate.userID else { return nil }
         self.topic = topic
-        extensions = Set(certificate.extensions)
+        let contents = APNSCertificate(certificate)
+        listedTopics = contents.listsTopics ? Set(contents.topics.map(\.name)) : nil
+        environments = contents.environments
     }
 
     /// Returns true if the certificate names the environment, or none at all.
     ///
     /// Source: Apple Worldwide Developer Relations, Certification Practice Statement: one extension per environment.
-    func isFor(_ environment: APNSEnvironment) -> Bool {
-        let own = environment == .production ? Self.production : Self.sandbox
-        return extensions.contains(own) || extensions.isDisjoint(with: [Self.sandbox, Self.production])
-    }
+    func isFor(_ environment: APNSEnvironment) -> Bool { environments.isEmpty || environments.contains(environment) }
 }
 
 /// The rights of a client on its connection, by its certificate or its provider tokens.
@@ -99,7 +97,7 @@ final class ClientCredentials {
             topics[bytes]
             ?? TopicFacts(
                 topic: String(decoding: bytes, as: UTF8.self), listed: listed ?? [],
-                certificateTopic: certificate?.topic)
+                certificate: certificate)
         // Bounded, because a client can send any number of different topics.
         if topics.count < 1000 { topics[bytes] = facts }
         lastTopic = (bytes, facts)

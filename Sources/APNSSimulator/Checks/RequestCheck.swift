@@ -66,6 +66,8 @@ enum RequestCheck {
         // Assumed: a wrong suffix is BadTopic, not TopicDisallowed.
         if case .value(let type) = request.pushType, !topic.ends(for: type) { return .badTopic }
         guard topic.isListed, !hasCertificate || topic.isOfCertificate else { return .topicDisallowed }
+        // Apple: location supports only token-based authentication. The reason is assumed.
+        if hasCertificate, case .value(.location) = request.pushType { return .topicDisallowed }
         // Assumed: a topic that the key is not for is TopicDisallowed.
         if case .granted(let topics?) = request.authorization, !topic.isOne(of: topics) { return .topicDisallowed }
         return nil

@@ -15,7 +15,7 @@ struct TopicFacts: Sendable, Equatable {
     /// The topic, and the bundle identifiers that it can be derived from.
     private var names: [String]
 
-    init(topic: String, listed: Set<String>, certificateTopic: String?) {
+    init(topic: String, listed: Set<String>, certificate: ClientCertificate?) {
         isWellFormed =
             !topic.isEmpty
             && topic.utf8.allSatisfy { byte in
@@ -26,7 +26,7 @@ struct TopicFacts: Sendable, Equatable {
             }
         name = topic
         isListed = listed.isEmpty
-        isOfCertificate = false
+        isOfCertificate = certificate?.listedTopics?.contains(topic) ?? false
         suffixes = 0
         names = [topic]
         for (index, type) in PushType.allCases.enumerated() where topic.hasSuffix(type.topicSuffix) {
@@ -34,7 +34,9 @@ struct TopicFacts: Sendable, Equatable {
             // An app can push to its bundle identifier and to all topics derived from it.
             let bundle = String(topic.dropLast(type.topicSuffix.count))
             if listed.contains(bundle) || listed.contains(topic) { isListed = true }
-            if bundle == certificateTopic || topic == certificateTopic { isOfCertificate = true }
+            if let certificate, certificate.listedTopics == nil, [bundle, topic].contains(certificate.topic) {
+                isOfCertificate = true
+            }
             if bundle != topic { names.append(bundle) }
         }
     }

@@ -11,6 +11,9 @@ final class RoutedApp {
     let environment: ByteBuffer
     /// The options of an app that uses the binary gateway.
     let gateway: GatewayOptions?
+    /// The certificate with which the app connects; `nil` with signing keys, and for the binary gateway, whose frames have
+    /// no topic.
+    private var certificate: APNSCertificate?
     /// All topics of the app, with all suffixes.
     private let topics: Set<ByteBuffer>
     /// The topics of push types whose topic has a suffix.
@@ -29,6 +32,25 @@ final class RoutedApp {
             })
         let bare = ([configuration.topic] + configuration.otherTopics).map(ByteBuffer.init(string:))
         topics = Set(bare.flatMap { topic in PushType.allCases.map { $0.topic(topic) } })
+        use(configuration.credential)
+    }
+
+    /// Switches to another credential.
+    func use(_ credential: AppConfiguration.Credential) {
+        if case .certificate(let identity) = credential, gateway == nil {
+            certificate = identity.apns
+        } else {
+            certificate = nil
+        }
+    }
+
+    /// Throws if the app's certificate can't send to the topic of a job or of its push type. The app's own topic is not
+    /// the job's fault; APNs refuses it for all jobs.
+    private func checkCertificate(_ topic: ByteBuffer, _ type: PushType) throws(Reason) {
+        guard let certificate, topic != self.topic,
+            let refusal = CredentialReport.refusal(certificate, String(buffer: topic), type)
+        else { return }
+        throw Reason(.certificateNotForTopic, detail: "push type \(type.rawValue): \(refusal)")
     }
 
     /// Returns the topic of a job that specifies none. Without the suffix that its push type needs, APNs would refuse
@@ -55,6 +77,7 @@ final class RoutedApp {
         let (pushType, unknown) = try pushType(of: job, note)
         let given = job.priority.map(UInt8.init(clamping:))
         let topic = job.topic.map { pushType.topic(job.text($0)) } ?? topic(for: pushType)
+        try checkCertificate(topic, pushType)
         let limit = gateway?.payloadLimit ?? NotificationRules.sizeLimit(pushType, isOnChannel: isOnChannel)
         // A shortened payload must leave space for the timestamp.
         var payload = try payload(

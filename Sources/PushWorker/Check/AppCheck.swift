@@ -93,7 +93,7 @@ public struct AppCheck: Sendable {
             var verdicts: [CheckVerdict] = []
             for notification in notifications {
                 let result = try await session.send(notification, app.credential.tokenSources.first, now: now)
-                let isDelivered = Verdict(result, topicIsConfigured: true) == .delivered
+                let isDelivered = Verdict(result, topic: .app) == .delivered
                 var verdict = CheckVerdict(
                     isDelivered ? .ok : .failure, "job",
                     "APNs answered for \(notification.deviceToken.shortened): \(result.inWords)")
@@ -149,10 +149,16 @@ public struct AppCheck: Sendable {
         case .notProcessed, .uncertain:
             return .init(.failure, subject, "APNs did not answer: \(result.inWords)")
         }
+        if response.status == 200, response.origin == .unnamed {
+            return .init(
+                .warning, subject,
+                "\(app.endpoint) accepts \(name) for \(app.topic), but its answer has no apns-id, unlike those of APNs; a "
+                    + "proxy may remove it")
+        }
         switch response.reason {
         case .badDeviceToken, .deviceTokenNotForTopic, .unregistered, .expiredToken:
             return .init(.ok, subject, "APNs accepts \(name) for \(app.topic)")
-        case nil where response.status == 200:
+        case nil where response.status == 200 && response.origin != .doubtful:
             return .init(.ok, subject, "APNs accepts \(name) for \(app.topic)")
         case .tooManyProviderTokenUpdates:
             return .init(

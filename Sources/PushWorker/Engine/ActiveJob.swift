@@ -37,8 +37,8 @@ struct ActiveJob: LinkedEntry {
     var generation = 0
     /// True for a job in Sidekiq's or Resque's format.
     var isSidekiq = false
-    /// True if the job specifies its topic, rather than using the app's.
-    var namesTopic = false
+    /// The source of the topic of its notifications.
+    var topicSource = Verdict.TopicSource.app
     /// True if the job requests its results, regardless of what the queue keeps.
     var keepsResult = false
     /// True if it belongs to a campaign.

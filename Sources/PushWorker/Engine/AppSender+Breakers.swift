@@ -16,7 +16,10 @@ extension AppSender {
     /// - Parameter isProbe: true for the answer to a probe.
     func pause(_ reason: Reason, isProbe: Bool) {
         let opened = breaker.tripped(reason: reason, isProbe: isProbe, now: lane.now)
-        if opened { logPause() }
+        if opened {
+            watch.plainTopic = .unknown(since: nil)
+            logPause()
+        }
         // Later answers to requests that were already in flight add nothing.
         guard opened || isProbe else { return }
         retireConnections()

@@ -137,6 +137,8 @@ extension AppSender {
         }
         let reason = reason ?? breaker.reason
         credential = AppCredential(new, jitter: lane.random(in: 0...300))
+        app.use(new)
+        watch.plainTopic = .unknown(since: nil)
         breaker.block(configuration.wrongCertificate(new))
         if new.tokenSources.isEmpty { transport.setProviderToken(nil) }
         keepProviderToken()

@@ -6,6 +6,8 @@ import PushQueue
 
 /// The way from the end of a request to the outcome of its notification.
 extension AppSender: TransportDelegate {
+    /// The time in which the app's plain topic may be accepted, after the topic of a push type was refused.
+    private static let patienceForPlainTopic = TimeAmount.seconds(30)
     /// The maximum number of immediate resends of a notification with another provider token or key.
     private static let maximumResends: UInt8 = 10
     /// The maximum number of attempts for failures that can end only much later, or never.
@@ -35,7 +37,7 @@ extension AppSender: TransportDelegate {
 
     func transport(_: any Transport, refusedLate token: ByteBuffer, with status: GatewayStatus) {
         // The notification counts as delivered already; all that remains is to stop sending to the token.
-        guard case .tokenSuspect(let reason) = Verdict(.refused(status), topicIsConfigured: true), !breaker.isOpen,
+        guard case .tokenSuspect(let reason) = Verdict(.refused(status), topic: .app), !breaker.isOpen,
             badTokens.bad() == .mark
         else { return }
         let invalid = InvalidToken(
@@ -49,7 +51,7 @@ extension AppSender: TransportDelegate {
         let id = inFlight[flight].job
         line.pace.requestEnded()
         let verdict = Verdict(
-            result, topicIsConfigured: !lane.jobs[id].namesTopic, isOnChannel: lane.jobs[id].isOnChannel)
+            result, topic: lane.jobs[id].topicSource, isOnChannel: lane.jobs[id].isOnChannel)
         if result.isAnswer {
             let time = lane.metrics.time() &- inFlight[flight].submittedAt
             if lane.metrics.measuresTimes { lane.metrics.sendTimes.record(time, row: self.id.index) }
@@ -59,6 +61,8 @@ extension AppSender: TransportDelegate {
             badTokens.good()
             endpointAnswered()
             if watch.forbidden != nil { watch.forbidden = nil }
+            if !watch.lacksID, result.lacksID { noteMissingID() }
+            if watch.plainTopic != .accepted, lane.jobs[id].topicSource == .app { watch.plainTopic = .accepted }
             if breaker.isOpen, inFlight[flight].isProbe { resume() }
             if !fleet.throttles.isEmpty { fleet.throttles.ended(token(of: flight), now: ledger.queue(of: id).now) }
             ledger.record(
@@ -87,6 +91,7 @@ extension AppSender: TransportDelegate {
             if resendsElsewhere(attempt, result, reason) { return false }
         case .pauseApp(let reason):
             if resendsWithNextKey(attempt, reason) { return false }
+        case .pushTypeRefused: break
         case .forbidden(let reason):
             if meetsForbidden(attempt), resendsWithNextKey(attempt, reason) { return false }
         case .tokenInvalid:
@@ -95,10 +100,16 @@ extension AppSender: TransportDelegate {
         case .tokenSuspect(let reason):
             // An answer about a token shows that the app itself is right, unless the app was paused for bad tokens.
             if attempt.isProbe, !reason.isGoneWithoutReason, breaker.reason?.isBadToken == false { resume() }
-        case .delivered, .retry, .resendApart, .serverError, .throttled, .deferred, .unknown, .dead:
+        case .delivered, .retry, .resendApart, .resendUncertain, .serverError, .throttled, .deferred, .unknown, .dead:
             if attempt.isProbe { breaker.probeInconclusive(now: lane.now) }
         }
-        if case .resendApart(let reason) = verdict, resendsApart(attempt, reason) { return false }
+        switch verdict {
+        case .resendApart(let reason):
+            if resendsUncertain(attempt, reason, in: inFlight[attempt.flight].isolation.next) { return false }
+        case .resendUncertain(let reason):
+            if resendsUncertain(attempt, reason, in: inFlight[attempt.flight].isolation) { return false }
+        default: break
+        }
         endThrottle(verdict, attempt)
         switch verdict {
         case .delivered: break
@@ -106,7 +117,7 @@ extension AppSender: TransportDelegate {
         case .tokenSuspect(let reason): judge(attempt, reason)
         case .retry(let reason, _, true) where watch.endpoint.isOpen:
             wait(attempt, reason, retryAfter: nil, isUncertain: true)
-        case .resendApart(let reason):
+        case .resendApart(let reason), .resendUncertain(let reason):
             retry(attempt, reason, retryAfter: nil, isUncertain: true, spendsAttempt: false)
         case .retry(let reason, let retryAfter, let isUncertain):
             if inFlight[attempt.flight].isolation == .alone, reason.isLostConnection { logCutter(attempt) }
@@ -134,6 +145,7 @@ extension AppSender: TransportDelegate {
         case .pauseApp(let reason):
             if case .uncertain = result { ledger.recordPossibleDuplicate(of: attempt.id) }
             pauseApp(attempt, reason)
+        case .pushTypeRefused(let reason): judgePushType(attempt, reason, result)
         case .forbidden(let reason):
             if isForbidden(attempt) { pauseApp(attempt, reason) } else { retryRarely(attempt, reason) }
         case .deferred(let reason):
@@ -171,6 +183,54 @@ extension AppSender: TransportDelegate {
         else { return false }
         resend(attempt, reason)
         return true
+    }
+
+    private func noteMissingID() {
+        watch.lacksID = true
+        lane.logThrottled(
+            .warning, "answers_without_id",
+            """
+            the server's answers have no apns-id, unlike those of APNs; a proxy may remove it. They count as delivered
+            """, kind: "no apns-id \(name)", metadata: logMetadata)
+    }
+
+    /// Decides whether a push type or the app is at fault, after APNs refused a topic that follows from the push type: many
+    /// credentials are for some push types only, so one job must not stop the app's others.
+    private func judgePushType(_ attempt: Attempt, _ reason: Reason, _ result: RequestResult) {
+        let (topic, type) = address(of: attempt.id)
+        let reason = Reason(
+            reason.code,
+            detail: "APNs refuses the topic \(topic) of the push type \(type); is the credential for this push type?")
+        if breaker.isOpen {
+            if !attempt.isProbe {
+            } else if breaker.reason?.code == reason.code {
+                pause(breaker.reason ?? reason, isProbe: true)
+            } else {
+                // Whatever the app is paused for, this probe answered another question.
+                breaker.probeInconclusive(now: lane.now)
+            }
+            return deferNotification(attempt.token, of: attempt.id, attempt.job, reason, delay: pauseDelay)
+        }
+        switch watch.plainTopic {
+        case .unknown(let since?) where lane.now - since > Self.patienceForPlainTopic:
+            // The app sends nothing else that could show whether its credential is right.
+            return pauseApp(attempt, reason)
+        case .unknown(let since):
+            watch.plainTopic = .unknown(since: since ?? lane.now)
+            deferNotification(
+                attempt.token, of: attempt.id, attempt.job, reason, delay: lane.random(in: 5000...15_000))
+        case .accepted:
+            ledger.record(
+                .dead, reason, status: attempt.status, of: attempt.id, to: attempt.token, wasSent: true,
+                uniqueID: result.uniqueID)
+        }
+        lane.logThrottled(
+            .error, "push_type_refused", "\(reason.explanation); the app's other jobs are sent",
+            kind: "push type \(name) \(type)",
+            metadata: logMetadata.merging(
+                ["reason": "\(reason.code.text)", "push_type": "\(type)", "topic": "\(topic)"]
+            ) { $1 },
+            example: attempt.job.id.map { ["job": "\(String(buffer: attempt.job.text($0)))"] } ?? [:])
     }
 
     /// Retires a connection that APNs refuses, and renews the provider token if it has expired.
@@ -249,20 +309,24 @@ extension AppSender: TransportDelegate {
         let at = since.flatMap { (Self.firstYear...latest).contains($0) ? $0 : nil } ?? now
         ledger.record(
             invalid: InvalidToken(
-                token: attempt.token, at: at, reason: reason.code.text, topic: topic(of: id),
+                token: attempt.token, at: at, reason: reason.code.text, topic: ByteBuffer(string: address(of: id).topic),
                 environment: configuration.environment, source: configuration.usesGateway ? .gateway : .apns),
             reason, status: attempt.status, of: id)
     }
 
-    /// Returns the topic under which a job's notifications are sent.
-    private func topic(of id: JobID) -> ByteBuffer {
-        if let fanOut = lane.jobs[id].fanOut { return fanOut.template.topic }
+    /// Returns the topic and push type with which a job's notifications are sent.
+    private func address(of id: JobID) -> (topic: String, type: String) {
+        if let template = lane.jobs[id].fanOut?.template {
+            return (String(buffer: template.topic), template.pushType.rawValue)
+        }
         do throws(Reason) {
-            return try notification(ofJob: id)?.topic ?? app.topic
+            if let notification = try notification(ofJob: id) {
+                return (String(buffer: notification.topic), notification.pushType.rawValue)
+            }
         } catch {
             // The app's configuration has changed since the job was accepted.
-            return app.topic
         }
+        return (String(buffer: app.topic), "unknown")
     }
 
     /// Retries a notification, or ends it if it has no attempt left or would expire first.
@@ -381,12 +445,12 @@ extension AppSender: TransportDelegate {
         lane.schedulePump()
     }
 
-    /// Resends a notification that was in flight with others when the connection was lost, apart from most others.
+    /// Resends a notification that APNs may have accepted when its connection was lost.
     /// - Returns: false if it can't be resent now.
-    private func resendsApart(_ attempt: Attempt, _ reason: Reason) -> Bool {
+    private func resendsUncertain(_ attempt: Attempt, _ reason: Reason, in isolation: Isolation) -> Bool {
         guard lane.isWorking, isSending, attempt.job.onUncertain != .drop else { return false }
         inFlight[attempt.flight].probe = nil
-        inFlight[attempt.flight].isolation = inFlight[attempt.flight].isolation.next
+        inFlight[attempt.flight].isolation = isolation
         ledger.recordPossibleDuplicate(of: attempt.id)
         resend(attempt, reason, counts: false)
         return true
@@ -396,7 +460,8 @@ extension AppSender: TransportDelegate {
         lane.logThrottled(
             .warning, "notification_cuts_connection",
             """
-            APNs, or a proxy on the way, closed the connection on which a notification was sent alone; it is retried,             always alone
+            APNs, or a proxy on the way, closed the connection on which a notification was sent alone; it is retried, \
+            always alone
             """, kind: "cuts \(name)", metadata: logMetadata,
             example: attempt.job.id.map { ["job": "\(String(buffer: attempt.job.text($0)))"] } ?? [:])
     }
@@ -453,6 +518,11 @@ extension AppSender: TransportDelegate {
 
 extension RequestResult {
     /// True if APNs answered.
+    /// True for an answer without an `apns-id`.
+    fileprivate var lacksID: Bool {
+        if case .response(let response) = self { response.origin != .apns } else { false }
+    }
+
     fileprivate var isAnswer: Bool {
         switch self {
         case .response, .confirmed, .refused: true

@@ -96,6 +96,10 @@ final class AppSender {
         var endpoint = EndpointBreaker()
         /// The first job answered `Forbidden` since the last delivery.
         var forbidden: ByteBuffer?
+        /// True if answers have no `apns-id`, and that was logged.
+        var lacksID = false
+        /// What is known about the app's topic without the suffix of a push type.
+        var plainTopic = PlainTopic.unknown(since: nil)
         /// The newest connection when APNs last refused one, and the time of the refusal.
         var refused: (newest: Int, at: NIODeadline)?
         /// The time since which no connection accepts requests; `nil` while one does.
@@ -105,6 +109,14 @@ final class AppSender {
         /// The failed connections of replaced transports, by code.
         var pastFailures: [String: Int] = [:]
         var pastDropped = 0
+    }
+
+    /// What is known about an app's topic without the suffix of a push type, since its credential last changed or it was
+    /// paused.
+    enum PlainTopic: Equatable {
+        case accepted
+        /// Nothing has been accepted. `since`: the time at which the topic of a push type was first refused.
+        case unknown(since: NIODeadline?)
     }
 
     init(

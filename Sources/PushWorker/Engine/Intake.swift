@@ -168,7 +168,8 @@ final class Intake {
         lane.jobs[id].generation = queue.generation
         lane.jobs[id].firstSeen = firstSeen
         lane.jobs[id].app = appID
-        lane.jobs[id].namesTopic = job.topic != nil
+        lane.jobs[id].topicSource =
+            job.topic != nil ? .job : notification.pushType.topicSuffix.isEmpty ? .app : .pushType
         lane.jobs[id].keepsResult = job.keepsResult
         lane.jobs[id].isOnChannel = job.channel != nil
         lane.jobs[id].hasCampaign = job.campaign != nil

@@ -19,6 +19,10 @@ package enum LogKey: String, CaseIterable, Sendable {
     case labels
     /// The beginning of a device token or channel, followed by an ellipsis.
     case token
+    /// The push type of a notification.
+    case pushType = "push_type"
+    /// The topic of a notification.
+    case topic
     /// The trace of the job's `traceparent`.
     case traceID = "trace_id"
     /// The producer's span of the job's `traceparent`.

@@ -1,0 +1,77 @@
+import APNS
+import NIOCore
+import Testing
+
+@testable import PushQueue
+@testable import PushWorker
+
+@Suite("A push type whose topic APNs refuses")
+struct PushTypeTests {
+    private static let location = #""alert":"hi","id":"loc-1","push_type":"location""#
+
+    private func refuse(_ scene: EngineScene) { scene.answer(.topicDisallowed) }
+
+    @Test("ends as a dead letter that names topic and push type, once the app's own topic was accepted")
+    func dead() throws {
+        let scene = try EngineScene()
+        scene.pushOne()
+        scene.answer(EngineScene.delivered)
+        scene.pushOne(Self.location)
+        refuse(scene)
+        scene.pushOne()
+        #expect(scene.transport.submitted.count == 1, "the app is not paused")
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.stats["delivered"] == 2 && scene.stats["dead"] == 1 && scene.stores.fakeFleet.pauses.isEmpty)
+        let letter = try #require(scene.queue.dead.first)
+        #expect(letter.reason == "TopicDisallowed")
+        let line = try #require(scene.log.lines.first { $0.metadata["event"] == "push_type_refused" })
+        let topic = scene.lane.senders[0].configuration.topic + ".location-query"
+        #expect(line.metadata["topic"] == "\(topic)" && line.metadata["push_type"] == "location")
+        #expect("\(line)".contains("loc-1"), "\(line)")
+    }
+
+    @Test("waits without an attempt while nothing shows whether the app or the job is at fault")
+    func undecided() throws {
+        let scene = try EngineScene()
+        scene.pushOne(Self.location)
+        scene.pushOne()
+        refuse(scene)
+        #expect(scene.transport.submitted.count == 1)
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.stats["delivered"] == 1 && scene.stats["deferred"] == 1 && scene.stats["retried"] == nil)
+        scene.run(.seconds(20))
+        #expect(scene.queue.returnDue())
+        scene.lane.wake(QueueID(index: 0))
+        scene.run()
+        refuse(scene)
+        scene.run()
+        #expect(scene.stats["dead"] == 1 && scene.stores.fakeFleet.pauses.isEmpty)
+    }
+
+    @Test("pauses the app if its own topic is refused too, or nothing else is ever sent")
+    func appAtFault() throws {
+        let refused = try EngineScene()
+        refused.pushOne(Self.location)
+        refused.pushOne()
+        refuse(refused)
+        #expect(refused.stores.fakeFleet.pauses.isEmpty)
+        refuse(refused)
+        refused.run()
+        #expect(!refused.stores.fakeFleet.pauses.isEmpty && refused.stats["dead"] == nil)
+
+        let only = try EngineScene()
+        only.pushOne(Self.location)
+        refuse(only)
+        for _ in 0..<3 where only.stores.fakeFleet.pauses.isEmpty {
+            only.run(.seconds(16))
+            #expect(only.queue.returnDue())
+            only.lane.wake(QueueID(index: 0))
+            only.run()
+            refuse(only)
+            only.run()
+        }
+        #expect(!only.stores.fakeFleet.pauses.isEmpty && only.stats["dead"] == nil && only.stats["retried"] == nil)
+    }
+}
