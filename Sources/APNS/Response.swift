@@ -15,7 +15,7 @@ public struct Response: Sendable, Equatable {
     /// `apns-unique-id`, by which Apple's console finds the notification's delivery log; `nil` unless the transport
     /// keeps it.
     public var uniqueID: APNSID?
-    /// The sender of the answer, as far as it shows. APNs answers each request with its `apns-id`, and success without a
+    /// The sender of an answer with status 200, as far as it shows. APNs answers each request with its `apns-id`, and success without a
     /// body.
     public var origin = Origin.apns
     /// The connection, if APNs accepts nothing more on it after this answer; see ``turnsAgainstConnection``.

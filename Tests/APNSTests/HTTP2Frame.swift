@@ -32,12 +32,14 @@ struct HTTP2Frame: Sendable {
 
     /// - Parameter fields: further fields, whose names and values have fewer than 127 bytes.
     static func answer(
-        _ stream: Int32, status: Int, retryAfter: String? = nil, fields: [(String, String)] = [], ends: Bool = true
+        _ stream: Int32, hasID: Bool = true, status: Int, retryAfter: String? = nil, fields: [(String, String)] = [],
+        ends: Bool = true
     ) -> HTTP2Frame {
         // Literals without indexing, names by their index in HPACK's static table: 8 is `:status`, 53 `retry-after`.
         var block = [0x08, 3] + Array("\(status)".utf8)
         if let retryAfter { block += [0x0F, 53 - 15, UInt8(retryAfter.utf8.count)] + Array(retryAfter.utf8) }
-        for (name, value) in fields {
+        // Like APNs, which answers each request with its ID.
+        for (name, value) in fields + (hasID ? [("apns-id", "00000000-0000-0000-0000-000000000000")] : []) {
             block += [0, UInt8(name.utf8.count)] + Array(name.utf8) + [UInt8(value.utf8.count)] + Array(value.utf8)
         }
         return HTTP2Frame(kind: .headers, flags: endHeaders | (ends ? endStream : 0), stream: stream, payload: block)

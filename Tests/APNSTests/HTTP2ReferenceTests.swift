@@ -70,11 +70,12 @@ struct HTTP2ReferenceTests {
 
     /// A conversation with each kind of frame that a good server sends.
     private static let conversation: [[UInt8]] = [
-        HTTP2Frame.answer(1, status: 200), ping,
+        HTTP2Frame.answer(1, hasID: false, status: 200), ping,
         HTTP2Frame(kind: .ping, flags: 1, payload: Array(1...8)),
-        .answer(3, status: 400, fields: [("content-length", "24"), ("x", "y")], ends: false),
+        .answer(3, hasID: false, status: 400, fields: [("content-length", "24"), ("x", "y")], ends: false),
         .data(3, "{\"reason\":", ends: false), .data(3, "\"BadTopic\"}   "),
-        .answer(5, status: 103, ends: false), .answer(5, status: 503, retryAfter: "7"), .reset(7, code: 7),
+        .answer(5, hasID: false, status: 103, ends: false), .answer(5, hasID: false, status: 503, retryAfter: "7"),
+        .reset(7, code: 7),
         HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 16, 0]),
         .settings([(1, 100), (4, 70_000), (5, 20_000), (99, 1)]),
         HTTP2Frame(kind: .headers, flags: 0, stream: 9, payload: [0x88]),
@@ -112,7 +113,8 @@ struct HTTP2ReferenceTests {
             case 0..<5:
                 frames.append(
                     HTTP2Frame.answer(
-                        open, status: [200, 200, 400, 410, 503, 103, 100].randomElement(using: &generator) ?? 200,
+                        open, hasID: false,
+                        status: [200, 200, 400, 410, 503, 103, 100].randomElement(using: &generator) ?? 200,
                         ends: Bool.random(using: &generator)
                     ).bytes)
             case 5..<9: frames.append(HTTP2Frame.data(open, "0123456789", ends: Bool.random(using: &generator)).bytes)
@@ -177,7 +179,8 @@ struct HTTP2ReferenceTests {
             case 22:
                 frames.append(
                     HTTP2Frame.answer(
-                        open, status: 400, fields: [("content-length", "10")], ends: Bool.random(using: &generator)
+                        open, hasID: false, status: 400, fields: [("content-length", "10")],
+                        ends: Bool.random(using: &generator)
                     ).bytes)
             case 23:
                 // An unknown type of frame.

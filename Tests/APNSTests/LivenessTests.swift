@@ -104,7 +104,8 @@ struct LivenessTests {
         }
     }
 
-    @Test("that a NAT has forgotten while the connection was idle is no outage: its requests are returned within seconds")
+    @Test(
+        "that a NAT has forgotten while the connection was idle is no outage: its requests are returned within seconds")
     func stale() async throws {
         // Connections that were idle get no bytes through; new ones work.
         let isForgotten = NIOLockedValueBox(false)

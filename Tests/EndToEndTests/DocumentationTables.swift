@@ -201,7 +201,8 @@ enum DocumentationTables {
             ["deferred", "The rate of the job's campaign is limited. It is due when its turn comes."]
         case .campaignPaused: ["deferred", "The job's campaign is paused."]
         case .cancelled: ["`cancelled`", "An operator cancelled the job or its campaign."]
-        case .certificateNotForTopic: [
+        case .certificateNotForTopic:
+            [
                 "`dead`; of a gateway app: the app is paused",
                 "The certificate is not for the topic of the job or of its push type, or not for a gateway app.",
             ]

@@ -279,6 +279,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     }
 
     func connectionIsStale(_ connection: HTTP2Connection) {
+        pooled(connection)?.isStale = true
         // Whatever forgot it has forgotten the others, too, which have been idle as long.
         let now = eventLoop.now
         for other in connections where other.http2 !== connection && other.http2.state.isIdle(now: now) {
@@ -310,7 +311,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         } else if connection.http2.state.isRetired, !wasConnecting {
             logger.debug("\(error)", metadata: ["event": "apns_connection_closed", "endpoint": "\(endpoint)"])
             delegate?.transportChanged(self)
-        } else if connection.http2.state.hasAnswered || lasted {
+        } else if connection.http2.state.hasAnswered || lasted || connection.isStale {
             logger.info(
                 "an APNs connection ended: \(error)",
                 metadata: ["event": "apns_connection_ended", "endpoint": "\(endpoint)"])

@@ -27,6 +27,8 @@ final class PooledConnection {
     /// True from an answer drought until it answers again: it gets requests only if no other connection can accept
     /// them.
     var isSuspect = false
+    /// True if it closes because it was forgotten on the way while it was idle.
+    var isStale = false
     /// Decides whether the connection is useful.
     var responsiveness = Responsiveness()
     /// True while another connection is taking its place.

@@ -56,7 +56,7 @@ extension UnsafeMutablePointer<RequestSlot> {
             status: Int(pointee.status), body: pointee.body,
             retryAfter: pointee.retryAfter >= 0 ? Int(pointee.retryAfter) : nil)
         response.uniqueID = pointee.uniqueID
-        if !pointee.hasID { response.origin = pointee.bodySize > 0 ? .doubtful : .unnamed }
+        if response.status == 200, !pointee.hasID { response.origin = pointee.bodySize > 0 ? .doubtful : .unnamed }
         if response.status != 200, response.turnsAgainstConnection { response.connection = connection }
         return response
     }

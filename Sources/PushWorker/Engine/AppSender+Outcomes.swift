@@ -309,7 +309,8 @@ extension AppSender: TransportDelegate {
         let at = since.flatMap { (Self.firstYear...latest).contains($0) ? $0 : nil } ?? now
         ledger.record(
             invalid: InvalidToken(
-                token: attempt.token, at: at, reason: reason.code.text, topic: ByteBuffer(string: address(of: id).topic),
+                token: attempt.token, at: at, reason: reason.code.text,
+                topic: ByteBuffer(string: address(of: id).topic),
                 environment: configuration.environment, source: configuration.usesGateway ? .gateway : .apns),
             reason, status: attempt.status, of: id)
     }
