@@ -222,6 +222,7 @@ struct RequestCheckTests {
             let cases: [(topic: String?, type: String, reason: String?)] = [
                 ("com.example.app", "alert", nil), (nil, "alert", nil), ("com.example.app.voip", "voip", nil),
                 (nil, "voip", "MissingTopic"), ("com.example.other", "alert", "TopicDisallowed"),
+                ("com.example.app.location-query", "location", "TopicDisallowed"),
             ]
             for example in cases {
                 let answer = try await Push {

@@ -151,7 +151,7 @@ struct ReasonLabelTests {
 
     @Test(
         "is `other` for any other text",
-        arguments: ["NewReason", "HTTP418", "HTTP200", "GatewayStatus77", "badpath", "ab12\"}\n", "00fc13adff785122b4"])
+        arguments: ["NewReason", "HTTP418", "HTTP204", "GatewayStatus77", "badpath", "ab12\"}\n", "00fc13adff785122b4"])
     func others(reason: String) {
         #expect(Reason.Code(text: reason).label == "other")
     }

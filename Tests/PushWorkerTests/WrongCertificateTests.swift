@@ -1,5 +1,6 @@
 import APNS
 import APNSSimulator
+import NIOCore
 import TLS
 import Testing
 
@@ -44,5 +45,25 @@ struct WrongCertificateTests {
     func http2() throws {
         let app = try Self.app(topic: "com.other.app", transport: .http2, certificate: "com.example.app")
         #expect(Self.refusal(app) == nil)
+    }
+
+    @Test(
+        "that does not list the topic of a push type ends its jobs before they are sent",
+        arguments: [
+            (#""push_type":"voip""#, nil), (#""push_type":"alert""#, nil), (#""push_type":"complication""#, nil),
+            (#""push_type":"widgets""#, "not for the topic com.example.app.push-type.widgets"),
+            (#""push_type":"location""#, "a signing key"),
+            (#""push_type":"alert","topic":"com.example.second""#, "not for the topic com.example.second"),
+        ] as [(String, String?)])
+    func pushTypes(members: String, refusal: String?) throws {
+        let app = try Self.app(
+            topic: "com.example.app", others: ["com.example.second"], transport: .http2, certificate: "com.example.app")
+        let token = String(repeating: "ab", count: 32)
+        let body = ByteBuffer(string: #"{"token":"\#(token)","alert":"x","priority":5,\#(members)}"#)
+        let (verdicts, plan) = JobCheck([app]).run(body, name: "job", now: 1_800_000_000_000)
+        #expect((plan == nil) == (refusal != nil), "\(verdicts)")
+        if let refusal {
+            #expect("\(verdicts)".contains(refusal) && "\(verdicts)".contains("CertificateNotForTopic"), "\(verdicts)")
+        }
     }
 }
