@@ -48,6 +48,27 @@ extension EndToEnd {
             #expect(result.worker.delivered == 100)
         }
 
+        @Test("notifications that always cut their connection become dead letters, and none of the others does")
+        func cutters() async throws {
+            var jobs = TestJob.many(1000, prefix: "a")
+            for number in 0..<20 { jobs.insert(TestJob.text(TestJob.token("dead", number)), at: number * 50) }
+            let result = try await Self.deliver(
+                jobs, rules: ["prefix=dead,answer=drop"],
+                options: ["--max-attempts", "3", "--retry-base", "200ms", "--retry-cap", "500ms"])
+            #expect(result.worker.delivered == 1000 && result.worker.dead == 20)
+            #expect(result.queue.dead.allSatisfy { $0.reason == "AttemptsExhausted" && $0.attempts == 3 })
+        }
+
+        @Test("one push type that the credential is not for becomes a dead letter, and the app's others are sent")
+        func pushType() async throws {
+            let location = TestJob.text(TestJob.token("b", 1), #""push_type":"location","priority":5,"id":"loc-1","#)
+            let result = try await Self.deliver(
+                TestJob.many(200, prefix: "a") + [location] + TestJob.many(200, prefix: "c"),
+                rules: ["prefix=b,answer=TopicDisallowed"], options: ["--max-connections", "1", "--max-streams", "50"])
+            #expect(result.worker.delivered == 400 && result.worker.dead == 1)
+            #expect(result.queue.dead.map(\.reason) == ["TopicDisallowed"])
+        }
+
         @Test("invalid tokens are stored with their details and not sent to again")
         func invalidTokens() async throws {
             let (gone, bad) = (TestJob.token("dead", 1), TestJob.token("bad0", 2))
