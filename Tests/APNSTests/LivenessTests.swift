@@ -105,7 +105,7 @@ struct LivenessTests {
     }
 
     @Test(
-        "that a NAT has forgotten while the connection was idle is no outage: its requests are returned within seconds")
+        "that a NAT has forgotten while the connection was idle is left after a moment, and its requests are returned")
     func stale() async throws {
         // Connections that were idle get no bytes through; new ones work.
         let isForgotten = NIOLockedValueBox(false)

@@ -272,7 +272,7 @@ extension EndToEnd {
             try server.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
             try server.run("CONFIG", "SET", "maxmemory", "100000")
             let worker = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
-            try await eventually("all but the refused ones are delivered", within: .seconds(30)) {
+            try await eventually("all but the refused ones are delivered", within: .seconds(90)) {
                 let contents = try stage.contents()
                 return contents.count("delivered") == 500 && contents.retries.count == 20
             }
