@@ -36,6 +36,8 @@ public struct Settlement: Sendable {
     public private(set) var count = 0
     /// The number of bytes of jobs that the script copies.
     public private(set) var copiedBytes = 0
+    /// The number of results for producers, each of which is an entry of a stream.
+    public private(set) var resultCount = 0
     /// Tokens that these jobs have found to be invalid. They are not part of the settlement: they are added to the set
     /// before it is written. A master that takes over in a failover may lack them, so they must be added again before
     /// this is written there.
@@ -88,6 +90,7 @@ public struct Settlement: Sendable {
         group.done[outcome, default: (0, RedisArguments())].count += 1
         group.done[outcome]?.arguments.append(claim)
         group.done[outcome]?.arguments.append(results.argument)
+        resultCount += results.count
     }
 
     /// Ends a job whose notifications all had the same outcome.
@@ -116,6 +119,7 @@ public struct Settlement: Sendable {
         guard !results.isEmpty else { return }
         group.arguments.append("result")
         group.arguments.append(results.argument)
+        resultCount += results.count
     }
 
     /// Postpones a job.

@@ -15,6 +15,8 @@ struct ForeignServerTests {
     ) async throws -> (answers: [Int: Int], again: Int) {
         let change = { @Sendable (configuration: inout ConnectionPool.Configuration) in
             configuration.maximumConnections = connections
+            // A busy machine must not look like a stale connection.
+            configuration.wakeAfter = .hours(1)
             if let tls { configuration.tls = tls }
         }
         return try await withPool(host: "localhost", port: port, change) { client in

@@ -134,15 +134,30 @@ extension EndToEnd {
             _ = try await scene.server.stop()
         }
 
-        @Test("with status 200 deliver, whatever else they contain")
+        @Test("with status 200 and a body, but without apns-id, are not APNs', and pause the app")
+        func foreign() async throws {
+            let scene = try await Scene(["ff": Answer(body: "<html>signed in</html>")])
+            try scene.redis.push(TestJob.many(400, prefix: "ff"))
+            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
+            let pause = try #require(try BreakerTests.pause("default", scene.redis))
+            #expect(pause["reason"] as? String == "HTTP200")
+            #expect((pause["detail"] as? String)?.contains("no apns-id") == true, "\(pause)")
+            let account = try await scene.worker.stop()
+            let queue = try QueueContents(scene.redis)
+            #expect(account.delivered == 0 && queue.jobs.count + queue.retries.count == 400)
+            _ = try await scene.server.stop()
+        }
+
+        @Test("with status 200 and an apns-id, or no body, deliver, whatever else they contain")
         func delivered() async throws {
+            let named = [[":status", "200"], ["apns-id", "x"]]
             let answers: [String: Answer] = [
-                "a0": .status("200", #"{"reason":"BadDeviceToken"}"#),
-                "a1": Answer(body: "x", repeat: 1 << 20),
+                "a0": Answer(headers: named, body: #"{"reason":"BadDeviceToken"}"#),
+                "a1": Answer(headers: named, body: "x", repeat: 1 << 20),
                 "a2": .status(
                     "200", more: [["apns-unique-id", "nonsense"], ["apns-id", "x"], ["retry-after", "never"]]),
                 "a3": Answer(interim: [[":status", "103"], ["link", "x"]], body: ""),
-                "a4": Answer(body: "{}", trailers: [["x", "y"]]),
+                "a4": Answer(headers: named, body: "{}", trailers: [["x", "y"]]),
                 "a5": .status("200", more: (0..<100).map { ["x-\($0)", String(repeating: "y", count: 100)] }),
                 "a6": Answer(early: true),
                 "a7": .status(

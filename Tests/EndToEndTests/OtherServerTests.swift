@@ -61,14 +61,20 @@ extension EndToEnd {
             let redis = try RedisServer()
             let port = try RedisServer.freePort()
             try redis.push(TestJob.many(Self.count))
-            var servers = [try await startNghttpd(port)]
+            // It answers 200 to a POST of any file that it has, without an apns-id, so the files must be empty.
+            let files = FileManager.default.temporaryDirectory.appending(path: "nghttpd-\(port)")
+            let devices = files.appending(path: "3/device")
+            try FileManager.default.createDirectory(at: devices, withIntermediateDirectories: true)
+            defer { do { try FileManager.default.removeItem(at: files) } catch { Issue.record(error) } }
+            for number in 0..<Self.count { try Data().write(to: devices.appending(path: TestJob.token("", number))) }
+            var servers = [try await startNghttpd(port, files)]
             let worker = try WorkerProcess(redis: redis.url, endpoint: port, options: ["--exit-when-done"])
             for _ in 0..<3 {
                 let server = servers[servers.count - 1]
                 // A request takes more than 1,000 bytes in its log.
                 try await eventually("hundreds of requests arrive") { server.output.utf8.count > 400_000 }
                 server.kill()
-                servers.append(try await startNghttpd(port))
+                servers.append(try await startNghttpd(port, files))
             }
             let account = try await worker.finish(within: .seconds(180))
             for server in servers { server.kill() }
@@ -86,13 +92,14 @@ extension EndToEnd {
             #expect(requests - ids.count <= account.possibleDuplicates)
         }
 
-        private func startNghttpd(_ port: Int) async throws -> ChildProcess {
+        private func startNghttpd(_ port: Int, _ files: URL) async throws -> ChildProcess {
             let path = ProcessInfo.processInfo.environment["PATH", default: ""]
             // Line-buffered, because a kill loses buffered output.
             let process = try ChildProcess(
                 "stdbuf",
                 [
-                    "--output=L", "nghttpd", "--verbose", "--echo-upload", "--padding=64", "--max-concurrent-streams=7",
+                    "--output=L", "nghttpd", "--verbose", "--htdocs=\(files.path)", "--padding=64",
+                    "--max-concurrent-streams=7",
                     "--address=127.0.0.1", "\(port)", try TestCertificates.path("server-key.pem"),
                     try TestCertificates.path("server.pem"),
                 ], environment: ["PATH": path + ":/usr/sbin:/usr/bin:/bin"])

@@ -147,6 +147,22 @@ struct FanOutTests {
         #expect(scene.counters.lostClaims == 0)
     }
 
+    @Test("Results are written in small portions, because each is a write of its own in Redis")
+    func portions() throws {
+        let scene = try EngineScene { $0.queues[0].limits.results = .all }
+        scene.transport.capacity = 5000
+        let tokens = (0..<1000).map { String(0x1000_0000 + $0, radix: 16) }
+        scene.push(EngineScene.fanOut(tokens), EngineScene.fanOut(tokens.map { "f" + $0.dropFirst() }))
+        #expect(scene.transport.submitted.count == 2000)
+        while !scene.transport.submitted.isEmpty {
+            for _ in 0..<min(100, scene.transport.submitted.count) { scene.transport.answer(EngineScene.delivered) }
+            scene.run(.milliseconds(1))
+        }
+        scene.run()
+        #expect(scene.stats["delivered"] == 2000 && scene.queue.held.isEmpty && scene.queue.results == 2000)
+        #expect(scene.queue.mostResults <= 512, "\(scene.queue.mostResults)")
+    }
+
     @Test("A lane that lost its lease writes no more parts")
     func lostLease() throws {
         let scene = try EngineScene()

@@ -27,8 +27,8 @@ extension ConnectionPool {
         public var idlePingAfter = TimeAmount.hours(1)
         /// The time without a read after which a PING goes with the next request.
         public var wakeAfter = TimeAmount.seconds(5)
-        /// The timeout of the answer to that PING; see ``HTTP2ConnectionState/Limits/wakeTimeout``.
-        public var wakeTimeout = TimeAmount.seconds(1)
+        /// The timeout of the answer to that PING, or four times the duration of the TLS handshake if that is longer.
+        public var wakeTimeout = TimeAmount.milliseconds(1500)
         /// The timeout of the answer to a PING.
         public var pingTimeout = TimeAmount.seconds(5)
         /// The timeout from the end of the TLS handshake to the server's SETTINGS.

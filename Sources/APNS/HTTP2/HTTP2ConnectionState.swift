@@ -16,7 +16,7 @@ struct HTTP2ConnectionState {
         /// forgotten the connection.
         var wakeAfter: TimeAmount = .seconds(5)
         /// The timeout of the answer to that PING, or four times the duration of the TLS handshake if that is longer.
-        var wakeTimeout: TimeAmount = .seconds(1)
+        var wakeTimeout: TimeAmount = .milliseconds(1500)
         /// The timeout of the answer to another PING.
         var pingTimeout: TimeAmount = .seconds(5)
         /// The timeout from the end of the TLS handshake to the server's SETTINGS.

@@ -154,7 +154,7 @@ final class Lane: @unchecked Sendable {
         if isFullSecond { clock.lastFullSecond = now }
         for sender in senders { sender.check(isFullSecond: isFullSecond) }
         if inFlight > 0 || senders.contains(where: \.breaker.isOpen) { readFleetState() }
-        settleParts()
+        settleParts(of: ledger.overdueJobs())
         for consumer in consumers {
             consumer.renewLeaseIfDue()
             consumer.checkClaimsIfDue()
@@ -184,11 +184,10 @@ final class Lane: @unchecked Sendable {
     }
 
     /// Writes what has ended of jobs that wait for the rest.
-    private func settleParts() {
-        let overdue = ledger.overdueJobs()
-        guard !overdue.isEmpty else { return }
+    private func settleParts(of jobs: [JobID]) {
+        guard !jobs.isEmpty else { return }
         for sender in senders {
-            let jobs = overdue.filter { context.jobs[$0].app == sender.id }
+            let jobs = jobs.filter { context.jobs[$0].app == sender.id }
             for (job, tokens) in sender.openTokens(of: jobs) { ledger.settlePart(of: job, rest: tokens) }
         }
     }
@@ -241,6 +240,7 @@ final class Lane: @unchecked Sendable {
             // Work arrived although none was expected.
             if clock.isSlow { keepTicking() }
         }
+        settleParts(of: ledger.jobsWithManyResults())
         intake.lookUpTokens()
         if context.isDraining { return finishDrainIfDone() }
         for sender in senders { sender.dispatch() }

@@ -81,6 +81,10 @@ final class Ledger {
     /// Jobs of which some notifications have ended and others have not, with the times of the first unwritten ends, the
     /// oldest first. Most of them have been settled since.
     private var unwritten = CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>()
+    /// The number of results of one job that are written together.
+    private static let manyResults = 256
+    /// True if a job has reached that number.
+    private var hasManyResults = false
     private(set) var counters = LaneCounters()
     /// True if each notification is logged.
     private var logsEach: Bool
@@ -250,9 +254,22 @@ final class Ledger {
     }
 
     private func watchUnwritten(_ id: JobID) {
-        guard let tally = lane.jobs[id].tally, !tally.isWatched, !tally.isEmpty else { return }
+        guard let tally = lane.jobs[id].tally, !tally.isEmpty else { return }
+        if tally.results.count >= Self.manyResults { hasManyResults = true }
+        guard !tally.isWatched else { return }
         tally.isWatched = true
         unwritten.append((id, tally, lane.now))
+    }
+
+    /// Returns the jobs with so many unwritten results that Redis would be busy for long if they were written together
+    /// with those to come.
+    func jobsWithManyResults() -> [JobID] {
+        guard hasManyResults else { return [] }
+        hasManyResults = false
+        return unwritten.filter { next in
+            lane.jobs[next.job].tally === next.tally && next.tally.results.count >= Self.manyResults
+                && settlers[lane.jobs[next.job].queue.index].canSettlePart
+        }.map(\.job)
     }
 
     /// Returns the jobs of which some notifications ended so long ago that they must be written now.

@@ -287,7 +287,9 @@ extension QueueConsumer: JobSettler {
     // MARK: Writing
 
     private func flushIfFull() {
-        if outbox.settlement.count >= Outbox.batch || outbox.settlement.copiedBytes >= Outbox.batchBytes {
+        if outbox.settlement.count >= Outbox.batch || outbox.settlement.copiedBytes >= Outbox.batchBytes
+            || outbox.settlement.resultCount >= Outbox.batch
+        {
             return flush()
         }
         guard !outbox.flush.isScheduled else { return }
