@@ -386,8 +386,8 @@ final class FakeQueue: QueueStore {
     private(set) var splits = 0
     private(set) var results = 0
     private(set) var holders: [String] = []
-    /// The highest number of results in a settlement.
-    private(set) var mostResults = 0
+    /// The numbers of results in the settlements.
+    private(set) var resultCounts: [Int] = []
     private(set) var settlements = 0
     /// The sums for the history, and the number of claims that were settled with each.
     private(set) var minutes: [(counts: MinuteCounts, claims: Int)] = []
@@ -459,7 +459,7 @@ final class FakeQueue: QueueStore {
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
         reply(completion) { [self] in
             settlements += 1
-            mostResults = max(mostResults, settlement.resultCount)
+            resultCounts.append(settlement.resultCount)
             if let counts = settlement.minute { minutes.append((counts, settlement.count)) }
             return QueueConnection.Settled(lost: apply(settlement), evicted: 0)
         }
