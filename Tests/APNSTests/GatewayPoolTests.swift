@@ -163,6 +163,17 @@ struct GatewayPoolTests {
         }
     }
 
+    @Test("a connection accepts nothing more once an error packet has arrived, although it is not closed yet")
+    func answered() {
+        var state = GatewayConnectionState(.init())
+        state.opened(now: .now())
+        for tag in 1...3 { state.send(tag: UInt64(tag), size: 100) }
+        #expect(state.capacity(limit: .max) == 4997)
+        let findings = state.answered(GatewayPacket(status: .invalidToken, identifier: 2))
+        #expect(findings.confirmed == [1] && findings.discarded == [3])
+        #expect(state.window.count == 0 && state.capacity(limit: .max) == 0)
+    }
+
     @Test("a packet in six pieces is one packet")
     func splitPacket() async throws {
         let script: ScriptedGateway.Script = { peer, event in

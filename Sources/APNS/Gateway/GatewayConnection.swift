@@ -39,7 +39,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     /// True if this side closed the connection, and not the gateway.
     private(set) var isGivenUp = false
     /// True once an error packet has arrived.
-    private(set) var hasAnswer = false
+    var hasAnswer: Bool { state.hasAnswer }
 
     private let batching: Batching
     private var owner: (any GatewayConnectionOwner)?
@@ -144,7 +144,6 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     }
 
     private func answered(_ packet: GatewayPacket) {
-        hasAnswer = true
         // Unsent frames belong to the notifications after the named one.
         output.clear()
         let before = state.window.first
