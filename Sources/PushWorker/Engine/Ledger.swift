@@ -82,7 +82,7 @@ final class Ledger {
     /// oldest first. Most of them have been settled since.
     private var unwritten = CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>()
     /// The number of results of one job that are written together.
-    private static let manyResults = 256
+    private static let manyResults = 128
     /// True if a job has reached that number.
     private var hasManyResults = false
     private(set) var counters = LaneCounters()

@@ -7,6 +7,8 @@ extension QueueConsumer {
     struct Outbox {
         /// The number of claims at which a batch is written.
         static let batch = 256
+        /// The number of results per write: each is an entry of a stream, and Redis must not be busy for long.
+        static let resultBatch = 128
         /// The bytes of copied jobs at which a batch is written: its script blocks Redis for some milliseconds.
         static let batchBytes = 1 << 20
         /// The time after its first claim at which a batch is written.
@@ -288,7 +290,7 @@ extension QueueConsumer: JobSettler {
 
     private func flushIfFull() {
         if outbox.settlement.count >= Outbox.batch || outbox.settlement.copiedBytes >= Outbox.batchBytes
-            || outbox.settlement.resultCount >= Outbox.batch
+            || outbox.settlement.resultCount >= Outbox.resultBatch
         {
             return flush()
         }
