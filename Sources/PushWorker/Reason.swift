@@ -110,11 +110,12 @@ package struct Reason: Sendable, Equatable {
 
     /// Returns the reason for an answer that APNs would not give.
     static func notAPNs(status: Int) -> Reason {
-        Reason(
+        let trait = status == 200 ? "with a body and no apns-id" : "without an APNs reason"
+        return Reason(
             .http(status),
             detail:
-                "HTTP status \(status) \(status == 200 ? "with a body and no apns-id" : "without an APNs reason"); the answer may come from another server. Check the "
-                + "endpoint and any proxy")
+                "HTTP status \(status) \(trait); the answer may come from another server. Check the endpoint and any proxy"
+        )
     }
 
     /// The code and the detail on one line.

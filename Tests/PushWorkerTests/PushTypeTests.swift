@@ -9,6 +9,14 @@ import Testing
 struct PushTypeTests {
     private static let location = #""alert":"hi","id":"loc-1","push_type":"location""#
 
+    /// Lets the lane claim what was deferred.
+    private func claimAgain(_ scene: EngineScene, after time: TimeAmount) {
+        scene.run(time)
+        #expect(scene.queue.returnDue())
+        scene.lane.wake(QueueID(index: 0))
+        scene.run()
+    }
+
     private func refuse(_ scene: EngineScene) { scene.answer(.topicDisallowed) }
 
     @Test("ends as a dead letter that names topic and push type, once the app's own topic was accepted")
@@ -41,10 +49,7 @@ struct PushTypeTests {
         scene.answer(EngineScene.delivered)
         scene.run()
         #expect(scene.stats["delivered"] == 1 && scene.stats["deferred"] == 1 && scene.stats["retried"] == nil)
-        scene.run(.seconds(20))
-        #expect(scene.queue.returnDue())
-        scene.lane.wake(QueueID(index: 0))
-        scene.run()
+        claimAgain(scene, after: .seconds(20))
         refuse(scene)
         scene.run()
         #expect(scene.stats["dead"] == 1 && scene.stores.fakeFleet.pauses.isEmpty)
@@ -65,10 +70,7 @@ struct PushTypeTests {
         only.pushOne(Self.location)
         refuse(only)
         for _ in 0..<3 where only.stores.fakeFleet.pauses.isEmpty {
-            only.run(.seconds(16))
-            #expect(only.queue.returnDue())
-            only.lane.wake(QueueID(index: 0))
-            only.run()
+            claimAgain(only, after: .seconds(16))
             refuse(only)
             only.run()
         }

@@ -39,7 +39,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     /// True if this side closed the connection, and not the gateway.
     private(set) var isGivenUp = false
     /// True once an error packet has arrived.
-    var hasAnswer: Bool { state.hasAnswer }
+    private(set) var hasAnswer = false
 
     private let batching: Batching
     private var owner: (any GatewayConnectionOwner)?
@@ -144,6 +144,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     }
 
     private func answered(_ packet: GatewayPacket) {
+        hasAnswer = true
         // Unsent frames belong to the notifications after the named one.
         output.clear()
         let before = state.window.first

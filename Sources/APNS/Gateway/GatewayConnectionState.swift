@@ -49,8 +49,6 @@ struct GatewayConnectionState {
     private(set) var lastUsed = NIODeadline.distantPast
     /// True if this side wants the connection to end.
     private(set) var isRetired = false
-    /// True once an error packet has arrived, with which the connection ends: what is sent after it is discarded.
-    private(set) var hasAnswer = false
     /// True if the channel accepts writes.
     private(set) var isWritable = true
     private(set) var openedAt = NIODeadline.distantPast
@@ -81,7 +79,7 @@ struct GatewayConnectionState {
     /// Returns how many notifications can be sent now.
     /// - Parameter limit: the maximum number of unconfirmed notifications.
     func capacity(limit: Int) -> Int {
-        guard phase == .open, !hasAnswer, isWritable, window.bytes < limits.windowBytes else { return 0 }
+        guard phase == .open, isWritable, window.bytes < limits.windowBytes else { return 0 }
         return max(0, min(limits.windowCount, limit) - window.count)
     }
 
@@ -160,7 +158,6 @@ struct GatewayConnectionState {
     }
 
     mutating func answered(_ packet: GatewayPacket) -> UnconfirmedWindow.Findings {
-        hasAnswer = true
         let findings = window.answered(packet)
         if !findings.confirmed.isEmpty || findings.named != nil { isProven = true }
         phase = .draining

@@ -136,7 +136,7 @@ struct HTTP2ConnectionState {
     /// Records that a PING goes with a request if it is the first after idleness.
     /// - Returns: true if the PING must be sent.
     mutating func wakes(now: NIODeadline) -> Bool {
-        guard inFlight == 0, pingSent == nil, now - lastRead > limits.wakeAfter else { return false }
+        guard pingSent == nil, isIdle(now: now) else { return false }
         (pingSent, isWaking) = (now, true)
         return true
     }

@@ -441,7 +441,7 @@ extension AppSender {
     /// Defers isolated notifications if no connection for them can be made, or those that have one get no answers.
     private func deferIsolated(now: NIODeadline) {
         guard line.isolatedCount > 0, now - line.isolatedMoved > Self.patience else { return }
-        let reason = Reason(RequestFailure.lostWithOthers("there is no other connection for it yet"))
+        let reason = Reason(RequestFailure.lostWithOthers("its next connection is not ready yet"))
         filterResends { flight in
             guard inFlight[flight].isolation != .shared else { return false }
             deferResend(flight, reason, delay: lane.random(in: 2000...10_000))

@@ -202,10 +202,9 @@ extension AppSender: TransportDelegate {
             reason.code,
             detail: "APNs refuses the topic \(topic) of the push type \(type); is the credential for this push type?")
         if breaker.isOpen {
-            if !attempt.isProbe {
-            } else if breaker.reason?.code == reason.code {
+            if attempt.isProbe, breaker.reason?.code == reason.code {
                 pause(breaker.reason ?? reason, isProbe: true)
-            } else {
+            } else if attempt.isProbe {
                 // Whatever the app is paused for, this probe answered another question.
                 breaker.probeInconclusive(now: lane.now)
             }

@@ -98,7 +98,7 @@ final class AppSender {
         var forbidden: ByteBuffer?
         /// True if answers have no `apns-id`, and that was logged.
         var lacksID = false
-        /// What is known about the app's topic without the suffix of a push type.
+        /// The evidence about the app's topic without the suffix of a push type.
         var plainTopic = PlainTopic.unknown(since: nil)
         /// The newest connection when APNs last refused one, and the time of the refusal.
         var refused: (newest: Int, at: NIODeadline)?
@@ -111,7 +111,7 @@ final class AppSender {
         var pastDropped = 0
     }
 
-    /// What is known about an app's topic without the suffix of a push type, since its credential last changed or it was
+    /// The evidence about an app's topic without the suffix of a push type, since its credential last changed or it was
     /// paused.
     enum PlainTopic: Equatable {
         case accepted

@@ -81,9 +81,7 @@ final class Ledger {
     /// Jobs of which some notifications have ended and others have not, with the times of the first unwritten ends, the
     /// oldest first. Most of them have been settled since.
     private var unwritten = CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>()
-    /// The number of results of one job that are written together.
-    private static let manyResults = 128
-    /// True if a job has reached that number.
+    /// True if the unwritten results of a job have reached ``QueueConsumer/Outbox/resultBatch``.
     private var hasManyResults = false
     private(set) var counters = LaneCounters()
     /// True if each notification is logged.
@@ -255,7 +253,7 @@ final class Ledger {
 
     private func watchUnwritten(_ id: JobID) {
         guard let tally = lane.jobs[id].tally, !tally.isEmpty else { return }
-        if tally.results.count >= Self.manyResults { hasManyResults = true }
+        if tally.results.count >= QueueConsumer.Outbox.resultBatch { hasManyResults = true }
         guard !tally.isWatched else { return }
         tally.isWatched = true
         unwritten.append((id, tally, lane.now))
@@ -267,7 +265,7 @@ final class Ledger {
         guard hasManyResults else { return [] }
         hasManyResults = false
         return unwritten.filter { next in
-            lane.jobs[next.job].tally === next.tally && next.tally.results.count >= Self.manyResults
+            lane.jobs[next.job].tally === next.tally && next.tally.results.count >= QueueConsumer.Outbox.resultBatch
                 && settlers[lane.jobs[next.job].queue.index].canSettlePart
         }.map(\.job)
     }
