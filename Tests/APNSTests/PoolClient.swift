@@ -15,9 +15,11 @@ typealias PoolClient = TransportClient<ConnectionPool>
 struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
     /// The part that belongs to the event loop.
     final class Core: TransportDelegate {
+        typealias Waiting = CircularBuffer<(tag: UInt64, notification: Notification)>
+
         let pool: Pool
         var ticker: RepeatedTask?
-        private var waiting: [(tag: UInt64, notification: Notification, isolation: Isolation)] = []
+        private var waiting = Dictionary(uniqueKeysWithValues: Isolation.allCases.map { ($0, Waiting()) })
         private var promises: [UInt64: EventLoopPromise<RequestResult>] = [:]
         private var nextTag: UInt64 = 1
 
@@ -28,20 +30,17 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
 
         func send(_ notification: Notification, _ isolation: Isolation, _ promise: EventLoopPromise<RequestResult>) {
             promises[nextTag] = promise
-            waiting.append((nextTag, notification, isolation))
+            waiting[isolation]?.append((nextTag, notification))
             nextTag += 1
-            pump()
+            pump(isolation)
         }
 
-        private func pump() {
-            for isolation in Isolation.allCases {
-                var taken: Set<UInt64> = []
-                for (tag, notification, own) in waiting where own == isolation {
-                    guard pool.submit(notification, tag: tag, in: isolation) else { break }
-                    taken.insert(tag)
-                }
-                waiting.removeAll { taken.contains($0.tag) }
-                if waiting.contains(where: { $0.isolation == isolation }) { pool.requestCapacity(in: isolation) }
+        private func pump(_ isolation: Isolation) {
+            // Taken out first: a submission can complete others, which calls this again.
+            while let (tag, notification) = waiting[isolation]?.popFirst() {
+                guard !pool.submit(notification, tag: tag, in: isolation) else { continue }
+                waiting[isolation]?.prepend((tag, notification))
+                return pool.requestCapacity(in: isolation)
             }
         }
 
@@ -49,7 +48,7 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
             ticker?.cancel()
             for promise in promises.values { promise.fail(CancellationError()) }
             promises = [:]
-            waiting = []
+            for isolation in Isolation.allCases { waiting[isolation]?.removeAll() }
         }
 
         func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
@@ -58,7 +57,7 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
             promise.succeed(result)
         }
 
-        func transportChanged(_ pool: any Transport) { pump() }
+        func transportChanged(_ pool: any Transport) { Isolation.allCases.forEach(pump) }
     }
 
     let eventLoop: any EventLoop
