@@ -174,6 +174,27 @@ struct GatewayPoolTests {
         #expect(state.window.count == 0 && state.capacity(limit: .max) == 0)
     }
 
+    @Test("a notification whose bytes never reach the socket ends the connection, and is not confirmed")
+    func neverWritten() {
+        var state = GatewayConnectionState(.init())
+        var now = NIODeadline.now()
+        state.opened(now: now)
+        state.send(tag: 1, size: 100)
+        state.left(position: 130, now: now)
+        #expect(state.check(acknowledged: 130, now: now) == .init())
+        now = now + .seconds(2)
+        #expect(state.check(acknowledged: 130, now: now) == .init(confirmed: [1]))
+        // A write that TLS refuses adds nothing to the bytes that can be acknowledged.
+        state.send(tag: 2, size: 100)
+        state.left(position: 130, now: now)
+        for _ in 1..<20 {
+            now = now + .seconds(1)
+            #expect(state.check(acknowledged: 130, now: now) == .init())
+        }
+        let check = state.check(acknowledged: 130, now: now + .seconds(1))
+        #expect(check.confirmed.isEmpty && check.unresponsive?.contains("20 s") == true)
+    }
+
     @Test("a packet in six pieces is one packet")
     func splitPacket() async throws {
         let script: ScriptedGateway.Script = { peer, event in

@@ -54,7 +54,6 @@ struct GatewayConnectionState {
     private(set) var openedAt = NIODeadline.distantPast
 
     private var limits: Limits
-    private var position = 0
     private var acknowledged = 0
     private var acknowledgedAt = NIODeadline.distantPast
 
@@ -111,8 +110,7 @@ struct GatewayConnectionState {
     /// Records that everything sent so far was passed to the channel.
     /// - Parameter position: the total number of bytes passed to it.
     mutating func left(position: Int, now: NIODeadline) {
-        if acknowledged == self.position { acknowledgedAt = now }
-        self.position = position
+        if !window.awaitsArrival { acknowledgedAt = now }
         lastUsed = now
         window.left(position: position)
     }
@@ -144,7 +142,8 @@ struct GatewayConnectionState {
         check.confirmed = window.confirm(arrivedBefore: now - limits.confirmAfter)
         if !check.confirmed.isEmpty { isProven = true }
         if window.count > 0 { lastUsed = now }
-        if acknowledged < position, now - acknowledgedAt >= limits.stallTimeout {
+        // Whatever keeps a notification from arriving, also if nothing is left to be acknowledged.
+        if window.awaitsArrival, now - acknowledgedAt >= limits.stallTimeout {
             check.unresponsive =
                 "no written data was acknowledged for \((now - acknowledgedAt).formatted)"
         }

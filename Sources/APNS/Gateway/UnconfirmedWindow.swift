@@ -61,8 +61,8 @@ struct UnconfirmedWindow {
     var count: Int { sent.count }
     /// The identifier of the next notification.
     var next: UInt32 { first + UInt32(sent.count) }
-    /// The time at which the oldest unconfirmed batch arrived.
-    var oldestArrival: NIODeadline? { batches.first?.arrivedAt }
+    /// True if the other side's kernel has not acknowledged everything.
+    var awaitsArrival: Bool { batches.last.map { $0.arrivedAt == nil } ?? false }
 
     /// Records that a notification is sent.
     /// - Parameters:
