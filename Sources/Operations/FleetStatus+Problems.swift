@@ -107,6 +107,22 @@ extension FleetStatus {
                             ? "`apns-worker quiet --all --undo`, or start a worker"
                             : "start a worker with --queue \(queue.name)"))
         }
+        if !queue.differentApps.isEmpty {
+            let groups = queue.differentApps.map { group in
+                "\(group.workers.joined(separator: ", ")) \(group.workers.count == 1 ? "has" : "have") "
+                    + group.apps.joined(separator: ", ")
+            }
+            let areNamedAlike = Set(queue.differentApps.map(\.apps)).count < groups.count
+            problems.append(
+                Problem(
+                    kind: .differentApps, subject: queue.name,
+                    message:
+                        "queue \(queue.name): its workers have different apps\(areNamedAlike ? ", or topics" : ""): "
+                        + groups.joined(separator: "; "),
+                    advice:
+                        "during a rolling upgrade this ends by itself, and jobs wait for a worker that has their app; "
+                        + "otherwise give all workers of the queue the same apps"))
+        }
         if let maximumAge = limits.age, let age = queue.oldestAgeMs, age > maximumAge {
             problems.append(
                 Problem(

@@ -122,6 +122,7 @@ extension FleetStatus {
                 queue.oldestAgeMs = found.oldest
                 queue.paused = found.pause.map(Pause.init)
                 queue.workers = found.workers.count(where: \.isLiving)
+                queue.differentApps = Self.differentApps(found.workers)
                 queue.today = found.counters
                 queue.deadReasons = found.deadReasons
                 queue.deadSampled = found.deadSampled

@@ -66,6 +66,19 @@ extension FleetStatus {
         }.sorted { ($0.host, $0.pid, $0.name) < ($1.host, $1.pid, $1.name) }
     }
 
+    /// Returns a queue's running workers by their apps; none if they all have the same.
+    package static func differentApps(_ lanes: [QueueOverview.Worker]) -> [WorkersWithApps] {
+        let running = lanes.filter(\.isLiving).compactMap(\.report).filter {
+            $0.state == .running && $0.configuration != nil
+        }
+        let groups = Dictionary(grouping: running) { $0.configuration?.routing }
+        guard groups.count > 1 else { return [] }
+        return groups.values.map { reports in
+            WorkersWithApps(
+                workers: Set(reports.map(\.process)).sorted(), apps: Set(reports.flatMap(\.apps).map(\.name)).sorted())
+        }.sorted { ($0.apps.count, $0.workers[0]) < ($1.apps.count, $1.workers[0]) }
+    }
+
     private static func at(_ sighting: Sighting) -> Int64 { sighting.report?.updatedAt ?? 0 }
 
     private static func state(living: Bool, _ reports: [WorkerReport]) -> Worker.State {

@@ -21,13 +21,14 @@ package struct FleetStatus: Encodable, Sendable {
             case appUnconnected = "app_unconnected"
             case appUnanswered = "app_unanswered"
             case appServerErrors = "app_server_errors"
+            case differentApps = "different_apps"
             case tooOld = "too_old"
             case deadLetters = "dead_letters"
 
             /// True if jobs are not sent, or may be lost. Otherwise the problem is a warning.
             package var isCritical: Bool {
                 switch self {
-                case .redisNearlyFull, .redisEvicts, .workerGone, .tooOld, .deadLetters: false
+                case .redisNearlyFull, .redisEvicts, .workerGone, .differentApps, .tooOld, .deadLetters: false
                 case .redisTooOld, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable, .noWorker,
                     .workerNotReady, .appPaused, .appUnconnected, .appUnanswered, .appServerErrors:
                     true
@@ -136,8 +137,16 @@ package struct FleetStatus: Encodable, Sendable {
         /// The newest dead letters by reason, and their number.
         package var deadReasons: [String: Int] = [:]
         package var deadSampled = 0
+        /// The workers by their apps, if they do not all have the same.
+        package var differentApps: [WorkersWithApps] = []
         /// The error because of which the queue could not be read.
         package var error: String?
+    }
+
+    /// Workers of a queue that have the same apps with the same topics.
+    package struct WorkersWithApps: Encodable, Sendable, Equatable {
+        package var workers: [String]
+        package var apps: [String]
     }
 
     package struct Worker: Encodable, Sendable {

@@ -46,6 +46,9 @@ public final class QueueConnection {
         public var held: Int
         /// All job commands; `nil` if the lane knows them already.
         public var commands: JobCommands?
+        /// The configurations of other living workers of the queue that differ from the lane's own, at the time of the
+        /// claim; none without jobs.
+        public var otherConfigurations: Set<ConfigurationDigest> = []
         /// The jobs. Their claims have consecutive numbers, beginning with the one that was passed. They share one
         /// buffer.
         public var bodies: [ByteBuffer]
@@ -117,15 +120,18 @@ public final class QueueConnection {
     ///   - join: true for the lane's first claim.
     ///   - knownCommands: the version of the job commands that the lane knows; other versions are returned with the
     ///     claim.
+    ///   - configuration: the digest of the configuration by which the lane accepts jobs; `nil` while it accepts none.
     ///   - heartbeat: the lane's report about itself, sent at intervals; the claim then also returns operators'
     ///     commands.
     public func claim(
-        count: Int, first: Int, join: Bool, knownCommands: String = "", heartbeat: WorkerHeartbeat? = nil,
+        count: Int, first: Int, join: Bool, knownCommands: String = "", configuration: ConfigurationDigest? = nil,
+        heartbeat: WorkerHeartbeat? = nil,
         completion: @escaping (Result<Claimed, Failure>) -> Void
     ) {
         var keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
             keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
+            keys.configurations,
         ]
         if let heartbeat { keyNames += [keys.workerInfo, keys.order(heartbeat.process)] }
         scripts.run(
@@ -146,6 +152,7 @@ public final class QueueConnection {
                 command.append(limits.resultsKept)
                 command.append(limits.idleLease)
                 command.append(knownCommands)
+                command.append(configuration?.text ?? "")
                 guard let heartbeat else { return }
                 command.append(Int(heartbeat.uptime))
                 command.append(heartbeat.members)
@@ -165,7 +172,7 @@ public final class QueueConnection {
             let due = elements.next()?.integer, let expired = elements.next()?.string,
             let evicted = elements.next()?.integer, let command = elements.next()?.string,
             let stamp = elements.next()?.string, let held = elements.next()?.integer,
-            let commands = elements.next()?.children
+            let commands = elements.next()?.children, let others = elements.next()?.children
         else { return .failure(.unexpectedReply(.claim)) }
         var bodies: [ByteBuffer] = []
         bodies.reserveCapacity(elements.underestimatedCount)
@@ -179,7 +186,9 @@ public final class QueueConnection {
                 nextDue: due < 0 ? nil : Int64(due),
                 expiredWorker: expired.isEmpty ? nil : expired, evicted: evicted,
                 command: command.isEmpty ? nil : WorkerCommand(command), stamp: stamp, held: held,
-                commands: JobCommands(hash: commands), bodies: bodies))
+                commands: JobCommands(hash: commands),
+                otherConfigurations: Set(others.compactMap { $0.string.flatMap { ConfigurationDigest($0) } }),
+                bodies: bodies))
     }
 
     /// Reserves the ids of jobs that must be unique.

@@ -36,6 +36,8 @@ public struct QueueKeys: Sendable {
     public let paused: String
     /// HASH: lane → its heartbeat, for `status`.
     public let workerInfo: String
+    /// HASH: the digest of a configuration → the time in ms until which a worker that has it counts as living.
+    public let configurations: String
     /// The prefix of the keys of a day's counters, before the date.
     public let statsPrefix: String
     /// The prefix of the keys of a minute's counters, before the minute.
@@ -99,6 +101,7 @@ public struct QueueKeys: Sendable {
         results = base + "results"
         paused = base + "paused"
         workerInfo = base + "worker-info"
+        configurations = base + "configurations"
         statsPrefix = base + "stats:"
         minutesPrefix = base + "minute:"
         jobCommands = base + "job-commands"

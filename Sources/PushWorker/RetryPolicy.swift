@@ -20,6 +20,13 @@ public struct RetryPolicy: Sendable, Equatable {
     /// The time after which jobs of a paused campaign are checked again, in milliseconds.
     static let campaignPause: ClosedRange<Int64> = 240_000...300_000
 
+    /// Returns the range of the pause of a job that this worker's configuration refuses and another worker's may accept,
+    /// in milliseconds: about a quarter of the job's age.
+    static func configurationPauses(age: Int64) -> ClosedRange<Int64> {
+        let longest = max(1000, min(age / 4, 30_000))
+        return longest / 2...longest
+    }
+
     /// Creates the default policy.
     public init() {}
 

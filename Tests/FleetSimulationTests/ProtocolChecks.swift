@@ -97,7 +97,7 @@ final class ProtocolChecks {
         else { return }
         let isIdle = arguments.value(3) == "0" && reply.root[7].integer == 0
         leases["\(workers) \(lane)"] = now + Int64(isIdle ? 30 * Self.lease : Self.lease)
-        let count = reply.root.count - 9
+        let count = reply.root.count - 10
         guard count > 0, let first = arguments.value(4).flatMap({ Int($0) }), let stamp = reply.root[6].string else {
             return
         }
@@ -106,7 +106,7 @@ final class ProtocolChecks {
         }
         granted[claims] = (max(first + count - 1, granted[claims]?.last ?? 0), stamp)
         var bytes = 0
-        for index in 9..<9 + count {
+        for index in 10..<10 + count {
             if bytes >= Self.claimSize { simulation.fail("a claim brought \(bytes) bytes, and then another job") }
             bytes += reply.root[index].withUnsafeBytes(\.count) ?? 0
             guard let number = reply.root[index].withUnsafeBytes(SimulationLedger.marker) ?? nil else { continue }

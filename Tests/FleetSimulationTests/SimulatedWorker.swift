@@ -266,11 +266,12 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     func claim(
-        _ claim: ClaimWindow.Claim, knownCommands: String, heartbeat: WorkerHeartbeat?,
+        _ claim: ClaimWindow.Claim, knownCommands: String, configuration: ConfigurationDigest?,
+        heartbeat: WorkerHeartbeat?,
         completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         let (holder, claimed) = (holder, claimed)
-        store.claim(claim, knownCommands: knownCommands, heartbeat: heartbeat) {
+        store.claim(claim, knownCommands: knownCommands, configuration: configuration, heartbeat: heartbeat) {
             [self, simulation, lane, mutation] result in
             var result = result
             if case .success(var answer) = result {

@@ -1,5 +1,6 @@
 import Foundation
 import NIOCore
+import PushJob
 import PushQueue
 import TestSupport
 import Testing
@@ -293,6 +294,98 @@ struct ClaimTests {
             }
             #expect(dead.count { $0.header.text.contains(#""tokens":["aa","bb"]"#) } == 1)
             #expect(try queue.stats() == ["dead": 4, "dead:JobTooLarge": 4])
+        }
+    }
+
+    @Test("a job that is too large goes back while a living worker of another configuration has not refused it")
+    func tooLargeForSome() async throws {
+        try await withQueue { queue in
+            var limits = QueueLimits()
+            limits.maximumJobSize = 100
+            let (small, large) = (
+                ConfigurationDigest(routing: ["a"], rules: ["100"]), ConfigurationDigest(routing: ["a"], rules: ["16M"])
+            )
+            let report = WorkerHeartbeat(WorkerReport(), uptime: 1)
+            let other = queue.worker("other")
+            try await other.claim(0, configuration: large, heartbeat: report)
+            let big = String(repeating: "x\u{0}\n", count: 40)
+            let again =
+                #"{"apns_worker":1,"attempt":2,"id":"i","reclaims":3,"enqueued":5,"reserved":true,"due":true,"#
+                + #""requeues":1,"requeued":7,"tokens":["aa","bb"],"job":"# + big + "}"
+            try queue.push([big, "a", big, again])
+            let worker = queue.worker("w", limits)
+            let claimed = try await worker.claim(10, configuration: small, heartbeat: report)
+            #expect(claimed.texts == ["a"] && claimed.otherConfigurations == [large])
+            #expect(try queue.dead().isEmpty)
+            #expect(try queue.stats() == ["deferred": 4, "deferred:JobTooLarge": 4])
+            let retries = try queue.redis.run("ZRANGE", queue.keys.retry, "0", "-1").elements ?? []
+            #expect(retries.count == 3)
+            var isKept = false
+            for body in retries.map({ ByteBuffer(bytes: $0.bytes) }) {
+                let envelope = Envelope.read(body)
+                #expect(
+                    envelope.why == .deferred
+                        && body.getString(
+                            at: envelope.original.lowerBound, length: envelope.original.count) == big
+                )
+                let failure = try #require(envelope.failure(in: body))
+                #expect(failure.reason == "JobTooLarge" && failure.refusedBy == small.text)
+                guard envelope.id != nil else { continue }
+                isKept = true
+                #expect(
+                    envelope.attempt == 2 && envelope.reclaims == 3 && envelope.enqueued == 5 && envelope.isReserved)
+                #expect(envelope.isDue && envelope.requeues == 1 && envelope.requeued == 7)
+                #expect(envelope.tokens(in: body).map { String(buffer: $0) } == ["aa", "bb"])
+            }
+            #expect(isKept)
+            // Once the other has refused it, too, the verdict is final.
+            let refused = #"{"apns_worker":1,"attempt":1,"error":{"refused":"\#(large.text)"},"job":"# + big + "}"
+            try queue.push([refused])
+            _ = try await worker.claim(10, first: 2, configuration: small)
+            #expect(try queue.dead().count == 1)
+        }
+    }
+
+    @Test("a configuration counts as living for as long as the leases of its workers")
+    func livingConfigurations() async throws {
+        try await withQueue { queue in
+            var limits = QueueLimits()
+            limits.lease = 300
+            let mine = ConfigurationDigest(routing: ["a"], rules: ["1"])
+            let theirs = ConfigurationDigest(routing: ["b"], rules: ["1"])
+            let report = WorkerHeartbeat(WorkerReport(), uptime: 1)
+            let worker = queue.worker("w")
+            try queue.push((0..<9).map { "\($0)" })
+            #expect(try await worker.claim(1, configuration: mine, heartbeat: report).otherConfigurations.isEmpty)
+            let other = queue.worker("other", limits)
+            // One that accepts no jobs publishes nothing.
+            try await other.claim(0, heartbeat: report)
+            #expect(try await worker.claim(1, first: 2, configuration: mine).otherConfigurations.isEmpty)
+            try await other.claim(0, configuration: theirs, heartbeat: report)
+            #expect(try await worker.claim(1, first: 3, configuration: mine).otherConfigurations == [theirs])
+            // The repetition of a claim says the same.
+            #expect(try await worker.claim(1, first: 3, configuration: mine).otherConfigurations == [theirs])
+            try await Task.sleep(for: .milliseconds(350))
+            try await worker.claim(0, configuration: mine, heartbeat: report)
+            #expect(try await worker.claim(1, first: 4, configuration: mine).otherConfigurations.isEmpty)
+            #expect(try queue.redis.run("HLEN", queue.keys.configurations).number == 1)
+            #expect(try queue.redis.run("PTTL", queue.keys.configurations).number ?? 0 > 0)
+        }
+    }
+
+    @Test("hostile values of the configurations keep no job from being claimed")
+    func hostileConfigurations() async throws {
+        try await withQueue { queue in
+            let mine = ConfigurationDigest(routing: ["a"], rules: ["1"])
+            try queue.push(["a", "b"])
+            try queue.redis.run("HSET", queue.keys.configurations, "x", "9e99", "y", "nonsense", "", "9e15")
+            let claimed = try await queue.worker("w").claim(1, configuration: mine)
+            #expect(claimed.texts == ["a"] && claimed.otherConfigurations.isEmpty)
+            try queue.redis.run("DEL", queue.keys.configurations)
+            try queue.redis.run("SET", queue.keys.configurations, "x")
+            let report = WorkerHeartbeat(WorkerReport(), uptime: 1)
+            #expect(
+                try await queue.worker("w").claim(1, first: 2, configuration: mine, heartbeat: report).texts == ["b"])
         }
     }
 

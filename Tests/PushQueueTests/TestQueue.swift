@@ -149,11 +149,13 @@ struct TestWorker: Sendable {
     }
 
     func claim(
-        _ count: Int, first: Int = 1, join: Bool = true, knownCommands: String = "", heartbeat: WorkerHeartbeat? = nil
+        _ count: Int, first: Int = 1, join: Bool = true, knownCommands: String = "",
+        configuration: ConfigurationDigest? = nil, heartbeat: WorkerHeartbeat? = nil
     ) async throws -> QueueConnection.Claimed {
         let claimed = try await call {
             $0.claim(
-                count: count, first: first, join: join, knownCommands: knownCommands, heartbeat: heartbeat,
+                count: count, first: first, join: join, knownCommands: knownCommands,
+                configuration: configuration, heartbeat: heartbeat,
                 completion: $1)
         }
         stamps.learn(claimed.stamp, of: first..<first + claimed.bodies.count)

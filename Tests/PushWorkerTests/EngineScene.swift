@@ -369,6 +369,8 @@ final class FakeQueue: QueueStore {
     var reservations: [ReservationResult] = []
     /// The commands of operators.
     var commands = JobCommands()
+    /// The configurations of other workers.
+    var otherConfigurations: Set<ConfigurationDigest> = []
     /// The delays of jobs whose campaign is limited, in milliseconds; without any, there is no delay.
     var turns: [Int] = []
     /// The number of claims, including renewals of the lease.
@@ -417,7 +419,8 @@ final class FakeQueue: QueueStore {
     }
 
     func claim(
-        _ claim: ClaimWindow.Claim, knownCommands: String, heartbeat: WorkerHeartbeat?,
+        _ claim: ClaimWindow.Claim, knownCommands: String, configuration: ConfigurationDigest?,
+        heartbeat: WorkerHeartbeat?,
         completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         reply(completion) { [self] in
@@ -432,7 +435,7 @@ final class FakeQueue: QueueStore {
             return QueueConnection.Claimed(
                 isPaused: isPaused, leaseLost: leaseIsLost, now: time(), nextDue: jobs.isEmpty ? nil : 0,
                 expiredWorker: nil, evicted: 0, command: nil, stamp: "s\(stamp)", held: before,
-                commands: knownCommands == commands.version ? nil : commands,
+                commands: knownCommands == commands.version ? nil : commands, otherConfigurations: otherConfigurations,
                 bodies: taken.map { ByteBuffer(string: $0) })
         }
     }

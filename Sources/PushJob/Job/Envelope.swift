@@ -66,6 +66,9 @@ public struct Envelope: Equatable, Sendable {
         package var status: Int?
         /// The time, in milliseconds since 1970.
         package var at: Int64?
+        /// The digests of the configurations by which workers have refused the job, separated by spaces; `nil` if none
+        /// has.
+        package var refusedBy: String?
     }
 
     /// Returns the last failure; `nil` if the wrapper has none that can be read.
@@ -141,13 +144,19 @@ private enum EnvelopeReader {
         while more {
             let name = UnsafeRawBufferPointer(rebasing: bytes[try scanner.name().range])
             let start = scanner.offset
+            func text() throws(JSONError) -> String? {
+                guard scanner.next == UInt8(ascii: "\"") else { return nil }
+                let text = try scanner.string()
+                return JSONText.withCharacters(of: text, in: bytes) { String(decoding: $0, as: UTF8.self) }
+            }
             if name.isEqual(to: "at") {
                 failure.at = try scanner.integer(in: JobTime.range)
             } else if name.isEqual(to: "status") {
                 failure.status = try scanner.integer(in: 0...Int64(Int32.max)).map { Int($0) }
-            } else if name.isEqual(to: "reason"), scanner.next == UInt8(ascii: "\"") {
-                let text = try scanner.string()
-                failure.reason = JSONText.withCharacters(of: text, in: bytes) { String(decoding: $0, as: UTF8.self) }
+            } else if name.isEqual(to: "reason") {
+                failure.reason = try text()
+            } else if name.isEqual(to: "refused") {
+                failure.refusedBy = try text()
             }
             if scanner.offset == start { try scanner.skipValue() }
             more = try scanner.nextMember()

@@ -68,7 +68,8 @@ public struct EnvelopeWriter: Sendable {
     ///   - status: the HTTP status or the gateway's code, if there was an answer.
     ///   - reason: APNs' reason or one of the worker's own.
     ///   - at: the time of the failure, in milliseconds since 1970.
-    public mutating func write(errorStatus status: Int?, reason: String, at: Int64) {
+    ///   - refusedBy: the digests of the configurations by which workers have refused the job, separated by spaces.
+    public mutating func write(errorStatus status: Int?, reason: String, at: Int64, refusedBy: String? = nil) {
         buffer.writeStaticString(#","error":{"#)
         if let status {
             buffer.writeStaticString(#""status":"#)
@@ -79,6 +80,10 @@ public struct EnvelopeWriter: Sendable {
         buffer.writeJSONString(reason)
         buffer.writeStaticString(#","at":"#)
         buffer.writeJSONInteger(at)
+        if let refusedBy {
+            buffer.writeStaticString(#","refused":"#)
+            buffer.writeJSONString(refusedBy)
+        }
         buffer.writeInteger(UInt8(ascii: "}"))
     }
 

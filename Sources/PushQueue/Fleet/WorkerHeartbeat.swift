@@ -22,6 +22,9 @@ public struct WorkerHeartbeat: Sendable {
         json.writeShort(report.version)
         json.writeString(",\"lane\":\(report.lane),\"lanes\":\(report.lanes)")
         json.writeString(#","state":"\#(report.state.rawValue)","in_flight":\#(report.inFlight)"#)
+        if let configuration = report.configuration {
+            json.writeString(",\"configuration\":\"\(configuration.text)\"")
+        }
         json.writeString(",\"done\":\(report.done),\"delivered\":\(report.delivered)")
         if report.undatedExpirations > 0 {
             json.writeString(",\"undated_expirations\":\(report.undatedExpirations)")

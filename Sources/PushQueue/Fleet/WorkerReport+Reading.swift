@@ -35,6 +35,7 @@ extension WorkerReport {
         var started_at: Int64?
         var updated_at: Int64?
         var state: String?
+        var configuration: String?
         var obstacles: [Obstacle]?
         var in_flight: Int?
         var done: Int?
@@ -66,6 +67,7 @@ extension WorkerReport {
         startedAt = Int64(Self.count(form.started_at.map { Int($0) }))
         updatedAt = Int64(Self.count(form.updated_at.map { Int($0) }))
         state = form.state.flatMap(State.init(rawValue:)) ?? .running
+        configuration = form.configuration.flatMap { ConfigurationDigest($0) }
         obstacles = (form.obstacles ?? []).prefix(Self.maximumObstacles).compactMap { obstacle in
             let reason = Self.shown(obstacle.reason)
             return reason.isEmpty ? nil : Obstacle(reason, app: obstacle.app.map(Self.shown))

@@ -91,6 +91,8 @@ public struct WorkerReport: Sendable, Equatable {
     public var updatedAt: Int64 = 0
     /// The state of the process.
     public var state = State.running
+    /// The digest of the configuration by which it accepts jobs; `nil` if it can't be read.
+    public var configuration: ConfigurationDigest?
     /// The problems that have kept the lane from its work for a second or more, at most ``maximumObstacles``. A command
     /// to be quiet or to stop is not one.
     public var obstacles: [Obstacle] = []

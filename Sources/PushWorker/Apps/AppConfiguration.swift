@@ -94,6 +94,18 @@ extension AppConfiguration.Credential {
 }
 
 extension AppConfiguration {
+    /// The settings that decide whether a job is the app's.
+    var routing: [String] { [name, topic] + otherTopics.sorted() }
+
+    /// The other settings by which the app's jobs are refused.
+    var rules: [String] {
+        var rules = [name, environment, "\(strictPayloads)", "\(transport)"]
+        if case .certificate(let identity) = credential {
+            rules += identity.apns.topics.map { "\($0.name) \($0.types)" }
+        }
+        return rules
+    }
+
     /// Returns the reason to send nothing with a credential whose certificate belongs to another app; `nil` otherwise.
     ///
     /// The gateway's frames carry no topic, so the certificate alone decides which app a notification reaches. Over

@@ -22,8 +22,10 @@ struct JobRouter {
     }
 
     /// Returns the app for a job.
+    /// - Parameter othersRouteAlike: true if all workers of the queue have the same apps. Only then is the only app that
+    ///   of a job with a topic that it does not list.
     /// - Throws: the reason for which no app accepts the job.
-    func route(_ job: Job) throws(Reason) -> AppID {
+    func route(_ job: Job, othersRouteAlike: Bool = true) throws(Reason) -> AppID {
         if let field = job.app {
             let name = job.text(field)
             guard let index = open.first(where: { apps[$0].name == name }) else {
@@ -31,14 +33,13 @@ struct JobRouter {
             }
             return AppID(index: index)
         }
-        if open.count == 1 { return AppID(index: open[0]) }
         guard let field = job.topic else {
+            if open.count == 1 { return AppID(index: open[0]) }
             throw Reason(.noApp, detail: "the job has neither `app` nor `topic`, and there are several apps")
         }
         let topic = job.text(field)
-        guard let index = open.first(where: { apps[$0].hasTopic(topic) }) else {
-            throw Reason(.unknownApp, detail: "this worker has no app with the job's `topic`")
-        }
-        return AppID(index: index)
+        if let index = open.first(where: { apps[$0].hasTopic(topic) }) { return AppID(index: index) }
+        if open.count == 1, othersRouteAlike { return AppID(index: open[0]) }
+        throw Reason(.unknownApp, detail: "this worker has no app with the job's `topic`")
     }
 }

@@ -55,7 +55,7 @@ final class Intake {
             let job = JobDecoder.identify(body, as: queue.format)
             var unsent = UnsentJob(claim: claim, queue: queue, body: body, envelope: job.envelope, job: job)
             unsent.appName = job.app.map { String(buffer: job.text($0)) }
-            ledger.record(.dead(Reason(error)), of: unsent)
+            refuse(unsent, Reason(error))
             return nil
         }
         let command = queue.commands.isEmpty ? nil : queue.commands.command(for: job)
@@ -85,9 +85,21 @@ final class Intake {
         do throws(Reason) {
             try accept(job, body, claim, queue, isRecovered: claimed.isRecovered)
         } catch {
-            ledger.record(.dead(error), of: unsent(job, claim, queue))
+            refuse(unsent(job, claim, queue), error)
         }
         return nil
+    }
+
+    /// Ends a job that this worker does not accept. It goes back if a worker of another configuration may accept it.
+    private func refuse(_ unsent: UnsentJob, _ reason: Reason) {
+        let queue = unsent.queue
+        guard let refused = queue.refusals(of: unsent.envelope, in: unsent.body) else {
+            return ledger.record(.dead(reason), of: unsent)
+        }
+        var unsent = unsent
+        unsent.refusedBy = refused
+        let pauses = RetryPolicy.configurationPauses(age: queue.now - unsent.firstSeen)
+        ledger.record(.deferred(reason, delay: lane.random(in: pauses)), of: unsent)
     }
 
     // MARK: Commands of operators
@@ -128,7 +140,7 @@ final class Intake {
     private func unsent(_ job: Job, _ claim: ClaimID, _ queue: QueueContext) -> UnsentJob {
         var unsent = UnsentJob(claim: claim, queue: queue, body: job.body, envelope: job.envelope, job: job)
         do throws(Reason) {
-            let app = try router.route(job)
+            let app = try router.route(job, othersRouteAlike: queue.routesAlike)
             (unsent.app, unsent.appName) = (app, router.apps[app.index].configuration.name)
         } catch {
             unsent.appName = job.app.map { String(buffer: job.text($0)) }
@@ -145,7 +157,7 @@ final class Intake {
         if let expiration = job.expirationSecond(firstSeen: firstSeen), expiration > 0, expiration * 1000 <= now {
             return ledger.record(.expired, of: unsent(job, claim, queue))
         }
-        let appID = try router.route(job)
+        let appID = try router.route(job, othersRouteAlike: queue.routesAlike)
         let app = router.apps[appID.index]
         if let end = app.end(of: job, firstSeen: firstSeen), end <= now {
             return ledger.record(.expired, of: unsent(job, claim, queue))

@@ -81,6 +81,7 @@ extension Lane {
             case .quiet: .quiet
             case .starting, .draining, .stopped: .draining
             }
+        report.configuration = queue.configuration
         report.obstacles = obstacles.filter { observation.duration(of: $0.reason, now: now) >= Readiness.patience }
         report.inFlight = inFlight
         report.done = ledger.counters.done

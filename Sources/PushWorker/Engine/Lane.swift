@@ -137,6 +137,8 @@ final class Lane: @unchecked Sendable {
 
     private func route(to senders: [AppSender]) {
         intake.route(to: senders)
+        let apps = senders.filter { !$0.isRemoved }.map(\.configuration)
+        for consumer in consumers { consumer.queue.accept(by: apps) }
         ledger.apps = senders.map { .init(name: $0.name, usesGateway: $0.configuration.usesGateway) }
     }
 

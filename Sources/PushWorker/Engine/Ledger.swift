@@ -17,6 +17,8 @@ struct UnsentJob {
     /// The job's app and its name; `nil` if no app of the worker accepts the job.
     var app: AppID?
     var appName: String?
+    /// The configurations by which workers refuse it, if it goes back for one of another configuration.
+    var refusedBy: Set<ConfigurationDigest> = []
 
     var notifications: Int { job.tokenCount }
 

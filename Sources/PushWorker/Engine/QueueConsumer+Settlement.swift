@@ -241,10 +241,16 @@ extension QueueConsumer: JobSettler {
             let job = unsent.job
             var writer = queue.wrapper(
                 of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: unsent.firstSeen)
-            if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
+            if job.envelope.overridesTokens {
+                // A job that can't be read has them only in its wrapper.
+                let tokens = job.tokens.map { $0.map(job.text) } ?? unsent.envelope.tokens(in: unsent.body)
+                writer.write(tokens: tokens)
+            }
             writer.write(why: .deferred)
             let code = reason.code.text
-            writer.write(errorStatus: nil, reason: code, at: queue.now)
+            writer.write(
+                errorStatus: nil, reason: code, at: queue.now,
+                refusedBy: unsent.refusedBy.isEmpty ? nil : ConfigurationDigest.text(unsent.refusedBy))
             expectRetry(in: delay)
             outbox.settlement.postpone(
                 claim, .deferred, due: .after(milliseconds: delay), head: writer.head(), reason: code,

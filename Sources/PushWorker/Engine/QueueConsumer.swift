@@ -208,7 +208,10 @@ final class QueueConsumer {
         lease.renewedAt = lane.now
         if claim.count > 0 { lease.isIdle = false }
         let generation = queue.generation
-        store.claim(claim, knownCommands: queue.commands.version, heartbeat: nextHeartbeat()) { [self] result in
+        let configuration = if case .running = lane.state { queue.configuration } else { ConfigurationDigest?.none }
+        store.claim(
+            claim, knownCommands: queue.commands.version, configuration: configuration, heartbeat: nextHeartbeat()
+        ) { [self] result in
             guard generation == queue.generation, !lane.isStopped else { return }
             switch result {
             case .success(let claimed): received(claimed, claim)
@@ -236,6 +239,7 @@ final class QueueConsumer {
             queue.logger.debug("joined the queue", metadata: ["event": "queue_joined", "worker": "\(queue.holder)"])
         }
         let count = claimed.bodies.count
+        if count > 0 { queue.otherConfigurations = claimed.otherConfigurations }
         hasBacklog = window.answered(
             received: count, isPaused: claimed.isPaused, nextDue: claimed.nextDue,
             isWatched: store.canWait && refusals[.waits] == nil, now: lane.now)

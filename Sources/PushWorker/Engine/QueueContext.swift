@@ -21,6 +21,10 @@ final class QueueContext {
     private(set) var generation = 0
     /// The current name of the lease holder.
     private(set) var holder: String
+    /// The digest of the configuration by which the lane accepts the queue's jobs.
+    var configuration = ConfigurationDigest(routing: [], rules: [])
+    /// The configurations of other living workers that differ from it, at the time of the last claim with jobs.
+    var otherConfigurations: Set<ConfigurationDigest> = []
     /// The operators' commands about its jobs.
     var commands = JobCommands()
     /// The number of notifications that were already in flight when the last change of commands cancelled them.
@@ -62,6 +66,35 @@ final class QueueContext {
 
     /// The milliseconds by which Redis' clock is ahead of the event loop's.
     var clockOffset: Int64 { clock.milliseconds - Int64(clock.at.uptimeNanoseconds / 1_000_000) }
+
+    // MARK: Configurations
+
+    /// Sets the configuration by which the lane accepts jobs from now on.
+    func accept(by apps: [AppConfiguration]) {
+        let apps = apps.sorted { $0.name < $1.name }
+        let format =
+            switch format {
+            case .native: "native"
+            case .sidekiq(let classes): "sidekiq \(classes.sorted())"
+            }
+        configuration = ConfigurationDigest(
+            routing: apps.flatMap(\.routing),
+            rules: [WorkerVersion.current, format, "\(limits.maximumJobSize)"] + apps.flatMap(\.rules))
+    }
+
+    /// True if all living workers have the same apps with the same topics.
+    var routesAlike: Bool { otherConfigurations.allSatisfy { $0.routing == configuration.routing } }
+
+    /// Returns the configurations by which a job has been refused, with the lane's own; `nil` if no living worker has
+    /// another, so that the lane's verdict is final.
+    func refusals(of job: Envelope, in body: ByteBuffer) -> Set<ConfigurationDigest>? {
+        guard !otherConfigurations.isEmpty else { return nil }
+        let refused = ConfigurationDigest.list(job.failure(in: body)?.refusedBy ?? "").union([configuration])
+        guard !otherConfigurations.isSubset(of: refused), refused.count < ConfigurationDigest.maximumInList else {
+            return nil
+        }
+        return refused
+    }
 
     // MARK: Names
 

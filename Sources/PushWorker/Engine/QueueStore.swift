@@ -16,10 +16,12 @@ protocol QueueStore: AnyObject {
 
     /// Claims under another name from now on.
     func use(holder: String)
-    /// - Parameter knownCommands: the version of the job commands known to the lane.
+    /// - Parameters:
+    ///   - knownCommands: the version of the job commands known to the lane.
+    ///   - configuration: the configuration by which the lane accepts jobs; `nil` while it accepts none.
     func claim(
-        _ claim: ClaimWindow.Claim, knownCommands: String, heartbeat: WorkerHeartbeat?,
-        completion: @escaping Completion<QueueConnection.Claimed>)
+        _ claim: ClaimWindow.Claim, knownCommands: String, configuration: ConfigurationDigest?,
+        heartbeat: WorkerHeartbeat?, completion: @escaping Completion<QueueConnection.Claimed>)
     func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>)
     /// Assigns times to jobs of a campaign whose rate is limited.
     /// - Parameter completion: receives the milliseconds until each may be sent.
@@ -82,12 +84,12 @@ final class RedisQueueStore: QueueStore {
     }
 
     func claim(
-        _ claim: ClaimWindow.Claim, knownCommands: String, heartbeat: WorkerHeartbeat?,
-        completion: @escaping Completion<QueueConnection.Claimed>
+        _ claim: ClaimWindow.Claim, knownCommands: String, configuration: ConfigurationDigest?,
+        heartbeat: WorkerHeartbeat?, completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         connection.claim(
             count: claim.count, first: claim.first, join: claim.join, knownCommands: knownCommands,
-            heartbeat: heartbeat, completion: completion)
+            configuration: configuration, heartbeat: heartbeat, completion: completion)
     }
 
     func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>) {

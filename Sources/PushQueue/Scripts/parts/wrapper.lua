@@ -101,3 +101,31 @@ local function carried(members)
     end
     return text, notifications
 end
+
+-- Returns the digests of the configurations that have refused a job, with a lane's own, if one of `others` has not; nil if
+-- the lane's verdict is final. `members` are those of the job's wrapper.
+local function undecided(members, others, own)
+    local refused = type(members.error) == 'table' and members.error.refused
+    refused = type(refused) == 'string' and #refused < 1024 and is_utf8(refused) and refused or ''
+    for _, other in ipairs(others) do
+        if not string.find(refused, other, 1, true) then
+            return string.find(refused, own, 1, true) and refused or own .. (refused == '' and '' or ' ') .. refused
+        end
+    end
+    return nil
+end
+
+-- Returns the ms after which a job that a worker's configuration refuses comes back: a quarter of its age, from 1 to 30 s.
+local function configuration_pause(members, now)
+    return math.floor(math.max(1000, math.min((now - (members.enqueued or now)) / 4, 30000)))
+end
+
+-- Returns the head of the wrapper of a job that goes back because a worker's configuration refuses it. `claim` is unique.
+local function deferred_head(members, now, claim, reason, refused)
+    members.enqueued = members.enqueued or now
+    return string.format(
+        '%s"attempt":%d%s%s%s%s,"claim":%s,"why":"deferred","error":{"reason":"%s","at":%d,"refused":%s},"job":', WRAPPER,
+        members.attempt or 1, members.reclaims and string.format(',"reclaims":%d', members.reclaims) or '',
+        members.reserved and ',"reserved":true' or '', members.due == true and ',"due":true' or '', (carried(members)),
+        cjson.encode(claim), reason, now, cjson.encode(refused))
+end

@@ -16,8 +16,9 @@
 --      11 results         STREAM outcomes of notifications
 --      12 job-commands    HASH   commands of operators about jobs, and their `version`
 --      13 minute:         prefix of the minutes' counters
---      14 worker-info     HASH   lane -> JSON: its heartbeat
---      15 order:<process> STRING the command of an operator for the lane's process
+--      14 configurations  HASH   digest of a configuration -> the time until which its workers count as living (ms)
+--      15 worker-info     HASH   lane -> JSON: its heartbeat
+--      16 order:<process> STRING the command of an operator for the lane's process
 --                         The last two are given only with a heartbeat.
 -- ARGV  1 lane            its name
 --       2 join            1 when the lane has no lease yet, else 0
@@ -35,9 +36,10 @@
 --      14 idle lease      the lease of a lane that has no claims and only renews it, ms: it protects nothing, so it is
 --                         long
 --      15 version         the version of the job commands that the lane knows, '' for none
---      16 uptime          with a heartbeat: how long the worker has run, ms
---      17 members         with a heartbeat: the members of the JSON object, and its closing brace
--- Reply { status, now, due, expired, evicted, command, stamp, held, commands, body... }
+--      16 configuration   the digest of the configuration by which the lane accepts jobs, '' while it accepts none
+--      17 uptime          with a heartbeat: how long the worker has run, ms
+--      18 members         with a heartbeat: the members of the JSON object, and its closing brace
+-- Reply { status, now, due, expired, evicted, command, stamp, held, commands, others, body... }
 --       status            0 claimed, 1 paused, 2 the lease was lost and the claims reclaimed: the lane needs a new
 --                        name,
 --                         3 paused, and the lane must hand back the jobs that it has not submitted
@@ -50,6 +52,8 @@
 --       held              the lane's claims before this one; -1 if their key is not a hash
 --       commands          {} if the lane knows the job commands; else all of them, { field, value, ... }, which
 --                         apply to the jobs of this claim, too
+--       others            the configurations of living workers that differ from the lane's, with jobs only: what the
+--                         lane refuses, they may accept
 --       body...           the jobs, under the fields `<first>.<stamp>`, `<first + 1>.<stamp>`, ...
 --
 -- A claim is bound to its execution: the same command, executed again on another state of Redis, claims other jobs, and
@@ -58,9 +62,9 @@
 -- network delivers late claims nothing, or jobs that the lane finds among its claims.
 
 local jobs, retry, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
-    minutes, worker_info, command_key = unpack(KEYS)
+    minutes, configurations, worker_info, command_key = unpack(KEYS)
 local lane, join, lease, limit, first, nonce, max_job_bytes, max_bytes, max_dead, max_dead_age, max_dead_bytes, head,
-    max_results, idle_lease, known_version, uptime, members = unpack(ARGV)
+    max_results, idle_lease, known_version, configuration, uptime, members = unpack(ARGV)
 limit, first, max_job_bytes, max_bytes = tonumber(limit), tonumber(first), tonumber(max_job_bytes), tonumber(max_bytes)
 local now_in_us = now_us()
 local now = math.floor(now_in_us / 1000)
@@ -71,7 +75,7 @@ local score = redis.pcall('ZSCORE', workers, lane)
 if type(score) == 'table' then
     return wrong_type({ [workers] = 'zset' }) or score
 elseif join == '0' and not score then
-    return { 2, now, -1, '', 0, '', '', 0, {} }
+    return { 2, now, -1, '', 0, '', '', 0, {}, {} }
 end
 write_when_full(workers)
 local held = redis.pcall('HLEN', claimed)
@@ -89,6 +93,10 @@ if worker_info then
         string.format('{"v":1,"updated_at":%d,"started_at":%d,', now, now - uptime) .. members)
     local value = redis.pcall('GET', command_key)
     command = type(value) == 'string' and value or ''
+    if configuration ~= '' then
+        redis.pcall('HSET', configurations, configuration, now + lease)
+        redis.pcall('PEXPIRE', configurations, lease)
+    end
 end
 
 -- Read in the same step as the jobs: no lane can send a job that was cancelled before it was claimed. A fault of this
@@ -98,7 +106,21 @@ if type(version) ~= 'table' and (version or '') ~= known_version then
     commands = version and redis.pcall('HGETALL', job_commands) or { 'version', '' }
 end
 
-local reply = { 0, now, -1, expired, 0, command, '', held, commands }
+local reply = { 0, now, -1, expired, 0, command, '', held, commands, {} }
+
+-- Read in the same step as the jobs, too: a worker that has joined accepts its jobs from then on. Forgets those that are no
+-- longer living.
+local function other_configurations()
+    local others, all = {}, redis.pcall('HGETALL', configurations)
+    for i = 1, all.err and 0 or #all, 2 do
+        if (tonumber(all[i + 1]) or 0) < now then
+            redis.pcall('HDEL', configurations, all[i])
+        elseif all[i] ~= configuration then
+            others[#others + 1] = all[i]
+        end
+    end
+    return others
+end
 
 -- Returns the ms until the first retry is due, -1 without retries. 0 for a key of another type: the next claim with a
 -- limit reports it.
@@ -134,6 +156,7 @@ elseif known then
     seen = size and math.max(1, math.min(tonumber(size), 2 ^ 31))
     if tonumber(last_first) == first then
         reply[1], reply[3], reply[7] = 0, is_paused and -1 or until_next(), stamp
+        reply[10] = other_configurations()
         for number = first, first + limit - 1 do
             local body = redis.call('HGET', claimed, number .. '.' .. stamp)
             if not body then
@@ -271,7 +294,9 @@ for _, from in ipairs({ moved, fresh, due }) do
 end
 
 local stamp = string.format('%s%x', nonce, now_in_us)
-local claims, number, buried = {}, first, 0
+local claims, number, buried, deferred = {}, first, 0, 0
+local others = other_configurations()
+reply[10] = others
 -- Formatting a number is expensive, so only every tenth is formatted.
 local tens, digits, suffix = '', { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }, '.' .. stamp
 for i = 1, kept do
@@ -279,12 +304,19 @@ for i = 1, kept do
     if #body > max_job_bytes then
         local _, original, wrapped = unwrap(body)
         local text, notifications = carried(wrapped)
-        bury(dead, dead_bytes, now, string.format('%s:%d.%s:%d', lane, first, stamp, i), 'JobTooLarge',
-            string.format(',"attempts":0,"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job_bytes)
-                .. text,
-            original)
-        add_dead_results(results, tonumber(max_results), now, wrapped, 'JobTooLarge')
-        buried = buried + notifications
+        local refused = undecided(wrapped, others, configuration)
+        if refused then
+            local head = deferred_head(wrapped, now, string.format('%s:%d.%s:%d', lane, first, stamp, i), 'JobTooLarge', refused)
+            redis.call('ZADD', retry, now + configuration_pause(wrapped, now), head .. original .. '}')
+            deferred = deferred + notifications
+        else
+            bury(dead, dead_bytes, now, string.format('%s:%d.%s:%d', lane, first, stamp, i), 'JobTooLarge',
+                string.format(',"attempts":0,"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job_bytes)
+                    .. text,
+                original)
+            add_dead_results(results, tonumber(max_results), now, wrapped, 'JobTooLarge')
+            buried = buried + notifications
+        end
     else
         local n = number - first + 1
         local digit = number % 10
@@ -292,7 +324,7 @@ for i = 1, kept do
             tens = number < 10 and '' or string.format('%d', (number - digit) / 10)
         end
         claims[2 * n - 1], claims[2 * n] = tens .. digits[digit] .. suffix, body
-        reply[9 + n] = body
+        reply[10 + n] = body
         number = number + 1
     end
 end
@@ -302,6 +334,11 @@ if #claims > 0 then
     redis.call('SET', next_key, string.format('%d %d %s %d', number, first, stamp, math.max(1, largest * 7 / 8)),
         'PX', 3600000)
     reply[7] = stamp
+end
+if deferred > 0 then
+    count(stats, now, 'deferred', deferred)
+    count(stats, now, 'deferred:JobTooLarge', deferred)
+    add_to_minute(minutes, now, { 'deferred:JobTooLarge', deferred })
 end
 if buried > 0 then
     count(stats, now, 'dead', buried)

@@ -1,0 +1,67 @@
+import NIOCore
+import PrintableText
+
+/// A digest of the settings by which a worker refuses jobs, which all workers of a queue publish in Redis.
+///
+/// A worker that refuses a job does not know whether another would accept it: during a rolling upgrade, the others may
+/// have an app that it lacks, or may be of a version that understands more. So the job goes back until a worker of each
+/// living configuration has refused it.
+public struct ConfigurationDigest: Hashable, Sendable {
+    /// The digest of what decides to which app a job belongs: the apps' names and topics.
+    public let routing: UInt32
+    /// The digest of everything else.
+    public let rules: UInt32
+
+    /// - Parameters:
+    ///   - routing: the settings that decide to which app a job belongs, in an order of their own.
+    ///   - rules: all other settings by which jobs are refused, in an order of their own.
+    public init(routing: [String], rules: [String]) {
+        self.routing = Self.digest(routing)
+        self.rules = Self.digest(rules)
+    }
+
+    /// Parses the text in Redis; `nil` if it is not a digest.
+    public init?(_ text: some StringProtocol) {
+        let digits = text.utf8
+        guard digits.count == 16, digits.allSatisfy({ $0.isHexDigit }), let value = UInt64(text, radix: 16) else {
+            return nil
+        }
+        (routing, rules) = (UInt32(value >> 32), UInt32(truncatingIfNeeded: value))
+    }
+
+    /// The text in Redis: 16 hex digits.
+    public var text: String {
+        let digits = String(UInt64(routing) << 32 | UInt64(rules), radix: 16)
+        return String(repeating: "0", count: 16 - digits.count) + digits
+    }
+
+    /// FNV-1a. Equal lists of texts have equal digests in all processes.
+    private static func digest(_ texts: [String]) -> UInt32 {
+        var hash: UInt32 = 0x811c_9dc5
+        for text in texts {
+            for byte in Array(text.utf8) + [0] { hash = (hash ^ UInt32(byte)) &* 0x0100_0193 }
+        }
+        return hash
+    }
+}
+
+extension ConfigurationDigest {
+    /// The maximum number of digests in a list, so that a job that goes back does not grow without end.
+    package static let maximumInList = 32
+
+    /// Reads a list of digests, separated by spaces, from a job that went back. Anyone can write one.
+    package static func list(_ text: String) -> Set<ConfigurationDigest> {
+        Set(text.split(separator: " ").prefix(maximumInList).compactMap { ConfigurationDigest($0) })
+    }
+
+    /// Returns the text of a list of digests.
+    package static func text(_ list: Set<ConfigurationDigest>) -> String {
+        list.map(\.text).sorted().joined(separator: " ")
+    }
+}
+
+extension UInt8 {
+    fileprivate var isHexDigit: Bool {
+        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(self) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(self)
+    }
+}
