@@ -192,7 +192,8 @@ enum DocumentationTables {
     }
 
     private static func text(_ own: Reason.Own) -> [String] {
-        switch own {
+        let refused = "`dead`; deferred while a worker with other settings may accept the job"
+        return switch own {
         case .appPaused: ["deferred", "The app is paused. `apns-worker status` shows why."]
         case .attemptsExhausted: ["`dead`", "All attempts are used up. The dead letter has the last error."]
         case .badPayload:
@@ -211,17 +212,17 @@ enum DocumentationTables {
         case .duplicate: ["`dropped`", "Another job with the same `id` was sent within `unique_for`."]
         case .endpointUnavailable: ["deferred", "The app's APNs does not answer, or answers with server errors only."]
         case .expired: ["`expired`", "The expiration passed before the notification could be sent."]
-        case .jobTooLarge: ["`dead`", "The job has more than 16 MiB."]
+        case .jobTooLarge: [refused, "The job has more than 16 MiB."]
         case .malformedToken:
             ["`dead`", "The device token is neither hexadecimal nor base64, or has an impossible length."]
-        case .noApp: ["`dead`", "The job names no app or topic, and the worker has several apps."]
+        case .noApp: [refused, "The job names no app or topic, and the workers have several apps."]
         case .noConnection: ["deferred", "There was no connection to APNs."]
         case .poison:
             ["`dead`", "Reclaimed more than five times from lanes that stopped. It may be what ends workers."]
         case .rateLimited: ["deferred", "The app's `max_per_second` is used up."]
         case .suppressed: ["`suppressed`", "The device token is in the set of invalid tokens."]
         case .throttled: ["deferred", "APNs throttles the device token."]
-        case .unknownApp: ["`dead`", "No worker of the queue has the app or topic that the job names."]
+        case .unknownApp: [refused, "No worker of the queue has the app or topic that the job names."]
         case .unreadableClaim: ["`dead`", "A claim in Redis that no worker wrote."]
         }
     }
@@ -236,7 +237,7 @@ enum DocumentationTables {
             "workerInfo": keys.workerInfo, "claimed": keys.claimed("<lane>"),
             "unique": String(buffer: keys.unique(.init(string: "<id>"))), "next": keys.next("<lane>"),
             "order": keys.order("<process>"), "stats": keys.stats("<day>"), "minute": keys.minute("<minute>"),
-            "jobCommands": keys.jobCommands,
+            "jobCommands": keys.jobCommands, "configurations": keys.configurations,
             "campaigns": keys.campaigns, "campaign": keys.campaign("<name>"),
         ]
         return try keyTable("QueueKeys", names)
