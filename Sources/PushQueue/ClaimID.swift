@@ -37,7 +37,7 @@ public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
     var reserved: ClaimID { ClaimID(number: number, stamp: stamp + "r") }
 
     /// Returns the claim that a job has once some of its notifications are settled.
-    /// - Parameter part: the number of times that some were settled, from 1.
+    /// - Parameter part: a number that no other part of the lane's jobs has.
     package func rest(afterPart part: Int) -> ClaimID { ClaimID(number: number, stamp: "\(stamp)p\(part)") }
 }
 

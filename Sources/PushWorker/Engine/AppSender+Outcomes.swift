@@ -488,11 +488,14 @@ extension AppSender: TransportDelegate {
         ledger.close(1, of: id)
     }
 
-    /// Leaves a notification unsent because the lane is ending.
+    /// Leaves a notification unsent because the lane is ending. A job with one token that APNs may have accepted goes back
+    /// with its identity and its count of possible duplicates; if certainly nothing of it was accepted, its claim is
+    /// released.
     func abandon(_ flight: FlightID) {
         let id = inFlight[flight].job
-        if let fanOut = lane.jobs[id].fanOut {
-            deferNotification(token(of: flight, fanOut.job), of: id, fanOut.job, Reason(.drained), delay: 0)
+        let mayBeAccepted = lane.jobs[id].tally?.possibleDuplicates ?? 0 > 0
+        if lane.jobs[id].fanOut != nil || mayBeAccepted, let job = lane.jobs[id].job {
+            deferNotification(token(of: flight, job), of: id, job, Reason(.drained), delay: 0)
         } else {
             lane.jobs[id].isAbandoned = true
         }

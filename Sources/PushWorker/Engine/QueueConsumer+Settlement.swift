@@ -26,6 +26,9 @@ extension QueueConsumer {
         let flush: SoonTask
         /// The due time of the first retry in ``settlement``.
         var nextRetry = NIODeadline.distantFuture
+        /// The number of parts of jobs that were settled. They number the claims of what is left: after a rollback, a
+        /// job is processed again under a claim that it had before, and its parts must not meet those of then.
+        var parts = 0
         /// Ended jobs whose invalid tokens must be in the set before they are settled, and what ended of them later.
         var awaitingTokens: [Ended] = []
         /// Ended jobs whose invalid tokens are being written.
@@ -116,7 +119,8 @@ extension QueueConsumer: JobSettler {
         writer.write(tokens: tokens)
         let head = writer.head()
         fanOut.parts += 1
-        let rest = Outbox.Ended.Rest(claim: fanOut.claim.rest(afterPart: fanOut.parts), head: head)
+        outbox.parts += 1
+        let rest = Outbox.Ended.Rest(claim: fanOut.claim.rest(afterPart: outbox.parts), head: head)
         settle(Outbox.Ended(job, rest: rest))
         fanOut.original = head.readableBytes..<head.readableBytes + fanOut.original.count
         return rest.claim
