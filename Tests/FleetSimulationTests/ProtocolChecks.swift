@@ -239,7 +239,7 @@ final class AnswerChecks {
     /// The answers that accept a notification, by lane and notification.
     private var answers: [String: [Int: Answer]] = [:]
     /// The notifications whose answers were written.
-    private var written: [Int: String] = [:]
+    private var written: [Int: (lane: String, at: NIODeadline, until: NIODeadline)] = [:]
 
     init(_ simulation: FleetSimulation) { self.simulation = simulation }
 
@@ -256,10 +256,11 @@ final class AnswerChecks {
         let couldWrite = max(simulation.redis.lastRefusal, worker.loop.lastStop)
         for lane in worker.lanes {
             for (number, answer) in answers.removeValue(forKey: lane.name) ?? [:]
-            where now - answer.at > Self.patience && answer.at > couldWrite && lane.sender.losses == answer.losses
+            where lane.sender.lastContact - answer.at > Self.patience && answer.at > couldWrite
+                && lane.sender.losses == answer.losses
                 && lane.holders[answer.job.queue] == answer.holder && lane.checks.hasLease(of: answer.job)
             {
-                written[number] = lane.name
+                written[number] = (lane.name, answer.at, now)
             }
         }
     }
@@ -268,7 +269,8 @@ final class AnswerChecks {
     func submitted(_ number: Int, by lane: SimulatedLane) {
         guard let other = written[number], !simulation.redis.hasRolledBack else { return }
         simulation.fail(
-            "\(lane.name) sends a notification again whose answer reached \(other) long before the end of that lane")
+            "\(lane.name) sends the notification \(number) again, whose answer reached \(other.lane) "
+                + "\((other.until - other.at).formatted) before its end")
     }
 }
 

@@ -230,6 +230,8 @@ final class SimulatedSender: RedisSender {
     private var isConnecting = false
     private var pending: [Pending] = []
     private var commandsUntilLoss = 0
+    /// The time at which Redis executed the last command.
+    private(set) var lastContact = NIODeadline.distantPast
     private var lastArrival = NIODeadline.distantPast
     private var lastAnswer = NIODeadline.distantPast
 
@@ -265,6 +267,7 @@ final class SimulatedSender: RedisSender {
     private func arrive(_ entry: Pending) {
         guard !entry.isNeverExecuted, !entry.isExecuted else { return }
         entry.isExecuted = true
+        lastContact = time.now
         let result = simulation.redis.execute(entry.command)
         guard !entry.isLost else { return }
         lastAnswer = max(
