@@ -32,6 +32,8 @@ public struct Settlement: Sendable {
     /// The settlements of other campaigns.
     private var others: [ByteBuffer?: Group] = [:]
     private var otherClaims: [ClaimID] = []
+    /// The claims that replace others; see ``keep(_:as:head:original:)``.
+    package private(set) var rests: [ClaimID] = []
     /// The number of claims.
     public private(set) var count = 0
     /// The number of bytes of jobs that the script copies.
@@ -179,6 +181,7 @@ public struct Settlement: Sendable {
         group.arguments.append(original.count)
         copiedBytes += original.count
         otherClaims.append(claim)
+        rests.append(rest)
         count += 1
     }
 

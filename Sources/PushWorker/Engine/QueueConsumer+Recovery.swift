@@ -234,7 +234,7 @@ extension QueueConsumer {
             known.insert(entry.reservation.reservedClaim)
         }
         for entry in reservations.turns.entries { known.insert(entry.claimed.claim) }
-        for job in lane.jobs.entries + (outbox.awaitingTokens + outbox.writingTokens).map(\.job)
+        for job in lane.jobs.entries + outbox.unwritten.map(\.job)
         // Empty entries have no claim.
         where job.claim.number > 0 && job.queue == queue.id && job.generation == queue.generation {
             known.insert(job.claim)

@@ -33,6 +33,9 @@ extension QueueConsumer {
         var awaitingTokens: [Ended] = []
         /// Ended jobs whose invalid tokens are being written.
         var writingTokens: [Ended] = []
+        /// What ended of jobs while the settlement of an earlier part was not confirmed. That settlement creates the claim
+        /// which these end, and Redis may refuse the first of two that are in flight and execute the second.
+        var awaitingPart: [Ended] = []
         /// The reason for which Redis refuses invalid tokens; `nil` while it does not.
         var tokensRefusal: String?
         var tokensNotBefore = NIODeadline.distantPast
@@ -62,14 +65,25 @@ extension QueueConsumer {
             }
         }
 
-        /// True if a part of a job waits for its invalid tokens. Parts must be written in their order.
+        /// What has ended and is in no settlement yet.
+        var unwritten: [Ended] { awaitingTokens + writingTokens + awaitingPart }
+
+        /// True if a part of a job waits to be written. Parts must be written in their order.
         func hasWaitingPart(of job: ActiveJob) -> Bool {
             guard job.fanOut?.parts ?? 0 > 0 else { return false }
-            return (awaitingTokens + writingTokens).contains { $0.job.fanOut === job.fanOut }
+            return unwritten.contains { $0.job.fanOut === job.fanOut }
+        }
+
+        /// True if the settlement that creates a job's claim is not confirmed.
+        func mustAwaitPart(_ job: ActiveJob) -> Bool {
+            guard job.fanOut?.parts ?? 0 > 0 else { return false }
+            return unconfirmed.creates(job.claim) || awaitingPart.contains { $0.job.fanOut === job.fanOut }
         }
 
         /// The number of jobs whose settlement is not confirmed.
-        var count: Int { unconfirmed.count + settlement.count + awaitingTokens.count + writingTokens.count }
+        var count: Int {
+            unconfirmed.count + settlement.count + awaitingTokens.count + writingTokens.count + awaitingPart.count
+        }
 
         /// The approximate size of the settlements in bytes.
         var size: Int { unconfirmed.size + settlement.size }
@@ -82,8 +96,9 @@ extension QueueConsumer {
             defer {
                 settlement = Settlement()
                 unconfirmed = UnconfirmedSettlements()
+                awaitingPart = []
             }
-            return settlement.count + unconfirmed.count
+            return settlement.count + unconfirmed.count + awaitingPart.count
         }
     }
 
@@ -135,8 +150,10 @@ extension QueueConsumer: JobSettler {
         flushIfFull()
     }
 
-    /// Writes the settlement of a job, or of a part of it, whose invalid tokens are in the set.
+    /// Writes the settlement of a job, or of a part of it, whose invalid tokens are in the set, once that of an earlier
+    /// part is confirmed.
     private func write(_ ended: Outbox.Ended) {
+        if outbox.mustAwaitPart(ended.job) { return outbox.awaitingPart.append(ended) }
         // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
         guard let tally = ended.job.tally, let job = ended.job.job else { return }
         let claim = ended.job.claim
@@ -320,6 +337,14 @@ extension QueueConsumer: JobSettler {
         outbox.nextRetry = .distantFuture
     }
 
+    private func writeAwaitingParts() {
+        guard !outbox.awaitingPart.isEmpty else { return }
+        let waiting = outbox.awaitingPart
+        outbox.awaitingPart = []
+        for ended in waiting { write(ended) }
+        flushIfFull()
+    }
+
     private func write(_ number: Int, again: Bool) {
         guard let batch = outbox.unconfirmed[number] else { return }
         let generation = queue.generation
@@ -332,6 +357,7 @@ extension QueueConsumer: JobSettler {
                 guard outbox.unconfirmed.confirmed(number) != nil else { return }
                 logEvictions(settled.evicted)
                 if !again { ledger.recordLostClaims(settled.lost) }
+                writeAwaitingParts()
                 if lane.isDraining { report(.changed) }
             case .failure(let failure) where !failure.isAnswer:
                 break  // Written again when the connection is restored.

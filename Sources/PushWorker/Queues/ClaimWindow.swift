@@ -234,6 +234,9 @@ struct UnconfirmedSettlements {
     /// The claims in them.
     var claims: some Sequence<ClaimID> { batches.values.lazy.flatMap(\.claims) }
 
+    /// True if a claim exists only once one of the batches has been executed.
+    func creates(_ claim: ClaimID) -> Bool { batches.values.contains { $0.rests.contains(claim) } }
+
     /// The invalid tokens that must be in Redis before the batches, oldest first.
     var invalidTokens: [InvalidToken] { numbers.flatMap { batches[$0]?.invalidTokens ?? [] } }
 
