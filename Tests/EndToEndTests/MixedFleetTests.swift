@@ -6,19 +6,22 @@ extension EndToEnd {
     /// Workers of one queue with different configurations, as during a rolling upgrade.
     @Suite("A mixed fleet")
     struct MixedFleetTests {
-        /// Starts a worker with these apps, whose topics are `com.example.<app>`.
-        private static func worker(_ apps: [String], _ redis: RedisServer, _ simulator: SimulatorProcess) throws
-            -> WorkerProcess
-        {
-            let folder = try ConfigurationTests.Folder()
-            try folder.write(
-                "apps:\n"
-                    + apps.map {
-                        "  \($0):\n    topic: com.example.\($0)\n    endpoint: localhost:\(simulator.port)\n"
-                    }.joined())
-            return try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--config", folder.file, "--results", "all"],
-                environment: ["APNS_WORKER_ENDPOINT": "", "APNS_WORKER_TOPIC": ""])
+        /// A worker with these apps, whose topics are `com.example.<app>`.
+        private final class Worker {
+            let process: WorkerProcess
+            private let folder: ConfigurationTests.Folder
+
+            init(_ apps: [String], _ redis: RedisServer, _ simulator: SimulatorProcess) throws {
+                folder = try ConfigurationTests.Folder()
+                try folder.write(
+                    "apps:\n"
+                        + apps.map {
+                            "  \($0):\n    topic: com.example.\($0)\n    endpoint: localhost:\(simulator.port)\n"
+                        }.joined())
+                process = try WorkerProcess(
+                    redis: redis.url, endpoint: simulator.port, options: ["--config", folder.file, "--results", "all"],
+                    environment: ["APNS_WORKER_ENDPOINT": "", "APNS_WORKER_TOPIC": ""])
+            }
         }
 
         private static func differences(_ redis: RedisServer) async throws -> [String] {
@@ -31,8 +34,8 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(options: [
                 "--topic", "com.example.a", "--topic", "com.example.b",
             ])
-            let old = try Self.worker(["a"], redis, simulator)
-            let new = try Self.worker(["a", "b"], redis, simulator)
+            let old = try Worker(["a"], redis, simulator)
+            let new = try Worker(["a", "b"], redis, simulator)
             try await eventually("both have joined, and the difference is reported") {
                 try await Self.differences(redis).count == 1
             }
@@ -59,14 +62,14 @@ extension EndToEnd {
                 #expect(result["app"] == (number % 3 == 2 ? "a" : "b"))
             }
             // Without the old worker, the verdict of the new one is final at once.
-            _ = try await old.stop()
+            _ = try await old.process.stop()
             try await eventually("the old configuration is forgotten") {
                 try redis.push(["["])
                 try await Task.sleep(for: .milliseconds(300))
                 return try QueueContents(redis).count("dead") > contents.count("dead")
             }
             #expect(try await Self.differences(redis).isEmpty)
-            _ = try await new.stop()
+            _ = try await new.process.stop()
             _ = try await simulator.stop()
         }
 
@@ -74,15 +77,15 @@ extension EndToEnd {
         func killed() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
-            let old = try Self.worker(["b"], redis, simulator)
-            let new = try Self.worker(["a"], redis, simulator)
+            let old = try Worker(["b"], redis, simulator)
+            let new = try Worker(["a"], redis, simulator)
             try await eventually("both have joined") { try await Self.differences(redis).count == 1 }
-            old.process.send(SIGKILL)
+            old.process.process.send(SIGKILL)
             try redis.push([#"{"app":"c","token":"\#(TestJob.token("c", 1))","alert":"x"}"#])
             try await eventually("the job ends") {
                 try QueueContents(redis).dead.map(\.reason) == ["UnknownApp"]
             }
-            _ = try await new.stop()
+            _ = try await new.process.stop()
             _ = try await simulator.stop()
         }
     }

@@ -5,6 +5,7 @@ import PushQueue
 import Testing
 
 @testable import PushWorker
+@testable import Redis
 
 /// Jobs with many tokens whose notifications end differently, and at different times.
 @Suite("Jobs with many tokens")
@@ -144,6 +145,21 @@ struct FanOutTests {
         scene.queue.refusesInvalidTokens = false
         scene.run(.seconds(3))
         #expect(scene.stats == ["delivered": 3, "invalid_token": 1, "mixed": 1] && scene.queue.held.isEmpty)
+        #expect(scene.counters.lostClaims == 0)
+    }
+
+    @Test("A part is written only once Redis has confirmed the part before, which it may have refused")
+    func refusedPart() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.fanOut(["aa", "bb", "cc"]))
+        scene.answer(EngineScene.delivered)
+        scene.queue.refusal = .redis(.server(RedisServerError(text: "BUSY Redis is busy running a script")))
+        scene.run(.milliseconds(1100))
+        scene.queue.refusal = nil
+        scene.answer(EngineScene.delivered)
+        scene.answer(EngineScene.delivered)
+        scene.run(.seconds(10))
+        #expect(scene.queue.held.isEmpty && scene.stats == ["delivered": 3], "\(scene.stats) \(scene.queue.held)")
         #expect(scene.counters.lostClaims == 0)
     }
 

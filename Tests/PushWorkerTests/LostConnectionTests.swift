@@ -124,6 +124,24 @@ struct LostConnectionTests {
         #expect(scene.transport.tokens == ["aa", "bb", "bb"] && scene.stats["dropped"] == 1)
     }
 
+    @Test("go back with their identity and their count if the lane ends before they are sent again")
+    func drainedWhileWaiting() throws {
+        let scene = try EngineScene()
+        scene.transport.isolatedLimits = [:]
+        scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
+        let ids = scene.transport.sent.map(\.apnsID)
+        scene.transport.lose()
+        scene.run()
+        _ = scene.lane.drain(within: .seconds(5))
+        scene.run(.seconds(6))
+        #expect(scene.stats == ["deferred": 2, "possible_duplicates": 2])
+        #expect(scene.queue.held.isEmpty)
+        let next = try EngineScene()
+        for (body, _) in scene.queue.postponed { next.push(body) }
+        next.run(.milliseconds(200))
+        #expect(next.transport.sent.map(\.apnsID) == ids && ids.count == 2)
+    }
+
     @Test("are given back without an attempt by a lane that ends")
     func draining() throws {
         let scene = try EngineScene()
