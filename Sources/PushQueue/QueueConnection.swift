@@ -298,14 +298,23 @@ public final class QueueConnection {
     }
 
     /// Releases claims that have not been settled. The call that releases the last of them ends the lease.
-    /// - Parameter process: the name of the lane's process if that ends: the command to it is then deleted.
-    public func release(endOf process: String? = nil, completion: @escaping (Result<Released, Failure>) -> Void) {
-        let keyNames = [keys.workers, keys.claimed(worker), keys.inbox, keys.jobs, keys.workerInfo]
+    /// - Parameters:
+    ///   - configuration: the configuration by which the lane accepted jobs.
+    ///   - process: the name of the lane's process if that ends: the command to it is then deleted.
+    ///   - completion: gets the numbers of jobs.
+    public func release(
+        of configuration: ConfigurationDigest, endOf process: String? = nil,
+        completion: @escaping (Result<Released, Failure>) -> Void
+    ) {
+        let keyNames = [
+            keys.workers, keys.claimed(worker), keys.inbox, keys.jobs, keys.workerInfo, keys.configurations,
+        ]
         scripts.run(
             .release, keyNames + (process.map { [keys.order($0)] } ?? []),
             arguments: { [worker, keys] command in
                 command.append(worker)
                 command.append(keys.head.rawValue)
+                command.append(configuration.text)
             },
             completion: { result in
                 completion(

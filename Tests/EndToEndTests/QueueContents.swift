@@ -77,7 +77,9 @@ struct QueueContents {
     var lastingKeys: Set<String> {
         keys.filter { key in
             key.hasPrefix("push:{")
-                && ![":stats:", ":minute:", ":next:", ":gauges", "{shared}"].contains { key.contains($0) }
+                && ![":stats:", ":minute:", ":next:", ":gauges", ":configurations", "{shared}"].contains {
+                    key.contains($0)
+                }
         }
     }
 

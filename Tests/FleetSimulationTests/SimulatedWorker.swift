@@ -340,8 +340,11 @@ private final class SimulatedQueueStore: QueueStore {
         store.reclaim(other, completion: completion)
     }
 
-    func release(endOf worker: String, completion: @escaping Completion<QueueConnection.Released>) {
-        store.release(endOf: worker, completion: completion)
+    func release(
+        of configuration: ConfigurationDigest, endOf worker: String,
+        completion: @escaping Completion<QueueConnection.Released>
+    ) {
+        store.release(of: configuration, endOf: worker, completion: completion)
     }
 
     func claims(completion: @escaping Completion<[ClaimID]>) {

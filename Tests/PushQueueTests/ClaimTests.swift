@@ -350,7 +350,7 @@ struct ClaimTests {
     func livingConfigurations() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
-            limits.lease = 300
+            limits.lease = 200
             let mine = ConfigurationDigest(routing: ["a"], rules: ["1"])
             let theirs = ConfigurationDigest(routing: ["b"], rules: ["1"])
             let report = WorkerHeartbeat(WorkerReport(), uptime: 1)
@@ -365,9 +365,12 @@ struct ClaimTests {
             #expect(try await worker.claim(1, first: 3, configuration: mine).otherConfigurations == [theirs])
             // The repetition of a claim says the same.
             #expect(try await worker.claim(1, first: 3, configuration: mine).otherConfigurations == [theirs])
-            try await Task.sleep(for: .milliseconds(350))
+            // It outlives the lease: after an outage, the first worker must not decide without the others.
+            try await Task.sleep(for: .milliseconds(300))
+            #expect(try await worker.claim(1, first: 4, configuration: mine).otherConfigurations == [theirs])
+            try await Task.sleep(for: .milliseconds(800))
             try await worker.claim(0, configuration: mine, heartbeat: report)
-            #expect(try await worker.claim(1, first: 4, configuration: mine).otherConfigurations.isEmpty)
+            #expect(try await worker.claim(1, first: 5, configuration: mine).otherConfigurations.isEmpty)
             #expect(try queue.redis.run("HLEN", queue.keys.configurations).number == 1)
             #expect(try queue.redis.run("PTTL", queue.keys.configurations).number ?? 0 > 0)
         }

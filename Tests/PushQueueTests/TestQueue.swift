@@ -219,10 +219,13 @@ struct TestWorker: Sendable {
     }
 
     @discardableResult
-    func release(endOf process: String? = nil) async throws -> Int {
+    func release(
+        of configuration: ConfigurationDigest = ConfigurationDigest(routing: [], rules: []),
+        endOf process: String? = nil
+    ) async throws -> Int {
         var all = 0
         while true {
-            let released = try await call { $0.release(endOf: process, completion: $1) }
+            let released = try await call { $0.release(of: configuration, endOf: process, completion: $1) }
             all += released.released
             if released.left == 0 { return all }
         }

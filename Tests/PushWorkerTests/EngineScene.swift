@@ -569,7 +569,10 @@ final class FakeQueue: QueueStore {
         reply(completion) { nil }
     }
 
-    func release(endOf worker: String, completion: @escaping Completion<QueueConnection.Released>) {
+    func release(
+        of configuration: ConfigurationDigest, endOf worker: String,
+        completion: @escaping Completion<QueueConnection.Released>
+    ) {
         reply(completion) { [self] in
             released = true
             let count = held.count

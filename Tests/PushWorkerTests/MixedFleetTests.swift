@@ -128,13 +128,14 @@ struct MixedFleetTests {
         let base = try digest { _ in }
         #expect(try digest { $0.apps.reverse() } == base)
         #expect(try digest { $0.retry.base = 5 } == base)
+        #expect(try digest { $0.apps[1].endpoint = .sandbox } == base)
         let routing: [(inout WorkerConfiguration) -> Void] = [
             { $0.apps.removeLast() }, { $0.apps[0].topic = "c" }, { $0.apps[0].otherTopics = ["c"] },
             { $0.apps[0].name = "c" },
         ]
         for change in routing { #expect(try digest(change).routing != base.routing) }
         let rules: [(inout WorkerConfiguration) -> Void] = [
-            { $0.apps[1].strictPayloads = true }, { $0.apps[1].endpoint = .sandbox },
+            { $0.apps[1].strictPayloads = true },
             { $0.queues[0].format = .sidekiq(classes: []) }, { $0.queues[0].limits.maximumJobSize = 5 },
         ]
         for change in rules {

@@ -99,7 +99,8 @@ extension AppConfiguration {
 
     /// The other settings by which the app's jobs are refused.
     var rules: [String] {
-        var rules = [name, environment, "\(strictPayloads)", "\(transport)"]
+        var rules = [name, "\(strictPayloads)"]
+        if case .gateway(let options) = transport { rules.append("\(options.frame)") }
         if case .certificate(let identity) = credential {
             rules += identity.apns.topics.map { "\($0.name) \($0.types)" }
         }

@@ -417,7 +417,7 @@ final class QueueConsumer {
     }
 
     private func release(given: Int, _ done: EventLoopPromise<Void>) {
-        store.release(endOf: lane.configuration.workerName) { [self] result in
+        store.release(of: queue.configuration, endOf: lane.configuration.workerName) { [self] result in
             switch result {
             case .success(let released) where released.left > 0: return release(given: given + released.released, done)
             case .success(let released):

@@ -29,7 +29,9 @@ protocol QueueStore: AnyObject {
         campaign: String, _ command: JobCommands.Command, amounts: [Int], completion: @escaping Completion<[Int]>)
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>)
     func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>)
-    func release(endOf worker: String, completion: @escaping Completion<QueueConnection.Released>)
+    func release(
+        of configuration: ConfigurationDigest, endOf worker: String,
+        completion: @escaping Completion<QueueConnection.Released>)
     func claims(completion: @escaping Completion<[ClaimID]>)
     func bodies(of claims: [ClaimID], completion: @escaping Completion<[ByteBuffer?]>)
     func gauges(completion: @escaping Completion<QueueGauges>)
@@ -113,8 +115,11 @@ final class RedisQueueStore: QueueStore {
         connection.reclaim(other, completion: completion)
     }
 
-    func release(endOf worker: String, completion: @escaping Completion<QueueConnection.Released>) {
-        connection.release(endOf: worker, completion: completion)
+    func release(
+        of configuration: ConfigurationDigest, endOf worker: String,
+        completion: @escaping Completion<QueueConnection.Released>
+    ) {
+        connection.release(of: configuration, endOf: worker, completion: completion)
     }
 
     func claims(completion: @escaping Completion<[ClaimID]>) {

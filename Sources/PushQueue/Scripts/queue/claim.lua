@@ -94,8 +94,9 @@ if worker_info then
     local value = redis.pcall('GET', command_key)
     command = type(value) == 'string' and value or ''
     if configuration ~= '' then
-        redis.pcall('HSET', configurations, configuration, now + lease)
-        redis.pcall('PEXPIRE', configurations, lease)
+        -- Longer than the lease: after an outage, the first worker must not decide without the others.
+        redis.pcall('HSET', configurations, configuration, now + 5 * lease)
+        redis.pcall('PEXPIRE', configurations, 5 * lease)
     end
 end
 

@@ -1,4 +1,4 @@
--- require: types, memory, chunks, list, claims
+-- require: time, types, memory, chunks, list, claims
 -- Puts a lane's unsettled claims back at the head of the list, in their old order, and then ends its lease. For a lane
 -- that stops: the jobs that it gives back were not sent, so this is not counted as a reclaim.
 --
@@ -7,9 +7,11 @@
 --       3 inbox           LIST   jobs that blocking waits moved
 --       4 jobs            LIST   jobs to send
 --       5 worker-info     HASH   lane -> its heartbeat
---       6 order:<process> STRING the command of an operator for the lane's process; given only if the process ends
+--       6 configurations  HASH   digest of a configuration -> the time until which its workers count as living (ms)
+--       7 order:<process> STRING the command of an operator for the lane's process; given only if the process ends
 -- ARGV  1 lane            its name
 --       2 head            the end of the jobs that is their head, LEFT or RIGHT
+--       3 configuration   the digest of the configuration by which the lane accepted jobs
 -- Reply { released, left }
 --       released          the number of claims that were released
 --       left              the number of claims that remain: call again
@@ -17,8 +19,11 @@
 -- The inbox goes back, too, after the claims: its jobs were popped later, and other users of the list read only the
 -- list. Run twice, the second run finds what the first left.
 
-local workers, claimed, inbox, jobs, worker_info, command_key = unpack(KEYS)
-local lane, head = ARGV[1], ARGV[2]
+local workers, claimed, inbox, jobs, worker_info, configurations, command_key = unpack(KEYS)
+local lane, head, configuration = unpack(ARGV)
+
+-- The ms for which the lane's configuration counts as living, unless heartbeats of others prolong it.
+local THREE_HEARTBEATS = 9000
 
 local wrong = wrong_type({ [workers] = 'zset', [claimed] = 'hash', [inbox] = 'list', [jobs] = 'list' })
 if wrong then
@@ -46,6 +51,14 @@ if #fields == all then
     end_lease(workers, worker_info, lane)
     if command_key then
         redis.call('DEL', command_key)
+    end
+    local living_until = redis.pcall('HGET', configurations, configuration)
+    local now = now_ms()
+    if type(living_until) == 'string' and (tonumber(living_until) or 0) > now + THREE_HEARTBEATS then
+        redis.call('HSET', configurations, configuration, now + THREE_HEARTBEATS)
+        if redis.call('HLEN', configurations) == 1 then
+            redis.call('PEXPIRE', configurations, THREE_HEARTBEATS)
+        end
     end
 end
 return { #fields, all - #fields }
