@@ -311,10 +311,12 @@ public final class QueueConnection {
         ]
         scripts.run(
             .release, keyNames + (process.map { [keys.order($0)] } ?? []),
-            arguments: { [worker, keys] command in
+            arguments: { [worker, keys, limits] command in
                 command.append(worker)
                 command.append(keys.head.rawValue)
                 command.append(configuration.text)
+                // Longer than an outage that a living lane survives.
+                command.append(limits.lease + 10_000)
             },
             completion: { result in
                 completion(

@@ -54,7 +54,8 @@ final class ClusterServers: QueueServers {
         case .fill, .killClients, .flushScripts:
             affected.withLock { $0[fault] = owner }
             try owner.connect().begin(fault)
-        case .restart, .pauseWatcher, .powerCut: preconditionFailure("not a fault of a Cluster")
+        case .restart, .pauseWatcher, .powerCut, .clockForward, .clockBack:
+            preconditionFailure("not a fault of a Cluster")
         }
         return nil
     }

@@ -8,6 +8,10 @@ struct Fault: Equatable, Sendable {
         case stopWorker
         /// SIGTERM; another worker replaces it at once, while it drains.
         case endWorker
+        /// Its credentials are replaced, and SIGHUP.
+        case rotateCredentials
+        /// The worker's clock is set forward or back.
+        case setClock(seconds: Int)
         /// The network between a worker and its Redis, or its APNs.
         case network(Network)
         /// The Redis that holds the queue.
@@ -34,6 +38,17 @@ struct Fault: Equatable, Sendable {
         case reshard = "resharding"
         case outage = "SIGSTOP of all"
         case powerCut = "power cut"
+        case clockForward = "clock set forward"
+        case clockBack = "clock set back"
+
+        /// The seconds by which the clock is set.
+        var clockStep: Int? {
+            switch self {
+            case .clockForward: 20
+            case .clockBack: -20
+            default: nil
+            }
+        }
     }
 
     /// The target of a fault. No two faults of one target overlap.
@@ -58,6 +73,8 @@ struct Fault: Equatable, Sendable {
         case .killWorker: "kill -9"
         case .stopWorker: "SIGSTOP"
         case .endWorker: "SIGTERM"
+        case .rotateCredentials: "credentials rotated"
+        case .setClock(let seconds): "clock set \(seconds > 0 ? "forward" : "back")"
         case .network(let network): network.name
         case .redis(let fault): fault.rawValue
         }
@@ -68,7 +85,7 @@ struct Fault: Equatable, Sendable {
         switch action {
         case .killWorker: "replaced"
         case .stopWorker: "SIGCONT"
-        case .endWorker: nil
+        case .endWorker, .rotateCredentials, .setClock: nil
         case .network(.cut), .network(.reset): nil
         case .network: "healed"
         case .redis(.kill), .redis(.killReplica), .redis(.powerCut): "started again"

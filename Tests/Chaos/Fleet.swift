@@ -16,10 +16,14 @@ final class Fleet: Sendable {
         var logLines: [String: Int] = [:]
     }
 
-    /// A worker's place, with its own connections to Redis and to APNs.
+    /// A worker's place, with its own connections to Redis and to APNs, clock and configuration.
     struct Place: Sendable {
         let redis: FaultProxy?
         let apns: FaultProxy
+        let clock: TestClock
+        let settings: WorkerSettings
+        /// The pipe for the logs; `nil` for files.
+        let logs: StalledPipe?
     }
 
     let places: [Place]
@@ -44,15 +48,17 @@ final class Fleet: Sendable {
     /// Starts a worker if there is none.
     func start(_ slot: Int) throws {
         guard worker(slot) == nil else { return }
-        let redis = places[slot].redis.map { "redis://127.0.0.1:\($0.port)" } ?? redisURL
+        let place = places[slot]
+        let redis = place.redis.map { "redis://127.0.0.1:\($0.port)" } ?? redisURL
         let process = try WorkerProcess(
-            redis: redis, endpoint: places[slot].apns.port,
+            redis: redis, endpoint: place.apns.port,
             options: [
                 // Some have several lanes, as on machines with several cores.
                 "--lanes", "\(1 + slot % 2)", "--max-connections", "2", "--max-streams", "200",
                 "--request-timeout", "3000", "--max-attempts", "1000", "--retry-base", "200", "--retry-cap", "3000",
-                "--drain-timeout", "5000", "--lease", "\(lease)",
-            ])
+                "--drain-timeout", "5000", "--lease", "\(lease)", "--config", place.settings.file,
+            ],
+            environment: place.settings.environment.merging(place.clock.environment) { $1 }, logsTo: place.logs)
         workers.withLock { $0[slot] = process }
         history.withLock { $0.started += 1 }
     }
@@ -65,6 +71,12 @@ final class Fleet: Sendable {
         process.process.kill()
         history.withLock { $0.killed += 1 }
         keepLog(process, slot)
+    }
+
+    /// Replaces a worker's credentials, and has it load them.
+    func rotateCredentials(_ slot: Int) throws {
+        try places[slot].settings.rotate()
+        send(SIGHUP, to: slot)
     }
 
     func send(_ signal: Int32, to slot: Int) { worker(slot)?.process.send(signal) }

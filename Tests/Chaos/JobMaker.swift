@@ -60,6 +60,7 @@ struct JobMaker: Sendable {
     func kind(_ number: Int, _ index: Int) -> Kind {
         let kind = kind(number)
         guard kind.isFanOut else { return kind }
+        if index == 1 { return .slow }
         switch random(number, UInt64(index) + 2) % 200 {
         case 0..<6: return .gone
         case 6, 7: return .refusedOnce
@@ -129,12 +130,14 @@ struct JobMaker: Sendable {
             case .expired: #"{\#(name)\#(token)"expiration":1000000000,\#(payload)}"#
             case .expiring: #"{\#(name)\#(token)"expiration":"3s",\#(payload)}"#
             case .unanswered: #"{\#(name)\#(token)"on_uncertain":"drop",\#(payload)}"#
-            case .exhausted, .exhaustedUnanswered: #"{\#(name)\#(token)"max_attempts":2,\#(payload)}"#
+            case .exhausted, .exhaustedUnanswered, .cutter: #"{\#(name)\#(token)"max_attempts":2,\#(payload)}"#
             case .fanOut, .fullFanOut, .bigFanOut, .wideFanOut, .hugeFanOut: "{\(name)\(tokens(number))\(payload)}"
             case .bytes70k: #"{\#(name)\#(token)"data":"\#(filler(70_000))",\#(payload)}"#
             case .bytes1M: #"{\#(name)\#(token)"data":"\#(filler(1_000_000))",\#(payload)}"#
             case .bytes7M: #"{\#(name)\#(token)"data":"\#(filler(6_700_000))",\#(payload)}"#
             case .unique: #"{\#(name)\#(token)"unique_for":"1d",\#(payload)}"#
+            case .newApp: #"{\#(name)\#(token)"app":"other",\#(payload)}"#
+            case .newTopic: #"{\#(name)\#(token)"topic":"com.example.other",\#(payload)}"#
             case .wrapped:
                 #"{"apns_worker":1,"attempt":2,"reclaims":1,"id":"chaos-\#(number)","job":{\#(token)\#(payload)}}"#
             case .truncated: "{\(name)\(token)\(payload.dropLast())"

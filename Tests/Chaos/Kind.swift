@@ -11,12 +11,18 @@ enum Kind: CaseIterable {
     case unique
     // A valid wrapper from a producer, in the form of the worker's.
     case wrapped
+    // Jobs of an app that only some workers have, by its name and by its topic.
+    case newApp, newTopic
+    // The device is slow to be answered. Each job for many devices has one.
+    case slow
     // Jobs that can expire before they are delivered.
     case shortLived
     // Jobs that are never delivered.
     case expired, expiring, unanswered
     case gone, badToken, foreignToken, refused
     case exhausted, exhaustedUnanswered
+    // Its notification cuts each connection that it is sent on.
+    case cutter
     case truncated, noJSON, notAnObject, missingPayload, malformedToken, tooLarge
     // Jobs in a wrapper with a member that no worker writes.
     case hostileWrapper, hostileTokens
@@ -51,6 +57,9 @@ enum Kind: CaseIterable {
         case .refused: 400
         case .exhausted: 800
         case .exhaustedUnanswered: 200
+        case .cutter: 50
+        case .newApp, .newTopic: 500
+        case .slow: 20
         case .truncated, .noJSON, .notAnObject, .missingPayload, .malformedToken: 200
         case .tooLarge: 100
         case .hostileWrapper, .hostileTokens: 100
@@ -58,7 +67,9 @@ enum Kind: CaseIterable {
     }
 
     /// The kinds of which each run has at least one job, however short it is.
-    static let always: [Kind] = [.fullFanOut, .bigFanOut, .wideFanOut, .bytes70k, .bytes1M, .bytes7M]
+    static let always: [Kind] = [
+        .fullFanOut, .cutter, .newApp, .bigFanOut, .wideFanOut, .newTopic, .cutter, .bytes70k, .bytes1M, .bytes7M,
+    ]
 
     /// True for a job for many devices, whose notifications are of many kinds.
     var isFanOut: Bool {
@@ -92,6 +103,8 @@ enum Kind: CaseIterable {
         case .refused: "0402"
         case .exhausted: "2500"
         case .exhaustedUnanswered: "2106"
+        case .cutter: "2107"
+        case .slow: "0120"
         default: "00fc"
         }
     }
@@ -104,7 +117,7 @@ enum Kind: CaseIterable {
         case .unanswered: Expectation(.lapsed)
         case .gone, .badToken, .foreignToken: Expectation(.invalid, accepted: false)
         case .refused: Expectation(.dead, reason: "BadCollapseId", accepted: false)
-        case .exhausted: Expectation(.dead, reason: "AttemptsExhausted", accepted: false)
+        case .exhausted, .cutter: Expectation(.dead, reason: "AttemptsExhausted", accepted: false)
         case .exhaustedUnanswered: Expectation(.dead, reason: "AttemptsExhausted")
         case .truncated, .noJSON: Expectation(.dead, reason: "MalformedJSON", accepted: false)
         case .notAnObject: Expectation(.dead, reason: "NotAnObject", accepted: false)
@@ -155,6 +168,7 @@ enum SimulatorRules {
         "prefix=0108,times=1,answer=goaway,last-stream=zero,reason=Shutdown",
         "prefix=1503,answer=503", "prefix=1106,answer=silence,accept=true",
         "prefix=2500,answer=429", "prefix=2106,answer=silence,accept=true",
+        "prefix=2107,answer=drop,accept=false", "prefix=0120,delay=2200ms±400ms",
         "rate=0.001,delay=400ms±300ms",
         "rate=0.0002,streams=1,for=300ms",
         "rate=0.003,answer=503", "rate=0.002,answer=429,body=split", "rate=0.001,answer=500,body=empty",

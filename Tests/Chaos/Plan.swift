@@ -21,7 +21,8 @@ struct Plan {
         let odds = Odds(
             worker: [
                 (.killWorker, 10, 50...2500), (.stopWorker, 6, 100...2500),
-                (.stopWorker, 3, lease + 500...lease + 4000), (.endWorker, 7, 0...0),
+                (.stopWorker, 3, lease + 500...lease + 4000), (.endWorker, 7, 0...0), (.rotateCredentials, 4, 0...0),
+                (.setClock(seconds: 20), 2, 0...0), (.setClock(seconds: -20), 2, 0...0),
             ],
             network: [
                 (.cut, 6, 0...0), (.reset, 6, 0...0), (.blackHole, 4, 500...7000), (.noAnswers, 4, 200...6000),
@@ -107,6 +108,7 @@ enum Topology: String, CaseIterable, Sendable {
         case .single:
             let lasting: [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)] = [
                 (.kill, 5, 50...3000), (.kill, 1, longerThanLease), (.restart, 3, 0...0), (.pause, 4, 200...7000),
+                (.clockForward, 2, 0...0), (.clockBack, 2, 0...0),
             ]
             return common + lasting + (durability == .relaxed ? [(.powerCut, 5, 1100...3000)] : [])
         case .sentinel:

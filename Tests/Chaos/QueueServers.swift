@@ -25,10 +25,13 @@ protocol QueueServers: Sendable {
 /// One server with an append-only file.
 final class SingleServer: QueueServers {
     private let server: RedisServer
+    private let clock: TestClock
 
     init(_ durability: Durability) throws {
         let fsync = durability == .strict ? "always" : "everysec"
-        server = try RedisServer(arguments: ["--appendonly", "yes", "--appendfsync", fsync])
+        clock = try TestClock()
+        server = try RedisServer(
+            arguments: ["--appendonly", "yes", "--appendfsync", fsync], environment: clock.environment)
     }
 
     var port: Int { server.port }
@@ -41,6 +44,7 @@ final class SingleServer: QueueServers {
         case .restart: try server.restart()
         case .pause, .outage: server.pause()
         case .powerCut: return try await cutPower()
+        case .clockForward, .clockBack: try clock.set(by: fault.clockStep ?? 0)
         default: try server.connect().begin(fault)
         }
         return nil

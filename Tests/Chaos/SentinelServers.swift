@@ -44,7 +44,8 @@ final class SentinelServers: QueueServers {
         case .fill, .killClients, .flushScripts:
             affected.withLock { $0[fault] = master }
             try master.connect().begin(fault)
-        case .restart, .reshard, .powerCut: preconditionFailure("not a fault of Sentinels")
+        case .restart, .reshard, .powerCut, .clockForward, .clockBack:
+            preconditionFailure("not a fault of Sentinels")
         }
         return nil
     }

@@ -22,12 +22,18 @@ final class Stage: Sendable {
         case .cluster: (single, servers) = (nil, try await ClusterServers(durability))
         }
         simulator = try await SimulatorProcess(
-            rules: SimulatorRules.all, manyTokens: true, options: ["--delay", "20ms±15ms", "--seed", "\(seed)"])
+            rules: SimulatorRules.all, manyTokens: true,
+            options: ["--delay", "20ms±15ms", "--seed", "\(seed)"] + WorkerSettings.simulatorOptions())
         var places: [Fleet.Place] = []
-        for _ in 0..<workers {
+        for slot in 0..<workers {
             var redis: FaultProxy?
             if let single { redis = try await FaultProxy(to: single.port) }
-            places.append(Fleet.Place(redis: redis, apns: try await FaultProxy(to: simulator.port)))
+            let apns = try await FaultProxy(to: simulator.port)
+            places.append(
+                Fleet.Place(
+                    redis: redis, apns: apns, clock: try TestClock(),
+                    settings: try WorkerSettings(slot: slot, endpoint: apns.port),
+                    logs: slot % 4 == 1 ? try StalledPipe() : nil))
         }
         fleet = Fleet(places: places, redisURL: servers.url, lease: lease, logs: logs)
     }
@@ -39,6 +45,8 @@ final class Stage: Sendable {
         case (.killWorker, .worker(let slot)): fleet.kill(slot)
         case (.stopWorker, .worker(let slot)): fleet.send(SIGSTOP, to: slot)
         case (.endWorker, .worker(let slot)): try fleet.replace(slot)
+        case (.rotateCredentials, .worker(let slot)): try fleet.rotateCredentials(slot)
+        case (.setClock(let seconds), .worker(let slot)): try fleet.places[slot].clock.set(by: seconds)
         case (.network(let network), .apnsOf(let slot)): try await begin(network, fleet.places[slot].apns)
         case (.network(let network), .redisOf(let slot)):
             if let proxy = fleet.places[slot].redis { try await begin(network, proxy) }

@@ -30,8 +30,8 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
                 options: ["--log-level", "trace", "--admin-port", "\(port)"], logsTo: try StalledPipe())
-            try redis.push(TestJob.many(6000))
-            try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 6000 }
+            try redis.push(TestJob.many(10_000))
+            try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 10_000 }
             try await eventually("lost lines") {
                 let curl = try ChildProcess("curl", ["-sS", "--noproxy", "*", "http://127.0.0.1:\(port)/metrics"])
                 guard try await curl.wait() == .exited(0) else { return false }
@@ -40,7 +40,7 @@ extension EndToEnd {
                 }
                 return (line?.split(separator: " ").last.flatMap { Double($0) } ?? 0) > 0
             }
-            #expect(try await worker.stop().delivered == 6000)
+            #expect(try await worker.stop().delivered == 10_000)
             _ = try await simulator.stop()
         }
 

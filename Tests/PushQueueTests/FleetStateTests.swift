@@ -26,14 +26,23 @@ struct FleetStateTests {
             }
         }
 
-        func trip(_ worker: Int = 0, _ app: String = "shop", isProbe: Bool = false) async throws -> Int64? {
+        func trip(
+            _ worker: Int = 0, _ app: String = "shop", isProbe: Bool = false, as configuration: String = "c"
+        ) async throws -> Int64? {
             try await call {
-                $0.pauses[worker].value.trip(app, reason: "Fault", detail: nil, isProbe: isProbe, completion: $1)
+                $0.pauses[worker].value.trip(
+                    app, reason: "Fault", detail: nil, isProbe: isProbe, configuration: configuration, completion: $1)
             }
         }
 
-        func probe(_ worker: Int = 0, _ app: String = "shop") async throws -> AppPauses.ProbeAnswer {
-            try await call { $0.pauses[worker].value.probe(app, completion: $1) }
+        func probe(
+            _ worker: Int = 0, _ app: String = "shop", as configuration: String = "c"
+        ) async throws -> AppPauses.ProbeAnswer {
+            try await call { $0.pauses[worker].value.probe(app, configuration: configuration, completion: $1) }
+        }
+
+        func close(_ worker: Int = 0, as configuration: String = "c") async throws {
+            try await call { $0.pauses[worker].value.close("shop", configuration: configuration, completion: $1) }
         }
 
         func read(_ apps: [String] = ["shop"]) async throws -> [AppPause?] {
@@ -108,8 +117,40 @@ struct FleetStateTests {
                 let next = try #require(try await fleet.trip(isProbe: true))
                 #expect(next == expected)
             }
-            let _: Void = try await fleet.call { $0.pauses[1].value.close("shop", completion: $1) }
+            try await fleet.close(1)
             #expect(try await fleet.probe() == .closed)
+            #expect(try await fleet.read() == [nil])
+        }
+    }
+
+    @Test("a pause is for workers with the configuration that was refused, until these make no more probes")
+    func configurations() async throws {
+        try await withFleet { queue, fleet in
+            let key = queue.sharedKeys.appPaused("shop")
+            _ = try await fleet.trip(as: "bad")
+            let stored = try queue.redis.run("GET", key)
+            #expect(try await fleet.read()[0]?.configuration == "bad")
+            // Workers with another configuration neither end nor change it, and their own pauses end with a probe.
+            try await fleet.close(1, as: "good")
+            #expect(try await fleet.trip(1, as: "worse") == 15_000)
+            #expect(try await fleet.trip(1, isProbe: true, as: "worse") == 15_000)
+            #expect(try await fleet.probe(1, as: "worse") == .granted)
+            #expect(try queue.redis.run("GET", key) == stored)
+            guard case .wait = try await fleet.probe(as: "bad") else {
+                Issue.record("a probe before its time")
+                return
+            }
+            // Nobody has made a probe for a minute.
+            func leave() throws {
+                try queue.redis.run("SET", key, #"{"reason":"Fault","until":5,"pause":9,"configuration":"bad"}"#)
+            }
+            try leave()
+            try await fleet.close(1, as: "good")
+            #expect(try await fleet.read() == [nil])
+            try leave()
+            #expect(try await fleet.trip(1, as: "worse") == 15_000)
+            #expect(try await fleet.read()[0]?.configuration == "worse")
+            try await fleet.close(1, as: "worse")
             #expect(try await fleet.read() == [nil])
         }
     }
@@ -125,7 +166,7 @@ struct FleetStateTests {
                 try queue.redis.run("SET", key, text)
                 #expect(try await fleet.trip() == nil)
                 #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "maintenance", detail: nil))
-                let _: Void = try await fleet.call { $0.pauses[0].value.close("shop", completion: $1) }
+                try await fleet.close()
                 #expect(try queue.redis.run("GET", key).text == text)
             }
             for text in ["", "\u{1B}[2J\nx", "[]", "1", #""x""#, "{", String(repeating: "x", count: 100_000)] {

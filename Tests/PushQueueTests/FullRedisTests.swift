@@ -46,7 +46,8 @@ struct FullRedisTests {
             let pauses = onLoop(
                 queue, AppPauses(client: queue.client, keys: keys, worker: "w", durations: durations))
             let opened: Int64? = try await call(queue) {
-                pauses.value.trip("shop", reason: "Fault", detail: nil, isProbe: false, completion: $0)
+                pauses.value.trip(
+                    "shop", reason: "Fault", detail: nil, isProbe: false, configuration: "c", completion: $0)
             }
             #expect(opened == 1)
             try await eventually("a probe is granted") {

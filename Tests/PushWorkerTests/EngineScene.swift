@@ -648,18 +648,23 @@ final class FakeFleet: FleetStore {
         later(completion) { [self] in apps.map { pauses[$0] } }
     }
 
-    func pause(_ app: String, _ reason: Reason, isProbe: Bool, completion: @escaping Completion<Int64?>) {
+    func pause(
+        _ app: String, _ refused: ConfigurationDigest, _ reason: Reason, isProbe: Bool,
+        completion: @escaping Completion<Int64?>
+    ) {
         paused.append((app, reason, isProbe))
         pauses[app] = AppPause(
             reason: reason.code.text, detail: reason.detail, until: EngineScene.time(loop.now) + 1000)
         later(completion) { 1000 }
     }
 
-    func askForProbe(of app: String, completion: @escaping Completion<AppPauses.ProbeAnswer>) {
+    func askForProbe(
+        of app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<AppPauses.ProbeAnswer>
+    ) {
         later(completion) { [self] in probeAnswer }
     }
 
-    func resume(_ app: String, completion: @escaping Completion<Void>) {
+    func resume(_ app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<Void>) {
         resumed.append(app)
         pauses[app] = nil
         later(completion) {}

@@ -39,7 +39,7 @@ public final class OpenSSLWorkshop: Sendable {
 
     /// Writes one of its files.
     public func write(_ bytes: some Sequence<UInt8>, to name: String) throws {
-        try Data(bytes).write(to: URL(filePath: path(name)))
+        try Data(bytes).write(to: URL(filePath: path(name)), options: .atomic)
     }
 
     /// Makes a P-256 key in PKCS#8 PEM.

@@ -26,11 +26,12 @@ public final class RedisServer: Sendable {
     ///   - tls: true for a second port with TLS, with the `server` of ``TestCertificates``; clients need
     ///     no certificate.
     ///   - cluster: true for a node of a Cluster.
+    ///   - environment: further variables of the process.
     ///   - findPort: returns a port to try. If another process has taken it by the time the server starts, the next one
     ///     is tried.
     public init(
         arguments: [String] = [], password: String? = nil, file: [String]? = nil, tls: Bool = false,
-        cluster: Bool = false, findPort: (() throws -> Int)? = nil
+        cluster: Bool = false, environment: [String: String] = [:], findPort: (() throws -> Int)? = nil
     ) throws {
         // The helper connections below write to sockets that the server may have closed.
         _ = signal(SIGPIPE, SIG_IGN)
@@ -44,7 +45,7 @@ public final class RedisServer: Sendable {
                 let program = ServerProgram(
                     port: try findPort(), tlsPort: tls ? try findPort() : nil, password: password, directory: directory,
                     configurationFile: file == nil ? [] : [path.path],
-                    arguments: arguments + (cluster ? ["--cluster-enabled", "yes"] : []))
+                    arguments: arguments + (cluster ? ["--cluster-enabled", "yes"] : []), environment: environment)
                 if let process = try program.start() { return (program, process) }
             }
             throw Failure(description: "other processes took all ports that were free a moment before")
@@ -206,13 +207,15 @@ private struct ServerProgram {
     let directory: URL
     let configurationFile: [String]
     let arguments: [String]
+    let environment: [String: String]
 
     /// Starts the server and waits until it answers.
     /// - Returns: `nil` if another process has one of its ports.
     func start() throws -> ChildProcess? {
         let name = ProcessInfo.processInfo.environment["APNS_WORKER_TEST_REDIS_SERVER"] ?? "redis-server"
         let logged = log.utf8.count
-        let process = try ChildProcess(name, try configurationFile + defaultArguments + tlsArguments + arguments)
+        let process = try ChildProcess(
+            name, try configurationFile + defaultArguments + tlsArguments + arguments, environment: environment)
         func newLog() -> String { String(decoding: log.utf8.dropFirst(logged), as: UTF8.self) }
         let deadline = ContinuousClock.now + .seconds(15)
         while true {

@@ -33,7 +33,7 @@ def arguments():
   lookup   worker with 100,000 invalid tokens in Redis, none of them a job's
   fanout   worker with 1,000 tokens per job
   encode, decode, claim, settle   the hot parts one by one
-  large    the time for which a claim blocks Redis, with jobs of up to 6.7 MB
+  large    the time for which a claim and a settlement block Redis, with jobs of up to 6.7 MB
   latency  from RPUSH to the server at 1,000 jobs per second
   scale    worker at backlogs of 1,000 to 2,000,000; 2 lanes; 2 and 4 processes
   idle     a worker without jobs

@@ -60,7 +60,7 @@ def limit(bench, setting):
 class Worker:
     """apns-worker run."""
 
-    def __init__(self, bench, redis, peer, lanes=1, cores=1):
+    def __init__(self, bench, redis, peer, lanes=1, cores=1, settings=None):
         certificates = bench.certificates
         credential = {
             "APNS_WORKER_KEY": bench.key, "APNS_WORKER_KEY_ID": bench.key_id, "APNS_WORKER_TEAM_ID": bench.team_id,
@@ -84,7 +84,7 @@ class Worker:
             ], bench.client_cores(cores), bench.directory, {
                 "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_TOPIC": "com.example.app",
                 "APNS_WORKER_ENDPOINT": f"localhost:{peer.port}", "APNS_WORKER_CA": f"{certificates}/ca.pem",
-                **credential,
+                **credential, **(settings or {}),
             })
 
     def stop(self):
@@ -360,31 +360,21 @@ def claim_limit_ms(size):
 
 
 def large(bench, mix):
-    """The time for which each claim blocks Redis while a backlog is claimed and settled.
+    """The time for which each claim, and each settlement by a worker that stores all results, blocks Redis.
 
     Times are wall-clock times from Redis' slow log. On a busy machine they include other programs on the same core, so the
     limit applies to the CPU time that Redis uses from the command to the last byte of the reply.
     """
     redis = RedisServer(bench)
-    backlog, number = 0, 0
-    while backlog < bench.large_backlog:
-        for tokens, jobs in mix:
-            queue = Queue(redis.client, tokens)
-            queue.made = number
-            queue.push(jobs)
-            number += jobs
-            backlog += jobs * (350 + 67 * tokens)
-    # Otherwise the next scripts would pay for the garbage of those that made the jobs.
-    redis.client("SCRIPT", "FLUSH", "SYNC")
-    redis.client("CONFIG", "SET", "slowlog-max-len", 1_000_000)
-    redis.client("CONFIG", "SET", "slowlog-log-slower-than", 0)
+    push_mix(redis, mix, bench.large_backlog)
+    watch_scripts(redis)
     pings = Pings(redis.port)
     program = Program("claims", [f"{bench.bin}/Benchmarks", "claims", "--redis", redis.url, "--redis-pid", redis.program.pid],
                       bench.client_cores(1), bench.directory)
     program.wait(300)
     worst_ping_ms = pings.stop()
     redis.client("CONFIG", "SET", "slowlog-log-slower-than", -1)
-    times_ms = [entry[2] / 1000 for entry in reversed(redis.client("SLOWLOG", "GET", -1)) if is_claim(entry[3])]
+    times_ms = script_times_ms(redis, "jobs", "retry")
     left = redis.client("LLEN", PREFIX + "jobs") + redis.client("HLEN", PREFIX + "claimed:bench")
     redis.stop()
     claims = json.loads(program.said())
@@ -397,17 +387,62 @@ def large(bench, mix):
         "claims": len(claims), "bytes": median(size for size, _ in claims), "median_ms": median(times_ms),
         "p99_ms": percentile_99(times_ms), "worst_ms": max(times_ms), "worst_cpu_ms": max(us for _, us in claims) / 1000,
         "of_limit": max(us / 1000 / claim_limit_ms(size) for size, us in claims), "ping_ms": worst_ping_ms,
+        **settlements(bench, mix),
     }
+
+
+def settlements(bench, mix):
+    """Delivers the jobs with a worker that stores all results."""
+    redis = RedisServer(bench)
+    jobs, notifications = push_mix(redis, mix, bench.large_backlog // 4)
+    queue = Queue(redis.client)
+    queue.pushed = jobs
+    watch_scripts(redis)
+    peer = server(bench, "at once")
+    worker = Worker(bench, redis, peer, settings={"APNS_WORKER_RESULTS": "all"})
+    drain(queue, [worker], jobs)
+    redis.client("CONFIG", "SET", "slowlog-log-slower-than", -1)
+    times_ms = script_times_ms(redis, "claimed:", "retry")
+    account, seen = worker.stop(), peer.stop()
+    redis.stop()
+    check([account], seen, account["delivered"], notifications)
+    return {
+        "settlements": len(times_ms), "settlement_median_ms": median(times_ms),
+        "settlement_p99_ms": percentile_99(times_ms), "settlement_worst_ms": max(times_ms),
+    }
+
+
+def push_mix(redis, mix, size):
+    """Pushes large jobs of this size in bytes. Returns the numbers of jobs and notifications."""
+    backlog = number = notifications = 0
+    while backlog < size:
+        for tokens, jobs in mix:
+            queue = Queue(redis.client, tokens)
+            queue.made = number
+            queue.push(jobs)
+            number += jobs
+            notifications += jobs * tokens
+            backlog += jobs * (350 + 67 * tokens)
+    # Otherwise the next scripts would pay for the garbage of those that made the jobs.
+    redis.client("SCRIPT", "FLUSH", "SYNC")
+    return number, notifications
+
+
+def watch_scripts(redis):
+    redis.client("CONFIG", "SET", "slowlog-max-len", 1_000_000)
+    redis.client("CONFIG", "SET", "slowlog-log-slower-than", 0)
+
+
+def script_times_ms(redis, *keys):
+    """Returns the times of a script, in order. These are the beginnings of its first keys, which no other script has."""
+    keys = [(PREFIX + key).encode() for key in keys]
+    return [entry[2] / 1000 for entry in reversed(redis.client("SLOWLOG", "GET", -1))
+            if entry[3][0] in (b"EVAL", b"EVALSHA") and len(entry[3]) > 4
+            and all(found.startswith(key) for found, key in zip(entry[3][3:], keys))]
 
 
 def percentile_99(values):
     return sorted(values)[(99 * len(values) - 1) // 100]
-
-
-def is_claim(command):
-    """Returns True for the claim script, the only one whose first two keys are these."""
-    return command[0] in (b"EVAL", b"EVALSHA") and command[3:5] == [b"%s%s" % (PREFIX.encode(), key)
-                                                                  for key in (b"jobs", b"retry")]
 
 
 class Pings:

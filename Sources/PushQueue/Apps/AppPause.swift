@@ -14,6 +14,8 @@ public struct AppPause: Sendable, Equatable {
     public var until: Int64?
     /// The lane that opened the breaker, or the operator who ordered the pause.
     public var by: String?
+    /// The digest of the configuration that APNs has refused; `nil` for a pause of all workers.
+    public var configuration: String?
     /// True for a queue whose lanes must hand back the jobs that they have not submitted.
     public var handsBack = false
 
@@ -36,6 +38,7 @@ public struct AppPause: Sendable, Equatable {
             var since: Double?
             var until: Double?
             var by: String?
+            var configuration: String?
             var now: Bool?
         }
         guard let form = try? JSONDecoder().decode(Form.self, from: Data(text.readableBytesView)) else {
@@ -46,6 +49,7 @@ public struct AppPause: Sendable, Equatable {
             reason: (form.reason ?? "paused").prefix(200).printable, detail: form.detail?.prefix(400).printable,
             since: form.since.flatMap { Int64(exactly: $0.rounded()) },
             until: form.until.flatMap { Int64(exactly: $0.rounded()) }, by: form.by?.printable)
+        configuration = form.configuration
         handsBack = form.now ?? false
     }
 

@@ -51,14 +51,15 @@ public final class AppPauses {
         scripts = ScriptRunner(client: client, clock: clock)
     }
 
-    /// Pauses an app for the whole fleet, or lengthens its pause, because APNs has refused the app.
+    /// Pauses an app for all workers with the same configuration, or lengthens its pause, because APNs has refused the app.
     /// - Parameters:
     ///   - reason: the reason's code.
     ///   - detail: its explanation.
     ///   - isProbe: true if a probe was refused, which lengthens the pause.
+    ///   - configuration: a digest of what APNs has refused, such as the credential. Other functions take the same.
     ///   - completion: gets the milliseconds until the next probe; `nil` if an operator has paused the app.
     public func trip(
-        _ app: String, reason: String, detail: String?, isProbe: Bool,
+        _ app: String, reason: String, detail: String?, isProbe: Bool, configuration: String,
         completion: @escaping (Result<Int64?, QueueConnection.Failure>) -> Void
     ) {
         scripts.run(
@@ -70,6 +71,7 @@ public final class AppPauses {
                 command.append(Int(durations.longest))
                 command.append(isProbe ? 1 : 0)
                 command.append(detail ?? "")
+                command.append(configuration)
             },
             completion: { result in
                 completion(
@@ -84,13 +86,15 @@ public final class AppPauses {
 
     /// Asks whether to send a probe of a paused app.
     public func probe(
-        _ app: String, completion: @escaping (Result<ProbeAnswer, QueueConnection.Failure>) -> Void
+        _ app: String, configuration: String,
+        completion: @escaping (Result<ProbeAnswer, QueueConnection.Failure>) -> Void
     ) {
         scripts.run(
             .probeApp, [keys.appPaused(app)],
             arguments: { [worker, durations] command in
                 command.append(worker)
                 command.append(Int(durations.probe))
+                command.append(configuration)
             },
             completion: { result in completion(result.flatMap(Self.probeAnswer)) })
     }
@@ -111,10 +115,14 @@ public final class AppPauses {
         }
     }
 
-    /// Ends the pause of an app, unless an operator ordered it.
-    public func close(_ app: String, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void) {
+    /// Ends the pause of an app, unless an operator ordered it, or it is one of workers with another configuration that
+    /// still make probes.
+    public func close(
+        _ app: String, configuration: String, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void
+    ) {
         scripts.run(
-            .resumeApp, [keys.appPaused(app)], arguments: { _ in }, completion: { completion($0.map { _ in }) })
+            .resumeApp, [keys.appPaused(app)], arguments: { $0.append(configuration) },
+            completion: { completion($0.map { _ in }) })
     }
 
     /// Reads the pauses of apps, in their order; `nil` for an app that is not paused.

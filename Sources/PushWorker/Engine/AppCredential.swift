@@ -13,6 +13,8 @@ struct AppCredential {
     private(set) var providerToken: ProviderToken?
     /// The time at which the certificate expires, in seconds since 1970; `nil` for an app with keys.
     private(set) var certificateEnd: Int64?
+    /// What distinguishes it from others, without secrets.
+    let identity: [String]
     private let jitter: Int64
 
     /// - Parameter jitter: seconds added to the age at which a provider token is renewed, so that one worker of a fleet
@@ -21,6 +23,12 @@ struct AppCredential {
         self.jitter = jitter
         sources = credential.tokenSources
         certificateEnd = credential.certificateEnd
+        identity =
+            switch credential {
+            case .providerTokens(let sources): sources.map { "\($0.teamID) \($0.keyID)" }
+            case .certificate(let certificate):
+                ["\(certificate.notAfter ?? 0)"] + certificate.apns.topics.map(\.name)
+            }
         sharing = TokenSharing(renewalAge: SharedProviderTokens.renewalAge, jitter: jitter)
     }
 

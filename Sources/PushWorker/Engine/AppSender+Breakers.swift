@@ -4,7 +4,7 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// Faults of the app, which pause it for the whole fleet, and the probes that end the pause.
+/// Faults of the app, which pause it for all workers with the same configuration, and the probes that end the pause.
 extension AppSender {
     /// The interval at which a lasting block is written to Redis again. Redis keeps a pause for a day, and an operator
     /// may resume the app earlier.
@@ -17,13 +17,14 @@ extension AppSender {
     func pause(_ reason: Reason, isProbe: Bool) {
         let opened = breaker.tripped(reason: reason, isProbe: isProbe, now: lane.now)
         if opened {
+            watch.pausedFor = refusable
             watch.plainTopic = .unknown(since: nil)
             logPause()
         }
         // Later answers to requests that were already in flight add nothing.
         guard opened || isProbe else { return }
         retireConnections()
-        fleet.store.pause(name, reason, isProbe: isProbe) { [self] result in
+        fleet.store.pause(name, refusable, reason, isProbe: isProbe) { [self] result in
             switch result {
             case .success(let wait):
                 _ = breaker.learned(reason: reason, wait: wait.map { .milliseconds($0) }, now: lane.now)
@@ -43,7 +44,7 @@ extension AppSender {
     func resume() {
         guard breaker.isOpen else { return }
         closeBreaker()
-        fleet.store.resume(name) { [self] in fleet.log($0) }
+        fleet.store.resume(name, watch.pausedFor ?? refusable) { [self] in fleet.log($0) }
     }
 
     /// Resumes sending after the app's configuration or credential has changed, unless it is blocked.
@@ -62,7 +63,7 @@ extension AppSender {
     func askForProbe() {
         guard breaker.decide(now: lane.now) == .ask else { return }
         breaker.asked()
-        fleet.store.askForProbe(of: name) { [self] result in
+        fleet.store.askForProbe(of: name, refusable) { [self] result in
             switch result {
             case .success(.granted):
                 breaker.granted()
@@ -89,13 +90,25 @@ extension AppSender {
     func learned(_ pause: AppPause?, version: Int, time: Int64?) {
         guard breaker.version == version else { return }
         guard let pause else { return closeBreaker() }
+        if let refused = pause.configuration, refused != refusable.text {
+            return learned(ofOthers: pause, time: time)
+        }
         let wait = pause.until.map { until in
             TimeAmount.milliseconds(min(max(0, until - (time ?? until)), lane.configuration.appPause.longest))
         }
         let reason = Reason(.init(text: pause.reason), detail: pause.detail)
         guard breaker.learned(reason: reason, wait: wait, now: lane.now) else { return }
+        watch.pausedFor = refusable
         logPause()
         if !breaker.isPausedByOperator { retireConnections() }
+    }
+
+    /// Ignores the pause of workers with another configuration. It ends if these no longer make probes.
+    private func learned(ofOthers pause: AppPause, time: Int64?) {
+        if breaker.isPausedByOperator { closeBreaker() }
+        if let until = pause.until, let time, time - until > 60_000 {
+            fleet.store.resume(name, refusable) { [self] in fleet.log($0) }
+        }
     }
 
     private func closeBreaker() {
@@ -131,7 +144,7 @@ extension AppSender {
         if let reported = watch.blockReportedAt, lane.now - reported < Self.blockReportInterval { return }
         // Without a connection to Redis this fails at once, and is tried again a second later.
         watch.blockReportedAt = lane.now
-        fleet.store.pause(name, reason, isProbe: false) { [self] result in
+        fleet.store.pause(name, refusable, reason, isProbe: false) { [self] result in
             switch result {
             case .success(let wait):
                 _ = breaker.learned(reason: reason, wait: wait.map { .milliseconds($0) }, now: lane.now)
@@ -198,7 +211,7 @@ extension AppSender {
 
     /// Closes the endpoint's breaker because requests use other connections from now on.
     func forgetEndpoint() {
-        watch.refused = nil
+        watch.pausedFor = nil
         guard watch.endpoint.isOpen else { return watch.endpoint = EndpointBreaker() }
         watch.endpoint = EndpointBreaker()
         lane.logEnd(
@@ -253,11 +266,11 @@ extension AppSender {
     /// Retires the connection of an answer after which APNs accepts nothing more on it.
     func retireConnection(_ response: Response, _ reason: Reason) -> ConnectionRefusal {
         let connection = response.connection ?? 0
-        let isNew = watch.refused.map { connection > $0.newest } ?? true
-        if isNew, let refused = watch.refused, lane.now - refused.at < Self.retirementInterval { return .again }
+        let isNew = watch.pausedFor.map { connection > $0.newest } ?? true
+        if isNew, let refused = watch.pausedFor, lane.now - refused.at < Self.retirementInterval { return .again }
         let newest = transport.retireConnection(connection, reason: reason.code.text)
         guard isNew else { return .further }
-        watch.refused = (newest, lane.now)
+        watch.pausedFor = (newest, lane.now)
         lane.logThrottled(
             .warning, "connection_refused", "APNs refuses all requests on a connection; replacing it",
             kind: "connection \(name) \(reason.code.text)",

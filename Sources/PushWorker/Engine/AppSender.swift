@@ -100,6 +100,8 @@ final class AppSender {
         var lacksID = false
         /// The evidence about the app's topic without the suffix of a push type.
         var plainTopic = PlainTopic.unknown(since: nil)
+        /// What APNs refused when the app was paused.
+        var pausedFor: ConfigurationDigest?
         /// The newest connection when APNs last refused one, and the time of the refusal.
         var refused: (newest: Int, at: NIODeadline)?
         /// The time since which no connection accepts requests; `nil` while one does.
@@ -139,6 +141,12 @@ final class AppSender {
     deinit { inFlight.deallocate() }
 
     var configuration: AppConfiguration { app.configuration }
+
+    /// The digest of what can make APNs refuse the app. A pause is for workers that have the same.
+    var refusable: ConfigurationDigest {
+        ConfigurationDigest(
+            routing: configuration.routing + [configuration.endpoint.description], rules: credential.identity)
+    }
 
     var name: String { app.configuration.name }
 

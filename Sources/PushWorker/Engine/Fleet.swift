@@ -15,10 +15,14 @@ protocol FleetStore: AnyObject {
 
     /// Reads the pauses of apps, in the order of the apps; `nil` for an app that is not paused.
     func pauses(of apps: [String], completion: @escaping Completion<[AppPause?]>)
-    /// See ``AppPauses/trip(_:reason:detail:isProbe:completion:)``.
-    func pause(_ app: String, _ reason: Reason, isProbe: Bool, completion: @escaping Completion<Int64?>)
-    func askForProbe(of app: String, completion: @escaping Completion<AppPauses.ProbeAnswer>)
-    func resume(_ app: String, completion: @escaping Completion<Void>)
+    /// See ``AppPauses/trip(_:reason:detail:isProbe:configuration:completion:)``.
+    /// - Parameter refused: what APNs has refused, see ``AppSender/refusable``.
+    func pause(
+        _ app: String, _ refused: ConfigurationDigest, _ reason: Reason, isProbe: Bool,
+        completion: @escaping Completion<Int64?>)
+    func askForProbe(
+        of app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<AppPauses.ProbeAnswer>)
+    func resume(_ app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<Void>)
 
     /// - Parameter completion: receives the milliseconds until the portion may be used.
     func reserveRate(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>)
@@ -129,17 +133,23 @@ final class RedisFleetStore: FleetStore {
         appPauses.read(apps) { completion($0.mapError(QueueConnection.Failure.redis)) }
     }
 
-    func pause(_ app: String, _ reason: Reason, isProbe: Bool, completion: @escaping Completion<Int64?>) {
+    func pause(
+        _ app: String, _ refused: ConfigurationDigest, _ reason: Reason, isProbe: Bool,
+        completion: @escaping Completion<Int64?>
+    ) {
         appPauses.trip(
-            app, reason: reason.code.text, detail: reason.detail, isProbe: isProbe, completion: completion)
+            app, reason: reason.code.text, detail: reason.detail, isProbe: isProbe,
+            configuration: refused.text, completion: completion)
     }
 
-    func askForProbe(of app: String, completion: @escaping Completion<AppPauses.ProbeAnswer>) {
-        appPauses.probe(app, completion: completion)
+    func askForProbe(
+        of app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<AppPauses.ProbeAnswer>
+    ) {
+        appPauses.probe(app, configuration: refused.text, completion: completion)
     }
 
-    func resume(_ app: String, completion: @escaping Completion<Void>) {
-        appPauses.close(app, completion: completion)
+    func resume(_ app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<Void>) {
+        appPauses.close(app, configuration: refused.text, completion: completion)
     }
 
     func reserveRate(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {

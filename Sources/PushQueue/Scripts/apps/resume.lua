@@ -1,10 +1,10 @@
--- require: types, app-pause
+-- require: time, types, app-pause
 -- Ends the pause of an app because a probe succeeded, or because the app has another credential now.
 --
--- KEYS  1 apps:<app>:paused STRING JSON: reason, since, until, pause (ms), by
--- ARGV  none
+-- KEYS  1 apps:<app>:paused STRING JSON: reason, detail, since, until, pause (ms), by, configuration
+-- ARGV  1 configuration   the digest of the lane's configuration of the app
 -- Reply { closed }        1 when the pause ended, or there was none; 0 when the app is paused by an operator, who
---                         must end it
+--                         must end it, or for workers with another configuration
 --
 -- Run twice, the second run finds nothing.
 
@@ -16,7 +16,7 @@ if wrong then
 end
 
 local state = app_pause(redis.call('GET', paused))
-if state and not state['until'] then
+if state and not state['until'] or is_of_others(state, ARGV[1], now_ms()) then
     return { 0 }
 end
 redis.call('DEL', paused)

@@ -24,3 +24,10 @@ local function app_pause(text)
     end
     return state
 end
+
+-- Returns true if a pause is of workers with another configuration of the app, whose probes are not overdue. What APNs refuses
+-- depends on the credential, the topics and the endpoint, so the others continue.
+local function is_of_others(state, configuration, now)
+    return state and state['until'] and type(state.configuration) == 'string' and state.configuration ~= configuration
+        and now <= state['until'] + 60000
+end

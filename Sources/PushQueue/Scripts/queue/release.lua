@@ -12,6 +12,7 @@
 -- ARGV  1 lane            its name
 --       2 head            the end of the jobs that is their head, LEFT or RIGHT
 --       3 configuration   the digest of the configuration by which the lane accepted jobs
+--       4 linger          the time in ms for which that counts as living, unless heartbeats of others prolong it
 -- Reply { released, left }
 --       released          the number of claims that were released
 --       left              the number of claims that remain: call again
@@ -20,10 +21,8 @@
 -- list. Run twice, the second run finds what the first left.
 
 local workers, claimed, inbox, jobs, worker_info, configurations, command_key = unpack(KEYS)
-local lane, head, configuration = unpack(ARGV)
-
--- The ms for which the lane's configuration counts as living, unless heartbeats of others prolong it.
-local THREE_HEARTBEATS = 9000
+local lane, head, configuration, linger = unpack(ARGV)
+linger = tonumber(linger)
 
 local wrong = wrong_type({ [workers] = 'zset', [claimed] = 'hash', [inbox] = 'list', [jobs] = 'list' })
 if wrong then
@@ -54,10 +53,10 @@ if #fields == all then
     end
     local living_until = redis.pcall('HGET', configurations, configuration)
     local now = now_ms()
-    if type(living_until) == 'string' and (tonumber(living_until) or 0) > now + THREE_HEARTBEATS then
-        redis.call('HSET', configurations, configuration, now + THREE_HEARTBEATS)
+    if type(living_until) == 'string' and (tonumber(living_until) or 0) > now + linger then
+        redis.call('HSET', configurations, configuration, now + linger)
         if redis.call('HLEN', configurations) == 1 then
-            redis.call('PEXPIRE', configurations, THREE_HEARTBEATS)
+            redis.call('PEXPIRE', configurations, linger)
         end
     end
 end
