@@ -51,7 +51,9 @@ struct FullRedisTests {
             }
             #expect(opened == 1)
             try await eventually("a probe is granted") {
-                let answer: AppPauses.ProbeAnswer = try await call(queue) { pauses.value.probe("shop", completion: $0) }
+                let answer: AppPauses.ProbeAnswer = try await call(queue) {
+                    pauses.value.probe("shop", configuration: "c", completion: $0)
+                }
                 return answer == .granted
             }
             // A script that writes on a full server removes the key's expiry first, and must set it again.

@@ -211,7 +211,7 @@ extension AppSender {
 
     /// Closes the endpoint's breaker because requests use other connections from now on.
     func forgetEndpoint() {
-        watch.pausedFor = nil
+        watch.refused = nil
         guard watch.endpoint.isOpen else { return watch.endpoint = EndpointBreaker() }
         watch.endpoint = EndpointBreaker()
         lane.logEnd(
@@ -266,11 +266,11 @@ extension AppSender {
     /// Retires the connection of an answer after which APNs accepts nothing more on it.
     func retireConnection(_ response: Response, _ reason: Reason) -> ConnectionRefusal {
         let connection = response.connection ?? 0
-        let isNew = watch.pausedFor.map { connection > $0.newest } ?? true
-        if isNew, let refused = watch.pausedFor, lane.now - refused.at < Self.retirementInterval { return .again }
+        let isNew = watch.refused.map { connection > $0.newest } ?? true
+        if isNew, let refused = watch.refused, lane.now - refused.at < Self.retirementInterval { return .again }
         let newest = transport.retireConnection(connection, reason: reason.code.text)
         guard isNew else { return .further }
-        watch.pausedFor = (newest, lane.now)
+        watch.refused = (newest, lane.now)
         lane.logThrottled(
             .warning, "connection_refused", "APNs refuses all requests on a connection; replacing it",
             kind: "connection \(name) \(reason.code.text)",
