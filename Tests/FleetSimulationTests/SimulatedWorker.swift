@@ -451,15 +451,20 @@ private final class SimulatedFleetStore: FleetStore {
         }
     }
 
-    func pause(_ app: String, _ reason: Reason, isProbe: Bool, completion: @escaping Completion<Int64?>) {
-        store.pause(app, reason, isProbe: isProbe) { [lane] result in
+    func pause(
+        _ app: String, _ refused: ConfigurationDigest, _ reason: Reason, isProbe: Bool,
+        completion: @escaping Completion<Int64?>
+    ) {
+        store.pause(app, refused, reason, isProbe: isProbe) { [lane] result in
             if case .success = result { lane.checks.paused(app) }
             completion(result)
         }
     }
 
-    func askForProbe(of app: String, completion: @escaping Completion<AppPauses.ProbeAnswer>) {
-        store.askForProbe(of: app) { [lane] result in
+    func askForProbe(
+        of app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<AppPauses.ProbeAnswer>
+    ) {
+        store.askForProbe(of: app, refused) { [lane] result in
             switch result {
             case .success(.granted): lane.checks.allowedProbe(of: app)
             case .success(.closed): lane.checks.resumed(app)
@@ -469,9 +474,9 @@ private final class SimulatedFleetStore: FleetStore {
         }
     }
 
-    func resume(_ app: String, completion: @escaping Completion<Void>) {
+    func resume(_ app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<Void>) {
         lane.checks.resumed(app)
-        store.resume(app, completion: completion)
+        store.resume(app, refused, completion: completion)
     }
 
     // MARK: Rates and tokens

@@ -60,10 +60,11 @@ struct FullRedisTests {
             let life = try #require(queue.redis.run("PTTL", keys.appPaused("shop")).number)
             #expect(life > 80_000_000)
             let next: Int64? = try await call(queue) {
-                pauses.value.trip("shop", reason: "Fault", detail: nil, isProbe: true, completion: $0)
+                pauses.value.trip(
+                    "shop", reason: "Fault", detail: nil, isProbe: true, configuration: "c", completion: $0)
             }
             #expect(next == 2)
-            let _: Void = try await call(queue) { pauses.value.close("shop", completion: $0) }
+            let _: Void = try await call(queue) { pauses.value.close("shop", configuration: "c", completion: $0) }
             #expect(try await AppPauses.read("shop", queue.client, keys) == nil)
 
             try await AppPauses.set(AppPause(reason: "by hand"), of: "shop", queue.client, keys)
