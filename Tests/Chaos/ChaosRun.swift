@@ -51,6 +51,7 @@ struct ChaosRun {
         await play(plan)
         log.write("peace: all is healed, the rest is drained")
         try await stage.heal()
+        try stage.fleet.completeUpgrade()
         try await pushing
         try await producer.confirm()
         try await drain()

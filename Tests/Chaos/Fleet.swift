@@ -79,6 +79,14 @@ final class Fleet: Sendable {
         send(SIGHUP, to: slot)
     }
 
+    /// Gives the workers the configuration that all of them have at the end of an upgrade.
+    func completeUpgrade() throws {
+        for slot in places.indices {
+            try places[slot].settings.complete()
+            send(SIGHUP, to: slot)
+        }
+    }
+
     func send(_ signal: Int32, to slot: Int) { worker(slot)?.process.send(signal) }
 
     /// Ends a worker with SIGTERM, and starts another in its place at once.

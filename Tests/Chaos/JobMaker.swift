@@ -111,7 +111,9 @@ struct JobMaker: Sendable {
     func body(_ number: Int) -> [UInt8] {
         let kind = kind(number)
         let name = #""id":"chaos-\#(number)","#
-        let token = #""token":"\#(token(number, 0))","#
+        let device = #""token":"\#(token(number, 0))","#
+        // Some workers have another app, too.
+        let token = #""app":"default",\#(device)"#
         let payload = #""payload":{"aps":{"alert":{"title":"Order \#(number)","body":"It is on its way."}}}"#
         let update = #""payload":{"aps":{"event":"update","timestamp":1,"content-state":{"number":\#(number)}}}"#
         let text: String =
@@ -136,8 +138,8 @@ struct JobMaker: Sendable {
             case .bytes1M: #"{\#(name)\#(token)"data":"\#(filler(1_000_000))",\#(payload)}"#
             case .bytes7M: #"{\#(name)\#(token)"data":"\#(filler(6_700_000))",\#(payload)}"#
             case .unique: #"{\#(name)\#(token)"unique_for":"1d",\#(payload)}"#
-            case .newApp: #"{\#(name)\#(token)"app":"other",\#(payload)}"#
-            case .newTopic: #"{\#(name)\#(token)"topic":"com.example.other",\#(payload)}"#
+            case .newApp: #"{\#(name)\#(device)"app":"other",\#(payload)}"#
+            case .newTopic: #"{\#(name)\#(device)"topic":"com.example.other",\#(payload)}"#
             case .wrapped:
                 #"{"apns_worker":1,"attempt":2,"reclaims":1,"id":"chaos-\#(number)","job":{\#(token)\#(payload)}}"#
             case .truncated: "{\(name)\(token)\(payload.dropLast())"
@@ -166,7 +168,7 @@ struct JobMaker: Sendable {
 
     private func tokens(_ number: Int) -> String {
         let tokens = (0..<notifications(number)).map { "\"\(token(number, $0))\"" }
-        return "\"tokens\":[\(tokens.joined(separator: ","))],"
+        return "\"app\":\"default\",\"tokens\":[\(tokens.joined(separator: ","))],"
     }
 
     /// Returns a time some seconds after the job is pushed.

@@ -10,7 +10,8 @@ final class WorkerSettings: Sendable {
     private let workshop: OpenSSLWorkshop
     private let slot: Int
     private let endpoint: Int
-    private let rotations = Mutex(0)
+    /// The number of rotations, and true once the upgrade is complete.
+    private let state = Mutex((rotations: 0, isComplete: false))
 
     /// - Parameters:
     ///   - slot: the number of the place, which decides what its workers have. The first has all apps.
@@ -23,7 +24,7 @@ final class WorkerSettings: Sendable {
             try workshop.certificate(
                 name, subject: "/UID=com.example.app/CN=Apple Push Services: com.example.app")
         }
-        try write(0)
+        try write(0, isComplete: false)
     }
 
     /// The options with which the simulator accepts the credentials of all workers.
@@ -44,15 +45,23 @@ final class WorkerSettings: Sendable {
 
     /// Replaces the credential by the other of two.
     func rotate() throws {
-        try rotations.withLock { rotations in
-            rotations += 1
-            try write(rotations)
+        try state.withLock { state in
+            state.rotations += 1
+            try write(state.rotations, isComplete: state.isComplete)
         }
     }
 
-    private func write(_ rotation: Int) throws {
-        var apps = [try app("default", "com.example.app", slot % 3 == 1 ? .certificate : .key, rotation)]
-        if slot % 3 == 0 { apps.append(try app("other", "com.example.other", .key, rotation)) }
+    /// Completes the upgrade: the workers get all apps, with keys.
+    func complete() throws {
+        try state.withLock { state in
+            state.isComplete = true
+            try write(state.rotations, isComplete: true)
+        }
+    }
+
+    private func write(_ rotation: Int, isComplete: Bool) throws {
+        var apps = [try app("default", "com.example.app", slot % 3 == 1 && !isComplete ? .certificate : .key, rotation)]
+        if slot % 3 == 0 || isComplete { apps.append(try app("other", "com.example.other", .key, rotation)) }
         let name = rotation % 2 == 0 ? "first" : "second"
         try workshop.write(workshop.read("\(name).pem") + workshop.read("\(name)-key.pem"), to: "credential.pem")
         try workshop.write(("apps:\n" + apps.joined()).utf8, to: "worker.yaml")
