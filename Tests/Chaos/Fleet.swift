@@ -127,7 +127,8 @@ final class Fleet: Sendable {
         for slot in places.indices {
             guard let process = worker(slot), let ending = process.process.ending else { continue }
             _ = take(slot)
-            ended(process, slot, by: ending)
+            // A process that receives SIGHUP before it has started ends.
+            if ending != .signalled(SIGHUP) || !process.log.isEmpty { ended(process, slot, by: ending) }
             try start(slot)
         }
     }
