@@ -13,7 +13,7 @@ struct AppCredential {
     private(set) var providerToken: ProviderToken?
     /// The time at which the certificate expires, in seconds since 1970; `nil` for an app with keys.
     private(set) var certificateEnd: Int64?
-    /// What distinguishes it from others, without secrets.
+    /// Texts that distinguish it from others, without secrets.
     let identity: [String]
     private let jitter: Int64
 
