@@ -103,10 +103,10 @@ extension AppSender {
         if !breaker.isPausedByOperator { retireConnections() }
     }
 
-    /// Ignores the pause of workers with another configuration. It ends if these no longer make probes.
+    /// Ignores the pause of workers with another configuration. Redis ends it if a probe of theirs is long overdue.
     private func learned(ofOthers pause: AppPause, time: Int64?) {
         if breaker.isPausedByOperator { closeBreaker() }
-        if let until = pause.until, let time, time - until > 60_000 {
+        if let until = pause.until, let time, time > until {
             fleet.store.resume(name, refusable) { [self] in fleet.log($0) }
         }
     }

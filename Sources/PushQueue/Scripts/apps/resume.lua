@@ -8,7 +8,7 @@
 --
 -- Run twice, the second run finds nothing.
 
-local paused = KEYS[1]
+local paused, configuration = KEYS[1], ARGV[1]
 
 local wrong = wrong_type({ [paused] = 'string' })
 if wrong then
@@ -16,7 +16,7 @@ if wrong then
 end
 
 local state = app_pause(redis.call('GET', paused))
-if state and not state['until'] or is_of_others(state, ARGV[1], now_ms()) then
+if state and not state['until'] or is_of_others(state, configuration, now_ms()) then
     return { 0 }
 end
 redis.call('DEL', paused)
