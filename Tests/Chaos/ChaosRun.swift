@@ -43,13 +43,12 @@ struct ChaosRun {
     /// Runs to the end.
     func run() async throws -> Outcome {
         // The first has all apps. Without it, the others would be the whole fleet, and right to refuse jobs.
-        for slot in 0..<options.workers {
-            try stage.fleet.start(slot)
-            let queue = try stage.servers.connect(for: "push:{default}:configurations")
-            try await eventually("the first worker has joined") {
-                try queue.run("HLEN", "push:{default}:configurations").number ?? 0 > 0
-            }
+        try stage.fleet.start(0)
+        let queue = try stage.servers.connect(for: "push:{default}:configurations")
+        try await eventually("the first worker has joined") {
+            try queue.run("HLEN", "push:{default}:configurations").number ?? 0 > 0
         }
+        for slot in 1..<max(1, options.workers) { try stage.fleet.start(slot) }
         log.start()
         let plan = Plan(
             seed: options.seed, seconds: options.seconds, workers: options.workers, lease: Self.lease,

@@ -40,15 +40,6 @@ struct Fault: Equatable, Sendable {
         case powerCut = "power cut"
         case clockForward = "clock set forward"
         case clockBack = "clock set back"
-
-        /// The seconds by which the clock is set.
-        var clockStep: Int? {
-            switch self {
-            case .clockForward: 20
-            case .clockBack: -20
-            default: nil
-            }
-        }
     }
 
     /// The target of a fault. No two faults of one target overlap.
@@ -60,6 +51,9 @@ struct Fault: Equatable, Sendable {
         case apnsOf(Int)
         case redis
     }
+
+    /// The seconds by which clocks are set: more than a lease.
+    static let clockStep = 20
 
     var action: Action
     var target: Target

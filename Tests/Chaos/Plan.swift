@@ -22,7 +22,7 @@ struct Plan {
             worker: [
                 (.killWorker, 10, 50...2500), (.stopWorker, 6, 100...2500),
                 (.stopWorker, 3, lease + 500...lease + 4000), (.endWorker, 7, 0...0), (.rotateCredentials, 4, 0...0),
-                (.setClock(seconds: 20), 2, 0...0), (.setClock(seconds: -20), 2, 0...0),
+                (.setClock(seconds: Fault.clockStep), 2, 0...0), (.setClock(seconds: -Fault.clockStep), 2, 0...0),
             ],
             network: [
                 (.cut, 6, 0...0), (.reset, 6, 0...0), (.blackHole, 4, 500...7000), (.noAnswers, 4, 200...6000),

@@ -44,7 +44,8 @@ final class SingleServer: QueueServers {
         case .restart: try server.restart()
         case .pause, .outage: server.pause()
         case .powerCut: return try await cutPower()
-        case .clockForward, .clockBack: try clock.set(by: fault.clockStep ?? 0)
+        case .clockForward: try clock.set(by: Fault.clockStep)
+        case .clockBack: try clock.set(by: -Fault.clockStep)
         default: try server.connect().begin(fault)
         }
         return nil

@@ -15,6 +15,8 @@ public final class WorkerProcess: Sendable {
     public let process: ChildProcess
 
     private let accountPath: URL
+    /// It must not be removed before the process has opened it.
+    private let pipe: StalledPipe?
 
     /// Starts a worker with one lane and short retries.
     /// - Parameters:
@@ -33,6 +35,7 @@ public final class WorkerProcess: Sendable {
     ) throws {
         let account = FileManager.default.temporaryDirectory.appending(path: "worker-\(UUID().uuidString).json")
         accountPath = account
+        self.pipe = pipe
         let environment = [
             "APNS_WORKER_REDIS_URL": redis, "APNS_WORKER_ENDPOINT": "localhost:\(endpoint)",
             "APNS_WORKER_CA": try TestCertificates.path("\(authority).pem"),

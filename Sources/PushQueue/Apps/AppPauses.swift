@@ -51,7 +51,7 @@ public final class AppPauses {
         scripts = ScriptRunner(client: client, clock: clock)
     }
 
-    /// Pauses an app for all workers with the same configuration, or lengthens its pause, because APNs has refused the app.
+    /// Pauses an app for all workers with the same configuration, or lengthens its pause, because APNs has refused it.
     /// - Parameters:
     ///   - reason: the reason's code.
     ///   - detail: its explanation.

@@ -1,7 +1,7 @@
 import NIOCore
 
 /// Decides whether one lane sends an app's notifications. No I/O. A fault of the app's credential or configuration
-/// opens the breaker for the whole fleet; an occasional probe finds out whether it can be closed.
+/// opens the breaker for all workers with the same configuration; an occasional probe finds out whether it can be closed.
 ///
 /// The pause and the times of probes are in Redis. This value holds what the lane knows of them and which reply it is
 /// waiting for. It relies on its own clock only until Redis has answered.

@@ -1,5 +1,6 @@
 -- require: time, types, memory, app-pause
--- Pauses an app for all workers with the same configuration because APNs refuses it, or lengthens its pause because a probe was refused too.
+-- Pauses an app for all workers with the same configuration because APNs refuses it, or lengthens its pause because a
+-- probe was refused too.
 --
 -- KEYS  1 apps:<app>:paused STRING JSON: reason, detail, since, until, pause (ms), by, configuration
 -- ARGV  1 worker          the lane that was refused
