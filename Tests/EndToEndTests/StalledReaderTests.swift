@@ -63,6 +63,7 @@ extension EndToEnd {
                 redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
             ).finish()
             let pipe = try StalledPipe()
+            defer { withExtendedLifetime(pipe) {} }
             let line = pipe.command(output) + [try BuiltProgram.path("apns-worker")] + arguments
             let process = try ChildProcess(
                 line[0], Array(line.dropFirst()), environment: ["APNS_WORKER_REDIS_URL": redis.url])
@@ -79,6 +80,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             let port = try RedisServer.freePort()
             let pipe = try StalledPipe()
+            defer { withExtendedLifetime(pipe) {} }
             let line =
                 pipe.command(output) + [
                     try BuiltProgram.path("apns-simulator"), "--port", "\(port)", "--control-port", "0",
