@@ -52,6 +52,18 @@ struct ClaimWindowTests {
         #expect(window.next(free: 10, busy: 0, now: start) != nil)
     }
 
+    @Test("lets other workers claim due retries first after a job was given back to them")
+    func givesBack() {
+        var window = ClaimWindow()
+        window.gaveBack(now: start)
+        for (time, delay) in [(start, ClaimWindow.givenBackDelay), (start + .seconds(30), .zero)] {
+            window.wake()
+            _ = window.next(free: 10, busy: 0, now: time)
+            _ = window.answered(received: 1, isPaused: false, nextDue: 5, now: time)
+            #expect(window.nextClaim == time + .milliseconds(5) + delay)
+        }
+    }
+
     @Test("checks a paused queue more often, so that it continues within a second")
     func paused() {
         var window = ClaimWindow()

@@ -272,7 +272,7 @@ extension QueueConsumer: JobSettler {
             writer.write(
                 errorStatus: nil, reason: code, at: queue.now,
                 refusedBy: unsent.refusedBy.isEmpty ? nil : ConfigurationDigest.text(unsent.refusedBy))
-            expectRetry(in: delay)
+            if unsent.refusedBy.isEmpty { expectRetry(in: delay) } else { giveWay() }
             outbox.settlement.postpone(
                 claim, .deferred, due: .after(milliseconds: delay), head: writer.head(), reason: code,
                 original: original)

@@ -290,6 +290,9 @@ final class QueueConsumer {
         wakeWhenDue()
     }
 
+    /// Lets other workers be the first to claim the retries, because a job was given back to them.
+    func giveWay() { window.gaveBack(now: lane.now) }
+
     /// Schedules the next claim if it is due before the lane's next tick.
     private func wakeWhenDue() {
         let due = window.nextClaim

@@ -27,6 +27,10 @@ struct ClaimWindow {
     static let unwatchedPoll = TimeAmount.seconds(1)
     /// The poll interval while the queue is paused, which is below a second so that it resumes within one.
     static let pausedPoll = TimeAmount.milliseconds(700)
+    /// The delay of claims of due retries after a job was given back to other workers, so that they get it first.
+    static let givenBackDelay = TimeAmount.seconds(2)
+    /// The time for which that applies. Other workers have polled by then.
+    private static let givenBackTime = TimeAmount.seconds(30)
     /// The pause after a claim that returned nothing although jobs wait.
     private static let emptyPause = TimeAmount.milliseconds(10)
     /// The time for which capacity is kept free for a claim in flight.
@@ -44,6 +48,7 @@ struct ClaimWindow {
     /// A claim that may have been executed although its answer was lost. Kept until it is answered.
     private var inDoubt: Claim?
     private var notBefore = NIODeadline.distantPast
+    private var delaysRetriesUntil = NIODeadline.distantPast
 
     init(polls: Bool = true) { self.polls = polls }
 
@@ -132,7 +137,10 @@ struct ClaimWindow {
             return false
         }
         notBefore = now + (isPaused ? Self.pausedPoll : isWatched ? Self.idlePoll : Self.unwatchedPoll)
-        if !isPaused, let nextDue { notBefore = min(notBefore, now + .milliseconds(max(1, nextDue))) }
+        if !isPaused, let nextDue {
+            let delay = now < delaysRetriesUntil ? Self.givenBackDelay : .zero
+            notBefore = min(notBefore, now + .milliseconds(max(1, nextDue)) + delay)
+        }
         return false
     }
 
@@ -167,6 +175,9 @@ struct ClaimWindow {
 
     /// Allows a claim at a given time, or earlier if that is already allowed.
     mutating func wake(at time: NIODeadline) { notBefore = min(notBefore, time) }
+
+    /// Records that a job was given back because only other workers may be able to send it.
+    mutating func gaveBack(now: NIODeadline) { delaysRetriesUntil = now + Self.givenBackTime }
 
     /// True for the polling lane if a poll has been overdue for longer than full capacity can explain.
     func cannotPoll(now: NIODeadline) -> Bool {
