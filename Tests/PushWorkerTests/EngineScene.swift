@@ -597,7 +597,9 @@ final class FakeQueue: QueueStore {
         reply(completion) { [self] in fleet.invalid += tokens }
     }
 
-    func waitForJob(seconds: Int, completion: @escaping Completion<Bool>) { completion(.success(false)) }
+    func waitForJob(seconds: Int, completion: @escaping Completion<Bool>) {
+        loop.assumeIsolated().scheduleTask(in: .seconds(Int64(seconds))) { completion(.success(false)) }
+    }
     func stopWaiting() {}
     func close() -> EventLoopFuture<Void> { loop.makeSucceededVoidFuture() }
 
@@ -653,8 +655,7 @@ final class FakeFleet: FleetStore {
         completion: @escaping Completion<Int64?>
     ) {
         paused.append((app, reason, isProbe))
-        pauses[app] = AppPause(
-            reason: reason.code.text, detail: reason.detail, until: EngineScene.time(loop.now) + 1000)
+        if !isOfOthers(pauses[app], refused) { pause(app, refused, reason.code.text, for: 1000) }
         later(completion) { 1000 }
     }
 
@@ -666,8 +667,20 @@ final class FakeFleet: FleetStore {
 
     func resume(_ app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<Void>) {
         resumed.append(app)
-        pauses[app] = nil
+        if !isOfOthers(pauses[app], refused) { pauses[app] = nil }
         later(completion) {}
+    }
+
+    /// Records a pause.
+    func pause(_ app: String, _ refused: ConfigurationDigest, _ reason: String, for milliseconds: Int64) {
+        var pause = AppPause(reason: reason, until: EngineScene.time(loop.now) + milliseconds)
+        pause.configuration = refused.text
+        pauses[app] = pause
+    }
+
+    private func isOfOthers(_ pause: AppPause?, _ refused: ConfigurationDigest) -> Bool {
+        guard let until = pause?.until, let configuration = pause?.configuration else { return false }
+        return configuration != refused.text && EngineScene.time(loop.now) <= until + 60_000
     }
 
     func reserveRate(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {

@@ -53,6 +53,18 @@ struct MixedFleetTests {
         #expect(scene.transport.sent.isEmpty)
     }
 
+    @Test("a worker that gives a job back is not the first to claim it again")
+    func givesWay() throws {
+        let scene = try EngineScene(apps: ["a", "b"])
+        scene.queue.canWait = true
+        scene.queue.otherConfigurations = [Self.other]
+        scene.push(Self.refused[0].job)
+        #expect(scene.queue.postponed.count == 1)
+        let claims = scene.queue.claims
+        scene.run(.seconds(8))
+        #expect(scene.queue.claims == claims)
+    }
+
     @Test("a verdict is final if all living configurations have refused the job", arguments: refused)
     func final(reason: String, job: String) throws {
         let scene = try EngineScene(apps: ["a", "b"]) { configuration in
@@ -117,6 +129,53 @@ struct MixedFleetTests {
         for (job, _) in scene.queue.postponed {
             #expect(job.contains(tokens) && job.contains(#""attempt":3,"#), "\(job)")
         }
+    }
+
+    // MARK: Pauses of apps
+
+    @Test("the pause of workers with another configuration stops nothing, and ends if their probes are overdue")
+    func pauseOfOthers() throws {
+        let scene = try EngineScene()
+        let fleet = scene.stores.fakeFleet
+        fleet.pause("shop", Self.other, "ExpiredProviderToken", for: 15_000)
+        for number in 1...16 {
+            #expect((fleet.pauses["shop"] == nil) == (number > 15))
+            scene.run(.seconds(5))
+            scene.pushOne(token: "\(number + 10)")
+            #expect(scene.transport.tokens.count == number)
+            scene.answer(EngineScene.delivered)
+        }
+        #expect(!scene.log.events.contains("app_paused") && !scene.log.events.contains("app_resumed"))
+    }
+
+    @Test("a worker that joins adopts the pause of its own configuration")
+    func pauseOfOwn() throws {
+        let scene = try EngineScene()
+        scene.stores.fakeFleet.pause("shop", scene.lane.senders[0].refusable, "ExpiredProviderToken", for: 15_000)
+        scene.run(.seconds(5))
+        scene.pushOne()
+        #expect(scene.transport.sent.isEmpty && scene.log.events.contains("app_paused"))
+    }
+
+    @Test("another topic ends the pause of the old one at once, and a late reply about it does not bring it back")
+    func pauseOfOldTopic() throws {
+        let scene = try EngineScene()
+        let fleet = scene.stores.fakeFleet
+        for wait in [TimeAmount.seconds(3), .nanoseconds(0)] {
+            scene.pushOne(token: "aa")
+            scene.answer(.topicDisallowed)
+            #expect(fleet.pauses["shop"]?.configuration == scene.lane.senders[0].refusable.text)
+            scene.run(wait)
+            var configuration = scene.context.configuration
+            configuration.apps[0].topic += ".next"
+            _ = scene.lane.reload(configuration, [try AppSender.Prepared(configuration.apps[0])])
+            scene.run(.milliseconds(100))
+            #expect(fleet.pauses.isEmpty)
+            scene.pushOne(token: "bb")
+            #expect(scene.transport.tokens.last == "bb")
+            while !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
+        }
+        #expect(scene.queue.dead.isEmpty)
     }
 
     @Test("digests differ with each setting by which a job is refused, and not with the order of apps")

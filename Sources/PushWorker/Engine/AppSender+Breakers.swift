@@ -17,20 +17,37 @@ extension AppSender {
     func pause(_ reason: Reason, isProbe: Bool) {
         let opened = breaker.tripped(reason: reason, isProbe: isProbe, now: lane.now)
         if opened {
-            watch.pausedFor = refusable
             watch.plainTopic = .unknown(since: nil)
             logPause()
         }
         // Later answers to requests that were already in flight add nothing.
         guard opened || isProbe else { return }
         retireConnections()
-        fleet.store.pause(name, refusable, reason, isProbe: isProbe) { [self] result in
+        pauseFleet(reason, isProbe: isProbe)
+    }
+
+    /// Pauses the app in Redis, for all workers with the same configuration.
+    private func pauseFleet(_ reason: Reason, isProbe: Bool) {
+        let refused = refusable
+        watch.pausedFor = refused
+        fleet.store.pause(name, refused, reason, isProbe: isProbe) { [self] result in
             switch result {
             case .success(let wait):
+                // A change of the configuration has ended the pause.
+                guard refused == refusable else { return }
                 _ = breaker.learned(reason: reason, wait: wait.map { .milliseconds($0) }, now: lane.now)
-            case .failure(let failure): lane.logFleetFailure(failure)
+            case .failure(let failure):
+                watch.blockReportedAt = nil
+                lane.logFleetFailure(failure)
             }
         }
+    }
+
+    /// Ends the pause in Redis that this worker has recorded or read, unless an operator ordered it.
+    private func resumeFleet() {
+        guard let refused = watch.pausedFor else { return }
+        watch.pausedFor = nil
+        fleet.store.resume(name, refused) { [self] in fleet.log($0) }
     }
 
     /// Retires all current connections. APNs remembers for each connection what it was first used for, so the end of a
@@ -43,18 +60,21 @@ extension AppSender {
     /// Ends the app's pause for the fleet, because a probe was accepted.
     func resume() {
         guard breaker.isOpen else { return }
+        resumeFleet()
         closeBreaker()
-        fleet.store.resume(name, watch.pausedFor ?? refusable) { [self] in fleet.log($0) }
     }
 
     /// Resumes sending after the app's configuration or credential has changed, unless it is blocked.
     /// - Parameter reason: the reason of the pause before the change.
     func reopen(pausedFor reason: Reason?) {
-        guard breaker.block == nil else { return reportBlock() }
         watch.blockReportedAt = nil
-        if breaker.isOpen {
+        if breaker.block != nil {
+            if watch.pausedFor != refusable { resumeFleet() }
+            reportBlock()
+        } else if breaker.isOpen {
             if !breaker.isPausedByOperator, breaker.reason?.isBadToken == false { resume() }
         } else if let reason {
+            resumeFleet()
             logResumption(reason)
         }
     }
@@ -113,6 +133,7 @@ extension AppSender {
 
     private func closeBreaker() {
         guard let reason = breaker.closed() else { return }
+        watch.pausedFor = nil
         badTokens.reset()
         if breaker.block == nil { logResumption(reason) }
         lane.schedulePump()
@@ -144,15 +165,7 @@ extension AppSender {
         if let reported = watch.blockReportedAt, lane.now - reported < Self.blockReportInterval { return }
         // Without a connection to Redis this fails at once, and is tried again a second later.
         watch.blockReportedAt = lane.now
-        fleet.store.pause(name, refusable, reason, isProbe: false) { [self] result in
-            switch result {
-            case .success(let wait):
-                _ = breaker.learned(reason: reason, wait: wait.map { .milliseconds($0) }, now: lane.now)
-            case .failure(let failure):
-                watch.blockReportedAt = nil
-                lane.logFleetFailure(failure)
-            }
-        }
+        pauseFleet(reason, isProbe: false)
     }
 
     // MARK: Log
