@@ -10,6 +10,7 @@ import PushWorker
 import ServiceLifecycle
 import Sockets
 import Telemetry
+import UnixSignals
 
 struct Run: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -54,6 +55,8 @@ struct Run: AsyncParsableCommand {
     var statsFile: String?
 
     func run() async throws {
+        // From now on the signal no longer ends the process.
+        let hangups = await UnixSignalsSequence(trapping: .sighup)
         DescriptorLimit.raise()
         let credentials = try simulate.credentials()
         let name = Self.uniqueName()
@@ -91,8 +94,9 @@ struct Run: AsyncParsableCommand {
         let systemd = SystemdNotifier(worker, environment: environment, logger: logger)
         if let systemd { services.insert(.init(service: systemd), at: 0) }
         services.append(.init(service: worker, successTerminationBehavior: .gracefullyShutdownGroup))
-        let reload = ConfigurationReload(worker, initial: settings, level: level, systemd: systemd, logger: logger) {
-            [self, simulation] in
+        let reload = ConfigurationReload(
+            worker, at: hangups, initial: settings, level: level, systemd: systemd, logger: logger
+        ) { [self, simulation] in
             let settings = try self.settings()
             var configuration = try settings.worker(named: name, simulated: credentials)
             if let simulation { configuration.apps = configuration.apps.map { simulation.directed($0) } }

@@ -118,6 +118,35 @@ extension EndToEnd {
             _ = try await scene.worker.stop()
         }
 
+        @Test("a signal that arrives while the settings are read neither ends the worker nor is forgotten")
+        func early() async throws {
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
+            let folder = try ConfigurationTests.Folder()
+            // A reader of a named pipe waits for its writer.
+            let pipe = folder.url.appending(path: "ca.pem").path
+            #expect(mkfifo(pipe, 0o600) == 0)
+            let authority = try Data(contentsOf: URL(filePath: try TestCertificates.path("ca.pem")))
+            let file = try folder.write(String(decoding: authority, as: UTF8.self), as: "file.pem")
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_CA": pipe])
+            try await eventually("the worker reads its settings") {
+                let descriptor = open(pipe, O_WRONLY | O_NONBLOCK)
+                guard descriptor >= 0 else { return false }
+                let writer = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+                worker.process.send(SIGHUP)
+                // It is read again by its name.
+                try #require(rename(file, pipe) == 0)
+                try writer.write(contentsOf: authority)
+                return true
+            }
+            try await worker.logs("configuration_reloaded", "SIGHUP")
+            try redis.push(Self.jobs(1, "default", prefix: "a"))
+            try await eventually("it works") { try QueueContents(redis).count("delivered") == 1 }
+            _ = try await worker.stop()
+            _ = try await simulator.stop()
+            withExtendedLifetime(folder) {}
+        }
+
         @Test("the log level changes at once, and changes that need a restart are named")
         func level() async throws {
             // Without an append-only file the worker logs a warning.

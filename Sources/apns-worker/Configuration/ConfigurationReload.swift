@@ -17,17 +17,23 @@ final class ConfigurationReload: Service {
     private let systemd: SystemdNotifier?
     private let logger: Logger
     private let initial: Settings
+    private let hangups: UnixSignalsSequence
+    private let file: FileIdentity?
 
     /// - Parameters:
+    ///   - hangups: the signals since before the settings were read, so that no change is missed.
     ///   - initial: the settings with which the worker was started.
     ///   - systemd: notified of each reload; `nil` without systemd.
     ///   - load: reads all settings again.
     init(
-        _ worker: Worker, initial: Settings, level: SharedLogLevel, systemd: SystemdNotifier?, logger: Logger,
+        _ worker: Worker, at hangups: UnixSignalsSequence, initial: Settings, level: SharedLogLevel,
+        systemd: SystemdNotifier?, logger: Logger,
         load: @escaping @Sendable () throws -> (Settings, WorkerConfiguration)
     ) {
         self.worker = worker
         self.initial = initial
+        self.hangups = hangups
+        file = initial.filePath.flatMap(FileIdentity.init)
         self.level = level
         self.systemd = systemd
         self.logger = logger
@@ -36,16 +42,14 @@ final class ConfigurationReload: Service {
 
     func run() async throws {
         let path = initial.filePath
-        // From now on the signal no longer ends the process.
-        let signals = await UnixSignalsSequence(trapping: .sighup)
         await cancelWhenGracefulShutdown {
             await withTaskGroup(of: Void.self) { group in
                 let (reasons, continuation) = AsyncStream.makeStream(
                     of: String.self, bufferingPolicy: .bufferingNewest(1))
-                group.addTask { for await _ in signals { continuation.yield("SIGHUP") } }
+                group.addTask { for await _ in self.hangups { continuation.yield("SIGHUP") } }
                 if let path {
                     group.addTask {
-                        var changes = FileChanges(FileIdentity(path))
+                        var changes = FileChanges(self.file)
                         // A cancelled sleep ends the loop.
                         while (try? await Task.sleep(for: Self.interval)) != nil {
                             if changes.update(FileIdentity(path)) { continuation.yield("\(path) has changed") }
