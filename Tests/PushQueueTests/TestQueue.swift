@@ -148,6 +148,7 @@ struct TestWorker: Sendable {
             eventLoop: client.eventLoop)
     }
 
+    @discardableResult
     func claim(
         _ count: Int, first: Int = 1, join: Bool = true, knownCommands: String = "",
         configuration: ConfigurationDigest? = nil, heartbeat: WorkerHeartbeat? = nil
