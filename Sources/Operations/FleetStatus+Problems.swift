@@ -21,7 +21,22 @@ extension FleetStatus {
     package func findProblems(_ limits: Limits) -> [Problem] {
         var problems = servers.flatMap(\.problems)
         for queue in queues { problems += self.problems(of: queue, limits) + deadLetterProblems(of: queue, limits) }
-        for worker in workers where worker.state == .running && !worker.ownObstacles.isEmpty {
+        problems += wrongKeys.map { wrong in
+            Problem(
+                kind: .wrongKey, subject: wrong.key,
+                message: "the key \(wrong.key) holds a \(wrong.found), and it must hold a \(wrong.expected)",
+                advice: "rename or delete that key; workers then continue by themselves")
+        }
+        for worker in workers where worker.isSilent {
+            problems.append(
+                Problem(
+                    kind: .workerSilent, subject: worker.name,
+                    message: "worker \(worker.name) has sent no heartbeat for \(Words.duration(worker.silenceMs ?? 0))",
+                    advice:
+                        "its process hangs, is stopped, or cannot reach Redis; other workers take its jobs when its "
+                        + "lease ends"))
+        }
+        for worker in workers where worker.state == .running && !worker.isSilent && !worker.ownObstacles.isEmpty {
             problems.append(
                 Problem(
                     kind: .workerNotReady, subject: worker.name,
@@ -81,6 +96,8 @@ extension FleetStatus {
 
     private func problems(of queue: Queue, _ limits: Limits) -> [Problem] {
         if let error = queue.error {
+            // The key itself is a problem.
+            if wrongKeys.contains(where: { error.contains($0.key) }) { return [] }
             return [
                 Problem(
                     kind: .queueUnreadable, subject: queue.name,

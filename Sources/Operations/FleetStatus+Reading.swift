@@ -4,7 +4,11 @@ import Redis
 
 extension FleetStatus {
     /// The result of reading a queue.
-    package typealias QueueReading = (keys: QueueKeys, result: Result<QueueOverview, RedisServerError>)
+    package struct QueueReading: Sendable {
+        package var keys: QueueKeys
+        package var result: Result<QueueOverview, RedisServerError>
+        package var wrongKeys: [WrongKey] = []
+    }
 
     /// Reads the status from Redis.
     /// - Parameters:
@@ -22,10 +26,12 @@ extension FleetStatus {
         status.servers = try await servers(fleet, queues)
         status.add(readings)
         let sightings = readings.flatMap(sightings)
-        let reports = newest(sightings)
         status.workers = workers(sightings, unwritable: status.unwritableQueues)
+        let names = Set(newest(sightings).flatMap(\.apps).map(\.name) + apps).filter { !$0.isEmpty }
+        // What a process that hangs said last is no longer true.
+        let silent = Set(status.workers.filter(\.isSilent).map(\.name))
+        let reports = newest(sightings.filter { !silent.contains($0.process) })
         status.rate = reports.reduce(0) { $0 + $1.rate }
-        let names = Set(reports.flatMap(\.apps).map(\.name) + apps).filter { !$0.isEmpty }
         try await status.readShared(fleet, apps: names, reports)
         let omitted = reports.map(\.moreApps).max() ?? 0
         if omitted > 0 {
@@ -67,7 +73,12 @@ extension FleetStatus {
         } catch RedisError.server(let answer) {
             notes.append("the pauses of apps cannot be read: \(answer.message)")
         }
-        self.apps = Self.apps(reports, pauses: pauses)
+        self.apps = Self.apps(reports, names: apps, pauses: pauses)
+        do {
+            wrongKeys += try await WrongKey.find(client, keys, apps: apps.sorted())
+        } catch RedisError.server(let answer) {
+            notes.append("the types of keys cannot be read: \(answer.message)")
+        }
         do {
             invalidTokens = try await client.call(RedisCommand("SCARD", keys.invalidTokens)).root.integer ?? 0
         } catch RedisError.server(let answer) {
@@ -79,16 +90,29 @@ extension FleetStatus {
         let readings = try await withThrowingTaskGroup(of: (Int, QueueReading).self) { group in
             for (index, keys) in queues.enumerated() {
                 group.addTask {
-                    do {
-                        return (index, (keys, .success(try await overview(fleet, keys))))
-                    } catch RedisError.server(let answer) {
-                        return (index, (keys, .failure(answer)))
-                    }
+                    return (index, try await read(fleet, keys))
                 }
             }
             return try await group.reduce(into: []) { $0.append($1) }
         }
         return readings.sorted { $0.0 < $1.0 }.map(\.1)
+    }
+
+    private static func read(_ fleet: Fleet, _ keys: QueueKeys) async throws -> QueueReading {
+        var reading: QueueReading
+        do {
+            let found = try await overview(fleet, keys)
+            reading = QueueReading(keys: keys, result: .success(found))
+        } catch RedisError.server(let answer) {
+            reading = QueueReading(keys: keys, result: .failure(answer))
+        }
+        let lanes = (try? reading.result.get())?.workers.map(\.name) ?? []
+        do {
+            reading.wrongKeys = try await WrongKey.find(fleet.client(for: keys.retry), keys, lanes: lanes)
+        } catch RedisError.server(let answer) {
+            if case .success = reading.result { reading.result = .failure(answer) }
+        }
+        return reading
     }
 
     /// Reads a queue. An operator need not specify that its jobs are in another list, because its workers report this.
@@ -105,6 +129,7 @@ extension FleetStatus {
 
     private mutating func add(_ readings: [QueueReading]) {
         for reading in readings {
+            wrongKeys += reading.wrongKeys
             var queue = Queue(name: reading.keys.queue)
             switch reading.result {
             case .failure(let answer): queue.error = answer.message

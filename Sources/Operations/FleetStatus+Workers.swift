@@ -31,6 +31,20 @@ extension FleetStatus {
         return Array(newest.values)
     }
 
+    /// The age in milliseconds from which the report of a lane that has claims is late: it reports every three seconds.
+    private static let latestWithClaims: Int64 = 8000
+    /// The age from which the last report of any lane of a process is late: one of them reports every eleven seconds.
+    private static let latest: Int64 = 25000
+
+    /// True if reports of a living process are late.
+    private static func isSilent(_ living: [Sighting], unwritable: Set<String>) -> Bool {
+        let ages = living.filter { !unwritable.contains($0.queue) }.compactMap { sighting in
+            sighting.report.map { (age: sighting.now - $0.updatedAt, hasClaims: sighting.worker.claims > 0) }
+        }
+        guard let newest = ages.map(\.age).min() else { return false }
+        return newest > latest || ages.contains { $0.hasClaims && $0.age > latestWithClaims }
+    }
+
     /// - Parameter unwritable: queues in which no worker can renew its lease.
     package static func workers(_ sightings: [Sighting], unwritable: Set<String>) -> [Worker] {
         Dictionary(grouping: sightings, by: \.process).map { name, sightings in
@@ -53,6 +67,7 @@ extension FleetStatus {
                 worker.updatedAt = at(last)
                 worker.silenceMs = max(0, last.now - at(last))
             }
+            worker.isSilent = isSilent(living, unwritable: unwritable)
             worker.inFlight = reports.reduce(0) { $0 + $1.inFlight }
             worker.done = reports.reduce(0) { $0 + $1.done }
             worker.rate = reports.reduce(0) { $0 + $1.rate }
@@ -89,9 +104,14 @@ extension FleetStatus {
         return reports.contains { $0.state == .quiet } ? .quiet : .running
     }
 
-    /// - Parameter pauses: the pauses in Redis, by app.
-    package static func apps(_ reports: [WorkerReport], pauses: [String: AppPause]) -> [App] {
+    /// - Parameters:
+    ///   - names: the names of apps that are shown even without a report.
+    ///   - pauses: the pauses in Redis, by app.
+    package static func apps(
+        _ reports: [WorkerReport], names: Set<String> = [], pauses: [String: AppPause]
+    ) -> [App] {
         var apps: [String: App] = [:]
+        for name in names { apps[name] = App(name: name) }
         for (name, pause) in pauses {
             var app = App(name: name)
             app.paused = Pause(pause)

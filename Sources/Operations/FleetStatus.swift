@@ -14,9 +14,11 @@ package struct FleetStatus: Encodable, Sendable {
             case redisRefusesWrites = "redis_refuses_writes"
             case redisEvicts = "redis_evicts"
             case queueUnreadable = "queue_unreadable"
+            case wrongKey = "wrong_key"
             case noWorker = "no_worker"
             case workerGone = "worker_gone"
             case workerNotReady = "worker_not_ready"
+            case workerSilent = "worker_silent"
             case appPaused = "app_paused"
             case appUnconnected = "app_unconnected"
             case appUnanswered = "app_unanswered"
@@ -29,8 +31,9 @@ package struct FleetStatus: Encodable, Sendable {
             package var isCritical: Bool {
                 switch self {
                 case .redisNearlyFull, .redisEvicts, .workerGone, .differentApps, .tooOld, .deadLetters: false
-                case .redisTooOld, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable, .noWorker,
-                    .workerNotReady, .appPaused, .appUnconnected, .appUnanswered, .appServerErrors:
+                case .redisTooOld, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable, .wrongKey,
+                    .noWorker, .workerNotReady, .workerSilent, .appPaused, .appUnconnected, .appUnanswered,
+                    .appServerErrors:
                     true
                 }
             }
@@ -167,6 +170,8 @@ package struct FleetStatus: Encodable, Sendable {
         package var updatedAt: Int64?
         /// The age of its last report, in milliseconds.
         package var silenceMs: Int64?
+        /// True if a lane's report is so late that the process must hang, or can't reach Redis.
+        package var isSilent = false
         /// The problems that keep it from its work, one sentence each.
         package var notReady: [String] = []
         /// Those problems that are not about an app: an app's problems are shown with the app.
@@ -185,6 +190,7 @@ package struct FleetStatus: Encodable, Sendable {
 
         package enum CodingKeys: String, CodingKey {
             case name, host, pid, version, state, lanes, lanesTotal, queues, startedAt, updatedAt, silenceMs, notReady
+            case isSilent = "silent"
             case inFlight, claimed, done, rate, leaseLeftMs, redis
         }
     }
@@ -227,6 +233,8 @@ package struct FleetStatus: Encodable, Sendable {
     /// Remarks about the status.
     package var notes: [String] = []
     package var servers: [Server] = []
+    /// The keys that hold another type than they must.
+    package var wrongKeys: [WrongKey] = []
     package var queues: [Queue] = []
     package var workers: [Worker] = []
     package var apps: [App] = []

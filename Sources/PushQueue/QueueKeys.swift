@@ -109,6 +109,16 @@ public struct QueueKeys: Sendable {
         campaignPrefix = base + "campaign:"
     }
 
+    /// The keys whose names are known, with their types as `TYPE` names them.
+    /// - Parameter lanes: the names of the queue's lanes.
+    func schema(lanes: [String]) -> [(key: String, type: String)] {
+        [
+            (jobs, "list"), (retry, "zset"), (workers, "zset"), (inbox, "list"), (dead, "zset"), (deadBytes, "string"),
+            (gauges, "string"), (results, "stream"), (paused, "string"), (workerInfo, "hash"),
+            (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"),
+        ] + lanes.flatMap { [(claimed($0), "hash"), (next($0), "string")] }
+    }
+
     /// True if the list of jobs is in the same Cluster slot as the queue's other keys. If not, no script can move a job
     /// between them.
     public var listIsInSlot: Bool { RedisHashSlot.of(jobs) == RedisHashSlot.of(retry) }

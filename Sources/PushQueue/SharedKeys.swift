@@ -29,6 +29,15 @@ public struct SharedKeys: Sendable {
         audit = base + "audit"
     }
 
+    /// The keys whose names are known, with their types as `TYPE` names them.
+    /// - Parameter apps: the names of apps.
+    func schema(apps: [String]) -> [(key: String, type: String)] {
+        [
+            (invalidTokens, "set"), (invalidTokenDetails, "hash"), (registrations, "hash"),
+            (throttledTokens, "zset"), (audit, "stream"),
+        ] + apps.flatMap { [(appPaused($0), "string"), (appRate($0), "string")] }
+    }
+
     /// STRING pausing the app while it exists: JSON with `reason`, `since`, `until` (the next probe, ms), or any
     /// text.
     public func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }

@@ -38,7 +38,7 @@ extension AppSender {
                 _ = breaker.learned(reason: reason, wait: wait.map { .milliseconds($0) }, now: lane.now)
             case .failure(let failure):
                 watch.blockReportedAt = nil
-                lane.logFleetFailure(failure)
+                fleet.refusals.refused(.pauses, failure)
             }
         }
     }
@@ -47,7 +47,7 @@ extension AppSender {
     private func resumeFleet() {
         guard let refused = watch.pausedFor else { return }
         watch.pausedFor = nil
-        fleet.store.resume(name, refused) { [self] in fleet.log($0) }
+        fleet.store.resume(name, refused) { [self] in fleet.note(.pauses, $0) }
     }
 
     /// Retires all current connections. APNs remembers for each connection what it was first used for, so the end of a
@@ -96,7 +96,7 @@ extension AppSender {
             case .success(.closed): closeBreaker()
             case .failure(let failure):
                 breaker.askingFailed(now: lane.now)
-                lane.logFleetFailure(failure)
+                fleet.refusals.refused(.pauses, failure)
             }
             lane.schedulePump()
         }
@@ -127,7 +127,7 @@ extension AppSender {
     private func learned(ofOthers pause: AppPause, time: Int64?) {
         if breaker.isPausedByOperator { closeBreaker() }
         if let until = pause.until, let time, time > until {
-            fleet.store.resume(name, refusable) { [self] in fleet.log($0) }
+            fleet.store.resume(name, refusable) { [self] in fleet.note(.pauses, $0) }
         }
     }
 

@@ -50,6 +50,7 @@ extension AppSender {
         _ result: Result<SharedProviderTokens.Answer, QueueConnection.Failure>, _ candidate: ProviderToken,
         _ source: ProviderTokenSource
     ) {
+        if case .success = result { fleet.refusals.accepted(.providerTokens) }
         switch result {
         case .success(.taken):
             _ = source.adopt(candidate, now: lane.wallClock())
@@ -81,7 +82,7 @@ extension AppSender {
                 """, kind: "clock", metadata: logMetadata)
         case .failure(let failure):
             credential.sharing.failed(now: lane.now)
-            lane.logFleetFailure(failure)
+            fleet.refusals.refused(.providerTokens, failure)
         }
     }
 

@@ -539,19 +539,25 @@ extension AppSender {
         return delay.nanoseconds / 1_000_000
     }
 
+    /// Finds out whether Redis still refuses the app's rate. Without jobs nothing else would.
+    func probeRate() {
+        guard budget != nil, !isRemoved else { return fleet.refusals.accepted(.rate(app: name)) }
+        reserveRate(atLeast: 1)
+    }
+
     /// Reserves a portion of the app's rate if one is needed.
-    private func reserveRate() {
-        guard let count = budget?.reserve(waiting: line.waiting, now: lane.now), let perSecond = budget?.perSecond
+    private func reserveRate(atLeast least: Int = 0) {
+        guard let count = budget?.reserve(waiting: max(least, line.waiting), now: lane.now),
+            let perSecond = budget?.perSecond
         else { return }
         fleet.store.reserveRate(count, of: name, perSecond: perSecond) { [self] result in
+            fleet.refusals.note(.rate(app: name), result)
             switch result {
             case .success(let wait):
                 budget?.reserved(count, wait: .milliseconds(wait), now: lane.now)
                 guard wait > 0 else { return lane.schedulePump() }
                 lane.eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(wait)) { [self] in lane.schedulePump() }
-            case .failure(let failure):
-                budget?.failed(now: lane.now)
-                lane.logFleetFailure(failure)
+            case .failure: budget?.failed(now: lane.now)
             }
         }
     }

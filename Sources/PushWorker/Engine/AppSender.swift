@@ -197,6 +197,7 @@ final class AppSender {
         if isFullSecond || !credential.canSend { keepProviderToken() }
         if isFullSecond {
             reportBlock()
+            if fleet.refusals[.rate(app: name)] != nil { probeRate() }
             if transport.keepsUniqueIDs != ledger.wantsAnswers { transport.keepsUniqueIDs = ledger.wantsAnswers }
         }
         transport.check(now: now)

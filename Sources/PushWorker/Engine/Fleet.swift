@@ -41,9 +41,27 @@ protocol FleetStore: AnyObject {
 
 /// A lane's view of the fleet's shared state.
 final class Fleet {
+    /// The kinds of requests that a reachable Redis may refuse.
+    enum Request: Hashable, CustomStringConvertible {
+        case pauses, throttledTokens, invalidTokens, lookUps, providerTokens
+        case rate(app: String)
+
+        var description: String {
+            switch self {
+            case .pauses: "pauses of apps"
+            case .throttledTokens: "throttled tokens"
+            case .invalidTokens: "invalid tokens"
+            case .lookUps: "look-ups of tokens"
+            case .providerTokens: "provider tokens"
+            case .rate(let app): "the rate of the app \(app)"
+            }
+        }
+    }
+
     /// The age at which the state is read again while the lane has work.
     private static let maximumAge = TimeAmount.seconds(1)
 
+    let refusals: Refusals<Request>
     let store: any FleetStore
     /// The number of invalid tokens in the set; `nil` if unknown.
     var invalidTokenCount: Int?
@@ -55,6 +73,12 @@ final class Fleet {
     init(_ lane: LaneContext, store: any FleetStore) {
         self.lane = lane
         self.store = store
+        refusals = Refusals(lane, of: "all workers", logger: lane.logger)
+    }
+
+    /// The problems that keep the lane from the state, a sentence each.
+    var problems: [String] {
+        store.isReady ? refusals.problems : ["Redis cannot be reached for the state of all workers"]
     }
 
     /// Reads the state if it is out of date. Tokens of jobs accepted from now on are looked up after it on the same
@@ -67,32 +91,30 @@ final class Fleet {
         readAt = lane.now
         invalidTokenCount = nil
         store.countInvalidTokens { [self] result in
-            switch result {
-            case .success(let count): invalidTokenCount = count
-            case .failure(let failure): lane.logFleetFailure(failure)
-            }
+            refusals.note(.invalidTokens, result)
+            if case .success(let count) = result { invalidTokenCount = count }
         }
         store.throttledTokens(now: time) { [self] result in
-            switch result {
-            case .success(let tokens):
-                for (token, until) in tokens { throttles.learned(token, until: until, now: time) }
-                if !throttles.isEmpty { throttles.forget(before: time) }
-            case .failure(let failure): lane.logFleetFailure(failure)
-            }
+            refusals.note(.throttledTokens, result)
+            guard case .success(let tokens) = result else { return }
+            for (token, until) in tokens { throttles.learned(token, until: until, now: time) }
+            if !throttles.isEmpty { throttles.forget(before: time) }
         }
         store.pauses(of: apps()) { [self] result in
-            switch result {
-            case .success(let pauses):
-                lane.logEnd("fleet_state_accepted", "Redis accepts the workers' shared state again", of: "fleet")
-                apply(pauses)
-            case .failure(let failure): lane.logFleetFailure(failure)
-            }
+            refusals.note(.pauses, result)
+            if case .success(let pauses) = result { apply(pauses) }
         }
+        // Without jobs nothing else would show that the refusal has ended.
+        guard refusals[.lookUps] != nil else { return }
+        var none = TokenList(expecting: 1)
+        none.appendNothing()
+        store.findInvalid(none) { [self] in refusals.note(.lookUps, $0) }
     }
 
-    /// Logs a failed write. The parts that need the state try again.
-    func log(_ result: Result<Void, QueueConnection.Failure>) {
-        if case .failure(let failure) = result { lane.logFleetFailure(failure) }
+    /// Records the answer to a write. The parts that need the state try again.
+    func note(_ request: Request, _ result: Result<Void, QueueConnection.Failure>) {
+        // The next reading shows whether a refusal has ended.
+        if case .failure(let failure) = result { refusals.refused(request, failure) }
     }
 }
 

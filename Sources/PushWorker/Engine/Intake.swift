@@ -255,11 +255,11 @@ final class Intake {
             let count = tokens.count
             fleet.store.findInvalid(tokens) { [self] result in
                 lookUpsInFlight -= 1
+                fleet.refusals.note(.lookUps, result)
                 switch result {
                 case .success(let found): apply(found, to: batch, count: count)
-                case .failure(let failure):
+                case .failure:
                     // Sending does no harm: APNs reports invalid tokens again.
-                    lane.logFleetFailure(failure)
                     for (id, _) in batch { accept(id) }
                 }
                 if lane.isDraining { for sender in senders { sender.dropUnsent() } }
@@ -307,7 +307,7 @@ final class Intake {
             suppress(outcome.positions, of: id)
         }
         guard !registered.isEmpty else { return }
-        fleet.store.register(registered) { [self] in fleet.log($0) }
+        fleet.store.register(registered) { [self] in fleet.note(.lookUps, $0) }
     }
 
     /// Returns the positions of a job's tokens to suppress, and the devices that have registered again since their

@@ -25,6 +25,8 @@ extension Lane {
     /// The problems with Redis and APNs.
     private var obstacles: [WorkerReport.Obstacle] {
         var obstacles = consumers.compactMap(\.problem).map { WorkerReport.Obstacle($0) }
+        // An unreachable server of all queues is the same for the shared state.
+        if obstacles.isEmpty { obstacles = fleet.problems.map { WorkerReport.Obstacle($0) } }
         // While one app can send there is work to do; the other apps' jobs are deferred.
         let apps = senders.filter { !$0.isRemoved }.map { ($0.name, $0.problem) }
         if !apps.contains(where: { $0.1 == nil }) {

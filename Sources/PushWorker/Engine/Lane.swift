@@ -155,7 +155,7 @@ final class Lane: @unchecked Sendable {
         let isFullSecond = now - clock.lastFullSecond >= .seconds(1)
         if isFullSecond { clock.lastFullSecond = now }
         for sender in senders { sender.check(isFullSecond: isFullSecond) }
-        if inFlight > 0 || senders.contains(where: \.breaker.isOpen) { readFleetState() }
+        if inFlight > 0 || senders.contains(where: \.breaker.isOpen) || !fleet.refusals.isEmpty { readFleetState() }
         settleParts(of: ledger.overdueJobs())
         for consumer in consumers {
             consumer.renewLeaseIfDue()

@@ -173,11 +173,4 @@ final class LaneContext {
             kind, count: count, level, message(), logger ?? self.logger, now: now,
             metadata: metadata().merging(["event": "\(event)"]) { $1 }, example: example())
     }
-
-    /// Logs that Redis refused an operation on the shared state, which will be tried again when needed. Lost
-    /// connections are logged elsewhere.
-    func logFleetFailure(_ failure: QueueConnection.Failure) {
-        guard failure.isAnswer else { return }
-        logOngoing(.error, "fleet_state_refused", "Redis refuses the workers' shared state: \(failure)", of: "fleet")
-    }
 }

@@ -115,7 +115,7 @@ extension QueueConsumer {
             reservations.turns.isAsking = false
             switch result {
             case .success(let waits):
-                accepted(.reservations)
+                refusals.accepted(.turns)
                 reservations.turns.removeFirst(batch.count)
                 // In a drain the jobs are released with the lane's other claims.
                 guard lane.isWorking else { return report(.changed) }
@@ -133,7 +133,7 @@ extension QueueConsumer {
             case .failure(let failure) where !failure.isAnswer:
                 break  // Requested again when the connection is restored.
             case .failure(let failure):
-                refused(.reservations, failure)
+                refusals.refused(.turns, failure)
                 lane.afterRefusal { [self] in askForTurns() }
             }
         }
@@ -150,7 +150,7 @@ extension QueueConsumer {
             guard generation == queue.generation else { return reserveNext() }
             switch result {
             case .success(let results):
-                accepted(.reservations)
+                refusals.accepted(.reservations)
                 reservations.removeFirst(batch.count)
                 for (entry, result) in zip(batch, results) { reserved(entry, result) }
                 reserveNext()
@@ -158,7 +158,7 @@ extension QueueConsumer {
             case .failure(let failure) where !failure.isAnswer:
                 break  // Requested again when the connection is restored; a granted reservation is granted again.
             case .failure(let failure):
-                refused(.reservations, failure)
+                refusals.refused(.reservations, failure)
                 lane.afterRefusal { [self] in reserveNext() }
             }
         }

@@ -36,8 +36,7 @@ extension QueueConsumer {
         /// What ended of jobs while the settlement of an earlier part was not confirmed. That settlement creates the claim
         /// which these end, and Redis may refuse the first of two that are in flight and execute the second.
         var awaitingPart: [Ended] = []
-        /// The reason for which Redis refuses invalid tokens; `nil` while it does not.
-        var tokensRefusal: String?
+        /// The time before which no invalid tokens are written, because Redis has refused them.
         var tokensNotBefore = NIODeadline.distantPast
         /// The time at which the counts for the history were last written.
         var countsWrittenAt = NIODeadline.distantPast
@@ -352,7 +351,7 @@ extension QueueConsumer: JobSettler {
             guard generation == queue.generation else { return }
             switch result {
             case .success(let settled):
-                accepted(.settlements)
+                refusals.accepted(.settlements)
                 // It may have been written twice, in which case only the first answer counts.
                 guard outbox.unconfirmed.confirmed(number) != nil else { return }
                 logEvictions(settled.evicted)
@@ -362,7 +361,7 @@ extension QueueConsumer: JobSettler {
             case .failure(let failure) where !failure.isAnswer:
                 break  // Written again when the connection is restored.
             case .failure(let failure):
-                refused(.settlements, failure)
+                refusals.refused(.settlements, failure)
                 outbox.unconfirmed.wasRefused(number)
                 lane.afterRefusal { [self] in
                     // It may already have been written again over a new connection.
@@ -386,12 +385,12 @@ extension QueueConsumer: JobSettler {
             guard generation == queue.generation else { return }
             switch result {
             case .success:
-                invalidTokensAccepted()
+                refusals.accepted(.invalidTokens)
                 writeUnconfirmed()
             case .failure(let failure) where !failure.isAnswer:
                 break  // Written again when the connection is restored.
             case .failure(let failure):
-                invalidTokensRefused(failure)
+                refusals.refused(.invalidTokens, failure)
                 lane.afterRefusal { [self] in
                     if generation == queue.generation, store.isReady { resendUnconfirmed() }
                 }
@@ -456,30 +455,17 @@ extension QueueConsumer: JobSettler {
                 for ended in batch {
                     if ended.job.generation == queue.generation { write(ended) } else { ledger.recordLostClaims(1) }
                 }
-                invalidTokensAccepted()
+                refusals.accepted(.invalidTokens)
                 report(.markedInvalid)
                 flushIfFull()
                 writeInvalidTokens()
                 if lane.isDraining { report(.changed) }
             case .failure(let failure):
                 outbox.awaitingTokens = batch + outbox.awaitingTokens
-                if failure.isAnswer { invalidTokensRefused(failure) }
+                guard failure.isAnswer else { return }
+                refusals.refused(.invalidTokens, failure)
+                outbox.tokensNotBefore = lane.now + lane.refusalPause
             }
         }
-    }
-
-    private func invalidTokensRefused(_ failure: QueueConnection.Failure) {
-        outbox.tokensRefusal = "\(failure)"
-        outbox.tokensNotBefore = lane.now + lane.refusalPause
-        lane.logOngoing(
-            .error, "invalid_tokens_refused", "Redis refuses invalid tokens: \(failure)", of: "invalid tokens",
-            at: queue.name)
-    }
-
-    private func invalidTokensAccepted() {
-        guard outbox.tokensRefusal != nil else { return }
-        outbox.tokensRefusal = nil
-        lane.logEnd(
-            "invalid_tokens_accepted", "Redis accepts invalid tokens again", of: "invalid tokens", at: queue.name)
     }
 }

@@ -72,11 +72,13 @@ final class QueueConsumer {
     }
 
     /// The kinds of requests that a reachable Redis may refuse.
-    enum Request: String, CaseIterable {
-        case claims
-        case reservations
-        case settlements
-        case waits = "waits for jobs"
+    enum Request: String, CaseIterable, CustomStringConvertible {
+        case claims, settlements, reservations, waits
+        case turns = "turns of campaigns"
+        case invalidTokens = "invalid tokens"
+        case reclaims = "claims of another worker"
+
+        var description: String { rawValue }
     }
 
     let lane: LaneContext
@@ -87,8 +89,7 @@ final class QueueConsumer {
     private(set) var window: ClaimWindow
     private var lease: Lease
     private var heartbeat = Heartbeat()
-    /// The reasons for which Redis currently refuses requests.
-    private var refusals: [Request: String] = [:]
+    let refusals: Refusals<Request>
     /// The error of the last lost connection.
     private var connectionError: RedisError?
     private(set) var hasBacklog = false
@@ -135,6 +136,7 @@ final class QueueConsumer {
         self.lane = lane
         self.ledger = ledger
         self.delegate = delegate
+        refusals = Refusals(lane, of: "the queue \(queue.name)", logger: queue.logger)
         window = ClaimWindow(polls: polls)
         lease = Lease()
         lease.continuity.longestGap = min(.seconds(10), .milliseconds(Int64(queue.limits.lease) / 2))
@@ -223,7 +225,7 @@ final class QueueConsumer {
     private func received(_ claimed: QueueConnection.Claimed, _ claim: ClaimWindow.Claim) {
         queue.setClock(claimed.now)
         lane.metrics.setClock(ofQueue: queue.id.index, ahead: queue.clockOffset)
-        accepted(.claims)
+        refusals.accepted(.claims)
         if let command = claimed.command { report(.command(command)) }
         if let commands = claimed.commands {
             queue.commands = commands
@@ -250,7 +252,11 @@ final class QueueConsumer {
         for (offset, body) in claimed.bodies.enumerated() {
             accept(ClaimedJob(body: body, claim: ClaimID(number: claim.first + offset, stamp: claimed.stamp)))
         }
-        if let expired = claimed.expiredWorker, expired != queue.holder { considerReclaiming(expired) }
+        if let expired = claimed.expiredWorker {
+            if expired != queue.holder { considerReclaiming(expired) }
+        } else {
+            refusals.accepted(.reclaims)
+        }
         if hasBacklog {
             report(.backlog)
         } else if claim.count > 0, !claimed.isPaused {
@@ -271,7 +277,7 @@ final class QueueConsumer {
         } else {
             // Read-only, loading, out of memory: the server is reachable and will recover.
             window.refused(now: lane.now, pause: lane.refusalPause)
-            refused(.claims, failure)
+            refusals.refused(.claims, failure)
         }
     }
 
@@ -317,7 +323,7 @@ final class QueueConsumer {
             lease.isWaiting = false
             switch result {
             case .success(let hasCome):
-                accepted(.waits)
+                refusals.accepted(.waits)
                 if hasCome {
                     window.wake()
                 } else if window.nextClaim > lane.now {
@@ -328,7 +334,7 @@ final class QueueConsumer {
                 window.wake()  // The server became a replica; the next answer will report it.
             case .failure(let failure):
                 // Without a wait the list is polled more often.
-                if failure.isAnswer { refused(.waits, failure) }
+                refusals.refused(.waits, failure)
                 window.wake(at: lane.now + ClaimWindow.unwatchedPoll)
             }
             report(.changed)
@@ -381,8 +387,7 @@ final class QueueConsumer {
         lease.continuity.lost()
         heartbeat.isUrgent = true
         ledger.recordLostClaims(outbox.forget() + reservations.forget())
-        accepted(.settlements)
-        accepted(.reservations)
+        refusals.forget()
         recovery.claims = ForgottenClaims()
         report(.changed)
     }
@@ -470,10 +475,7 @@ final class QueueConsumer {
                 if counts.left > 0, lane.isWorking { reclaim(expired) }
                 report(.changed)
             case .success(nil): break
-            case .failure(let failure):
-                lane.logThrottled(
-                    .error, "reclaim_failed", "could not reclaim the jobs of \(expired): \(failure)",
-                    kind: "reclaim \(queue.name)", logger: queue.logger)
+            case .failure(let failure): refusals.refused(.reclaims, failure)
             }
         }
     }
@@ -486,25 +488,7 @@ final class QueueConsumer {
             kind: "evicted \(queue.name)", count: count, logger: queue.logger)
     }
 
-    // MARK: Refusals
-
-    /// Records that a reachable Redis refused a request: it is read-only, busy or out of memory, or there is a problem
-    /// with a key.
-    func refused(_ request: Request, _ failure: QueueConnection.Failure) {
-        refusals[request] = "\(failure)"
-        let form = if case .redis(.server(let error)) = failure { error.prefix } else { "" }
-        lane.logOngoing(
-            .error, "redis_refused", "Redis refuses \(request.rawValue): \(failure)", of: "refused:\(queue.name)",
-            at: "\(request)", form: form, logger: queue.logger)
-    }
-
-    /// Records an answer. Cheap if nothing was refused.
-    func accepted(_ request: Request) {
-        guard !refusals.isEmpty, refusals.removeValue(forKey: request) != nil else { return }
-        lane.logEnd(
-            "redis_accepted", "Redis accepts commands again", of: "refused:\(queue.name)", at: "\(request)",
-            logger: queue.logger)
-    }
+    // MARK: Problems
 
     /// The problem that prevents the lane from working on the queue, if any.
     var problem: String? {
@@ -514,11 +498,9 @@ final class QueueConsumer {
         }
         if window.isOverdue(now: lane.now) { return "Redis does not answer for the queue \(queue.name)" }
         // Without a wait the lane only polls more often.
-        for request in [Request.claims, .reservations, .settlements] {
-            guard let refusal = refusals[request] else { continue }
-            return "Redis refuses \(request.rawValue) of the queue \(queue.name): \(refusal)"
+        for request in Request.allCases where request != .waits {
+            if let refusal = refusals[request] { return refusal }
         }
-        if let refusal = outbox.tokensRefusal { return "Redis refuses invalid tokens: \(refusal)" }
         return window.hasJoined ? nil : "the worker has no lease for the queue \(queue.name) yet"
     }
 }
