@@ -180,6 +180,26 @@ struct FanOutTests {
         #expect(counts.reduce(0, +) == 2000 && counts.allSatisfy { $0 <= 512 }, "\(counts)")
     }
 
+    @Test("What waits for the parts before it is written in small portions, too")
+    func waitingPortions() throws {
+        let scene = try EngineScene { $0.queues[0].limits.results = .all }
+        scene.transport.capacity = 5000
+        for job in 0..<12 {
+            scene.push(EngineScene.fanOut((0..<300).map { String(0x1000_0000 + job * 1000 + $0, radix: 16) }))
+        }
+        #expect(scene.transport.submitted.count == 3600)
+        scene.queue.refusal = .redis(.server(RedisServerError(text: "BUSY Redis is busy running a script")))
+        for _ in 0..<18 {
+            for _ in 0..<200 { scene.transport.answer(EngineScene.delivered) }
+            scene.run(.milliseconds(100))
+        }
+        scene.queue.refusal = nil
+        scene.run(.seconds(10))
+        #expect(scene.stats["delivered"] == 3600 && scene.queue.held.isEmpty)
+        let counts = scene.queue.resultCounts
+        #expect(counts.reduce(0, +) == 3600 && counts.allSatisfy { $0 <= 256 }, "\(counts)")
+    }
+
     @Test("A lane that lost its lease writes no more parts")
     func lostLease() throws {
         let scene = try EngineScene()

@@ -340,8 +340,10 @@ extension QueueConsumer: JobSettler {
         guard !outbox.awaitingPart.isEmpty else { return }
         let waiting = outbox.awaitingPart
         outbox.awaitingPart = []
-        for ended in waiting { write(ended) }
-        flushIfFull()
+        for ended in waiting {
+            write(ended)
+            flushIfFull()
+        }
     }
 
     private func write(_ number: Int, again: Bool) {
@@ -454,10 +456,10 @@ extension QueueConsumer: JobSettler {
             case .success:
                 for ended in batch {
                     if ended.job.generation == queue.generation { write(ended) } else { ledger.recordLostClaims(1) }
+                    flushIfFull()
                 }
                 refusals.accepted(.invalidTokens)
                 report(.markedInvalid)
-                flushIfFull()
                 writeInvalidTokens()
                 if lane.isDraining { report(.changed) }
             case .failure(let failure):
