@@ -44,6 +44,8 @@ struct ApnsWorker: AsyncParsableCommand {
 
     static func main() async {
         ProcessMemory.keepPrivate()
+        // A parent that ignores it would hide how the programs of `--exec` end.
+        signal(SIGCHLD, SIG_DFL)
         let arguments = Array(CommandLine.arguments.dropFirst())
         var command: any ParsableCommand
         do {

@@ -313,6 +313,28 @@ extension EndToEnd {
             #expect(try await process.wait() == .exited(0))
         }
 
+        @Test(
+            "a command that fails accepts nothing, although the parent of this process ignores the ends of its children"
+        )
+        func ignoredChildren() async throws {
+            let redis = try RedisServer()
+            func start(_ command: String) throws -> ChildProcess {
+                try ChildProcess(
+                    "/bin/bash",
+                    [
+                        "-c", "trap '' CHLD; exec \"$0\" \"$@\"", BuiltProgram.path("apns-worker"), "results", "--once",
+                        "--exec", command,
+                    ], environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            }
+            #expect(try await start("cat >/dev/null").wait() == .exited(0))
+            try add(["a", "b", "c"], redis)
+            let process = try start("exit 1")
+            try await eventually("the failure is told") { process.errors.contains("it ended with status 1") }
+            process.send(SIGTERM)
+            #expect(try await process.wait() == .exited(1))
+            #expect(try pending(redis) == 3)
+        }
+
         @Test("a deleted stream and a restarted Redis are survived")
         func redisOutage() async throws {
             let redis = try RedisServer()

@@ -47,6 +47,8 @@ actor ExecCommand {
         guard let (processIdentifier, input) = running else { return nil }
         await input.close()
         let (status, wasEnded) = await wait(for: processIdentifier)
+        running = nil
+        guard let status else { return Ending(error: "its exit status is unknown") }
         var report = Ending()
         let signal = status & 0x7F
         if signal == 0 { report.status = (status >> 8) & 0xFF } else { report.signal = signal }
@@ -64,15 +66,20 @@ actor ExecCommand {
         if lost > 0, let error = report.error {
             report.error = "\(error); \(lost == 1 ? "1 record was" : "\(lost) records were") not delivered"
         }
-        running = nil
         return report
     }
 
-    private func wait(for processIdentifier: pid_t) async -> (status: Int32, wasEnded: Bool) {
+    /// Waits for the program's end, which it enforces after a while.
+    /// - Returns: the status of `waitpid`; `nil` if it is unknown.
+    private func wait(for processIdentifier: pid_t) async -> (status: Int32?, wasEnded: Bool) {
         var status: Int32 = 0
         let began = ContinuousClock.now
         var signals = [SIGTERM, SIGKILL]
-        while waitpid(processIdentifier, &status, WNOHANG) == 0 {
+        while true {
+            let ended = waitpid(processIdentifier, &status, WNOHANG)
+            guard ended == 0 || (ended < 0 && errno == EINTR) else {
+                return (ended == processIdentifier ? status : nil, signals.count < 2)
+            }
             let limit = stop.isStopped ? min(patience, .seconds(5)) : patience
             let sent = 2 - signals.count
             if ContinuousClock.now - began > limit + .seconds(2 * sent), !signals.isEmpty {
@@ -85,7 +92,6 @@ actor ExecCommand {
                 // Cancelled; the wait is limited anyway.
             }
         }
-        return (status, signals.count < 2)
     }
 
     private func start() {
