@@ -18,7 +18,8 @@ struct Run: AsyncParsableCommand {
         discussion: """
             SIGTERM or SIGINT (Ctrl-C) drains: the worker claims no more jobs, finishes requests in flight, returns the rest to \
             the queue, and exits with 0. SIGTSTP (Ctrl-Z) makes it quiet: it claims no more jobs and keeps running; SIGCONT \
-            resumes. `apns-worker stop` and `apns-worker quiet` do the same from another machine.
+            resumes. `apns-worker stop` and `apns-worker quiet` do the same from another machine. SIGUSR1, SIGUSR2 and SIGALRM \
+            are ignored, with a line in the log.
 
             Each setting can be a flag, the environment variable in parentheses, or in the file of --config. A flag overrides \
             a variable, and a variable overrides the file.
@@ -90,7 +91,7 @@ struct Run: AsyncParsableCommand {
             Terminal.note("dashboard  \(dashboard.address)\n")
             services.append(.init(service: dashboard))
         }
-        services.append(.init(service: QuietSignals(worker)))
+        services.append(.init(service: WorkerSignals(worker, logger: logger)))
         let systemd = SystemdNotifier(worker, environment: environment, logger: logger)
         if let systemd { services.insert(.init(service: systemd), at: 0) }
         services.append(.init(service: worker, successTerminationBehavior: .gracefullyShutdownGroup))
@@ -139,23 +140,43 @@ struct Run: AsyncParsableCommand {
     }
 }
 
-/// Makes a worker quiet at SIGTSTP and ends that at SIGCONT.
-struct QuietSignals: Service {
-    private let worker: Worker
+/// Makes a worker quiet at SIGTSTP and ends that at SIGCONT. Other signals that some programs use as commands would end
+/// the process without a drain, so they are ignored.
+struct WorkerSignals: Service {
+    private static let ignored = [(SIGUSR1, "SIGUSR1"), (SIGUSR2, "SIGUSR2"), (SIGALRM, "SIGALRM")]
 
-    init(_ worker: Worker) { self.worker = worker }
+    private let worker: Worker
+    private let logger: Logger
+
+    init(_ worker: Worker, logger: Logger) {
+        self.worker = worker
+        self.logger = logger
+    }
 
     func run() async throws {
         // Otherwise SIGTSTP would stop the process, with its leases. SIGCONT continues a stopped process even if it is
         // ignored.
-        let sources = [(SIGTSTP, "SIGTSTP"), (SIGCONT, "SIGCONT")].map { number, name in
-            signal(number, SIG_IGN)
-            let source = DispatchSource.makeSignalSource(signal: number)
-            source.setEventHandler { [worker] in worker.setQuiet(number == SIGTSTP, because: name) }
-            source.resume()
-            return source
+        let commands = [(SIGTSTP, "SIGTSTP"), (SIGCONT, "SIGCONT")].map { number, name in
+            Self.source(number) { [worker] in worker.setQuiet(number == SIGTSTP, because: name) }
+        }
+        let ignored = Self.ignored.map { number, name in
+            Self.source(number) { [logger] in
+                logger.warning(
+                    "ignored \(name): SIGTERM drains, SIGTSTP makes the worker quiet, and SIGHUP reads the settings again",
+                    metadata: ["event": "signal_ignored", "signal": "\(name)"])
+            }
         }
         try? await gracefulShutdown()
-        for source in sources { source.cancel() }
+        for source in commands + ignored { source.cancel() }
+    }
+
+    private static func source(
+        _ number: Int32, _ handle: @escaping @Sendable () -> Void
+    ) -> any DispatchSourceSignal {
+        signal(number, SIG_IGN)
+        let source = DispatchSource.makeSignalSource(signal: number)
+        source.setEventHandler(handler: handle)
+        source.resume()
+        return source
     }
 }

@@ -45,12 +45,14 @@ extension EndToEnd {
             #expect(try QueueContents(redis).lastingKeys.isEmpty)
         }
 
-        @Test("SIGTSTP makes a worker quiet, SIGCONT ends that, and SIGTERM drains a quiet worker")
+        @Test("SIGTSTP makes a worker quiet, SIGCONT ends that, and SIGTERM drains a quiet worker; others are ignored")
         func signals() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
+            for number in [SIGUSR1, SIGUSR2, SIGALRM] { worker.process.send(number) }
+            try await eventually("they are ignored") { worker.lines(of: "signal_ignored").count == 3 }
             worker.process.send(SIGTSTP)
             try await eventually("it is quiet") { try await FleetView(redis.url).worker(worker)?.state == "quiet" }
             try redis.push(TestJob.many(30))
