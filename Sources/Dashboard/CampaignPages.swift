@@ -37,7 +37,7 @@ struct CampaignsPage: DashboardPage {
 
     static func progress(_ campaign: CampaignStatus) -> HTML {
         guard let total = campaign.total, total > 0 else { return "\(Words.number(campaign.ended)) ended" }
-        let share = Int(100 * min(1, Double(campaign.ended) / Double(total)))
+        let share = Int(100 * max(0, min(1, Double(campaign.ended) / Double(total))))
         return """
             <progress value="\(min(campaign.ended, total))" max="\(total)" aria-label="\(share)% have ended"></progress>\
             \(share)% of \(Words.number(total))

@@ -61,7 +61,7 @@ package struct CampaignStatus: Encodable {
 
     private mutating func setRate(_ rate: Double) {
         perSecond = (rate * 10).rounded() / 10
-        leftMs = left.flatMap { rate > 0 && state == "running" ? Int64(Double($0) * 1000 / rate) : nil }
+        leftMs = left.flatMap { rate > 0 && state == "running" ? Int64(bounding: Double($0) * 1000 / rate) : nil }
     }
 
     /// Computes the rate from the notifications that have ended since an earlier reading.
@@ -105,7 +105,7 @@ package struct CampaignStatus: Encodable {
         }
         if let limitPerSecond { lines.append("limit      \(Words.number(limitPerSecond)) per second") }
         if let total {
-            let share = total > 0 ? min(1, Double(ended) / Double(total)) : 1
+            let share = total > 0 ? max(0, min(1, Double(ended) / Double(total))) : 1
             let filled = Int((share * 40).rounded(.down))
             let bar = String(repeating: "#", count: filled) + String(repeating: ".", count: 40 - filled)
             lines.append(

@@ -125,8 +125,8 @@ package struct Fleet: Sendable {
         }
         var slots: [String: Int] = [:]
         for range in reply.root.children where range.count > 2 {
-            guard let first = range[0].integer, range[2].count > 1 else { continue }
-            slots["\(range[2][0].string ?? ""):\(range[2][1].integer ?? 0)"] = first
+            guard let first = range[0].number, range[2].count > 1 else { continue }
+            slots["\(range[2][0].string ?? ""):\(range[2][1].number ?? 0)"] = first
         }
         let wanted = Set(slots.values)
         var keys: [Int: String] = [:]

@@ -80,7 +80,7 @@ extension FleetStatus {
             notes.append("the types of keys cannot be read: \(answer.message)")
         }
         do {
-            invalidTokens = try await client.call(RedisCommand("SCARD", keys.invalidTokens)).root.integer ?? 0
+            invalidTokens = try await client.call(RedisCommand("SCARD", keys.invalidTokens)).root.number ?? 0
         } catch RedisError.server(let answer) {
             notes.append("the invalid tokens cannot be counted: \(answer.message)")
         }

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import PushQueue
 
 /// Times in the form in which they are shown.
 package enum Moment {
@@ -31,7 +32,7 @@ extension String {
 package enum Words {
     /// Returns a number such as `1,204`.
     package static func number(_ value: Int) -> String {
-        var digits = String(abs(value))
+        var digits = String(value.magnitude)
         var groups: [String] = []
         while digits.count > 3 {
             groups.insert(String(digits.suffix(3)), at: 0)
@@ -78,8 +79,8 @@ package enum Words {
 
     /// Returns a rate with one decimal; from 10 without one.
     package static func rate(_ value: Double) -> String {
-        if value >= 10 { return number(Int(value.rounded())) }
-        let tenths = Int((value * 10).rounded())
+        if value >= 10 { return number(Int(bounding: value.rounded())) }
+        let tenths = Int(bounding: (value * 10).rounded())
         return "\(tenths / 10).\(tenths % 10)"
     }
 }

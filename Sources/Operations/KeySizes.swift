@@ -33,9 +33,9 @@ package enum KeySizes {
                 default: nil
                 }
             guard let count else { continue }
-            let entries = try await client.call(RedisCommand(count, key)).root.integer ?? 0
+            let entries = try await client.call(RedisCommand(count, key)).root.number ?? 0
             // A few samples: more would block Redis on large keys.
-            let bytes = try await client.call(RedisCommand("MEMORY", "USAGE", key, "SAMPLES", "5")).root.integer ?? 0
+            let bytes = try await client.call(RedisCommand("MEMORY", "USAGE", key, "SAMPLES", "5")).root.number ?? 0
             sizes.append(KeySize(key: key, type: type, entries: entries, bytes: bytes))
         }
         return sizes.sorted { ($1.bytes, $0.key) < ($0.bytes, $1.key) }

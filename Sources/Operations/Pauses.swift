@@ -103,7 +103,7 @@ package struct ClaimedNotifications {
             return !sum.isPartial
         }
         let rate = found.workers.reduce(0) { $0 + ($1.report?.rate ?? 0) }
-        if rate >= 1 { sum.milliseconds = Int64(Double(sum.notifications) / rate * 1000) }
+        if rate >= 1 { sum.milliseconds = Int64(bounding: Double(sum.notifications) / rate * 1000) }
         return sum
     }
 }

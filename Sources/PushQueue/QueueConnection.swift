@@ -168,10 +168,10 @@ public final class QueueConnection {
 
     private static func readClaim(_ reply: RESPReply) -> Result<Claimed, Failure> {
         var elements = reply.root.children
-        guard let status = elements.next()?.integer, let now = elements.next()?.integer,
-            let due = elements.next()?.integer, let expired = elements.next()?.string,
-            let evicted = elements.next()?.integer, let command = elements.next()?.string,
-            let stamp = elements.next()?.string, let held = elements.next()?.integer,
+        guard let status = elements.next()?.number, let now = elements.next()?.number,
+            let due = elements.next()?.number, let expired = elements.next()?.string,
+            let evicted = elements.next()?.number, let command = elements.next()?.string,
+            let stamp = elements.next()?.string, let held = elements.next()?.number,
             let commands = elements.next()?.children, let others = elements.next()?.children
         else { return .failure(.unexpectedReply(.claim)) }
         var bodies: [ByteBuffer] = []
@@ -218,7 +218,7 @@ public final class QueueConnection {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        let results = reply.root.children.compactMap { Self.reservationResult($0.integer) }
+                        let results = reply.root.children.compactMap { Self.reservationResult($0.number) }
                         guard results.count == reservations.count else {
                             return .failure(.unexpectedReply(.reserve))
                         }
@@ -257,8 +257,8 @@ public final class QueueConnection {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        guard reply.root.count == 3, let lost = reply.root[1].integer,
-                            let evicted = reply.root[2].integer
+                        guard reply.root.count == 3, let lost = reply.root[1].number,
+                            let evicted = reply.root[2].number
                         else { return .failure(.unexpectedReply(.settle)) }
                         return .success(Settled(lost: lost, evicted: evicted))
                     })
@@ -286,9 +286,9 @@ public final class QueueConnection {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        guard reply.root.count == 4, let reclaimed = reply.root[0].integer,
-                            let poisoned = reply.root[1].integer, let evicted = reply.root[2].integer,
-                            let left = reply.root[3].integer
+                        guard reply.root.count == 4, let reclaimed = reply.root[0].number,
+                            let poisoned = reply.root[1].number, let evicted = reply.root[2].number,
+                            let left = reply.root[3].number
                         else { return .failure(.unexpectedReply(.reclaim)) }
                         if reclaimed < 0 { return .success(nil) }
                         return .success(
@@ -321,8 +321,8 @@ public final class QueueConnection {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        guard reply.root.count == 2, let released = reply.root[0].integer,
-                            let left = reply.root[1].integer
+                        guard reply.root.count == 2, let released = reply.root[0].number,
+                            let left = reply.root[1].number
                         else { return .failure(.unexpectedReply(.release)) }
                         return .success(Released(released: released, left: left))
                     })
@@ -348,7 +348,7 @@ public final class QueueConnection {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        let waits = reply.root.children.compactMap(\.integer)
+                        let waits = reply.root.children.compactMap(\.number)
                         guard waits.count == amounts.count else { return .failure(.unexpectedReply(.limitCampaign)) }
                         return .success(waits)
                     })

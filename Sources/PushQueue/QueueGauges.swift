@@ -87,7 +87,7 @@ extension QueueGauges {
     }
 
     fileprivate init?(_ reply: RESPReply) {
-        let numbers = (0..<min(8, reply.root.count)).compactMap { reply.root[$0].integer }
+        let numbers = (0..<min(8, reply.root.count)).compactMap { reply.root[$0].number }
         guard numbers.count == 8, reply.root.count == 9 else { return nil }
         self.init(
             now: Int64(numbers[0]), jobs: numbers[1], retries: numbers[2], claims: numbers[3], dead: numbers[4],

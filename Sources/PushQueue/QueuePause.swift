@@ -21,7 +21,7 @@ public enum QueuePause {
     /// - Returns: true if the queue was paused.
     /// - Throws: `RedisError`.
     public static func clear(_ client: RedisClient, _ keys: QueueKeys) async throws -> Bool {
-        try await client.call(RedisCommand("DEL", keys.paused)).root.integer == 1
+        try await client.call(RedisCommand("DEL", keys.paused)).root.number == 1
     }
 
     /// Reads the pause. Its texts are made printable, because any program can write them.

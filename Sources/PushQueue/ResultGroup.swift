@@ -90,7 +90,7 @@ public struct ResultGroup: Sendable {
         if let other { command.append(other) }
         return try await client.call(command).root.children.compactMap { element in
             guard element.count == 4, let entry = element[0].string, let consumer = element[1].string,
-                let deliveries = element[3].integer
+                let deliveries = element[3].number
             else { return nil }
             return Pending(entry: entry, consumer: consumer, deliveries: deliveries)
         }

@@ -48,7 +48,7 @@ public struct ThrottledTokens {
                     var tokens: [(token: ByteBuffer, until: Int64)] = []
                     var elements = reply.root.children
                     while let token = elements.next()?.bytes, let score = elements.next()?.string {
-                        guard let until = Double(score).flatMap({ Int64(exactly: $0.rounded()) }) else { continue }
+                        guard let until = Double(score).map({ Int64(bounding: $0) }) else { continue }
                         tokens.append((token, until))
                     }
                     return tokens

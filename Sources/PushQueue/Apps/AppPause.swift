@@ -47,8 +47,8 @@ public struct AppPause: Sendable, Equatable {
         }
         self.init(
             reason: (form.reason ?? "paused").prefix(200).printable, detail: form.detail?.prefix(400).printable,
-            since: form.since.flatMap { Int64(exactly: $0.rounded()) },
-            until: form.until.flatMap { Int64(exactly: $0.rounded()) }, by: form.by?.printable)
+            since: form.since.flatMap { Int64(within: $0) },
+            until: form.until.flatMap { Int64(within: $0) }, by: form.by?.printable)
         configuration = form.configuration
         handsBack = form.now ?? false
     }

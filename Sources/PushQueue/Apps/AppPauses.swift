@@ -76,7 +76,7 @@ public final class AppPauses {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        guard reply.root.count == 2, let wait = reply.root[1].integer else {
+                        guard reply.root.count == 2, let wait = reply.root[1].number else {
                             return .failure(.unexpectedReply(.pauseApp))
                         }
                         return .success(wait < 0 ? nil : Int64(wait))
@@ -100,10 +100,10 @@ public final class AppPauses {
     }
 
     private static func probeAnswer(_ reply: RESPReply) -> Result<ProbeAnswer, QueueConnection.Failure> {
-        guard reply.root.count == 4, let wait = reply.root[1].integer, let reason = reply.root[2].string,
+        guard reply.root.count == 4, let wait = reply.root[1].number, let reason = reply.root[2].string,
             let detail = reply.root[3].string
         else { return .failure(.unexpectedReply(.probeApp)) }
-        switch reply.root[0].integer {
+        switch reply.root[0].number {
         case 0: return .success(.closed)
         case 1: return .success(.granted)
         case 2:
@@ -174,6 +174,6 @@ extension AppPauses {
     /// - Returns: true if it was paused.
     /// - Throws: `RedisError`.
     public static func end(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> Bool {
-        try await client.call(RedisCommand("DEL", keys.appPaused(app))).root.integer == 1
+        try await client.call(RedisCommand("DEL", keys.appPaused(app))).root.number == 1
     }
 }

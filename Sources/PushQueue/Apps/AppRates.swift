@@ -36,7 +36,7 @@ public final class AppRates {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        guard reply.root.count == 1, let wait = reply.root[0].integer else {
+                        guard reply.root.count == 1, let wait = reply.root[0].number else {
                             return .failure(.unexpectedReply(.reserveRate))
                         }
                         return .success(Int64(wait))

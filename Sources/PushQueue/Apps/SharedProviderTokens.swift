@@ -80,9 +80,9 @@ public final class SharedProviderTokens {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        guard reply.root.count == 3, let token = reply.root[1].bytes, let now = reply.root[2].integer
+                        guard reply.root.count == 3, let token = reply.root[1].bytes, let now = reply.root[2].number
                         else { return .failure(.unexpectedReply(.shareProviderToken)) }
-                        switch reply.root[0].integer {
+                        switch reply.root[0].number {
                         case 1: return .success(.taken)
                         case 0: return .success(.other(token))
                         case -1: return .success(.clocksDiffer(seconds: offer.issuedAt - Int64(now)))

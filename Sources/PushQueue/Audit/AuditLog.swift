@@ -131,7 +131,7 @@ package struct AuditEntry: Sendable, Equatable {
     /// Reads an entry of the stream. Its texts are cleaned again: any client of Redis may have written it.
     fileprivate init?(_ element: RESPReply.Element) {
         guard element.count == 2, let id = element[0].string,
-            let at = id.split(separator: "-").first.flatMap({ Int64($0) })
+            let at = id.split(separator: "-").first.flatMap({ Int64(bounding: $0) })
         else { return nil }
         var fields: [String: String] = [:]
         var elements = element[1].children

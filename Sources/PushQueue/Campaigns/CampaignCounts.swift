@@ -31,11 +31,11 @@ public struct CampaignCounts: Sendable, Equatable {
         var elements = reply.root.children
         while let field = elements.next()?.string, let value = elements.next()?.string {
             switch field {
-            case "total": counts.total = Int(value)
-            case "started_at": counts.startedAt = Int64(value)
-            case "updated_at": counts.updatedAt = Int64(value)
+            case "total": counts.total = Int(bounding: value)
+            case "started_at": counts.startedAt = Int64(bounding: value)
+            case "updated_at": counts.updatedAt = Int64(bounding: value)
             case "next_us", "limited_at": break
-            default: counts.counters[field] = Int(value)
+            default: counts.counters[field] = Int(bounding: value)
             }
         }
         return counts

@@ -104,11 +104,11 @@ public struct JobCommands: Sendable, Equatable {
             guard let form = try? JSONDecoder().decode(Form.self, from: Data(json.readableBytesView)) else {
                 return nil
             }
-            func time(_ value: Double?) -> Int64 { value.flatMap { Int64(exactly: $0.rounded()) } ?? 0 }
+            func time(_ value: Double?) -> Int64 { value.flatMap { Int64(within: $0) } ?? 0 }
             state = form.state.flatMap(State.init(rawValue:)) ?? .running
             discards = form.discard ?? false
             (since, limitedAt, at) = (time(form.since), time(form.limited_at), time(form.at))
-            perSecond = form.per_second.flatMap { Int(exactly: $0.rounded()) }.flatMap { $0 > 0 ? $0 : nil }
+            perSecond = form.per_second.map { Int(bounding: $0) }.flatMap { $0 > 0 ? $0 : nil }
             by = form.by.flatMap { $0.isEmpty ? nil : $0.prefix(200).printable }
             reason = form.reason.flatMap { $0.isEmpty ? nil : $0.prefix(200).printable }
         }

@@ -98,20 +98,20 @@ public struct DeadLetters: Sendable {
         var elements = reply.root.children
         let failure = QueueConnection.Failure.unexpectedReply(.pageDeadLetters)
         guard elements.next()?.string == "letters", let cursor = elements.next()?.string,
-            let looked = elements.next()?.integer, let chosen = elements.next()?.integer,
-            let reasonCount = elements.next()?.integer
+            let looked = elements.next()?.number, let chosen = elements.next()?.number,
+            let reasonCount = elements.next()?.number
         else { throw failure }
         var page = Page(
             cursor: cursor == "end" ? nil : cursor, looked: looked, chosen: chosen, reasons: [:], letters: [])
         for _ in 0..<reasonCount {
-            guard let reason = elements.next()?.string, let count = elements.next()?.integer else { throw failure }
+            guard let reason = elements.next()?.string, let count = elements.next()?.number else { throw failure }
             page.reasons[reason] = count
         }
         while let key = elements.next()?.string {
             guard let score = elements.next()?.string.flatMap(Double.init), let header = elements.next()?.bytes,
                 let original = action == .show ? elements.next()?.bytes : ByteBuffer()
             else { throw failure }
-            let at = Int64(exactly: score.rounded()) ?? 0
+            let at = Int64(bounding: score)
             page.letters.append(Listed(key: key, at: at, letter: DeadLetter(header: header, original: original)))
         }
         return page

@@ -88,10 +88,10 @@ public struct QueueOverview: Sendable {
 
     private init?(_ reply: RESPReply) {
         let parts = Array(reply.root.children)
-        guard parts.count == 14, let now = parts[0].integer, let jobs = parts[1].integer, let due = parts[2].integer,
-            let later = parts[3].integer, let dead = parts[4].integer, let overdue = parts[5].integer,
-            let head = parts[7].bytes, let members = parts[8].integer, let sampled = parts[11].integer,
-            let deadBytes = parts[13].integer
+        guard parts.count == 14, let now = parts[0].number, let jobs = parts[1].number, let due = parts[2].number,
+            let later = parts[3].number, let dead = parts[4].number, let overdue = parts[5].number,
+            let head = parts[7].bytes, let members = parts[8].number, let sampled = parts[11].number,
+            let deadBytes = parts[13].number
         else { return nil }
         self.now = Int64(now)
         waiting = jobs
@@ -117,7 +117,7 @@ public struct QueueOverview: Sendable {
             let left = max(-1e13, min(end - Double(now), 1e13))
             return Worker(
                 name: (parts[index].string ?? "").prefix(WorkerReport.maximumText).printable,
-                leaseLeft: left.isNaN ? 0 : Int64(left), claims: parts[index + 2].integer ?? 0,
+                leaseLeft: left.isNaN ? 0 : Int64(left), claims: parts[index + 2].number ?? 0,
                 report: parts[index + 3].bytes.flatMap { $0.readableBytes > 0 ? WorkerReport($0) : nil })
         }
         let polling = workers.filter { $0.leaseLeft >= 0 && $0.report?.lane == 0 }.compactMap(\.report?.process)
@@ -136,7 +136,7 @@ public struct QueueOverview: Sendable {
         var pairs: [String: Int] = [:]
         for index in stride(from: 0, to: parts.count - 1, by: 2) {
             let name = (parts[index].string ?? "").prefix(WorkerReport.maximumText).printable
-            let count = parts[index + 1].integer ?? parts[index + 1].string.flatMap { Int($0) } ?? 0
+            let count = parts[index + 1].number ?? parts[index + 1].string.flatMap { Int($0) } ?? 0
             pairs[name] = max(0, min(count, 10_000_000_000_000))
         }
         return pairs

@@ -34,7 +34,7 @@ public struct WorkerCommand: Sendable, Equatable {
     /// Parses the text in Redis; `nil` if it is not a command.
     public init?(_ text: String) {
         let parts = text.split(separator: " ", omittingEmptySubsequences: false)
-        guard parts.count == 2, let kind = Kind(rawValue: String(parts[0])), let at = Int64(parts[1]) else {
+        guard parts.count == 2, let kind = Kind(rawValue: String(parts[0])), let at = Int64(bounding: parts[1]) else {
             return nil
         }
         self.init(kind, at: at)

@@ -135,7 +135,7 @@ package struct QueueHistory: Sendable, Equatable {
 
     private mutating func readDays(_ client: RedisClient, _ keys: QueueKeys) async throws {
         let names = points.map { keys.stats(Self.name(ofDay: $0.at)) }
-        let sizes = try await client.call(names.map { RedisCommand("HLEN", $0) }).map { $0?.root.integer ?? 0 }
+        let sizes = try await client.call(names.map { RedisCommand("HLEN", $0) }).map { $0?.root.number ?? 0 }
         let reads = zip(names, sizes).map { name, size in
             size <= Self.maximumFields ? RedisCommand("HGETALL", name) : Self.outcomes(of: name)
         }

@@ -72,7 +72,7 @@ extension InvalidTokenSet {
         client.send(command) { result in
             completion(
                 result.mapError(QueueConnection.Failure.redis).map { reply in
-                    reply.root.children.reduce(0) { $0 + ($1.integer ?? 0) }
+                    reply.root.children.reduce(0) { $0 + ($1.number ?? 0) }
                 })
         }
     }
@@ -96,7 +96,7 @@ extension InvalidTokenSet {
             switch result {
             case .failure(let error): completion(.failure(.redis(error)))
             case .success(let reply):
-                let count = reply.root.integer ?? 0
+                let count = reply.root.number ?? 0
                 client.send(forget) { completion($0.mapError(QueueConnection.Failure.redis).map { _ in count }) }
             }
         }

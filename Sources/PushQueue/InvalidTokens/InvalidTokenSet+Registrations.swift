@@ -50,7 +50,7 @@ extension InvalidTokenSet {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        let markings = reply.root.children.compactMap { $0.integer.flatMap(Marking.init) }
+                        let markings = reply.root.children.compactMap { $0.number.flatMap(Marking.init) }
                         guard reply.root.count == marked.count, markings.count == marked.count else {
                             return .failure(.unexpectedReply(.addInvalidTokens))
                         }

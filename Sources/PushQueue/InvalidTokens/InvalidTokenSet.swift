@@ -48,7 +48,7 @@ public struct InvalidTokenSet {
 
     /// Counts the tokens in the set.
     public func count(completion: @escaping (Result<Int, RedisError>) -> Void) {
-        client.send(RedisCommand("SCARD", keys.invalidTokens)) { completion($0.map { $0.root.integer ?? 0 }) }
+        client.send(RedisCommand("SCARD", keys.invalidTokens)) { completion($0.map { $0.root.number ?? 0 }) }
     }
 
     /// Tests whether Redis accepts writes, with a key in the slot of the set that expires immediately.
@@ -83,7 +83,7 @@ public struct InvalidTokenSet {
         guard reply.root.count > 0 else { return .success([]) }
         var (places, details): ([Int], [InvalidTokenDetails]) = ([], [])
         var elements = reply.root.children
-        while let place = elements.next()?.integer, let known = elements.next()?.bytes {
+        while let place = elements.next()?.number, let known = elements.next()?.bytes {
             places.append(place)
             details.append(InvalidTokenDetails(known))
         }

@@ -181,7 +181,7 @@ package struct JobChanges {
     }
 
     private func length(_ list: String) async throws -> Int {
-        try await jobs.client.call(RedisCommand("LLEN", list)).root.integer ?? 0
+        try await jobs.client.call(RedisCommand("LLEN", list)).root.number ?? 0
     }
 
     private mutating func change(_ chosen: [StoredJob], passing: Int?) async throws -> QueueJobs.Changed {

@@ -63,7 +63,7 @@ package struct QueueJobs: Sendable {
         let isRetry = place == .retry
         return try await read(key, kind: isRetry ? "retry" : "list", cursor: cursor, limit: limit, end: end) {
             position, size, body, now in
-            let due = isRetry ? Int64(exactly: (Double(position) ?? 0).rounded()) ?? 0 : nil
+            let due = isRetry ? Int64(bounding: Double(position) ?? 0) : nil
             return StoredJob(body, size: size, due: due, format: decodes ? format : nil)
         }
     }
@@ -82,12 +82,12 @@ package struct QueueJobs: Sendable {
         }
         let reply = try await client.call(command)
         var elements = reply.root.children
-        guard let now = elements.next()?.integer, let next = elements.next()?.string else {
+        guard let now = elements.next()?.number, let next = elements.next()?.string else {
             throw QueueConnection.Failure.unexpectedReply(.pageJobs)
         }
         var page = Page(now: Int64(now), jobs: [], cursor: next.isEmpty ? nil : next)
         while let position = elements.next()?.string {
-            guard let size = elements.next()?.integer, let body = elements.next()?.bytes else {
+            guard let size = elements.next()?.number, let body = elements.next()?.bytes else {
                 throw QueueConnection.Failure.unexpectedReply(.pageJobs)
             }
             page.jobs.append(make(position, size, body, page.now))
@@ -312,8 +312,8 @@ package struct QueueJobs: Sendable {
             append(&command)
         }
         let reply = try await client.call(command).root
-        guard reply.count == 3, let changed = reply[0].integer, let passed = reply[1].integer,
-            let evicted = reply[2].integer
+        guard reply.count == 3, let changed = reply[0].number, let passed = reply[1].number,
+            let evicted = reply[2].number
         else { throw QueueConnection.Failure.unexpectedReply(.changeJobs) }
         return Changed(changed: changed, passed: passed, evicted: evicted)
     }

@@ -29,7 +29,7 @@ public struct RetryCounts: Sendable, Equatable {
                     command.append(pageSize)
                     command.append(pageBytes)
                 })
-            let numbers = reply.root.children.compactMap(\.integer)
+            let numbers = reply.root.children.compactMap(\.number)
             guard numbers.count == 5 else { throw QueueConnection.Failure.unexpectedReply(.countRetries) }
             guard numbers[0] <= maximumJobs else { return nil }
             counts.retrying += numbers[2]

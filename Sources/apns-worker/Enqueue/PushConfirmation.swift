@@ -52,7 +52,7 @@ struct PushConfirmation {
     private func outcome(_ answer: Result<RESPReply, RedisError>) -> Outcome {
         switch answer {
         case .success(let reply):
-            let count = reply.root.integer ?? 0
+            let count = reply.root.number ?? 0
             return count >= replicas
                 ? .confirmed(count) : .unconfirmed("\(count) of \(replicas) replicas confirmed within \(seconds) s")
         case .failure(let error):

@@ -1,0 +1,44 @@
+import Redis
+
+/// Numbers that other programs may have written. Producers and operators write to Redis, too, and a wrong unit or a typing
+/// mistake makes a number of any size. Within ±2⁵³ it can be converted to `Double` and back, and sums, differences and
+/// conversions of units cannot overflow.
+package protocol BoundedNumber: FixedWidthInteger & SignedInteger {}
+
+extension Int: BoundedNumber {}
+extension Int64: BoundedNumber {}
+
+extension BoundedNumber {
+    /// The largest magnitude.
+    package static var bound: Self { 1 << 53 }
+
+    /// The nearest number within the bound.
+    package init(bounding value: Self) { self = Swift.min(Swift.max(value, -Self.bound), Self.bound) }
+
+    /// The nearest whole number within the bound; 0 for what is not a number.
+    package init(bounding value: Double) {
+        let limit = Double(Self.bound)
+        self = value.isNaN ? 0 : Self(Swift.min(Swift.max(value, -limit), limit))
+    }
+
+    /// The nearest whole number; `nil` for a number beyond the bound.
+    package init?(within value: Double) {
+        guard value.magnitude < Double(Self.bound) else { return nil }
+        self = Self(value.rounded())
+    }
+
+    /// The nearest number within the bound; `nil` for a text that is no whole number.
+    package init?(bounding text: some StringProtocol) {
+        guard let value = Self(text) else {
+            guard let value = Double(text), value.rounded() == value else { return nil }
+            self.init(bounding: value)
+            return
+        }
+        self.init(bounding: value)
+    }
+}
+
+extension RESPReply.Element {
+    /// The number within ±2⁵³, if this is an integer.
+    package var number: Int? { integer.map { Int(bounding: $0) } }
+}
