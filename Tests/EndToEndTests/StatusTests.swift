@@ -208,7 +208,7 @@ extension EndToEnd {
             try redis.run("SET", "push:{bad}:jobs", "x")
             try redis.run("SADD", "push:{shared}:invalid-tokens", "ab", "cd")
             let view = try await FleetView(redis.url, "--queue", "bad,good")
-            #expect(view.kinds == ["queue_unreadable bad"] && view.invalid_tokens == 2)
+            #expect(view.kinds == ["wrong_key push:{bad}:jobs"] && view.invalid_tokens == 2)
             #expect(try view.queue("bad").error?.contains("push:{bad}:jobs holds a string") == true)
             #expect(try view.queue("good").error == nil)
         }
