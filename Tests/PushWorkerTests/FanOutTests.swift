@@ -180,7 +180,7 @@ struct FanOutTests {
         #expect(counts.reduce(0, +) == 2000 && counts.allSatisfy { $0 <= 512 }, "\(counts)")
     }
 
-    @Test("What waits for the parts before it is written in small portions, too")
+    @Test("Parts that waited for earlier ones are written in small portions, too")
     func waitingPortions() throws {
         let scene = try EngineScene { $0.queues[0].limits.results = .all }
         scene.transport.capacity = 5000

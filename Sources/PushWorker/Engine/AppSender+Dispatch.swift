@@ -542,12 +542,12 @@ extension AppSender {
     /// Finds out whether Redis still refuses the app's rate. Without jobs nothing else would.
     func probeRate() {
         guard budget != nil, !isRemoved else { return fleet.refusals.accepted(.rate(app: name)) }
-        reserveRate(atLeast: 1)
+        reserveRate(minimum: 1)
     }
 
     /// Reserves a portion of the app's rate if one is needed.
-    private func reserveRate(atLeast least: Int = 0) {
-        guard let count = budget?.reserve(waiting: max(least, line.waiting), now: lane.now),
+    private func reserveRate(minimum: Int = 0) {
+        guard let count = budget?.reserve(waiting: max(minimum, line.waiting), now: lane.now),
             let perSecond = budget?.perSecond
         else { return }
         fleet.store.reserveRate(count, of: name, perSecond: perSecond) { [self] result in
