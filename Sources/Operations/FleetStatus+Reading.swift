@@ -28,7 +28,7 @@ extension FleetStatus {
         let sightings = readings.flatMap(sightings)
         status.workers = workers(sightings, unwritable: status.unwritableQueues)
         let names = Set(newest(sightings).flatMap(\.apps).map(\.name) + apps).filter { !$0.isEmpty }
-        // What a process that hangs said last is no longer true.
+        // The last statements of a process that hangs are out of date.
         let silent = Set(status.workers.filter(\.isSilent).map(\.name))
         let reports = newest(sightings.filter { !silent.contains($0.process) })
         status.rate = reports.reduce(0) { $0 + $1.rate }
@@ -100,16 +100,18 @@ extension FleetStatus {
 
     private static func read(_ fleet: Fleet, _ keys: QueueKeys) async throws -> QueueReading {
         var reading: QueueReading
+        var lanes: [String] = []
         do {
             let found = try await overview(fleet, keys)
+            lanes = found.workers.map(\.name)
             reading = QueueReading(keys: keys, result: .success(found))
         } catch RedisError.server(let answer) {
             reading = QueueReading(keys: keys, result: .failure(answer))
         }
-        let lanes = (try? reading.result.get())?.workers.map(\.name) ?? []
         do {
             reading.wrongKeys = try await WrongKey.find(fleet.client(for: keys.retry), keys, lanes: lanes)
         } catch RedisError.server(let answer) {
+            // An earlier error is the more important one.
             if case .success = reading.result { reading.result = .failure(answer) }
         }
         return reading
