@@ -36,8 +36,10 @@ struct CampaignsPage: DashboardPage {
     }
 
     static func progress(_ campaign: CampaignStatus) -> HTML {
-        guard let total = campaign.total, total > 0 else { return "\(Words.number(campaign.ended)) ended" }
-        let share = Int(100 * max(0, min(1, Double(campaign.ended) / Double(total))))
+        guard let total = campaign.total, total > 0, let part = campaign.share else {
+            return "\(Words.number(campaign.ended)) ended"
+        }
+        let share = Int(100 * part)
         return """
             <progress value="\(min(campaign.ended, total))" max="\(total)" aria-label="\(share)% have ended"></progress>\
             \(share)% of \(Words.number(total))

@@ -85,7 +85,7 @@ struct DevicePage: DashboardPage {
             findings.results.map { queue, result -> [HTML] in
                 let names = ["reason", "status", "app", "id", "apns_id"]
                 return [
-                    request.time(result["time"].flatMap { Int64(bounding: $0) }), "\(queue)",
+                    request.time(result.time), "\(queue)",
                     Elements.label(result["outcome"] ?? "?", result["outcome"] == "delivered" ? .good : .warning),
                 ] + names.map { "\(result[$0] ?? "–")" }
             },

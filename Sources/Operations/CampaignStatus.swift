@@ -59,6 +59,9 @@ package struct CampaignStatus: Encodable {
         }
     }
 
+    /// The share that has ended, from 0 to 1, if the total is known.
+    package var share: Double? { total.map { $0 > 0 ? max(0, min(1, Double(ended) / Double($0))) : 1 } }
+
     private mutating func setRate(_ rate: Double) {
         perSecond = (rate * 10).rounded() / 10
         leftMs = left.flatMap { rate > 0 && state == "running" ? Int64(bounding: Double($0) * 1000 / rate) : nil }
@@ -104,8 +107,7 @@ package struct CampaignStatus: Encodable {
             if let reason { lines[0] += ": \(reason)" }
         }
         if let limitPerSecond { lines.append("limit      \(Words.number(limitPerSecond)) per second") }
-        if let total {
-            let share = total > 0 ? max(0, min(1, Double(ended) / Double(total))) : 1
+        if let total, let share {
             let filled = Int((share * 40).rounded(.down))
             let bar = String(repeating: "#", count: filled) + String(repeating: ".", count: 40 - filled)
             lines.append(

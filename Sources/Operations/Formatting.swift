@@ -79,8 +79,8 @@ package enum Words {
 
     /// Returns a rate with one decimal; from 10 without one.
     package static func rate(_ value: Double) -> String {
-        if value >= 10 { return number(Int(bounding: value.rounded())) }
-        let tenths = Int(bounding: (value * 10).rounded())
+        if value >= 10 { return number(Int(bounding: value)) }
+        let tenths = Int(bounding: value * 10)
         return "\(tenths / 10).\(tenths % 10)"
     }
 }

@@ -1,8 +1,8 @@
 import Redis
 
-/// Numbers that other programs may have written. Producers and operators write to Redis, too, and a wrong unit or a typing
-/// mistake makes a number of any size. Within ±2⁵³ it can be converted to `Double` and back, and sums, differences and
-/// conversions of units cannot overflow.
+/// Numbers that other programs may have written. Producers and operators write to Redis, too, and a wrong unit or a
+/// typing mistake makes a number of any size. Within ±2⁵³ it can be converted to `Double` and back, and sums,
+/// differences and conversions of units cannot overflow.
 package protocol BoundedNumber: FixedWidthInteger & SignedInteger {}
 
 extension Int: BoundedNumber {}
@@ -18,7 +18,7 @@ extension BoundedNumber {
     /// The nearest whole number within the bound; 0 for what is not a number.
     package init(bounding value: Double) {
         let limit = Double(Self.bound)
-        self = value.isNaN ? 0 : Self(Swift.min(Swift.max(value, -limit), limit))
+        self = value.isNaN ? 0 : Self(Swift.min(Swift.max(value.rounded(), -limit), limit))
     }
 
     /// The nearest whole number; `nil` for a number beyond the bound.
@@ -27,14 +27,15 @@ extension BoundedNumber {
         self = Self(value.rounded())
     }
 
-    /// The nearest number within the bound; `nil` for a text that is no whole number.
+    /// The nearest number within the bound; `nil` for a text that is not a whole number.
     package init?(bounding text: some StringProtocol) {
-        guard let value = Self(text) else {
-            guard let value = Double(text), value.rounded() == value else { return nil }
+        if let value = Self(text) {
             self.init(bounding: value)
-            return
+        } else if let value = Double(text), value.rounded() == value {
+            self.init(bounding: value)
+        } else {
+            return nil
         }
-        self.init(bounding: value)
     }
 }
 

@@ -14,6 +14,9 @@ public struct StoredResult: Sendable {
         return String(buffer: field.value)
     }
 
+    /// The time of the outcome in milliseconds since 1970; `nil` if unknown.
+    package var time: Int64? { self["time"].flatMap { Int64(bounding: $0) } }
+
     /// An id before those of all entries.
     public static let beginning = "0-0"
 

@@ -101,7 +101,7 @@ extension DeviceFindings {
 
     private var cells: [[String]] {
         results.map { _, result in
-            let at = result["time"].flatMap { Int64(bounding: $0) }
+            let at = result.time
             return [
                 at.map(Moment.text) ?? result.entry, at.map { Moment.age(now - $0) } ?? "-",
             ] + ["outcome", "reason", "status", "app", "id", "apns_id"].map { (result[$0] ?? "-").printable }

@@ -5,7 +5,7 @@ extension ResultLine {
     /// Returns the result as a line of text.
     /// - Parameter namesQueue: true if results of several queues are mixed.
     func text(namesQueue: Bool) -> String {
-        let time = result["time"].flatMap { Int64(bounding: $0) }.map { LogTime(milliseconds: $0).text } ?? result.entry
+        let time = result.time.map { LogTime(milliseconds: $0).text } ?? result.entry
         var parts = [time, LogEscape.escaped(result["outcome"] ?? "?")]
         if let reason = result["reason"] { parts.append(LogEscape.escaped(reason)) }
         if namesQueue { parts.append("queue=\(queue)") }
