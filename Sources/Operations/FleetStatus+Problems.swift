@@ -21,17 +21,12 @@ extension FleetStatus {
     package func findProblems(_ limits: Limits) -> [Problem] {
         var problems = servers.flatMap(\.problems)
         for queue in queues { problems += self.problems(of: queue, limits) + deadLetterProblems(of: queue, limits) }
-        problems += wrongKeys.map { wrong in
-            Problem(
-                kind: .wrongKey, subject: wrong.key,
-                message: "the key \(wrong.key) holds a \(wrong.found), and it must hold a \(wrong.expected)",
-                advice: "rename or delete that key; workers then continue by themselves")
-        }
-        for worker in workers where worker.isSilent {
+        for worker in workers {
+            guard let lateness = worker.latenessMs else { continue }
             problems.append(
                 Problem(
                     kind: .workerSilent, subject: worker.name,
-                    message: "worker \(worker.name) has sent no heartbeat for \(Words.duration(worker.silenceMs ?? 0))",
+                    message: "worker \(worker.name) has sent no heartbeat for \(Words.duration(lateness))",
                     advice:
                         "its process hangs, is stopped, or cannot reach Redis; other workers take its jobs when its "
                         + "lease ends"))
@@ -42,6 +37,12 @@ extension FleetStatus {
                     kind: .workerNotReady, subject: worker.name,
                     message: "worker \(worker.name) is not ready: \(worker.ownObstacles.joined(separator: "; "))",
                     advice: "it resumes automatically; its log has the time at which this began"))
+        }
+        problems += wrongKeys.map { wrong in
+            Problem(
+                kind: .wrongKey, subject: wrong.key,
+                message: "the key \(wrong.key) holds a \(wrong.found), and it must hold a \(wrong.expected)",
+                advice: "rename or delete that key; workers then continue by themselves")
         }
         for worker in workers where worker.state == .gone && worker.leaseLeftMs < -Self.reclaimTime {
             let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"

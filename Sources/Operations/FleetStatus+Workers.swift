@@ -31,18 +31,19 @@ extension FleetStatus {
         return Array(newest.values)
     }
 
-    /// The age in milliseconds from which the report of a lane that has claims is late: it reports every three seconds.
-    private static let latestWithClaims: Int64 = 8000
-    /// The age from which the last report of any lane of a process is late: one of them reports every eleven seconds.
-    private static let latest: Int64 = 25000
+    /// The age in milliseconds from which the report of a lane that has claims is late.
+    private static let latestWithClaims = 2 * WorkerReport.interval + 2000
+    /// The age from which the last report of any lane of a process is late.
+    private static let latest = 2 * WorkerReport.longestInterval + 3000
 
-    /// True if reports of a living process are late.
-    private static func isSilent(_ living: [Sighting], unwritable: Set<String>) -> Bool {
+    /// Returns the age in milliseconds of the reports of a living process that are late; `nil` if none are.
+    private static func lateness(_ living: [Sighting], unwritable: Set<String>) -> Int64? {
         let ages = living.filter { !unwritable.contains($0.queue) }.compactMap { sighting in
             sighting.report.map { (age: sighting.now - $0.updatedAt, hasClaims: sighting.worker.claims > 0) }
         }
-        guard let newest = ages.map(\.age).min() else { return false }
-        return newest > latest || ages.contains { $0.hasClaims && $0.age > latestWithClaims }
+        let late = ages.filter { $0.hasClaims && $0.age > latestWithClaims }.map(\.age).max()
+        guard late == nil, let newest = ages.map(\.age).min(), newest > latest else { return late }
+        return newest
     }
 
     /// - Parameter unwritable: queues in which no worker can renew its lease.
@@ -67,7 +68,7 @@ extension FleetStatus {
                 worker.updatedAt = at(last)
                 worker.silenceMs = max(0, last.now - at(last))
             }
-            worker.isSilent = isSilent(living, unwritable: unwritable)
+            worker.latenessMs = lateness(living, unwritable: unwritable)
             worker.inFlight = reports.reduce(0) { $0 + $1.inFlight }
             worker.done = reports.reduce(0) { $0 + $1.done }
             worker.rate = reports.reduce(0) { $0 + $1.rate }
@@ -112,11 +113,7 @@ extension FleetStatus {
     ) -> [App] {
         var apps: [String: App] = [:]
         for name in names { apps[name] = App(name: name) }
-        for (name, pause) in pauses {
-            var app = App(name: name)
-            app.paused = Pause(pause)
-            apps[name] = app
-        }
+        for (name, pause) in pauses { apps[name, default: App(name: name)].paused = Pause(pause) }
         var appsByName: [String: [WorkerReport.App]] = [:]
         for app in reports.flatMap(\.apps) { appsByName[app.name, default: []].append(app) }
         for (name, lanes) in appsByName {

@@ -170,8 +170,10 @@ package struct FleetStatus: Encodable, Sendable {
         package var updatedAt: Int64?
         /// The age of its last report, in milliseconds.
         package var silenceMs: Int64?
-        /// True if a lane's report is so late that the process must hang, or can't reach Redis.
-        package var isSilent = false
+        /// The age in milliseconds of reports that are so late that the process must hang, or cannot reach Redis; `nil`
+        /// if none are.
+        package var latenessMs: Int64?
+        package var isSilent: Bool { latenessMs != nil }
         /// The problems that keep it from its work, one sentence each.
         package var notReady: [String] = []
         /// Those problems that are not about an app: an app's problems are shown with the app.
@@ -189,8 +191,8 @@ package struct FleetStatus: Encodable, Sendable {
         package var redis = ""
 
         package enum CodingKeys: String, CodingKey {
-            case name, host, pid, version, state, lanes, lanesTotal, queues, startedAt, updatedAt, silenceMs, notReady
-            case isSilent = "silent"
+            case name, host, pid, version, state, lanes, lanesTotal, queues, startedAt, updatedAt, silenceMs, latenessMs
+            case notReady
             case inFlight, claimed, done, rate, leaseLeftMs, redis
         }
     }

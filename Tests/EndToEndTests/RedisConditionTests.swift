@@ -207,7 +207,9 @@ extension EndToEnd {
             }
             let view = try await FleetView(redis.url)
             let found = try #require(view.worker(worker))
-            #expect(view.kinds == ["worker_not_ready \(found.name)"] && found.state == "running")
+            #expect(
+                view.kinds == ["worker_not_ready \(found.name)", "wrong_key push:{shared}:invalid-tokens"]
+                    && found.state == "running")
             #expect(view.problems[0].message.hasPrefix("worker \(found.name) is not ready: \(reason)"))
             let page = try await Self.status(redis.url).output
             #expect(page.contains("  not ready\n  not ready: \(reason)"), "\(page)")

@@ -62,6 +62,10 @@ public struct WorkerReport: Sendable, Equatable {
         }
     }
 
+    /// The interval in milliseconds at which a lane with claims reports.
+    public static let interval: Int64 = 3000
+    /// The maximum interval in milliseconds between reports by the lane of a process that polls.
+    public static let longestInterval: Int64 = 11_000
     /// The maximum number of obstacles in a report.
     public static let maximumObstacles = 5
     /// The maximum number of apps in a report; those in trouble come first.

@@ -47,7 +47,7 @@ extension AppSender {
     private func resumeFleet() {
         guard let refused = watch.pausedFor else { return }
         watch.pausedFor = nil
-        fleet.store.resume(name, refused) { [self] in fleet.note(.pauses, $0) }
+        fleet.store.resume(name, refused) { [self] in fleet.noteWrite(.pauses, $0) }
     }
 
     /// Retires all current connections. APNs remembers for each connection what it was first used for, so the end of a
@@ -127,7 +127,7 @@ extension AppSender {
     private func learned(ofOthers pause: AppPause, time: Int64?) {
         if breaker.isPausedByOperator { closeBreaker() }
         if let until = pause.until, let time, time > until {
-            fleet.store.resume(name, refusable) { [self] in fleet.note(.pauses, $0) }
+            fleet.store.resume(name, refusable) { [self] in fleet.noteWrite(.pauses, $0) }
         }
     }
 

@@ -50,7 +50,7 @@ extension AppSender {
         _ result: Result<SharedProviderTokens.Answer, QueueConnection.Failure>, _ candidate: ProviderToken,
         _ source: ProviderTokenSource
     ) {
-        if case .success = result { fleet.refusals.accepted(.providerTokens) }
+        fleet.refusals.note(.providerTokens, result)
         switch result {
         case .success(.taken):
             _ = source.adopt(candidate, now: lane.wallClock())
@@ -80,9 +80,7 @@ extension AppSender {
                 this machine's clock is \(abs(seconds)) s \(seconds > 0 ? "ahead of" : "behind") the Redis server's: \
                 its provider tokens are not shared, and APNs may refuse them. Correct the clock
                 """, kind: "clock", metadata: logMetadata)
-        case .failure(let failure):
-            credential.sharing.failed(now: lane.now)
-            fleet.refusals.refused(.providerTokens, failure)
+        case .failure: credential.sharing.failed(now: lane.now)
         }
     }
 

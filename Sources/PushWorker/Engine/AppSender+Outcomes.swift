@@ -43,7 +43,7 @@ extension AppSender: TransportDelegate {
         let invalid = InvalidToken(
             token: token, at: lane.wallClock() * 1000, reason: reason.code.text, topic: app.topic,
             environment: configuration.environment, source: .gateway)
-        fleet.store.markInvalid([invalid]) { [self] in fleet.note(.invalidTokens, $0) }
+        fleet.store.markInvalid([invalid]) { [self] in fleet.noteWrite(.invalidTokens, $0) }
     }
 
     func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
@@ -395,7 +395,7 @@ extension AppSender: TransportDelegate {
         let delay = backoff(attempt.job.envelope.attempt, retryAfter: retryAfter)
         let due = fleet.throttles.throttled(attempt.token, retryAt: now + delay, now: now)
         retry(attempt, reason, retryAfter: retryAfter, isUncertain: false, delay: due - now)
-        fleet.store.throttle(attempt.token, until: due) { [self] in fleet.note(.throttledTokens, $0) }
+        fleet.store.throttle(attempt.token, until: due) { [self] in fleet.noteWrite(.throttledTokens, $0) }
     }
 
     private func backoff(_ attempt: Int, retryAfter: Int?) -> Int64 {

@@ -100,7 +100,8 @@ final class AppSender {
         var lacksID = false
         /// The evidence about the app's topic without the suffix of a push type.
         var plainTopic = PlainTopic.unknown(since: nil)
-        /// What APNs refused when the app was paused; `nil` while this worker knows of no pause.
+        /// The configuration that APNs refused when the app was paused; `nil` while this worker knows nothing of a
+        /// pause.
         var pausedFor: ConfigurationDigest?
         /// The newest connection when APNs last refused one, and the time of the refusal.
         var refused: (newest: Int, at: NIODeadline)?

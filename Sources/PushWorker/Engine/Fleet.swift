@@ -73,12 +73,12 @@ final class Fleet {
     init(_ lane: LaneContext, store: any FleetStore) {
         self.lane = lane
         self.store = store
-        refusals = Refusals(lane, of: "all workers", logger: lane.logger)
+        refusals = Refusals(lane, logger: lane.logger) { "\($0)" }
     }
 
     /// The problems that keep the lane from the state, a sentence each.
     var problems: [String] {
-        store.isReady ? refusals.problems : ["Redis cannot be reached for the state of all workers"]
+        store.isReady ? refusals.problems : ["Redis cannot be reached for the state that all workers share"]
     }
 
     /// Reads the state if it is out of date. Tokens of jobs accepted from now on are looked up after it on the same
@@ -111,8 +111,8 @@ final class Fleet {
         store.findInvalid(none) { [self] in refusals.note(.lookUps, $0) }
     }
 
-    /// Records the answer to a write. The parts that need the state try again.
-    func note(_ request: Request, _ result: Result<Void, QueueConnection.Failure>) {
+    /// Records the result of a write. The parts that need the state try again.
+    func noteWrite(_ request: Request, _ result: Result<Void, QueueConnection.Failure>) {
         // The next reading shows whether a refusal has ended.
         if case .failure(let failure) = result { refusals.refused(request, failure) }
     }

@@ -307,7 +307,7 @@ final class Intake {
             suppress(outcome.positions, of: id)
         }
         guard !registered.isEmpty else { return }
-        fleet.store.register(registered) { [self] in fleet.note(.lookUps, $0) }
+        fleet.store.register(registered) { [self] in fleet.noteWrite(.lookUps, $0) }
     }
 
     /// Returns the positions of a job's tokens to suppress, and the devices that have registered again since their

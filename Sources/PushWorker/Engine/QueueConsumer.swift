@@ -66,19 +66,18 @@ final class QueueConsumer {
     /// The intervals of heartbeats and renewals.
     enum Interval {
         /// The minimum between heartbeats.
-        static let heartbeat = TimeAmount.seconds(3)
+        static let heartbeat = TimeAmount.milliseconds(WorkerReport.interval)
         /// The maximum between renewals by a lane that can't claim, so that commands reach it.
-        static let longestRenewal = TimeAmount.seconds(11)
+        static let longestRenewal = TimeAmount.milliseconds(WorkerReport.longestInterval)
     }
 
     /// The kinds of requests that a reachable Redis may refuse.
-    enum Request: String, CaseIterable, CustomStringConvertible {
-        case claims, settlements, reservations, waits
+    enum Request: String, CaseIterable {
+        case claims, settlements, reservations, reclaims
+        case waits = "waits for jobs"
         case turns = "turns of campaigns"
+        /// All queues have the same set.
         case invalidTokens = "invalid tokens"
-        case reclaims = "claims of another worker"
-
-        var description: String { rawValue }
     }
 
     let lane: LaneContext
@@ -136,7 +135,9 @@ final class QueueConsumer {
         self.lane = lane
         self.ledger = ledger
         self.delegate = delegate
-        refusals = Refusals(lane, of: "the queue \(queue.name)", logger: queue.logger)
+        refusals = Refusals(lane, queue: queue.name, logger: queue.logger) { [name = queue.name] request in
+            request == .invalidTokens ? request.rawValue : "\(request.rawValue) of the queue \(name)"
+        }
         window = ClaimWindow(polls: polls)
         lease = Lease()
         lease.continuity.longestGap = min(.seconds(10), .milliseconds(Int64(queue.limits.lease) / 2))
@@ -387,7 +388,7 @@ final class QueueConsumer {
         lease.continuity.lost()
         heartbeat.isUrgent = true
         ledger.recordLostClaims(outbox.forget() + reservations.forget())
-        refusals.forget()
+        for request in [Request.settlements, .reservations, .turns] { refusals.accepted(request) }
         recovery.claims = ForgottenClaims()
         report(.changed)
     }

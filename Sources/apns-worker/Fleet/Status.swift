@@ -27,7 +27,7 @@ struct Status: AsyncParsableCommand {
 
             For cron and Nagios, --check prints one line on standard output, `OK|WARNING|CRITICAL|UNKNOWN: …`, and exits with 0, \
             1, 2 or 3. CRITICAL: Redis is unavailable, full, refuses writes or is a replica; jobs wait and no worker claims them; a \
-            worker is not ready; APNs refuses an app or cannot be reached. WARNING: Redis is nearly full (90 %) or evicts keys; a \
+            worker is not ready or sends no heartbeat; a key holds another type; APNs refuses an app or cannot be reached. WARNING: Redis is nearly full (90 %) or evicts keys; a \
             worker is gone and its jobs were not reclaimed; there are too many dead letters; or a job is older than --max-age. \
             Dead letters are too many above 1 % of the day's outcomes (UTC) and ten, or above --max-dead or --max-dead-rate.
 
@@ -36,8 +36,8 @@ struct Status: AsyncParsableCommand {
             role, full, used_memory_bytes, max_memory_bytes (0 for no limit), eviction_policy, append_only, replicas, \
             replicas_in_step, writes_refused, error), queues (name, waiting, due, later, retrying, scheduled, deferred, claimed, dead, dead_bytes, \
             oldest_age_ms, paused, workers, delivered_rate, today, dead_reasons, dead_sampled, error), workers (name, host, pid, \
-            version, state, not_ready, lanes, lanes_total, queues, started_at, updated_at, silence_ms, in_flight, claimed, \
-            done, rate, lease_left_ms, redis) and apps (name, endpoints, state, paused, connections, connecting, streams, \
+            version, state, not_ready, lanes, lanes_total, queues, started_at, updated_at, silence_ms, lateness_ms, in_flight, \
+            claimed, done, rate, lease_left_ms, redis), wrong_keys (key, found, expected) and apps (name, endpoints, state, paused, connections, connecting, streams, \
             stream_limit, lanes, failure); paused has reason, by, since and, where a probe ends it, until. Times are in \
             ms since 1970, durations in ms; unknown values are omitted.
             """)
