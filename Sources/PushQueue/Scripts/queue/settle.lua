@@ -116,7 +116,7 @@ end
 
 -- Every copy of a large job takes some ms, so the whole of it is not copied.
 local function original_of(body, start, length)
-    if start == '0' and tonumber(length) == #body then
+    if tonumber(length) == #body then
         return body
     end
     return string.sub(body, start + 1, start + length)
