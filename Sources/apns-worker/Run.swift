@@ -163,7 +163,7 @@ struct WorkerSignals: Service {
             Self.source(number) { [logger] in
                 logger.warning(
                     "ignored \(name): SIGTERM drains, SIGTSTP makes the worker quiet, and SIGHUP reads the settings again",
-                    metadata: ["event": "signal_ignored", "signal": "\(name)"])
+                    metadata: ["event": "signal_ignored", "reason": "\(name)"])
             }
         }
         try? await gracefulShutdown()
