@@ -329,7 +329,7 @@ extension EndToEnd {
             #expect(try await start("cat >/dev/null").wait() == .exited(0))
             try add(["a", "b", "c"], redis)
             let process = try start("exit 1")
-            try await eventually("the failure is told") { process.errors.contains("it ended with status 1") }
+            try await eventually("the failure is reported") { process.errors.contains("it ended with status 1") }
             process.send(SIGTERM)
             #expect(try await process.wait() == .exited(1))
             #expect(try pending(redis) == 3)

@@ -107,7 +107,10 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
             #expect(try await worker.finish().delivered == 100)
-            #expect(worker.lines(of: "redis_refused").contains { $0.contains("WRONGTYPE") }, "\(worker.log)")
+            #expect(
+                worker.lines(of: "redis_refused").contains {
+                    $0.contains("Redis refuses invalid tokens: Redis answered: WRONGTYPE")
+                }, "\(worker.log)")
             _ = try await simulator.stop()
         }
     }

@@ -91,7 +91,7 @@ extension EndToEnd {
             if isNamed, check.ending == .exited(2) { return nil }
             // Keys of one job, minute or command may do no harm.
             if isDelivered, key.pattern.contains("<") { return nil }
-            // The size is counted anew.
+            // The worker writes the size again.
             if isDelivered, key.pattern.hasSuffix(":dead-bytes"), try redis.run("TYPE", keys[0]).text == "string" {
                 return nil
             }
