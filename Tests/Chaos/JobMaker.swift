@@ -125,7 +125,7 @@ struct JobMaker: Sendable {
                 // Without an expiration, a call expires after half a minute, and an outage can last longer.
                 #"{\#(name)\#(token)"push_type":"voip","expiration":"1d","payload":{"call":"\#(filler(4500))"}}"#
             case .liveActivity: #"{\#(name)\#(token)"push_type":"liveactivity","priority":10,\#(update)}"#
-            case .collapsed: #"{\#(name)\#(token)"collapse_id":"c\#(number % 7)","expiration":"1h",\#(payload)}"#
+            case .collapsed: #"{\#(name)\#(token)"collapse_id":"c\#(number % 7)","expiration":"1d",\#(payload)}"#
             case .ownAPNsID: #"{\#(name)\#(token)"apns_id":"\#(identifier(number))",\#(payload)}"#
             case .later: #"{\#(name)\#(token)"send_at":\#(laterThanPushed(number)),\#(payload)}"#
             case .shortLived: #"{\#(name)\#(token)"expiration":"4s",\#(payload)}"#
@@ -149,7 +149,7 @@ struct JobMaker: Sendable {
             case .tooLarge: #"{\#(name)\#(token)"payload":{"aps":{"alert":"\#(filler(4100))"}}}"#
             case .hostileWrapper, .hostileTokens:
                 "{\"apns_worker\":1,\(hostileMember(number)),\"job\":{\(name)\(token)\(payload)}}"
-            default: #"{\#(name)\#(token)"expiration":"1h","unknown":[1,{"a":null}],\#(payload)}"#
+            default: #"{\#(name)\#(token)"expiration":"1d","unknown":[1,{"a":null}],\#(payload)}"#
             }
         return Array(text.utf8)
     }

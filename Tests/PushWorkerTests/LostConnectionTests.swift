@@ -142,6 +142,22 @@ struct LostConnectionTests {
         #expect(next.transport.sent.map(\.apnsID) == ids && ids.count == 2)
     }
 
+    @Test("keep their identity if APNs says that it did not process them, and the lane ends before they are sent again")
+    func drainedUnprocessed() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.job("aa"))
+        let ids = scene.transport.sent.map(\.apnsID)
+        scene.transport.streams = -1
+        scene.answer(.notProcessed(.refusedStream))
+        _ = scene.lane.drain(within: .seconds(5))
+        scene.run(.seconds(6))
+        #expect(scene.stats == ["deferred": 1] && scene.queue.held.isEmpty && scene.queue.postponed.count == 1)
+        let next = try EngineScene()
+        for (body, _) in scene.queue.postponed { next.push(body) }
+        next.run(.milliseconds(200))
+        #expect(next.transport.sent.map(\.apnsID) == ids && ids.count == 1)
+    }
+
     @Test("are given back without an attempt by a lane that ends")
     func draining() throws {
         let scene = try EngineScene()

@@ -488,13 +488,11 @@ extension AppSender: TransportDelegate {
         ledger.close(1, of: id)
     }
 
-    /// Leaves a notification unsent because the lane is ending. A job with one token that APNs may have accepted goes back
-    /// with its identity and its count of possible duplicates; if certainly nothing of it was accepted, its claim is
-    /// released.
+    /// Gives back a notification that was sent, and must be sent again, because the lane is ending. Even if the server said
+    /// that it had not processed it, it keeps its identity, in case that was wrong.
     func abandon(_ flight: FlightID) {
         let id = inFlight[flight].job
-        let mayBeAccepted = lane.jobs[id].tally?.possibleDuplicates ?? 0 > 0
-        if lane.jobs[id].fanOut != nil || mayBeAccepted, let job = lane.jobs[id].job {
+        if let job = lane.jobs[id].job {
             deferNotification(token(of: flight, job), of: id, job, Reason(.drained), delay: 0)
         } else {
             lane.jobs[id].isAbandoned = true
