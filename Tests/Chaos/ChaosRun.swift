@@ -22,6 +22,9 @@ struct ChaosRun {
     /// notification for 90 seconds.
     private static let patience = Duration.seconds(120)
 
+    /// The number of jobs above which a drain needs no plain jobs.
+    private static let muchLeft = 5000
+
     private let options: Options
     private let stage: Stage
     private let producer: Producer
@@ -151,8 +154,9 @@ struct ChaosRun {
         while true {
             try stage.fleet.look()
             let left = try QueueRemains.unsettledCount(stage.servers)
-            // Once nothing else is left, the rest are pushed without pauses.
-            let hasPushed = try await producer.pushOne()
+            // While much else is left, there is something to send anyway. Once nothing else is left, the rest are pushed
+            // without pauses.
+            let hasPushed = left > Self.muchLeft ? true : try await producer.pushOne()
             if left == 0, !hasPushed { return true }
             if left == 0 { while try await producer.pushOne() {} }
             let counters = try QueueRemains.counters(stage.servers)

@@ -19,7 +19,7 @@ struct JobMaker: Sendable {
     private let always: [Int: Kind]
 
     /// The number of jobs for the drain, of which four are pushed per second.
-    private static let plainCount = 400
+    private static let plainCount = 4000
     private static let kinds: [Kind] = Kind.allCases.flatMap { Array(repeating: $0, count: $0.weight) }
 
     init(count: Int, seed: UInt64, start: Int, seconds: Int) {
