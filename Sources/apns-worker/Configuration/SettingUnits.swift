@@ -1,4 +1,5 @@
 import ArgumentParser
+import PushQueue
 
 /// A unit of durations.
 enum DurationUnit: String, CaseIterable, Sendable {
@@ -43,9 +44,8 @@ enum DurationText {
                 let part = product(number, units[place])
             else { return nil }
             units = units[(place + 1)...]
-            let (sum, overflows) = total.addingReportingOverflow(part)
-            guard !overflows else { return nil }
-            total = sum
+            total += part
+            guard total <= Int.bound else { return nil }
         } while !rest.isEmpty
         return total
     }
@@ -67,7 +67,7 @@ enum DurationText {
 
     private static func product(_ number: Int, _ unit: DurationUnit) -> Int? {
         let (product, overflows) = number.multipliedReportingOverflow(by: unit.milliseconds)
-        return overflows ? nil : product
+        return overflows || product > Int.bound ? nil : product
     }
 
     /// Returns the duration in the largest unit that needs no fraction, such as `5m`, `90s` or `90d`.

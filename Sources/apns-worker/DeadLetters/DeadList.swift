@@ -80,7 +80,7 @@ struct DeadList: AsyncParsableCommand {
         var rows: [DeadLetterRow] = []
         for letters in letters {
             // One more, to find out whether there are more.
-            _ = try await sweep(letters, filter, limit: shown + (json ? 0 : 1)) { rows += $0 }
+            _ = try await sweep(letters, filter, limit: json ? shown : Int(bounding: shown) + 1) { rows += $0 }
         }
         // Within one queue they are already in order.
         if letters.count > 1 { rows.sort { $0.at > $1.at } }

@@ -1,0 +1,297 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// Numbers of any size, wherever the programs read one. No program may end by a signal, and none may hang.
+    @Suite("Extreme numbers")
+    struct ExtremeNumbersTests {
+        private static let numbers = [
+            "9223372036854775807", "-9223372036854775808", "9223372036854775808", "18446744073709551616",
+            "9007199254740993", "1e300", "-1e300", "1e999", "nan", "-1", "0", "0.1", "1795590734904000",
+        ]
+
+        // MARK: Programs
+
+        /// Runs a program; one that goes on is stopped.
+        /// - Returns: its end in words, if that is a signal that it does not get from here, or if it can't be stopped.
+        private static func fault(
+            _ arguments: [String], of program: String = "apns-worker", _ environment: [String: String],
+            within limit: Duration = .seconds(20)
+        ) async throws -> String? {
+            let process = try ChildProcess(
+                BuiltProgram.path(program), arguments, environment: environment, input: Data())
+            let deadline = ContinuousClock.now + limit
+            while process.ending == nil, ContinuousClock.now < deadline {
+                try await Task.sleep(for: .milliseconds(5))
+            }
+            process.send(SIGTERM)
+            let ending: ChildProcess.Ending
+            do {
+                ending = try await process.wait(within: .seconds(30))
+            } catch {
+                return "\(program) \(arguments) does not end: \(error)"
+            }
+            guard case .signalled(let signal) = ending, signal != SIGTERM else { return nil }
+            return "\(program) \(arguments) \(environment.filter { $0.key != "APNS_WORKER_REDIS_URL" }): \(ending)\n"
+                + process.errors.split(separator: "\n").filter { $0.contains("Fatal") || $0.contains(".swift:") }
+                .prefix(4).joined(separator: "\n")
+        }
+
+        /// Runs programs, some at a time.
+        private static func recordFaults<Case: Sendable>(
+            _ cases: [Case], _ fault: @escaping @Sendable (Case) async throws -> String?
+        ) async throws {
+            try await withThrowingTaskGroup(of: String?.self) { group in
+                var rest = cases[...]
+                for one in rest.prefix(6) { group.addTask { try await fault(one) } }
+                rest = rest.dropFirst(6)
+                while let found = try await group.next() {
+                    if let found { Issue.record("\(found)") }
+                    if let one = rest.popFirst() { group.addTask { try await fault(one) } }
+                }
+            }
+        }
+
+        // MARK: Flags and settings
+
+        /// The flags without which a command refuses the others.
+        private static func context(_ command: String) -> [String] {
+            switch command {
+            case "enqueue": ["--token", "ab", "--alert", "x"]
+            case "jobs cancel", "jobs run", "requeue", "dead delete": ["--id", "s", "--yes"]
+            case "jobs move": ["--id", "s", "--yes", "--to-queue", "other"]
+            case "invalid add", "invalid remove": ["ab", "--yes"]
+            default: []
+            }
+        }
+
+        /// One value of one flag, and whatever else the command needs.
+        private static func cases(
+            _ command: DocumentedCommand, _ path: [String] = [], isSetting: (DocumentedCommand.Argument) -> Bool
+        ) -> [[String]] {
+            let needed =
+                (command.arguments ?? []).filter { $0.kind == "positional" && !$0.isOptional }.map { _ in "ab" }
+                + context(path.joined(separator: " "))
+            let flags = command.children.isEmpty ? (command.arguments ?? []).filter { $0.kind == "option" } : []
+            return flags.filter { !isSetting($0) }.flatMap { flag in
+                ["9223372036854775807", "-9223372036854775808", "1e300", "106751991167d"].map {
+                    value in
+                    path + needed + ["--\(flag.names?.last?.name ?? "")=\(value)"]
+                }
+            } + command.children.flatMap { cases($0, path + [$0.commandName], isSetting: isSetting) }
+        }
+
+        @Test("in any flag of any command end no command", arguments: ["apns-worker", "apns-simulator"])
+        func flags(program: String) async throws {
+            let redis = try RedisServer()
+            let command = try await DocumentedCommand.read(program)
+            // Settings are all flags of `config`, which reads them as each command does.
+            let cases =
+                Self.cases(command) { $0.abstract?.contains("(APNS_WORKER_") ?? false }
+                + Self.cases(command) { !($0.abstract?.contains("(APNS_WORKER_") ?? false) }.filter {
+                    $0[0] == "config"
+                }
+            #expect(cases.count > 100)
+            try await Self.recordFaults(cases) { arguments in
+                try await Self.fault(
+                    arguments, of: program, ["APNS_WORKER_REDIS_URL": redis.url], within: .milliseconds(400))
+            }
+        }
+
+        @Test("that a setting accepts end no worker")
+        func settings() async throws {
+            let redis = try RedisServer()
+            let command = try await DocumentedCommand.read("apns-worker")
+            let config = try #require(command.children.first { $0.commandName == "config" })
+            let flags = (config.arguments ?? []).filter { $0.abstract?.contains("(APNS_WORKER_") ?? false }
+                .compactMap { $0.names?.last?.name }.filter { $0 != "redis" }
+            #expect(flags.count > 40)
+            let cases = flags.flatMap { flag in Self.numbers.map { "--\(flag)=\($0)" } }
+            try await Self.recordFaults(cases) { flag in
+                let config = try await CommandLineTests.run(["config", flag])
+                guard config.ending == .exited(0) else { return nil }
+                return try await Self.fault(
+                    ["run", "--simulate", "--exit-when-done", flag], ["APNS_WORKER_REDIS_URL": redis.url],
+                    within: .seconds(3))
+            }
+        }
+
+        // MARK: Keys
+
+        /// All keys of a Redis.
+        private struct Contents {
+            private var keys: [(name: String, type: String, elements: [RedisValue])] = []
+
+            var types: [String: Int] { Dictionary(keys.map { ($0.type, 1) }, uniquingKeysWith: +) }
+
+            init(_ redis: RedisTestConnection) throws {
+                for name in (try redis.run("KEYS", "*").elements ?? []).compactMap(\.text).sorted() {
+                    guard case .status(let type) = try redis.run("TYPE", name) else { continue }
+                    let content =
+                        switch type {
+                        case "string": try redis.run("GET", name)
+                        case "list": try redis.run("LRANGE", name, "0", "-1")
+                        case "set": try redis.run("SMEMBERS", name)
+                        case "zset": try redis.run("ZRANGE", name, "0", "-1", "WITHSCORES")
+                        case "hash": try redis.run("HGETALL", name)
+                        default: try redis.run("XRANGE", name, "-", "+")
+                        }
+                    keys.append((name, type, content.elements ?? [content]))
+                }
+            }
+
+            /// Writes all keys, with other numbers.
+            /// - Parameter share: the share of the numbers that are replaced.
+            func write(to redis: RedisTestConnection, share: Double, _ random: inout SeededGenerator) throws {
+                try redis.run("FLUSHALL")
+                func changed(_ value: RedisValue) -> String {
+                    let text = value.text ?? ""
+                    return text.replacing(/-?\d+(?:\.\d+)?(?:e\d+)?/) { match in
+                        Double.random(in: 0..<1, using: &random) < share
+                            ? numbers.randomElement(using: &random) ?? "" : String(match.0)
+                    }
+                }
+                for (name, type, elements) in keys {
+                    let pairs = stride(from: 0, to: elements.count - 1, by: 2).map { (elements[$0], elements[$0 + 1]) }
+                    switch type {
+                    case "string": try redis.run("SET", name, changed(elements[0]))
+                    case "list": for element in elements { try redis.run("RPUSH", name, changed(element)) }
+                    case "set": for element in elements { try redis.run("SADD", name, element.text ?? "") }
+                    case "zset":
+                        let scores = numbers.filter { !["nan", "1e999"].contains($0) } + ["inf", "-inf"]
+                        for (member, score) in pairs {
+                            let other = Double.random(in: 0..<1, using: &random) < share
+                            let member = member.text ?? ""
+                            try redis.run(
+                                "ZADD", name, other ? scores.randomElement(using: &random) ?? "" : score.text ?? "",
+                                member.contains("{") ? changed(.string(member)) : member)
+                        }
+                    case "hash":
+                        for (field, value) in pairs { try redis.run("HSET", name, field.text ?? "", changed(value)) }
+                    default:
+                        for entry in elements {
+                            guard let parts = entry.elements, let fields = parts[1].elements else { continue }
+                            let changed = fields.enumerated().map { $0 % 2 == 0 ? $1.text ?? "" : changed($1) }
+                            try redis.run((["XADD", name, parts[0].text ?? "*"] + changed).map { Array($0.utf8) })
+                        }
+                    }
+                }
+            }
+        }
+
+        /// Commands that read, and those that would change what they found.
+        private static let commands = [
+            ["status"], ["status", "--json"], ["status", "--check"], ["jobs", "list"], ["jobs", "list", "--json"],
+            ["jobs", "show", "--id", "s"], ["jobs", "cancel", "--id", "s", "--dry-run"],
+            ["jobs", "export", "--id", "s"],
+            ["jobs", "list", "--by", "campaign"], ["dead", "list"], ["dead", "list", "--json"], ["dead", "show"],
+            ["dead", "list", "--count"], ["requeue", "--all", "--dry-run"], ["campaign", "list"],
+            ["campaign", "list", "--json"], ["campaign", "show", "spring"], ["campaign", "show", "spring", "--json"],
+            ["device", TestJob.token("a", 1)], ["device", TestJob.token("b", 1)], ["results"], ["results", "--json"],
+            ["invalid", "list"], ["invalid", "list", "--json"], ["invalid", "export"],
+        ]
+
+        /// Makes all sorts of keys.
+        private static func contents(_ redis: RedisServer, _ environment: [String: String]) async throws -> Contents {
+            let now = Int(Date().timeIntervalSince1970)
+            func token(_ number: Int) -> String { #""token":"\#(TestJob.token("a", number))","alert":"x""# }
+            let tokens = (0..<5).map { "\"\(TestJob.token("a", $0))\"" }.joined(separator: ",")
+            let simulator = try await SimulatorProcess()
+            let first = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                environment: environment.merging(["APNS_WORKER_MAX_PER_SECOND": "1000"]) { $1 })
+            try redis.push([
+                #"{"id":"a",\#(token(1)),"campaign":"spring","enqueued_at":\#(now)}"#,
+                #"{"id":"b","tokens":[\#(tokens)],"alert":"x","labels":{"u":"1"}}"#,
+                #"{"id":"s",\#(token(2)),"send_at":\#(now + 9999)}"#,
+                #"{"id":"u","unique_for":"600s",\#(token(3)),"campaign":"spring","badge":3}"#,
+                #"{"token":"ab"}"#, #"{"id":"x",\#(token(5)),"app":"none"}"#,
+            ])
+            try await eventually("dead letters") { try redis.run("ZCARD", "push:{default}:dead") == 2 }
+            func command(_ arguments: String...) async throws {
+                let output = try await CommandLineTests.run(arguments, environment: environment)
+                #expect(output.ending == .exited(0), "\(arguments): \(output)")
+            }
+            try await command("campaign", "limit", "spring", "--per-second", "5")
+            try await command("invalid", "add", TestJob.token("b", 1))
+            try await command("pause", "--queue", "default")
+            try await command("pause", "--app", "default")
+            try await command("jobs", "cancel", "--campaign", "zz", "--yes")
+            try await command("quiet", "--all", "--yes", "--wait")
+            try redis.run("HSET", "push:{default}:campaign:spring", "total", "100")
+            try redis.run("ZADD", "push:{shared}:throttled-tokens", "\((now + 600) * 1000)", TestJob.token("a", 7))
+            try redis.run("HSET", "push:{shared}:registrations", TestJob.token("b", 1), "\(now * 1000)")
+            first.process.kill()
+            try redis.push([#"{"id":"w",\#(token(4)),"enqueued_at":\#(now)}"#])
+            // A lane that is dead, and has claims.
+            try redis.run("ZADD", "push:{default}:workers", "\((now - 600) * 1000)", "w.0")
+            try redis.run("HSET", "push:{default}:claimed:w.0", "1.s2", #"{"id":"c",\#(token(6))}"#)
+            let contents = try Contents(redis.connect())
+            _ = try await simulator.stop()
+            return contents
+        }
+
+        /// Requests the dashboard's pages, from link to link.
+        private static func crawl(_ address: String) async throws -> Int {
+            var seen: Set<String> = []
+            var found: Set<String> = ["/"]
+            while !found.isEmpty, seen.count < 120 {
+                let pages = found.sorted().prefix(20)
+                found.subtract(pages)
+                seen.formUnion(pages)
+                let curl = try ChildProcess(
+                    "curl", ["-s", "-g", "--noproxy", "*", "--max-time", "20"] + pages.map { address + $0 })
+                _ = try await curl.wait()
+                for match in curl.output.matches(of: /href="(\/[^"#]*)"/) {
+                    let link = String(match.1).replacing("&amp;", with: "&")
+                    if !seen.contains(link), !link.hasSuffix(".css"), !link.hasSuffix(".js") { found.insert(link) }
+                }
+            }
+            return seen.count
+        }
+
+        @Test("in any key end no command, page or worker", arguments: 0..<3)
+        func keys(seed: Int) async throws {
+            let redis = try RedisServer()
+            let connection = try redis.connect()
+            let environment = [
+                "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_RESULTS": "all", "APNS_WORKER_LEASE": "7000",
+            ]
+            let contents = try await Self.contents(redis, environment)
+            #expect(contents.types.count == 6, "\(contents.types)")
+            var random = SeededGenerator(seed: UInt64(seed))
+            let share = [0.05, 0.3, 0.9][seed % 3]
+            try contents.write(to: connection, share: share, &random)
+
+            try await Self.recordFaults(Self.commands) { try await Self.fault($0, environment) }
+            let web = try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["web", "--port", "0"], environment: environment)
+            try await eventually("the dashboard listens") {
+                if web.ending != nil { throw web.failure("the dashboard ended") }
+                return web.errors.contains("http://")
+            }
+            let address = try #require(web.errors.firstMatch(of: /http:\/\/[0-9.:]+/))
+            let pages = try await Self.crawl(String(address.0))
+            #expect(web.ending == nil, "\(web.failure("the dashboard ended"))")
+            #expect(pages > 20)
+
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: environment)
+            // With the numbers of its predecessors, and then with others while it runs.
+            for _ in 0..<3 {
+                try redis.push([#"{"id":"n","token":"\#(TestJob.token("a", 8))","alert":"x"}"#])
+                let calls = try redis.scriptCalls()
+                try await eventually("it reads them") {
+                    if worker.process.ending != nil { throw worker.process.failure("the worker ended") }
+                    return try redis.scriptCalls() > calls + 10
+                }
+                try contents.write(to: connection, share: share, &random)
+            }
+            #expect(worker.process.ending == nil, "\(worker.process.failure("the worker ended"))")
+            worker.process.kill()
+            web.kill()
+            _ = try await simulator.stop()
+        }
+    }
+}
