@@ -23,7 +23,6 @@ extension RedisClient {
         let refusal = RedisRefusal(error, topology: topology, slot: discovery.slot, sender: link.location)
         switch refusal {
         case .none:
-            if error.prefix == "MOVED", case .single = topology { log.serverIsClusterNode() }
             request.completion(.failure(.server(error)))
         case .wrongServer:
             discovery.demote(link.location)

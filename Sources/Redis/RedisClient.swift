@@ -69,6 +69,8 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     private let random: @Sendable () -> Double
     private(set) var reconnect: ReconnectState
     private var retry: Scheduled<Void>?
+    /// The next question to the seeds about the deployment.
+    private var refresh: Scheduled<Void>?
     private var waiters: [ReadinessWaiter] = []
 
     /// Creates a client of one server. It does nothing before `start`.
@@ -116,12 +118,15 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         self.nodes =
             nodes ?? NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration)
         discovery = ServerDiscovery(self.nodes, slot: RedisHashSlot.of(key))
+        discovery.onReplacement = { [weak self] in self?.log.otherDeployment() }
     }
 
     /// Starts to connect, and keeps connecting until `close`. Can be called from anywhere.
     public func start() {
         onLoop {
-            if self.reconnect.start() { self.connect() }
+            guard self.reconnect.start() else { return }
+            self.connect()
+            self.scheduleRefresh()
         }
     }
 
@@ -197,6 +202,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
             let error = RedisError.notConnected(address: self.topology.address, reason: "the client was closed")
             self.reconnect.close(because: error)
             self.retry?.cancel()
+            self.refresh?.cancel()
             self.masterWatch?.remove(ObjectIdentifier(self))
             self.masterWatch = nil
             let (links, kept) = self.route.close()
@@ -287,6 +293,18 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         if case .authentication = error { resumeWaiters(with: error) }
     }
 
+    /// Schedules the next question to the seeds. They can all be replaced while the connection lasts, and must not seem
+    /// to be of another deployment then.
+    private func scheduleRefresh() {
+        if case .single = topology { return }
+        let delay = Double(configuration.seedInterval.nanoseconds) * (0.8 + 0.4 * random())
+        refresh = eventLoop.assumeIsolated().scheduleTask(in: .nanoseconds(Int64(delay))) { [weak self] in
+            guard let self, self.reconnect.phase != .closed else { return }
+            if self.route.server != nil { self.discovery.check { _ in } }
+            self.scheduleRefresh()
+        }
+    }
+
     // MARK: The master
 
     /// Follows the Sentinels: after a failover they know of it, but the old master does not, and would not report it.
@@ -296,7 +314,13 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
             configuration.masterWatch
             ?? MasterWatch(topology, eventLoop: eventLoop, configuration: configuration)
         masterWatch?.add(ObjectIdentifier(self), on: eventLoop) { location in
+            let isNew = self.discovery.announced != location
             self.discovery.announced = location
+            // A client that waits before its next attempt can connect at once.
+            if isNew, self.route.server == nil, self.reconnect.waited() {
+                self.retry?.cancel()
+                self.connect()
+            }
             self.followMaster()
         }
     }

@@ -4,7 +4,6 @@ import Logging
 struct RedisClientLog {
     private let logger: Logger
     private let topology: RedisTopology
-    private var hasReportedCluster = false
 
     init(_ logger: Logger, topology: RedisTopology) {
         self.logger = logger
@@ -36,12 +35,10 @@ struct RedisClientLog {
             ])
     }
 
-    /// Logs, once, that the URL's only server is a node of a Cluster.
-    mutating func serverIsClusterNode() {
-        guard !hasReportedCluster else { return }
-        hasReportedCluster = true
+    /// Logs that another deployment has taken the place of the one that was known.
+    func otherDeployment() {
         logger.error(
-            "the Redis server is a node of a Cluster: begin the Redis URL with redis+cluster://",
-            metadata: ["event": "redis_is_cluster", "redis": "\(topology)"])
+            "Redis is another deployment than before, at an address of the old one, which has not answered for a minute",
+            metadata: ["event": "redis_other_deployment", "redis": "\(topology)"])
     }
 }

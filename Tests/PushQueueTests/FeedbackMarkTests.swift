@@ -268,6 +268,6 @@ struct WritePatienceTests {
         #expect(QueueConnection.Failure.redis(.server(RedisServerError(text: text))).mayPass == expected)
         #expect(QueueConnection.Failure.redis(.notConnected(address: "x", reason: "y")).mayPass)
         let login = RedisServerError(text: "WRONGPASS no")
-        #expect(!QueueConnection.Failure.redis(.authentication(address: "x", reply: login)).mayPass)
+        #expect(!QueueConnection.Failure.redis(.authentication(address: "x", reply: login, source: "x")).mayPass)
     }
 }

@@ -174,19 +174,37 @@ struct RedisClusterTests {
         #expect(!error.description.contains("hunter2"))
     }
 
+    @Test("waits for its own nodes rather than use another Cluster that the URL names, too")
+    func otherCluster() async throws {
+        let own = try await RedisCluster(masters: 2)
+        let other = try await RedisCluster(masters: 2)
+        let addresses = [own.nodes[0], other.nodes[0]].map { "127.0.0.1:\($0.port)" }.joined(separator: ",")
+        let states = States()
+        try await withClient("redis+cluster://\(addresses)", key: "k", prepare: states.record) { client in
+            let places = own.nodes.map { RedisEndpoint.Location.host("127.0.0.1", port: $0.port) }
+            #expect(places.contains(try #require(await place(of: client))))
+            for node in own.nodes { node.stop() }
+            try await eventually("it refuses the other Cluster") {
+                states.failures.contains { "\($0)".contains("another deployment of Redis") }
+            }
+            for node in own.nodes { try node.start() }
+            try await client.waitUntilReady(timeout: .seconds(30))
+            #expect(places.contains(try #require(await place(of: client))))
+        }
+    }
+
     @Test("of a single server's URL gets an error with the URL it needs")
     func clusterBySingleURL() async throws {
         let cluster = try await RedisCluster()
         let slot = try cluster.slot(of: "{queue}")
         let other = try #require(try cluster.nodes.first { try cluster.owner(ofSlot: slot) !== $0 })
-        let log = LogLines()
-        try await withClient(other.url, logger: log.logger) { client in
-            for _ in 0..<3 {
-                let prefix = try await prefix(of: RedisCommand("GET", "{queue}a"), client)
-                #expect(prefix == "MOVED")
+        try await withClient(other.url) { client in
+            let result = await #expect(throws: RedisError.self) {
+                try await client.call(RedisCommand("GET", "{queue}a"))
             }
+            let error = try #require(result)
+            #expect("\(error)".hasSuffix("begin the Redis URL with redis+cluster://"))
         }
-        #expect(log.events == ["redis_is_cluster"])
     }
 
     private func prefix(of command: RedisCommand, _ client: RedisClient) async throws -> String? {

@@ -62,6 +62,10 @@ struct RedisSentinelTests {
         let sentinels = try (0..<2).map { _ in
             try RedisServer(arguments: ["--sentinel"], file: ["sentinel monitor m 127.0.0.1 \(servers[0].port) 2"])
         }
+        // Else the second would seem to be of another deployment.
+        try await eventually("they find each other") {
+            try sentinels.allSatisfy { try $0.run("SENTINEL", "SENTINELS", "m").elements?.count == 1 }
+        }
         let places = sentinels.map { "127.0.0.1:\($0.port)" }.joined(separator: ",")
         var configuration = RedisClientConfiguration()
         configuration.askTimeout = .milliseconds(500)
@@ -172,6 +176,57 @@ struct RedisSentinelTests {
             _ = try await client.call(RedisCommand("SET", "c", "3"))
         }
         #expect(try servers[1].run("GET", "c") == "3")
+    }
+
+    @Test("waits for its own Sentinels rather than use others that the URL names, too")
+    func otherDeployment() async throws {
+        let own = try await RedisSentinelSet(replicas: 0)
+        let other = try await RedisSentinelSet(replicas: 0)
+        let addresses = [own.sentinels[0], other.sentinels[0]].map { "127.0.0.1:\($0.port)" }.joined(separator: ",")
+        let states = States()
+        let url = "redis+sentinel://\(addresses)/?master=\(own.name)"
+        try await withClient(url, prepare: states.record) { client in
+            #expect(try await place(of: client) == .host("127.0.0.1", port: own.servers[0].port))
+            for server in own.sentinels + own.servers { server.stop() }
+            try await eventually("it refuses the others") {
+                states.failures.contains { "\($0)".contains("another deployment of Redis") }
+            }
+            for server in own.servers + own.sentinels { try server.start() }
+            try await client.waitUntilReady(timeout: .seconds(30))
+            #expect(try await place(of: client) == .host("127.0.0.1", port: own.servers[0].port))
+        }
+    }
+
+    @Test("reports Sentinels that refuse to announce failovers, asks more often instead, and tries again less often")
+    func blind() async throws {
+        let set = try await RedisSentinelSet(replicas: 1)
+        for sentinel in set.sentinels { try sentinel.run("ACL", "SETUSER", "default", "-subscribe") }
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        var configuration = RedisClientConfiguration()
+        configuration.refreshInterval = .hours(1)
+        let watch = try #require(
+            MasterWatch(RedisTopology(url: set.url), eventLoop: group.next(), configuration: configuration))
+        configuration.masterWatch = watch
+        try await withClient(set.url, configuration) { client in
+            try await eventually("it reports that") { watch.failure != nil }
+            #expect(watch.failure?.contains("NOPERM") == true, "\(watch.failure ?? "")")
+            func refusals() throws -> Int {
+                try set.sentinels.reduce(0) { sum, sentinel in
+                    let entries = try sentinel.run("ACL", "LOG").elements ?? []
+                    return sum + entries.reduce(0) { $0 + ($1.elements?[1].number ?? 0) }
+                }
+            }
+            let refused = try refusals()
+            #expect(refused > 0)
+            _ = try set.sentinels[0].run("SENTINEL", "FAILOVER", set.name)
+            try await eventually("it follows the failover") {
+                try await place(of: client) == .host("127.0.0.1", port: set.servers[1].port)
+            }
+            #expect(try refusals() <= refused + 6)
+            for sentinel in set.sentinels { try sentinel.run("ACL", "SETUSER", "default", "+subscribe") }
+            try await eventually("a Sentinel announces failovers again") { watch.failure == nil }
+        }
+        try await group.shutdownGracefully()
     }
 
     @Test("does not accept a replica as the master, and continues when it becomes one")

@@ -1,3 +1,4 @@
+import NIOCore
 import TestSupport
 import Testing
 
@@ -6,6 +7,7 @@ import Testing
 @Suite("The search for a server")
 struct ServerDiscoveryStateTests {
     typealias Location = RedisEndpoint.Location
+    let start = NIODeadline.uptimeNanoseconds(0)
     let refused = RedisError.connect(address: "x", reason: "Connection refused")
 
     @Test("of a single server is one attempt, with its own error")
@@ -21,7 +23,7 @@ struct ServerDiscoveryStateTests {
         var search = ServerDiscoveryState(seeds: [place(1), place(2), place(3)], name: "m")
         #expect(search.begin() == .ask(place(1)))
         #expect(search.seedFailed(refused) == .ask(place(2)))
-        #expect(search.answered(answer(9)) == .connect(place(9)))
+        #expect(search.answered(answer(9), at: start) == .connect(place(9)))
         #expect(search.begin() == .ask(place(2)))
         #expect(search.seeds == [place(2), place(1), place(3)])
     }
@@ -30,12 +32,89 @@ struct ServerDiscoveryStateTests {
     func learning() {
         var search = ServerDiscoveryState(seeds: [place(1)], name: "m")
         #expect(search.begin() == .ask(place(1)))
-        #expect(search.answered(answer(9, 2, 3)) == .connect(place(9)))
+        #expect(search.answered(answer(9, 2, 3), at: start) == .connect(place(9)))
         #expect(search.serverFailed(refused) == .ask(place(2)))
         // This seed names the same server: no second attempt.
-        #expect(search.answered(answer(9, 1, 3)) == .ask(place(3)))
-        #expect(search.answered(answer(8, 1)) == .connect(place(8)))
+        #expect(search.answered(answer(9, 1, 3), at: start) == .ask(place(3)))
+        #expect(search.answered(answer(8, 1), at: start) == .connect(place(8)))
         #expect(search.begin() == .ask(place(3)))
+    }
+
+    @Test("asks those that an answer named before those of the URL")
+    func namedFirst() {
+        var search = ServerDiscoveryState(seeds: [place(1), place(2)], name: "m")
+        #expect(search.begin() == .ask(place(1)))
+        #expect(search.answered(answer(9, 3, 4), at: start) == .connect(place(9)))
+        #expect(search.begin() == .ask(place(1)))
+        #expect(search.seedFailed(refused) == .ask(place(3)))
+        #expect(search.seedFailed(refused) == .ask(place(4)))
+        #expect(search.seedFailed(refused) == .ask(place(2)))
+    }
+
+    /// An answer of a deployment whose servers have these names.
+    private func answer(_ names: Set<String>, _ server: Int, _ others: Int...) -> ServerDiscoveryState.Answer {
+        ServerDiscoveryState.Answer(server: place(server), seeds: others.map { place($0) }, identity: names)
+    }
+
+    @Test("never accepts another deployment at an address of the URL that was not this one's")
+    func foreign() {
+        var search = ServerDiscoveryState(seeds: [place(1), place(2)], name: "m")
+        #expect(search.begin() == .ask(place(1)))
+        #expect(search.answered(answer(["a", "b"], 1, 3), at: start) == .connect(place(1)))
+        for hour in 0..<3 {
+            _ = search.begin()
+            #expect(search.seedFailed(refused) == .ask(place(3)))
+            #expect(search.seedFailed(refused) == .ask(place(2)))
+            let step = search.answered(answer(["c", "d"], 2), at: start + .hours(Int64(hour)))
+            guard case .failed(let error) = step else {
+                Issue.record("\(step)")
+                return
+            }
+            #expect("\(error)".contains("h2:2: it belongs to another deployment of Redis than"), "\(error)")
+        }
+        // Some servers were replaced.
+        #expect(search.begin() == .ask(place(1)))
+        #expect(search.answered(answer(["b", "e"], 4), at: start) == .connect(place(4)))
+        let isReplaced = search.takeReplacement()
+        #expect(!isReplaced)
+    }
+
+    @Test("accepts a deployment that was set up anew at the old addresses, after a minute, and reports it")
+    func replaced() {
+        var search = ServerDiscoveryState(seeds: [place(1)], name: "m")
+        _ = search.begin()
+        #expect(search.answered(answer(["a"], 1), at: start) == .connect(place(1)))
+        for second in [0, 30, 59] {
+            _ = search.begin()
+            guard case .failed = search.answered(answer(["b"], 1), at: start + .seconds(Int64(100 + second))) else {
+                Issue.record("accepted after \(second) s")
+                return
+            }
+        }
+        _ = search.begin()
+        #expect(search.answered(answer(["b"], 1), at: start + .seconds(160)) == .connect(place(1)))
+        let reports = (search.takeReplacement(), search.takeReplacement())
+        #expect(reports == (true, false))
+    }
+
+    @Test("accepts an answer without names, as of a Sentinel before Redis 6.2")
+    func nameless() {
+        var search = ServerDiscoveryState(seeds: [place(1)], name: "m")
+        for names in [["a"], [], ["a", "b"], [], ["b"]] as [Set<String>] {
+            _ = search.begin()
+            #expect(search.answered(answer(names, 1), at: start) == .connect(place(1)))
+        }
+    }
+
+    @Test("begins at the server that was announced while it waited")
+    func announced() {
+        var search = ServerDiscoveryState(seeds: [place(1)], name: "m")
+        search.announced = place(7)
+        #expect(search.begin() == .connect(place(7)))
+        #expect(search.serverFailed(refused) == .ask(place(1)))
+        search.announced = place(7)
+        search.demote(place(7))
+        #expect(search.begin() == .ask(place(1)))
     }
 
     @Test("reports every failure, with a refused login first")
@@ -45,10 +124,10 @@ struct ServerDiscoveryStateTests {
         #expect(search.seedFailed(.timeout(address: "h1:1", after: .seconds(2))) == .ask(place(2)))
         let nothing = ServerDiscoveryState.Answer(server: nil, seeds: [], reason: "no such master")
         let all = "h1:1: no answer within 2 s; h2:2: no such master"
-        #expect(search.answered(nothing) == .failed(.connect(address: "m", reason: all)))
-        let login = RedisError.authentication(address: "h9:9", reply: RedisServerError(text: "WRONGPASS"))
+        #expect(search.answered(nothing, at: start) == .failed(.connect(address: "m", reason: all)))
+        let login = RedisError.authentication(address: "h9:9", reply: RedisServerError(text: "WRONGPASS"), source: "x")
         #expect(search.begin() == .ask(place(1)))
-        #expect(search.answered(answer(9)) == .connect(place(9)))
+        #expect(search.answered(answer(9), at: start) == .connect(place(9)))
         #expect(search.serverFailed(login) == .ask(place(2)))
         #expect(search.seedFailed(refused) == .failed(login))
     }
@@ -59,7 +138,7 @@ struct ServerDiscoveryStateTests {
         search.moved(to: place(5))
         #expect(search.begin() == .connect(place(5)))
         #expect(search.serverFailed(refused) == .ask(place(1)))
-        #expect(search.answered(answer(5)) == .failed(refused))
+        #expect(search.answered(answer(5), at: start) == .failed(refused))
         #expect(search.begin() == .ask(place(1)))
         search.moved(to: place(5))
         search.demote(place(5))
@@ -112,12 +191,13 @@ struct ServerDiscoveryStateTests {
                     if down.contains(seed) {
                         step = search.seedFailed(refused)
                     } else if seed == honest {
-                        step = search.answered(ServerDiscoveryState.Answer(server: right, seeds: Array(others)))
+                        step = search.answered(
+                            ServerDiscoveryState.Answer(server: right, seeds: Array(others)), at: start)
                     } else {
                         step = search.answered(
                             ServerDiscoveryState.Answer(
                                 server: Bool.random(using: &random) ? servers.randomElement(using: &random) : nil,
-                                seeds: Array(others)))
+                                seeds: Array(others)), at: start)
                     }
                 case .connect(let server):
                     let isNewServer = tried.insert(server).inserted
@@ -139,7 +219,7 @@ struct ServerDiscoveryStateTests {
         var search = ServerDiscoveryState(seeds: [place(1)], name: "m")
         _ = search.begin()
         _ = search.answered(
-            ServerDiscoveryState.Answer(server: nil, seeds: (1...60_000).map { place($0) }))
+            ServerDiscoveryState.Answer(server: nil, seeds: (1...60_000).map { place($0) }), at: start)
         #expect(search.seeds.count == ServerDiscoveryState.maximumSeeds)
     }
 

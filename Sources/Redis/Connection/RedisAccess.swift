@@ -12,6 +12,8 @@ public struct RedisAccess: Sendable, Equatable {
     public var database: Int
     /// True if connections use TLS.
     public var usesTLS: Bool
+    /// True for the access to Sentinels.
+    var isOfSentinels = false
 
     /// Creates an access from its parts.
     public init(
@@ -23,6 +25,16 @@ public struct RedisAccess: Sendable, Equatable {
         self.passwordFile = passwordFile
         self.database = database
         self.usesTLS = usesTLS
+    }
+
+    /// The settings from which the user and the password come, in words.
+    var source: String {
+        switch (passwordFile, isOfSentinels) {
+        case (let file?, false): "the user in the Redis URL and the password in \(file)"
+        case (let file?, true): "`sentinel_user` in the Redis URL and the password in \(file)"
+        case (nil, false): "the user and the password in the Redis URL"
+        case (nil, true): "`sentinel_user` and `sentinel_password` in the Redis URL"
+        }
     }
 
     /// The credentials before the host in a URL, with the password hidden.

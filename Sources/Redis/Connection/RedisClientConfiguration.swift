@@ -16,6 +16,8 @@ public struct RedisClientConfiguration: Sendable {
     /// The interval at which a Sentinel is asked for the current master, with a jitter of a fifth. Sentinels announce
     /// failovers themselves; this covers lost announcements.
     public var refreshInterval: TimeAmount = .seconds(30)
+    /// The interval at which a Sentinel or a node of a Cluster is asked for the others, with a jitter of a fifth.
+    public var seedInterval: TimeAmount = .minutes(5)
     /// The source of announcements of a new master; `nil` for a separate ``MasterWatch``. The clients of a process
     /// should share one, because each holds a connection to a Sentinel.
     public var masterWatch: (any MasterSource)?
@@ -39,4 +41,6 @@ public protocol MasterSource: AnyObject, Sendable {
         onMaster: @escaping @Sendable (RedisEndpoint.Location) -> Void)
     /// Stops reporting to a client. Can be called from any thread.
     func remove(_ listener: ObjectIdentifier)
+    /// The reason why changes of the master are not announced now; `nil` if they are. Can be read from any thread.
+    var failure: String? { get }
 }

@@ -53,8 +53,8 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     case server(RedisServerError)
     /// The peer does not follow the Redis protocol; the command may have been executed.
     case protocolViolation(address: String, reason: String)
-    /// Redis refused the user or the password, or requires one.
-    case authentication(address: String, reply: RedisServerError)
+    /// Redis refused the user or the password, or requires one. `source` is where they come from, in words.
+    case authentication(address: String, reply: RedisServerError, source: String)
     /// No connection could be made.
     case connect(address: String, reason: String)
     /// The command is larger than Redis accepts; it was not sent.
@@ -87,14 +87,16 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
                 + "check that it is not stalled, overloaded or cut off by the network"
         case .server(let error) where error.prefix == "OOM":
             "Redis answered: \(error.message) Redis is full: raise its maxmemory, or let workers drain the queues."
+        case .server(let error) where error.prefix == "MOVED":
+            "Redis answered: \(error.message): the server is a node of a Cluster: "
+                + "begin the Redis URL with redis+cluster://"
         case .server(let error):
             "Redis answered: \(error.message)"
         case .protocolViolation(let address, let reason):
             "the server at \(address) broke the Redis protocol (\(reason)): "
                 + "check that it is a Redis server, and redis:// against rediss:// (TLS)"
-        case .authentication(let address, let reply):
-            "Redis at \(address) refused the login: \(reply.message): "
-                + "check the user and the password in the Redis URL and the server's ACL"
+        case .authentication(let address, let reply, let source):
+            "Redis at \(address) refused the login: \(reply.message): check \(source) and the server's ACL"
         case .connect(let address, let reason):
             "cannot connect to Redis at \(address): \(reason)"
         case .commandTooLarge(let bytes, let limit):

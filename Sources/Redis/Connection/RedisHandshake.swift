@@ -20,12 +20,12 @@ struct RedisHandshake {
 
     let commands: [(step: Step, command: RedisCommand)]
     private let address: String
-    private let usesTLS: Bool
+    private let access: RedisAccess
     private var answered = 0
 
     init(endpoint: RedisEndpoint, clientName: String?) {
         address = endpoint.address
-        usesTLS = endpoint.access.usesTLS
+        access = endpoint.access
         var commands: [(step: Step, command: RedisCommand)] = []
         if let password = endpoint.access.password {
             var command = RedisCommand("AUTH", expecting: 2)
@@ -53,10 +53,10 @@ struct RedisHandshake {
         case .failure(.server(let error)):
             if let failure = judge(error, at: step) { return .failed(failure) }
         case .failure(.connectionLost(_, _, let reason)):
-            return .failed(.connect(address: address, reason: reason + (usesTLS ? "" : lostHint)))
+            return .failed(.connect(address: address, reason: reason + (access.usesTLS ? "" : lostHint)))
         case .failure(.timeout(_, let after)):
             let reason = "connected, but no answer within \(after.formatted)"
-            return .failed(.connect(address: address, reason: reason + (usesTLS ? silentHint : "")))
+            return .failed(.connect(address: address, reason: reason + (access.usesTLS ? silentHint : "")))
         case .failure(let error):
             return .failed(error)
         }
@@ -66,9 +66,9 @@ struct RedisHandshake {
     private func judge(_ error: RedisServerError, at step: Step) -> RedisError? {
         switch (step, error.prefix) {
         case (_, "NOAUTH"), (_, "WRONGPASS"), (.select, "NOPERM"):
-            return .authentication(address: address, reply: error)
+            return .authentication(address: address, reply: error, source: access.source)
         case (.authenticate, "ERR") where error.message.contains("AUTH") || error.message.contains("password"):
-            return .authentication(address: address, reply: error)
+            return .authentication(address: address, reply: error, source: access.source)
         case (.setName, "ERR"), (.setName, "NOPERM"), (.ping, "NOPERM"):
             // The name is optional, so a proxy or an ACL may refuse it; and a user who may not PING can still do the
             // work.

@@ -1,3 +1,5 @@
+import Logging
+import NIOConcurrencyHelpers
 import NIOCore
 
 /// Learns from the Sentinels which server is the master, for all clients of a process, over one connection to a
@@ -32,8 +34,10 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
     }
 
     private static let channel = "+switch-master"
-    /// The wait before another Sentinel is tried.
-    private static let pause: TimeAmount = .seconds(1)
+    /// The waits before another Sentinel is tried.
+    private static let pauses = ReconnectBackoff(initial: .seconds(1), maximum: .seconds(30))
+    /// The interval between inquiries while no Sentinel announces anything.
+    private static let blindInterval: TimeAmount = .seconds(2)
     /// The interval at which the Sentinel must answer a ping: one that hangs would announce nothing.
     private static let pingInterval: TimeAmount = .seconds(5)
 
@@ -45,17 +49,26 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
     private var state = State.idle
     private var inquiry = Inquiry.none
     private var timer: Scheduled<Void>?
+    private let logger: Logger?
+    /// The number of attempts to listen, since the last success.
+    private var failures = 0
+    private let lastFailure = NIOLockedValueBox<String?>(nil)
+
+    /// See ``MasterSource/failure``.
+    public var failure: String? { lastFailure.withLockedValue { $0 } }
 
     /// Creates a watch. It does nothing while no client uses it. See ``RedisClientConfiguration/masterWatch``.
+    /// - Parameter logger: gets a line when the watch fails, and when it works again.
     /// - Returns: `nil` unless the topology has Sentinels.
     public init?(
         _ topology: RedisTopology, eventLoop: any EventLoop,
-        configuration: RedisClientConfiguration = RedisClientConfiguration()
+        configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger? = nil
     ) {
         guard case .sentinel(let sentinel) = topology else { return nil }
         master = sentinel.master
         self.eventLoop = eventLoop
         self.configuration = configuration
+        self.logger = logger
         discovery = ServerDiscovery(
             NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration), slot: 0)
     }
@@ -101,15 +114,15 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
             }
             switch result {
             case .success(let connection): listen(to: seed, over: connection)
-            case .failure: lost(seed)
+            case .failure(let error): lost(seed, error)
             }
         }
     }
 
     private func listen(to seed: Location, over connection: RedisConnection) {
         state = .listening(connection)
-        connection.onClose = { [self] _ in
-            if case .listening(let current) = state, current === connection { lost(seed) }
+        connection.onClose = { [self] error in
+            if case .listening(let current) = state, current === connection { lost(seed, error) }
         }
         connection.onMessage = { [self] message in
             guard message.root.count == 3, message.root[2].string?.hasPrefix(master + " ") == true else { return }
@@ -120,12 +133,38 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
         connection.send(RedisCommand("SUBSCRIBE", Self.channel), timeout: discovery.askTimeout) { [self] result in
             switch result {
             case .success:
+                watches()
                 // For changes before the subscription.
                 inquire()
                 schedulePing(over: connection)
-            case .failure: connection.close()
+            case .failure(let error):
+                guard case .listening(let current) = state, current === connection else { return }
+                connection.onClose = nil
+                connection.close()
+                lost(seed, error)
             }
         }
+    }
+
+    private func watches() {
+        failures = 0
+        guard failure != nil else { return }
+        lastFailure.withLockedValue { $0 = nil }
+        logger?.notice("a Sentinel announces failovers again", metadata: ["event": "sentinel_watch_back"])
+    }
+
+    /// Records that no Sentinel announces anything.
+    private func fails(_ error: RedisError, of seed: Location) {
+        failures += 1
+        // The next one may be reachable.
+        guard failures >= discovery.seedCount, failure == nil else { return }
+        let reason = "no Sentinel announces failovers: \(refusal(error, of: seed).shortText)"
+        lastFailure.withLockedValue { $0 = reason }
+        logger?.warning(
+            "\(reason); asking for the master every \(Self.blindInterval.nanoseconds / 1_000_000_000) s instead",
+            metadata: ["event": "sentinel_watch_failed"])
+        timer?.cancel()
+        scheduleInquiry()
     }
 
     private func schedulePing(over connection: RedisConnection) {
@@ -138,10 +177,13 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
         }
     }
 
-    private func lost(_ seed: Location) {
+    private func lost(_ seed: Location, _ error: RedisError) {
         state = .connecting
+        fails(error, of: seed)
         discovery.demote(seed)
-        eventLoop.scheduleTask(in: Self.pause) { [self] in
+        // A lost connection or Sentinel is no reason to wait for long.
+        let pause = Self.pauses.ceiling(failures: failures - discovery.seedCount)
+        eventLoop.scheduleTask(in: pause) { [self] in
             if case .connecting = state { connect() }
         }
     }
@@ -151,7 +193,8 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
     /// Schedules the next inquiry, in case an announcement was lost.
     private func scheduleInquiry() {
         let spread = Double.random(in: 0.8...1.2)
-        let delay = TimeAmount.nanoseconds(Int64(Double(configuration.refreshInterval.nanoseconds) * spread))
+        let interval = failure == nil ? configuration.refreshInterval : Self.blindInterval
+        let delay = TimeAmount.nanoseconds(Int64(Double(interval.nanoseconds) * spread))
         timer = eventLoop.scheduleTask(in: delay) { [self] in
             scheduleInquiry()
             inquire()

@@ -29,6 +29,7 @@ public enum RedisTopology: Sendable, Equatable {
             self.master = master
             self.access = access
             self.sentinelAccess = sentinelAccess
+            self.sentinelAccess.isOfSentinels = true
         }
     }
 

@@ -10,6 +10,8 @@ final class ServerDiscovery {
     let slot: Int
     private let nodes: NodeConnections
     private var search: ServerDiscoveryState
+    /// Called when another deployment has taken the place of the one that was known.
+    var onReplacement: (() -> Void)?
 
     init(_ nodes: NodeConnections, slot: Int) {
         self.nodes = nodes
@@ -61,25 +63,33 @@ final class ServerDiscovery {
         search.demote(location)
     }
 
-    /// Asks for the current server. The answer does not affect the next search.
+    /// The number of seeds.
+    var seedCount: Int { search.seeds.count }
+
+    /// Asks the seeds for the current server, and learns which seeds there are now.
     ///
     /// - Parameter completion: called with the current server; `nil` if none could be asked.
     func check(completion: @escaping (Location?) -> Void) {
         var inquiry = search
+        func end(_ location: Location?) {
+            search.learn(from: inquiry)
+            if search.takeReplacement() { onReplacement?() }
+            completion(location)
+        }
         func follow(_ step: ServerDiscoveryState.Step) {
             switch step {
-            case .connect(let location): completion(location)
-            case .failed: completion(nil)
+            case .connect(let location): end(location)
+            case .failed: end(nil)
             case .ask(let seed):
-                ask(seed) { result in
+                ask(seed) { [self] result in
                     switch result {
-                    case .success(let answer): follow(inquiry.answered(answer))
+                    case .success(let answer): follow(inquiry.answered(answer, at: nodes.eventLoop.now))
                     case .failure(let error): follow(inquiry.seedFailed(error))
                     }
                 }
             }
         }
-        follow(inquiry.begin())
+        follow(inquiry.beginInquiry())
     }
 
     private func follow(_ step: ServerDiscoveryState.Step, _ completion: @escaping NodeConnections.Completion) {
@@ -89,7 +99,10 @@ final class ServerDiscovery {
         case .ask(let seed):
             ask(seed) { [self] result in
                 switch result {
-                case .success(let answer): follow(search.answered(answer), completion)
+                case .success(let answer):
+                    let step = search.answered(answer, at: nodes.eventLoop.now)
+                    if search.takeReplacement() { onReplacement?() }
+                    follow(step, completion)
                 case .failure(let error): follow(search.seedFailed(error), completion)
                 }
             }
@@ -104,15 +117,24 @@ final class ServerDiscovery {
     }
 
     /// Verifies the role: a Sentinel that does not know of a failover yet names the old master, which may be a replica
-    /// by now.
+    /// by now; and a URL of a single server may name a Sentinel.
     private func verify(_ link: ServerLink, _ completion: @escaping NodeConnections.Completion) {
-        guard case .sentinel = nodes.topology else { return completion(.success(link)) }
+        if case .cluster = nodes.topology { return completion(.success(link)) }
+        let isSingle = if case .single = nodes.topology { true } else { false }
         link.connection.send(RedisCommand("ROLE"), timeout: nodes.configuration.connectTimeout) { [self] result in
             switch result {
             case .success(let reply) where reply.root.count > 0 && reply.root[0].string == "master":
                 completion(.success(link))
             case .failure(.server(let error)) where error.prefix == "NOPERM":
                 // Without permission to ask, the Sentinel's answer counts; a replica will refuse the first write.
+                completion(.success(link))
+            case .success(let reply) where reply.root.count > 0 && reply.root[0].string == "sentinel":
+                link.release()
+                let reason =
+                    "a Sentinel listens there: begin the Redis URL with redis+sentinel://, and end it with ?master=NAME"
+                follow(search.serverFailed(.connect(address: link.location.address, reason: reason)), completion)
+            // Without Sentinels, a replica is told by what it refuses.
+            case .success where isSingle, .failure(.server) where isSingle:
                 completion(.success(link))
             case .success:
                 link.release()
@@ -157,22 +179,30 @@ final class ServerDiscovery {
             }
             var place: Result<RESPReply, RedisError>?
             let get = RedisCommand("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master)
+            var others: Result<RESPReply, RedisError>?
             connection.send(get, timeout: timeout) { place = $0 }
-            connection.send(RedisCommand("SENTINEL", "SENTINELS", master), timeout: timeout) { others in
+            connection.send(RedisCommand("SENTINEL", "SENTINELS", master), timeout: timeout) { others = $0 }
+            connection.send(RedisCommand("SENTINEL", "MYID"), timeout: timeout) { identity in
                 connection.close()
-                // A connection answers in order, so the master's address has already arrived.
+                // A connection answers in order, so the others have already arrived.
                 completion(
-                    (place ?? others).mapError { refusal($0, of: sentinel) }.map { reply in
+                    (place ?? identity).mapError { refusal($0, of: sentinel) }.map { reply in
                         ServerDiscoveryState.Answer(
-                            master: reply, sentinels: try? others.get(), name: master, sender: sentinel)
+                            master: reply, sentinels: others?.value, identity: identity.value, name: master,
+                            sender: sentinel)
                     })
             }
         }
     }
 }
 
+extension Result {
+    /// The value, if there is one.
+    fileprivate var value: Success? { if case .success(let value) = self { value } else { nil } }
+}
+
 /// Converts an error in an answer to the reason for asking another server.
-private func refusal(_ error: RedisError, of seed: RedisEndpoint.Location) -> RedisError {
+func refusal(_ error: RedisError, of seed: RedisEndpoint.Location) -> RedisError {
     guard case .server(let answer) = error else { return error }
     var reason = "Redis answered: \(answer.message)"
     if answer.message.contains("cluster support disabled") {

@@ -23,19 +23,34 @@ struct ServerDiscoveryState {
         var server: Location?
         /// Other seeds.
         var seeds: [Location]
+        /// The names that the deployment's servers gave themselves, which no other deployment has; empty if unknown.
+        var identity: Set<String> = []
         /// The reason why there is no server.
         var reason = "it knows no server"
     }
 
     /// The maximum number of seeds, so that answers from the network cannot fill the memory.
     static let maximumSeeds = 1000
+    /// The time for which the servers that the last answer named are awaited, if another deployment answers at one of
+    /// their addresses.
+    static let patience: TimeAmount = .seconds(60)
 
-    /// The seeds in the order of asking; the last one that worked is first.
+    /// The seeds in the order of asking: the last one that worked, those that it named, and those of the URL, which can
+    /// be out of date.
     private(set) var seeds: [Location]
     private let configuredSeeds: [Location]
     private let fixed: Location?
     /// The name of the whole deployment, for errors that concern no single server.
     private let name: String
+
+    /// The identity of the deployment that answers must have; empty before the first.
+    private var identity: Set<String> = []
+    /// The addresses of this deployment: named by an answer, or of a seed that gave one.
+    private var own: Set<Location> = []
+    /// The time since when another deployment has answered at one of them.
+    private var replacedSince: NIODeadline?
+    /// True if an answer of another deployment was accepted since this was last read.
+    private var isReplaced = false
 
     /// The server that was announced since the last search began, if any.
     var announced: Location?
@@ -64,6 +79,7 @@ struct ServerDiscoveryState {
 
     /// Begins a search.
     mutating func begin() -> Step {
+        hint = announced ?? hint
         announced = nil
         unasked = seeds
         asked = nil
@@ -78,11 +94,24 @@ struct ServerDiscoveryState {
         return next()
     }
 
+    /// Begins a search that asks the seeds, whatever is known about the server.
+    mutating func beginInquiry() -> Step {
+        announced = nil
+        hint = nil
+        return begin()
+    }
+
     /// Records a seed's answer.
-    mutating func answered(_ answer: Answer) -> Step {
+    mutating func answered(_ answer: Answer, at now: NIODeadline) -> Step {
         guard let asked else { return next() }
+        if let refusal = recognize(answer, of: asked, at: now) {
+            // First, because it explains why the others are not enough.
+            failures.insert(.connect(address: asked.address, reason: refusal), at: 0)
+            askLast(asked)
+            return next()
+        }
         var known = [asked]
-        for other in configuredSeeds + answer.seeds where known.count < Self.maximumSeeds && !known.contains(other) {
+        for other in answer.seeds + configuredSeeds where known.count < Self.maximumSeeds && !known.contains(other) {
             known.append(other)
         }
         // Newly discovered seeds are asked in this search too, but only once.
@@ -98,6 +127,45 @@ struct ServerDiscoveryState {
         return .connect(server)
     }
 
+    /// Compares an answer with the deployment that is known. A URL can have addresses that belong to another one by now,
+    /// and its jobs must not be sent with these credentials. A deployment that was set up anew, at its old addresses, is
+    /// accepted after ``patience``.
+    /// - Returns: the reason for refusing it; `nil` to accept it.
+    private mutating func recognize(_ answer: Answer, of seed: Location, at now: NIODeadline) -> String? {
+        if !identity.isEmpty, !answer.identity.isEmpty, identity.isDisjoint(with: answer.identity) {
+            let reason = "it belongs to another deployment of Redis than the one that was connected before"
+            guard own.contains(seed) else { return reason + "; remove it from the Redis URL, or restart the process" }
+            let since = replacedSince ?? now
+            replacedSince = since
+            guard now - since >= Self.patience else {
+                return "\(reason); waiting \(Self.patience.nanoseconds / 1_000_000_000) s for that one"
+            }
+            own = []
+            isReplaced = true
+        }
+        replacedSince = nil
+        if !answer.identity.isEmpty { identity = answer.identity }
+        if own.count > Self.maximumSeeds { own = [] }
+        own.insert(seed)
+        own.formUnion(answer.seeds.prefix(Self.maximumSeeds))
+        return nil
+    }
+
+    /// Returns true, once, after another deployment has taken the place of the one that was known.
+    mutating func takeReplacement() -> Bool {
+        defer { isReplaced = false }
+        return isReplaced
+    }
+
+    /// Adopts what another search, begun as a copy of this one, has learned about the deployment.
+    mutating func learn(from other: ServerDiscoveryState) {
+        // The order may have changed in the meantime.
+        let kept = seeds.filter(other.seeds.contains)
+        seeds = kept + other.seeds.filter { !kept.contains($0) }
+        (identity, own) = (other.identity, other.own)
+        (replacedSince, isReplaced) = (other.replacedSince, isReplaced || other.isReplaced)
+    }
+
     /// Records that the seed could not be reached.
     mutating func seedFailed(_ error: RedisError) -> Step {
         if let asked { askLast(asked) }
@@ -107,7 +175,16 @@ struct ServerDiscoveryState {
 
     /// Records that the server refused the login, or does not have the announced role.
     mutating func serverFailed(_ error: RedisError) -> Step {
-        if let asked { askLast(asked) }
+        var error = error
+        if let asked {
+            askLast(asked)
+            // An address that the URL does not have.
+            if case .connect(let address, let reason) = error,
+                !configuredSeeds.contains(where: { $0.address == address })
+            {
+                error = .connect(address: address, reason: "\(reason) (\(asked.address) names this address)")
+            }
+        }
         failures.append(error)
         return next()
     }
@@ -121,6 +198,7 @@ struct ServerDiscoveryState {
     mutating func demote(_ server: Location) {
         askLast(server)
         if hint == server { hint = nil }
+        if announced == server { announced = nil }
     }
 
     /// Records that a seed knows the server: it is asked first.
@@ -149,9 +227,11 @@ struct ServerDiscoveryState {
         let refused = failures.first { if case .authentication = $0 { true } else { false } }
         if let refused { return refused }
         guard let first = failures.first else { return .connect(address: name, reason: "no server is known") }
-        guard failures.count > 1 else { return first }
-        let shown = failures.prefix(5).map(\.shortText).joined(separator: "; ")
-        let rest = failures.count > 5 ? "; and \(failures.count - 5) more" : ""
+        var texts: [String] = []
+        for text in failures.map(\.shortText) where !texts.contains(text) { texts.append(text) }
+        guard texts.count > 1 else { return first }
+        let shown = texts.prefix(5).joined(separator: "; ")
+        let rest = texts.count > 5 ? "; and \(texts.count - 5) more" : ""
         return .connect(address: name, reason: shown + rest)
     }
 }
@@ -159,27 +239,38 @@ struct ServerDiscoveryState {
 extension ServerDiscoveryState.Answer {
     /// Reads the answers to `SENTINEL GET-MASTER-ADDR-BY-NAME` and `SENTINEL SENTINELS`.
     ///
-    /// - Parameter sentinels: `nil` if that command was refused; then no seeds are learned.
-    init(master: RESPReply, sentinels: RESPReply?, name: String, sender: ServerDiscoveryState.Location) {
+    /// - Parameters:
+    ///   - sentinels: `nil` if that command was refused; then no seeds are learned.
+    ///   - identity: the answer to `SENTINEL MYID`; `nil` if that command was refused, as before Redis 6.2.
+    init(
+        master: RESPReply, sentinels: RESPReply?, identity: RESPReply?, name: String,
+        sender: ServerDiscoveryState.Location
+    ) {
         server = ServerDiscoveryState.Location(
             announced: master.root.count == 2 ? master.root[0].string : "?",
             port: master.root.count == 2 ? master.root[1].string.flatMap { Int($0) } : nil, by: sender)
         reason = "the Sentinel knows no master named \"\(name)\"; check ?master= in the Redis URL"
-        seeds = sentinels?.root.children.compactMap { Self.location(ofInstance: $0, sender: sender) } ?? []
+        seeds = []
+        if let own = identity?.root.string { self.identity.insert(own) }
+        if let sentinels {
+            for instance in sentinels.root.children { read(instance, sender: sender) }
+        }
     }
 
-    /// Reads alternating names and values. Redis 6.2 and later call the address `ip` even if it is a host name.
-    private static func location(
-        ofInstance instance: RESPReply.Element, sender: ServerDiscoveryState.Location
-    ) -> ServerDiscoveryState.Location? {
+    /// Reads another Sentinel: alternating names and values. Redis 6.2 and later call the address `ip` even if it is a
+    /// host name.
+    private mutating func read(_ instance: RESPReply.Element, sender: ServerDiscoveryState.Location) {
         var host: String?
         var port: Int?
         var fields = instance.children
         while let name = fields.next()?.string, let value = fields.next()?.string {
             if name == "ip" { host = value }
             if name == "port" { port = Int(value) }
+            if name == "runid", !value.isEmpty { identity.insert(value) }
         }
-        return host.flatMap { ServerDiscoveryState.Location(announced: $0, port: port, by: sender) }
+        if let location = host.flatMap({ ServerDiscoveryState.Location(announced: $0, port: port, by: sender) }) {
+            seeds.append(location)
+        }
     }
 
     /// Reads the answer to `CLUSTER SLOTS`: first slot, last slot, then the nodes, beginning with the master.
@@ -194,12 +285,20 @@ extension ServerDiscoveryState.Answer {
             var isMaster = true
             while let node = parts.next() {
                 defer { isMaster = false }
-                guard node.count >= 2,
+                guard node.count >= 2 else { continue }
+                if isMaster, first <= slot, slot <= last, node[0].string == "?" {
+                    reason = """
+                        the node with slot \(slot) announces no host name: set its cluster-announce-hostname, or \
+                        cluster-preferred-endpoint-type to ip
+                        """
+                }
+                guard
                     let location = ServerDiscoveryState.Location(
                         announced: node[0].string, port: node[1].integer, by: sender)
                 else { continue }
                 if isMaster, first <= slot, slot <= last { server = location }
                 if known.insert(location).inserted { seeds.append(location) }
+                if node.count >= 3, let name = node[2].string { identity.insert(name) }
             }
         }
     }
