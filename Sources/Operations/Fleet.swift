@@ -1,3 +1,4 @@
+import NIOConcurrencyHelpers
 import NIOCore
 import PushQueue
 import Redis
@@ -14,6 +15,9 @@ package struct Fleet: Sendable {
     package let searches: Bool
     /// Waits until a client is connected.
     package let waitUntilReady: @Sendable (RedisClient) async throws -> Void
+    /// The time until which clients without a connection are awaited only briefly, because one was awaited in vain.
+    private let isImpatientUntil = NIOLockedValueBox(ContinuousClock.now)
+    private static let impatience = Duration.seconds(10)
 
     package init(
         clients: RedisClients, prefix: String, named: [QueueKeys], isNamed: Bool, searches: Bool,
@@ -41,7 +45,17 @@ package struct Fleet: Sendable {
     /// - Throws: `RedisError`.
     package func client(for key: String) async throws -> RedisClient {
         let client = try await clients.eventLoop.submit { clients.client(for: key) }.get()
-        try await waitUntilReady(client)
+        // If one server of a Cluster is away, the time limit is spent once, and not for each of its slots.
+        if isImpatientUntil.withLockedValue({ $0 }) > .now {
+            try await client.waitUntilReady(timeout: .seconds(1))
+            return client
+        }
+        do {
+            try await waitUntilReady(client)
+        } catch {
+            isImpatientUntil.withLockedValue { $0 = .now + Self.impatience }
+            throw error
+        }
         return client
     }
 
@@ -79,8 +93,15 @@ package struct Fleet: Sendable {
     /// Searches all servers for queues.
     package func search() async throws -> QueueSearch {
         var found = QueueSearch(prefix: prefix)
-        for key in try await masterKeys(&found) {
-            try await search(client(for: key), &found)
+        let keys = try await masterKeys(&found)
+        var failures = 0
+        for key in keys {
+            do {
+                try await search(client(for: key), &found)
+            } catch let error as RedisError where failures + 1 < keys.count {
+                failures += 1
+                found.incomplete = "could not search all servers for queues (\(error)): name them with --queue"
+            }
         }
         return found
     }

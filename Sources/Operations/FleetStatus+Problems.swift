@@ -21,6 +21,23 @@ extension FleetStatus {
     package func findProblems(_ limits: Limits) -> [Problem] {
         var problems = servers.flatMap(\.problems)
         for queue in queues { problems += self.problems(of: queue, limits) + deadLetterProblems(of: queue, limits) }
+        if let sharedError {
+            problems.append(
+                Problem(
+                    kind: .sharedUnreadable, subject: prefix,
+                    message: "the state that all queues share cannot be read: \(sharedError)",
+                    advice: "bring that server back; until then workers claim nothing"))
+        }
+        for worker in workers {
+            if let reason = worker.failoverWatch, !worker.isSilent {
+                problems.append(
+                    Problem(
+                        kind: .failoversUnwatched, subject: worker.name,
+                        message: "worker \(worker.name) learns of failovers late: \(reason)",
+                        advice: "let its Sentinel user subscribe: `+subscribe &+switch-master`, "
+                            + "`+sentinel|get-master-addr-by-name`, `+sentinel|sentinels`, `+sentinel|myid`"))
+            }
+        }
         for worker in workers {
             guard let lateness = worker.latenessMs else { continue }
             problems.append(
@@ -103,7 +120,9 @@ extension FleetStatus {
                 Problem(
                     kind: .queueUnreadable, subject: queue.name,
                     message: "queue \(queue.name) cannot be read: \(error)",
-                    advice: "workers have the same problem; repair that key")
+                    advice: queue.unreachable
+                        ? "bring that server back; other queues are not affected"
+                        : "workers have the same problem; repair that key")
             ]
         }
         var problems: [Problem] = []

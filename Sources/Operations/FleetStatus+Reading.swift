@@ -6,8 +6,16 @@ extension FleetStatus {
     /// The result of reading a queue.
     package struct QueueReading: Sendable {
         package var keys: QueueKeys
-        package var result: Result<QueueOverview, RedisServerError>
+        package var result: Result<QueueOverview, RedisError>
         package var wrongKeys: [WrongKey] = []
+
+        /// False if the queue's server did not answer.
+        var isReachable: Bool {
+            switch result {
+            case .success: true
+            case .failure(let error): error.isAnswer
+            }
+        }
     }
 
     /// Reads the status from Redis.
@@ -15,7 +23,7 @@ extension FleetStatus {
     ///   - queues: the queues to read.
     ///   - apps: the names of apps that are shown even if no worker has them.
     ///   - limits: the limits beyond which something is a problem.
-    /// - Throws: `RedisError` if Redis cannot be reached.
+    /// - Throws: `RedisError` if no server can be reached.
     package static func read(
         _ fleet: Fleet, _ queues: [QueueKeys], apps: [String] = [], limits: Limits = Limits()
     ) async throws -> FleetStatus {
@@ -23,7 +31,7 @@ extension FleetStatus {
         status.redis = "\(fleet.clients.topology)"
         status.prefix = fleet.prefix
         let readings = try await readQueues(fleet, queues)
-        status.servers = try await servers(fleet, queues)
+        status.servers = try await servers(fleet, readings.filter(\.isReachable).map(\.keys))
         status.add(readings)
         let sightings = readings.flatMap(sightings)
         status.workers = workers(sightings, unwritable: status.unwritableQueues)
@@ -66,14 +74,20 @@ extension FleetStatus {
     /// Reads the state that the fleet shares.
     private mutating func readShared(_ fleet: Fleet, apps: Set<String>, _ reports: [WorkerReport]) async throws {
         let keys = fleet.sharedKeys
-        let client = try await fleet.client(for: keys.invalidTokens)
         var pauses: [String: AppPause] = [:]
+        defer { self.apps = Self.apps(reports, names: apps, pauses: pauses) }
+        let client: RedisClient
+        do {
+            client = try await fleet.client(for: keys.invalidTokens)
+        } catch let error as RedisError where !servers.isEmpty {
+            sharedError = error.headline
+            return
+        }
         do {
             pauses = try await AppPauses.read(apps, client, keys)
         } catch RedisError.server(let answer) {
             notes.append("the pauses of apps cannot be read: \(answer.message)")
         }
-        self.apps = Self.apps(reports, names: apps, pauses: pauses)
         do {
             wrongKeys += try await WrongKey.find(client, keys, apps: apps.sorted())
         } catch RedisError.server(let answer) {
@@ -105,14 +119,15 @@ extension FleetStatus {
             let found = try await overview(fleet, keys)
             lanes = found.workers.map(\.name)
             reading = QueueReading(keys: keys, result: .success(found))
-        } catch RedisError.server(let answer) {
-            reading = QueueReading(keys: keys, result: .failure(answer))
+        } catch let error as RedisError {
+            reading = QueueReading(keys: keys, result: .failure(error))
         }
+        guard reading.isReachable else { return reading }
         do {
             reading.wrongKeys = try await WrongKey.find(fleet.client(for: keys.retry), keys, lanes: lanes)
         } catch RedisError.server(let answer) {
             // An earlier error is the more important one.
-            if case .success = reading.result { reading.result = .failure(answer) }
+            if case .success = reading.result { reading.result = .failure(.server(answer)) }
         }
         return reading
     }
@@ -134,7 +149,10 @@ extension FleetStatus {
             wrongKeys += reading.wrongKeys
             var queue = Queue(name: reading.keys.queue)
             switch reading.result {
-            case .failure(let answer): queue.error = answer.message
+            case .failure(.server(let answer)): queue.error = answer.message
+            case .failure(let error):
+                queue.error = error.headline
+                queue.unreachable = true
             case .success(let found):
                 at = max(at, found.now)
                 queue.waiting = found.waiting

@@ -75,6 +75,7 @@ extension FleetStatus {
             let obstacles = reports.flatMap(\.obstacles)
             worker.notReady = Set(obstacles.map(\.reason)).sorted()
             worker.ownObstacles = Set(obstacles.filter { $0.app == nil }.map(\.reason)).sorted()
+            worker.failoverWatch = reports.lazy.compactMap(\.failoverWatch).first
             worker.state = state(living: !living.isEmpty, reports)
             // A worker that could not renew its lease may well be alive.
             if worker.state == .gone, worker.queues.contains(where: unwritable.contains) { worker.state = .unknown }

@@ -8,17 +8,20 @@ package struct FleetStatus: Encodable, Sendable {
     package struct Problem: Encodable, Sendable, Equatable {
         package enum Kind: String, Encodable, Sendable {
             case redisTooOld = "redis_too_old"
+            case redisCluster = "redis_is_cluster"
             case redisReplica = "redis_is_replica"
             case redisFull = "redis_full"
             case redisNearlyFull = "redis_nearly_full"
             case redisRefusesWrites = "redis_refuses_writes"
             case redisEvicts = "redis_evicts"
             case queueUnreadable = "queue_unreadable"
+            case sharedUnreadable = "shared_unreadable"
             case wrongKey = "wrong_key"
             case noWorker = "no_worker"
             case workerGone = "worker_gone"
             case workerNotReady = "worker_not_ready"
             case workerSilent = "worker_silent"
+            case failoversUnwatched = "failovers_unwatched"
             case appPaused = "app_paused"
             case appUnconnected = "app_unconnected"
             case appUnanswered = "app_unanswered"
@@ -30,9 +33,12 @@ package struct FleetStatus: Encodable, Sendable {
             /// True if jobs are not sent, or may be lost. Otherwise the problem is a warning.
             package var isCritical: Bool {
                 switch self {
-                case .redisNearlyFull, .redisEvicts, .workerGone, .differentApps, .tooOld, .deadLetters: false
-                case .redisTooOld, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable, .wrongKey,
-                    .noWorker, .workerNotReady, .workerSilent, .appPaused, .appUnconnected, .appUnanswered,
+                case .redisNearlyFull, .redisEvicts, .workerGone, .failoversUnwatched, .differentApps, .tooOld,
+                    .deadLetters:
+                    false
+                case .redisTooOld, .redisCluster, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable,
+                    .sharedUnreadable,
+                    .wrongKey, .noWorker, .workerNotReady, .workerSilent, .appPaused, .appUnconnected, .appUnanswered,
                     .appServerErrors:
                     true
                 }
@@ -144,6 +150,8 @@ package struct FleetStatus: Encodable, Sendable {
         package var differentApps: [WorkersWithApps] = []
         /// The error because of which the queue could not be read.
         package var error: String?
+        /// True if its server did not answer.
+        package var unreachable = false
     }
 
     /// Workers of a queue that have the same apps with the same topics.
@@ -178,6 +186,8 @@ package struct FleetStatus: Encodable, Sendable {
         package var notReady: [String] = []
         /// Those problems that are not about an app: an app's problems are shown with the app.
         package var ownObstacles: [String] = []
+        /// The reason why it learns late of failovers that Sentinels announce; `nil` if it does not.
+        package var failoverWatch: String?
         /// Notifications without an answer.
         package var inFlight = 0
         /// Jobs that are claimed and not settled.
@@ -192,7 +202,7 @@ package struct FleetStatus: Encodable, Sendable {
 
         package enum CodingKeys: String, CodingKey {
             case name, host, pid, version, state, lanes, lanesTotal, queues, startedAt, updatedAt, silenceMs, latenessMs
-            case notReady
+            case notReady, failoverWatch
             case inFlight, claimed, done, rate, leaseLeftMs, redis
         }
     }
@@ -237,6 +247,8 @@ package struct FleetStatus: Encodable, Sendable {
     package var servers: [Server] = []
     /// The keys that hold another type than they must.
     package var wrongKeys: [WrongKey] = []
+    /// The error because of which the state that all queues share could not be read.
+    package var sharedError: String?
     package var queues: [Queue] = []
     package var workers: [Worker] = []
     package var apps: [App] = []

@@ -43,7 +43,8 @@ public final class Worker: Service {
         var redis = configuration.redisClient
         redis.clientName = "apns-worker:\(configuration.workerName):sentinel"
         configuration.redisClient.masterWatch = MasterWatch(
-            configuration.redis, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), configuration: redis)
+            configuration.redis, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), configuration: redis,
+            logger: logger)
         current = NIOLockedValueBox(configuration)
         self.logger = logger
         self.wallClock = wallClock

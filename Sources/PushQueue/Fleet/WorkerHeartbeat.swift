@@ -35,6 +35,10 @@ public struct WorkerHeartbeat: Sendable {
             json.writeString(",\"cancelled_in_flight\":\(report.cancelledInFlight)")
         }
         json.writeString(#","rate":\#((report.rate * 10).rounded() / 10),"redis":"\#(report.redis)""#)
+        if let failoverWatch = report.failoverWatch {
+            json.writeString(",\"failover_watch\":")
+            json.writeShort(failoverWatch)
+        }
         if !report.obstacles.isEmpty {
             json.writeString(",\"obstacles\":[")
             for (index, obstacle) in report.obstacles.prefix(WorkerReport.maximumObstacles).enumerated() {

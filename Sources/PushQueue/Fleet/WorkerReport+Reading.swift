@@ -44,6 +44,7 @@ extension WorkerReport {
         var commands: String?
         var cancelled_in_flight: Int?
         var rate: Double?
+        var failover_watch: String?
         var redis: String?
         var list: String?
         var head: String?
@@ -79,6 +80,7 @@ extension WorkerReport {
         commands = Self.shown(form.commands)
         cancelledInFlight = Self.count(form.cancelled_in_flight)
         rate = max(0, min(form.rate ?? 0, 1e9))
+        failoverWatch = form.failover_watch.map(Self.shown)
         redis = Self.shown(form.redis)
         list = form.list.map { $0.prefix(255).printable }
         headIsRight = form.head == "right"

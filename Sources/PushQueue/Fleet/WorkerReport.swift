@@ -110,6 +110,8 @@ public struct WorkerReport: Sendable, Equatable {
     public var undatedExpirations = 0
     /// Notifications that ended per second, over the last minute.
     public var rate = 0.0
+    /// The reason why it learns late of failovers that Sentinels announce; `nil` if it does not.
+    public var failoverWatch: String?
     /// The topology of its Redis: `single`, `sentinel` or `cluster`.
     public var redis = ""
     /// The list from which it claims, if it is not the queue's own.

@@ -9,6 +9,8 @@ extension QueueServer {
         public enum Kind: String, Sendable, CaseIterable {
             /// A command that workers need is missing.
             case tooOld = "redis_too_old"
+            /// The server is one of several nodes of a Cluster, and the URL names only this one.
+            case clusterNode = "redis_is_cluster"
             /// The server follows a master.
             case replica = "redis_is_replica"
             /// The memory is full, and writes are refused.
@@ -32,7 +34,7 @@ extension QueueServer {
             /// if the server dies, or the finding can become a failure later.
             public var isFailure: Bool {
                 switch self {
-                case .tooOld, .replica, .full, .refusesWrites, .evicts: true
+                case .tooOld, .clusterNode, .replica, .full, .refusesWrites, .evicts: true
                 case .nearlyFull, .notPersistent, .noReplica, .noMinimumOfReplicas, .notReported: false
                 }
             }
@@ -63,7 +65,7 @@ extension QueueServer {
         switch info {
         case .success(let info):
             report = info
-            findings = version(info) + writes(info) + memory(info) + eviction(info) + persistence(info)
+            findings = version(info) + mode + writes(info) + memory(info) + eviction(info) + persistence(info)
         case .failure(let error):
             report = nil
             findings = writes(nil) + [Self.notReported(error, at: address)]
@@ -80,6 +82,16 @@ extension QueueServer {
             Finding(
                 .tooOld, "Redis at \(address) is too old (\(info.version ?? "unknown"))",
                 advice: "use Redis 6.2 or later, which has BLMOVE, LPOP with a count and others")
+        ]
+    }
+
+    private var mode: [Finding] {
+        guard let clusterSize, clusterSize > 1 else { return [] }
+        return [
+            Finding(
+                .clusterNode,
+                "Redis at \(address) is one of \(clusterSize) masters of a Cluster, and the others are not used",
+                advice: "begin the Redis URL with redis+cluster://")
         ]
     }
 
@@ -109,6 +121,7 @@ extension QueueServer {
 
     private static func advice(on refusal: RedisServerError) -> String {
         switch refusal.prefix {
+        case "MOVED": "begin the Redis URL with redis+cluster://"
         case "READONLY": "name the master in the Redis URL, or its Sentinels (redis+sentinel://)"
         case "MISCONF": "see the Redis log and INFO persistence for the reason"
         case "NOREPLICAS": "bring replicas back until min-replicas-to-write is met; INFO replication lists them"

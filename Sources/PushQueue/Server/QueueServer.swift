@@ -13,6 +13,9 @@ public struct QueueServer: Sendable, Equatable {
     /// The error with which the server refuses a producer's write; `nil` if it accepts one, or if the user has no
     /// permission to write.
     public var writeRefusal: RedisServerError?
+    /// The number of masters of the Cluster that the server is a node of, although the URL is of a single server; `nil`
+    /// if it is not.
+    public var clusterSize: Int?
 
     /// Makes a server from its parts.
     public init(
@@ -39,6 +42,11 @@ public struct QueueServer: Sendable, Equatable {
         var server = QueueServer(
             address: (address ?? client.topology.address).printable, isFailedOver: client.topology.isFailedOver,
             info: report.map { ServerInfo($0.root.string ?? "") })
+        if case .success(let info) = server.info, info.isClusterNode, case .single = client.topology,
+            case .success(let state) = try await answer(client, RedisCommand("CLUSTER", "INFO"))
+        {
+            server.clusterSize = ServerInfo.number("cluster_size", in: state.root.string ?? "")
+        }
         if case .failure(let error) = attempt, error.prefix != "NOPERM" { server.writeRefusal = error }
         return server
     }

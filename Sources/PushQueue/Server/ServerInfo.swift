@@ -32,14 +32,12 @@ public struct ServerInfo: Sendable, Equatable {
     public var replicas: Int?
     /// The number of replicas within `min-replicas-max-lag`; `nil` if `min-replicas-to-write` is not set.
     public var replicasInStep: Int?
+    /// True for a node of a Cluster.
+    public var isClusterNode = false
 
     /// Parses the text of a reply, which can have all sections of `INFO` or only some.
     public init(_ text: String) {
-        var fields: [Substring: Substring] = [:]
-        for line in text.split(whereSeparator: \.isNewline) {
-            guard let colon = line.firstIndex(of: ":") else { continue }
-            fields[line[..<colon]] = line[line.index(after: colon)...]
-        }
+        let fields = Self.fields(of: text)
         func word(_ name: Substring) -> String? {
             guard let value = fields[name]?.prefix(100).printable, !value.isEmpty else { return nil }
             return value
@@ -53,8 +51,21 @@ public struct ServerInfo: Sendable, Equatable {
         evictionPolicy = word("maxmemory_policy")
         keepsAppendOnlyFile = number("aof_enabled").map { $0 != 0 }
         role = word("role").flatMap(Role.init(rawValue:))
+        isClusterNode = number("cluster_enabled") == 1
         replicas = number("connected_slaves")
         replicasInStep = number("min_slaves_good_slaves")
+    }
+
+    /// Returns a number in a text of lines such as `cluster_size:3`; `nil` if it is not there.
+    static func number(_ name: Substring, in text: String) -> Int? { fields(of: text)[name].flatMap { Int($0) } }
+
+    private static func fields(of text: String) -> [Substring: Substring] {
+        var fields: [Substring: Substring] = [:]
+        for line in text.split(whereSeparator: \.isNewline) {
+            guard let colon = line.firstIndex(of: ":") else { continue }
+            fields[line[..<colon]] = line[line.index(after: colon)...]
+        }
+        return fields
     }
 
     /// The share of the memory limit that is used, 1 at the limit; `nil` without a limit, or if unknown.

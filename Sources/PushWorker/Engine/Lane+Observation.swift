@@ -92,6 +92,7 @@ extension Lane {
         report.commands = queue.commands.version
         report.cancelledInFlight = queue.cancelledInFlight
         report.rate = observation.recentRate.update(report.done, now: now)
+        report.failoverWatch = context.configuration.redisClient.masterWatch?.failure
         report.redis =
             switch context.configuration.redis {
             case .single: "single"

@@ -16,6 +16,9 @@ struct FindingLog {
         var kinds = Set(findings.map(\.kind))
         // Memory oscillates at its limit: once full, it stays full until it is no longer nearly full.
         if logged.contains(.full), kinds.remove(.nearlyFull) != nil { kinds.insert(.full) }
+        // What was not looked for may still be there.
+        if kinds.contains(.notReported) { kinds.formUnion(logged) }
+        if kinds.contains(.noReplica), logged.contains(.noMinimumOfReplicas) { kinds.insert(.noMinimumOfReplicas) }
         let found = findings.filter { kinds.contains($0.kind) && !logged.contains($0.kind) }
         let ended = QueueServer.Finding.Kind.allCases.filter { kind in
             let isWorse = kind == .nearlyFull && kinds.contains(.full)
@@ -38,6 +41,7 @@ extension QueueServer.Finding.Kind {
         case .noReplica: "Redis has a replica again"
         case .noMinimumOfReplicas: "Redis no longer accepts jobs without a replica"
         case .notReported: "Redis answers INFO now"
+        case .clusterNode: "Redis is no longer one of several nodes of a Cluster"
         }
     }
 }
