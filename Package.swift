@@ -41,7 +41,7 @@ let package = Package(
         // Makes texts from other programs safe for a terminal or a log.
         .target(name: "PrintableText"),
         // Readable errors of sockets, and the limit of file descriptors.
-        .target(name: "Sockets", dependencies: [nioCore, nioPosix]),
+        .target(name: "Sockets", dependencies: [nioConcurrency, nioCore, nioPosix]),
         // A port for HTTP/1.1: the worker's admin port, the simulator's control port, the dashboard.
         .target(
             name: "HTTPPort", dependencies: ["Sockets", "TLS", hummingbird, lifecycle, nioCore, nioPosix, logging]),

@@ -79,7 +79,7 @@ struct ServerDiscoveryStateTests {
         #expect(!isReplaced)
     }
 
-    @Test("accepts a deployment that was set up anew at the old addresses, after a minute, and reports it")
+    @Test("accepts a deployment that was set up again at the old addresses, after a minute, and reports it")
     func replaced() {
         var search = ServerDiscoveryState(seeds: [place(1)], name: "m")
         _ = search.begin()

@@ -1,5 +1,6 @@
 import NIOCore
 import NIOPosix
+import Sockets
 import TLS
 
 /// Creates, reads, deletes and lists the broadcast channels of an app.
@@ -147,6 +148,13 @@ public struct ChannelClient: Sendable {
         _ message: ControlExchange.Request, _ dialer: Dialer, on channel: any Channel,
         _ promise: EventLoopPromise<ControlExchange.Response>
     ) {
+        let address = channel.remoteAddress
+        promise.futureResult.whenComplete { result in
+            switch result {
+            case .success: AddressMemory.shared.worked(address)
+            case .failure: AddressMemory.shared.failed(address)
+            }
+        }
         do {
             let handler = try ControlHandler(message, to: dialer.endpoint, promise: promise)
             try channel.pipeline.syncOperations.addHandler(handler)

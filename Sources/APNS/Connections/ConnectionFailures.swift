@@ -1,5 +1,6 @@
 import Logging
 import NIOCore
+import Sockets
 
 /// The reason why a pool has no connection, for the log, metrics and callers.
 struct ConnectionFailures {
@@ -27,17 +28,22 @@ struct ConnectionFailures {
 
     /// Records that a connection could not be made, or closed without ever having worked. Logs the first failure of an
     /// incident, and then at most one reminder per minute.
+    /// - Parameter address: the address that accepted a connection of TCP, if one did; it is avoided for some minutes.
     mutating func failed(
-        _ error: any Error, wasConnecting: Bool, _ state: inout ConnectionPoolState, now: NIODeadline
+        _ error: any Error, at address: SocketAddress? = nil, wasConnecting: Bool, _ state: inout ConnectionPoolState,
+        now: NIODeadline
     ) {
+        AddressMemory.shared.failed(address)
         let pause = state.failed(wasConnecting: wasConnecting, now: now, jitter: .random(in: 0..<1))
-        (last, isOfAnswers) = (error, false)
+        let place = address?.ipAddress.flatMap { $0 == endpoint.host ? nil : $0 }
+        let shown: any Error = place.map { AddressedError(error: error, address: $0) } ?? error
+        (last, isOfAnswers) = (shown, false)
         counts[APNSConnectionError.code(for: error), default: 0] += 1
         guard !isLogged || now - lastLogged > .seconds(60) else { return }
         lastLogged = now
         isLogged = true
         logger.error(
-            "no connection to \(service): \(error)",
+            "no connection to \(service): \(shown)",
             metadata: [
                 "event": "apns_connection_failed", "endpoint": "\(endpoint)", "failures": "\(state.failures)",
                 "retry_in_ms": "\(pause.nanoseconds / 1_000_000)",
@@ -66,4 +72,12 @@ struct ConnectionFailures {
         state.worked()
         (last, isOfAnswers) = (nil, false)
     }
+}
+
+/// An error of a connection, and the address of the host to which it was made.
+private struct AddressedError: Error, CustomStringConvertible {
+    let error: any Error
+    let address: String
+
+    var description: String { "\(error) (the address used is \(address))" }
 }

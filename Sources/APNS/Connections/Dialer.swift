@@ -18,11 +18,11 @@ struct Dialer {
     /// Connects with TCP.
     /// - Parameter tune: sets further channel options.
     func connect(
-        on group: any EventLoopGroup, _ tune: (ClientBootstrap) -> ClientBootstrap = { $0 }
+        on eventLoop: any EventLoop, _ tune: (ClientBootstrap) -> ClientBootstrap = { $0 }
     ) -> EventLoopFuture<any Channel> {
         tune(
-            ClientBootstrap(group: group)
-                .resolver(resolver)
+            ClientBootstrap(group: eventLoop)
+                .resolver(AddressMemory.shared.resolver(on: eventLoop, using: resolver))
                 .connectTimeout(timeout)
                 .channelOption(.tcpOption(.tcp_nodelay), value: 1)
                 // A second read that finds nothing costs as much as the first; if more data has arrived, the event loop
@@ -47,6 +47,7 @@ struct Dialer {
 
     /// Returns the error for a failed TCP connection.
     func cannotConnect(_ error: any Error) -> APNSConnectionError {
+        AddressMemory.shared.failed(error)
         let reason = ConnectFailure.reason(error)
         if let proxy { return .proxy(proxy, endpoint, "it cannot be reached: \(reason)") }
         // A shortage of file descriptors names its own remedy.

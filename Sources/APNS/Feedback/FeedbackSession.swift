@@ -1,5 +1,6 @@
 import NIOCore
 import NIOPosix
+import Sockets
 import TLS
 
 /// One connection to a feedback service, which sends everything it has, forgets it, and closes.
@@ -45,7 +46,7 @@ public struct FeedbackSession: Sendable {
             timeout: configuration.connectTimeout)
         let channel: any Channel
         do {
-            channel = try await dialer.connect(on: group) {
+            channel = try await dialer.connect(on: group.any()) {
                 $0.channelOption(.socketOption(.so_rcvbuf), value: .init(receiveBuffer))
             }.get()
         } catch {
@@ -55,7 +56,14 @@ public struct FeedbackSession: Sendable {
         let handler = try await channel.eventLoop.submit {
             try start(configuration, dialer, on: channel, connected)
         }.get()
-        try await connected.futureResult.get()
+        let address = channel.remoteAddress
+        do {
+            try await connected.futureResult.get()
+        } catch {
+            AddressMemory.shared.failed(address)
+            throw error
+        }
+        AddressMemory.shared.worked(address)
         return FeedbackSession(handler: handler, channel: channel)
     }
 

@@ -234,6 +234,7 @@ public final class GatewayPool: Transport {
     private func adopt(_ member: Member, on channel: any Channel, _ dialer: Dialer) {
         let connection = member.connection
         members.append(member)
+        member.address = channel.remoteAddress
         do {
             try connection.install(on: channel)
             try dialer.secure(
@@ -250,8 +251,9 @@ public final class GatewayPool: Transport {
         if closed != nil { connection.close(APNSConnectionError.shutdown(endpoint)) }
     }
 
-    private func connectionFailed(_ error: any Error, wasConnecting: Bool) {
-        failures.failed(error, wasConnecting: wasConnecting, &state, now: eventLoop.now)
+    /// - Parameter address: the address that accepted a connection of TCP, if one did.
+    private func connectionFailed(_ error: any Error, at address: SocketAddress? = nil, wasConnecting: Bool) {
+        failures.failed(error, at: address, wasConnecting: wasConnecting, &state, now: eventLoop.now)
         delegate?.transportChanged(self)
     }
 
@@ -267,6 +269,8 @@ extension GatewayPool {
         let connection: GatewayConnection
         /// The pool's ``generation`` when its TLS context was chosen.
         let generation: Int
+        /// The server's address, or the proxy's, once TCP is established.
+        var address: SocketAddress?
         /// True while ``ConnectionPoolState`` counts it as usable.
         var isUsable = false
         /// Closes the connection if the TLS handshake takes too long.
@@ -286,6 +290,7 @@ extension GatewayPool: GatewayConnectionOwner {
             member.isUsable.toggle()
             if member.isUsable {
                 member.handshakeTimer?.cancel()
+                AddressMemory.shared.worked(member.address)
                 state.connected()
                 logger.debug(
                     "connected to the gateway",
@@ -362,7 +367,7 @@ extension GatewayPool: GatewayConnectionOwner {
                 metadata: ["event": "apns_connection_ended", "endpoint": "\(endpoint)"])
             delegate?.transportChanged(self)
         } else {
-            connectionFailed(error, wasConnecting: wasConnecting)
+            connectionFailed(error, at: member.address, wasConnecting: wasConnecting)
         }
         openConnections(now: eventLoop.now)
         finishClosing()

@@ -1,6 +1,7 @@
 import Logging
 import NIOCore
 import NIOPosix
+import Sockets
 import TLS
 
 /// Making connections.
@@ -10,7 +11,8 @@ extension ConnectionPool {
             id: ids.next(), endpoint: endpoint, maximumStreams: configuration.maximumStreams,
             firstStream: configuration.firstStream,
             limits: configuration.connectionLimits(jitter: Double.random(in: 0..<1)), owner: self)
-        let dialer = configuration.dialer
+        // A change of the credential while it connects makes it a connection of the old one.
+        let (dialer, generation) = (configuration.dialer, generation)
         let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)
         dialer.connect(on: eventLoop) {
             // A connection writes this much at a time. If twice that is unsent, the server is not reading.
@@ -22,7 +24,7 @@ extension ConnectionPool {
         .whenComplete { result in
             let (pool, connection) = bound.value
             switch result {
-            case .success(let channel): pool.adopt(connection, on: channel, dialer)
+            case .success(let channel): pool.adopt(connection, on: channel, dialer, generation: generation)
             case .failure(let error):
                 pool.connectionFailed(dialer.cannotConnect(error), wasConnecting: true)
                 pool.finishClosing()
@@ -32,8 +34,8 @@ extension ConnectionPool {
 
     /// Starts HTTP/2 on a channel whose TCP connection is established. Not earlier, because several addresses of a host
     /// may be tried, each on its own channel, and the connection belongs to the one that succeeds.
-    private func adopt(_ http2: HTTP2Connection, on channel: any Channel, _ dialer: Dialer) {
-        let connection = PooledConnection(http2, generation: generation)
+    private func adopt(_ http2: HTTP2Connection, on channel: any Channel, _ dialer: Dialer, generation: Int) {
+        let connection = PooledConnection(http2, generation: generation, address: channel.remoteAddress)
         http2.session.keepsUniqueIDs = keepsUniqueIDs
         connections.append(connection)
         do {
@@ -51,8 +53,9 @@ extension ConnectionPool {
         connection.handshakeTimer = configuration.limitHandshake(of: connection.http2, on: eventLoop)
     }
 
-    func connectionFailed(_ error: any Error, wasConnecting: Bool) {
-        failures.failed(error, wasConnecting: wasConnecting, &state, now: eventLoop.now)
+    /// - Parameter address: the address that accepted a connection of TCP, if one did.
+    func connectionFailed(_ error: any Error, at address: SocketAddress? = nil, wasConnecting: Bool) {
+        failures.failed(error, at: address, wasConnecting: wasConnecting, &state, now: eventLoop.now)
         delegate?.transportChanged(self)
     }
 }

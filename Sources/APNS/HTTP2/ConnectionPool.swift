@@ -1,5 +1,6 @@
 import Logging
 import NIOCore
+import Sockets
 import TLS
 
 /// The connections of one credential to one endpoint, on one event loop.
@@ -254,6 +255,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         }
         if !connection.hasAnswered, connection.http2.state.answers > connection.staleAnswers {
             connection.hasAnswered = true
+            AddressMemory.shared.worked(connection.address)
             failures.worked(&state, news: "connected to APNs again")
         }
         if connection.http2.state.serverErrorsInARow >= HTTP2ConnectionState.serverErrorLimit { recycle(connection) }
@@ -307,7 +309,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
             if wasConnecting { state.failed(wasConnecting: true, now: eventLoop.now, jitter: 0) }
         } else if (error as? APNSConnectionError)?.isBreach ?? false {
             // However well it worked before: reconnecting at once would invite the next breach.
-            connectionFailed(error, wasConnecting: wasConnecting)
+            connectionFailed(error, at: connection.address, wasConnecting: wasConnecting)
         } else if connection.http2.state.isRetired, !wasConnecting {
             logger.debug("\(error)", metadata: ["event": "apns_connection_closed", "endpoint": "\(endpoint)"])
             delegate?.transportChanged(self)
@@ -319,7 +321,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
             openConnections(now: eventLoop.now)
             delegate?.transportChanged(self)
         } else {
-            connectionFailed(error, wasConnecting: wasConnecting)
+            connectionFailed(error, at: connection.address, wasConnecting: wasConnecting)
         }
         finishClosing()
     }

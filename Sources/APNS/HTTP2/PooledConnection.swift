@@ -14,6 +14,8 @@ final class PooledConnection {
     let http2: HTTP2Connection
     /// The pool's ``ConnectionPool/generation`` when its TLS context was chosen.
     let generation: Int
+    /// The server's address, or the proxy's.
+    let address: SocketAddress?
     /// True while ``ConnectionPoolState`` counts it as usable.
     var isUsable = false
     /// The time at which it became usable; `nil` until then.
@@ -35,9 +37,10 @@ final class PooledConnection {
     var isBeingReplaced = false
     var authorization = Authorization.current
 
-    init(_ http2: HTTP2Connection, generation: Int) {
+    init(_ http2: HTTP2Connection, generation: Int, address: SocketAddress?) {
         self.http2 = http2
         self.generation = generation
+        self.address = address
     }
 
     /// The preference over other connections; 0 if it has no free stream.

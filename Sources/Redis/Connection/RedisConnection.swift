@@ -22,6 +22,8 @@ public final class RedisConnection: @unchecked Sendable {
     var onMessage: ((RESPReply) -> Void)?
 
     private let channel: any Channel
+    /// The address of the server; `nil` once the connection has closed.
+    var remoteAddress: SocketAddress? { channel.remoteAddress }
     private var pending = PendingCommands()
     private var outgoing = ByteBuffer()
     private var flushScheduled = false

@@ -54,8 +54,16 @@ struct RedisConnector {
         open(endpoint, timeout: timeout).assumeIsolated().whenComplete { result in
             switch result {
             case .success(let connection):
-                run(steps.value, on: connection, timeout: timeout, completion: completion.value)
+                let address = connection.remoteAddress
+                run(steps.value, on: connection, timeout: timeout) { result in
+                    switch result {
+                    case .success: AddressMemory.shared.worked(address)
+                    case .failure: AddressMemory.shared.failed(address)
+                    }
+                    completion.value(result.mapError { $0.naming(address, of: endpoint) })
+                }
             case .failure(let error):
+                AddressMemory.shared.failed(error)
                 completion.value(.failure(connectError(for: error, address: endpoint.address)))
             }
         }
@@ -64,6 +72,7 @@ struct RedisConnector {
     private func open(_ endpoint: RedisEndpoint, timeout: TimeAmount) -> EventLoopFuture<RedisConnection> {
         let (address, location, tls) = (endpoint.address, endpoint.location, self.tls)
         let bootstrap = ClientBootstrap(group: eventLoop)
+            .resolver(AddressMemory.shared.resolver(on: eventLoop))
             .connectTimeout(timeout)
             .channelOption(.socketOption(.so_keepalive), value: 1)
             .channelInitializer { channel in
@@ -126,6 +135,16 @@ struct RedisConnector {
     private func connectError(for error: any Error, address: String) -> RedisError {
         if let error = error as? RedisError { return error }
         return .connect(address: address, reason: plainReason(of: error))
+    }
+}
+
+extension RedisError {
+    /// Adds the address that was used, if the endpoint has a name, which can have several.
+    fileprivate func naming(_ address: SocketAddress?, of endpoint: RedisEndpoint) -> RedisError {
+        guard case .connect(let place, let reason) = self, let used = address?.ipAddress,
+            case .host(let host, _) = endpoint.location, host != used
+        else { return self }
+        return .connect(address: place, reason: "\(reason) (the address used is \(used))")
     }
 }
 

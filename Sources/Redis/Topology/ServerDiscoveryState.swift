@@ -128,7 +128,7 @@ struct ServerDiscoveryState {
     }
 
     /// Compares an answer with the deployment that is known. A URL can have addresses that belong to another one by now,
-    /// and its jobs must not be sent with these credentials. A deployment that was set up anew, at its old addresses, is
+    /// and its jobs must not be sent with these credentials. A deployment that was set up again, at its old addresses, is
     /// accepted after ``patience``.
     /// - Returns: the reason for refusing it; `nil` to accept it.
     private mutating func recognize(_ answer: Answer, of seed: Location, at now: NIODeadline) -> String? {
