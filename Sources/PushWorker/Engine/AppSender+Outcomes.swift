@@ -488,11 +488,14 @@ extension AppSender: TransportDelegate {
         ledger.close(1, of: id)
     }
 
-    /// Gives back a notification that was sent, and must be sent again, because the lane is ending. Even if the server said
-    /// that it had not processed it, it keeps its identity, in case that was wrong.
+    /// Gives back a notification that was sent, and must be sent again, because the lane is ending. A job with one token
+    /// keeps its identity, even if the server said that it had not processed it, in case that was wrong; and its count of
+    /// possible duplicates. The gateway knows no identities: if it certainly accepted nothing, the claim is released.
     func abandon(_ flight: FlightID) {
         let id = inFlight[flight].job
-        if let job = lane.jobs[id].job {
+        let mayBeAccepted = lane.jobs[id].tally?.possibleDuplicates ?? 0 > 0
+        let isReleased = configuration.usesGateway && lane.jobs[id].fanOut == nil && !mayBeAccepted
+        if !isReleased, let job = lane.jobs[id].job {
             deferNotification(token(of: flight, job), of: id, job, Reason(.drained), delay: 0)
         } else {
             lane.jobs[id].isAbandoned = true
