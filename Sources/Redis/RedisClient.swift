@@ -313,7 +313,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         masterWatch =
             configuration.masterWatch
             ?? MasterWatch(topology, eventLoop: eventLoop, configuration: configuration)
-        masterWatch?.add(ObjectIdentifier(self), on: eventLoop) { location in
+        masterWatch?.add(ObjectIdentifier(self), of: discovery.deployment, on: eventLoop) { location in
             let isNew = self.discovery.announced != location
             self.discovery.announced = location
             // A client that waits before its next attempt can connect at once.

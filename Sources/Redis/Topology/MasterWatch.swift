@@ -73,12 +73,13 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
             NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration), slot: 0)
     }
 
-    /// See ``MasterSource/add(_:on:onMaster:)``.
+    /// See ``MasterSource/add(_:of:on:onMaster:)``.
     public func add(
-        _ listener: ObjectIdentifier, on eventLoop: any EventLoop,
+        _ listener: ObjectIdentifier, of deployment: RedisDeployment, on eventLoop: any EventLoop,
         onMaster: @escaping @Sendable (RedisEndpoint.Location) -> Void
     ) {
         onLoop { [self] in
+            discovery.learn(deployment)
             listeners[listener] = Listener(eventLoop: eventLoop, onMaster: onMaster)
             switch state {
             case .idle: start()
@@ -181,7 +182,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
         state = .connecting
         fails(error, of: seed)
         discovery.demote(seed)
-        // A lost connection or Sentinel is no reason to wait for long.
+        // The wait grows only once all Sentinels have been tried.
         let pause = Self.pauses.ceiling(failures: failures - discovery.seedCount)
         eventLoop.scheduleTask(in: pause) { [self] in
             if case .connecting = state { connect() }

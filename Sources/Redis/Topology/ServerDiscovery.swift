@@ -63,6 +63,12 @@ final class ServerDiscovery {
         search.demote(location)
     }
 
+    /// See `ServerDiscoveryState.deployment`.
+    var deployment: RedisDeployment { search.deployment }
+
+    /// See `ServerDiscoveryState.learn`.
+    func learn(_ deployment: RedisDeployment) { search.learn(deployment) }
+
     /// The number of seeds.
     var seedCount: Int { search.seeds.count }
 
@@ -133,7 +139,7 @@ final class ServerDiscovery {
                 let reason =
                     "a Sentinel listens there: begin the Redis URL with redis+sentinel://, and end it with ?master=NAME"
                 follow(search.serverFailed(.connect(address: link.location.address, reason: reason)), completion)
-            // Without Sentinels, a replica is told by what it refuses.
+            // A single server that is a replica refuses writes, and that is reported.
             case .success where isSingle, .failure(.server) where isSingle:
                 completion(.success(link))
             case .success:

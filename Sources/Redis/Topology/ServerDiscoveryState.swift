@@ -43,10 +43,8 @@ struct ServerDiscoveryState {
     /// The name of the whole deployment, for errors that concern no single server.
     private let name: String
 
-    /// The identity of the deployment that answers must have; empty before the first.
-    private var identity: Set<String> = []
-    /// The addresses of this deployment: named by an answer, or of a seed that gave one.
-    private var own: Set<Location> = []
+    /// The deployment that answers must be of.
+    private(set) var deployment = RedisDeployment()
     /// The time since when another deployment has answered at one of them.
     private var replacedSince: NIODeadline?
     /// True if an answer of another deployment was accepted since this was last read.
@@ -132,22 +130,25 @@ struct ServerDiscoveryState {
     /// accepted after ``patience``.
     /// - Returns: the reason for refusing it; `nil` to accept it.
     private mutating func recognize(_ answer: Answer, of seed: Location, at now: NIODeadline) -> String? {
-        if !identity.isEmpty, !answer.identity.isEmpty, identity.isDisjoint(with: answer.identity) {
+        let known = deployment.identity
+        if !known.isEmpty, !answer.identity.isEmpty, known.isDisjoint(with: answer.identity) {
             let reason = "it belongs to another deployment of Redis than the one that was connected before"
-            guard own.contains(seed) else { return reason + "; remove it from the Redis URL, or restart the process" }
+            guard deployment.addresses.contains(seed) else {
+                return reason + "; remove it from the Redis URL, or restart the process"
+            }
             let since = replacedSince ?? now
             replacedSince = since
             guard now - since >= Self.patience else {
                 return "\(reason); waiting \(Self.patience.nanoseconds / 1_000_000_000) s for that one"
             }
-            own = []
+            deployment.addresses = []
             isReplaced = true
         }
         replacedSince = nil
-        if !answer.identity.isEmpty { identity = answer.identity }
-        if own.count > Self.maximumSeeds { own = [] }
-        own.insert(seed)
-        own.formUnion(answer.seeds.prefix(Self.maximumSeeds))
+        if !answer.identity.isEmpty { deployment.identity = answer.identity }
+        if deployment.addresses.count > Self.maximumSeeds { deployment.addresses = [] }
+        deployment.addresses.insert(seed)
+        deployment.addresses.formUnion(answer.seeds.prefix(Self.maximumSeeds))
         return nil
     }
 
@@ -162,8 +163,13 @@ struct ServerDiscoveryState {
         // The order may have changed in the meantime.
         let kept = seeds.filter(other.seeds.contains)
         seeds = kept + other.seeds.filter { !kept.contains($0) }
-        (identity, own) = (other.identity, other.own)
+        deployment = other.deployment
         (replacedSince, isReplaced) = (other.replacedSince, isReplaced || other.isReplaced)
+    }
+
+    /// Adopts the deployment of another search, if none is known yet.
+    mutating func learn(_ other: RedisDeployment) {
+        if deployment.identity.isEmpty { deployment = other }
     }
 
     /// Records that the seed could not be reached.
@@ -234,6 +240,14 @@ struct ServerDiscoveryState {
         let rest = texts.count > 5 ? "; and \(texts.count - 5) more" : ""
         return .connect(address: name, reason: shown + rest)
     }
+}
+
+/// What distinguishes a Cluster, or the Sentinels of a master, from all others.
+public struct RedisDeployment: Sendable, Equatable {
+    /// The names that its servers gave themselves; empty if unknown.
+    var identity: Set<String> = []
+    /// Its addresses: named by an answer, or of a seed that gave one.
+    var addresses: Set<RedisEndpoint.Location> = []
 }
 
 extension ServerDiscoveryState.Answer {
