@@ -31,7 +31,7 @@ package final class AddressMemory: Sendable {
         }
     }
 
-    /// Records the addresses that accepted no connection of TCP: beside them, one that did is no worse.
+    /// Records the addresses that did not accept a connection of TCP, which are not better than one that did.
     package func failed(_ error: any Error, now: NIODeadline = .now()) {
         for failure in (error as? NIOConnectionError)?.connectionErrors ?? [] { failed(failure.target, now: now) }
     }
@@ -42,7 +42,15 @@ package final class AddressMemory: Sendable {
         failures.withLockedValue { _ = $0.removeValue(forKey: address) }
     }
 
-    /// Returns the addresses to try: those that have not failed lately, or all if there are none.
+    /// Records how a connection went on after TCP.
+    package func note<Value, Failure>(_ result: Result<Value, Failure>, at address: SocketAddress?) {
+        switch result {
+        case .success: worked(address)
+        case .failure: failed(address)
+        }
+    }
+
+    /// Returns the addresses to try: those that have not failed lately, or all of them if each has.
     package func choice(of addresses: [SocketAddress], now: NIODeadline = .now()) -> [SocketAddress] {
         let failures = failures.withLockedValue { $0 }
         let good = addresses.filter { address in failures[address].map { now - $0 >= Self.time } ?? true }
@@ -111,7 +119,7 @@ private final class ChoosingResolver: Resolver, Sendable {
     }
 }
 
-/// The system's resolver. NIO has one, too, but for itself.
+/// The system's resolver; NIO's own is internal.
 private final class SystemResolver: Resolver, Sendable {
     private let eventLoop: any EventLoop
 

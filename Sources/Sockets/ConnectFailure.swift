@@ -20,6 +20,13 @@ package enum ConnectFailure {
         reason((error as? NIOConnectionError)?.connectionErrors.first?.error ?? error)
     }
 
+    /// Returns the address of a connection in words, to be appended to its error; empty if it is the host itself. A name
+    /// can have several addresses.
+    package static func place(_ address: SocketAddress?, of host: String) -> String {
+        guard let used = address?.ipAddress, used != host else { return "" }
+        return " (the address used is \(used))"
+    }
+
     /// Returns the shortage of file descriptors that caused an error, with what to do; `nil` for other errors.
     ///
     /// The resolver's errors do not name this cause: without a descriptor it reads neither `/etc/hosts` nor the

@@ -149,12 +149,7 @@ public struct ChannelClient: Sendable {
         _ promise: EventLoopPromise<ControlExchange.Response>
     ) {
         let address = channel.remoteAddress
-        promise.futureResult.whenComplete { result in
-            switch result {
-            case .success: AddressMemory.shared.worked(address)
-            case .failure: AddressMemory.shared.failed(address)
-            }
-        }
+        promise.futureResult.whenComplete { AddressMemory.shared.note($0, at: address) }
         do {
             let handler = try ControlHandler(message, to: dialer.endpoint, promise: promise)
             try channel.pipeline.syncOperations.addHandler(handler)

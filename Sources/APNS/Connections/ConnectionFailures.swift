@@ -35,8 +35,7 @@ struct ConnectionFailures {
     ) {
         AddressMemory.shared.failed(address)
         let pause = state.failed(wasConnecting: wasConnecting, now: now, jitter: .random(in: 0..<1))
-        let place = address?.ipAddress.flatMap { $0 == endpoint.host ? nil : $0 }
-        let shown: any Error = place.map { AddressedError(error: error, address: $0) } ?? error
+        let shown = AddressedError(error: error, place: ConnectFailure.place(address, of: endpoint.host))
         (last, isOfAnswers) = (shown, false)
         counts[APNSConnectionError.code(for: error), default: 0] += 1
         guard !isLogged || now - lastLogged > .seconds(60) else { return }
@@ -77,7 +76,7 @@ struct ConnectionFailures {
 /// An error of a connection, and the address of the host to which it was made.
 private struct AddressedError: Error, CustomStringConvertible {
     let error: any Error
-    let address: String
+    let place: String
 
-    var description: String { "\(error) (the address used is \(address))" }
+    var description: String { "\(error)\(place)" }
 }

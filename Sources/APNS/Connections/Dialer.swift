@@ -28,7 +28,12 @@ struct Dialer {
                 // A second read that finds nothing costs as much as the first; if more data has arrived, the event loop
                 // returns to it at once.
                 .channelOption(.maxMessagesPerRead, value: 1)
-        ).connect(host: proxy?.host ?? endpoint.host, port: proxy?.port ?? endpoint.port)
+        )
+        .connect(host: proxy?.host ?? endpoint.host, port: proxy?.port ?? endpoint.port)
+        .flatMapErrorThrowing { error in
+            AddressMemory.shared.failed(error)
+            throw error
+        }
     }
 
     /// Adds TLS, preceded by the proxy's tunnel, below the handlers of a channel.
@@ -47,7 +52,6 @@ struct Dialer {
 
     /// Returns the error for a failed TCP connection.
     func cannotConnect(_ error: any Error) -> APNSConnectionError {
-        AddressMemory.shared.failed(error)
         let reason = ConnectFailure.reason(error)
         if let proxy { return .proxy(proxy, endpoint, "it cannot be reached: \(reason)") }
         // A shortage of file descriptors names its own remedy.

@@ -57,13 +57,8 @@ public struct FeedbackSession: Sendable {
             try start(configuration, dialer, on: channel, connected)
         }.get()
         let address = channel.remoteAddress
-        do {
-            try await connected.futureResult.get()
-        } catch {
-            AddressMemory.shared.failed(address)
-            throw error
-        }
-        AddressMemory.shared.worked(address)
+        connected.futureResult.whenComplete { AddressMemory.shared.note($0, at: address) }
+        try await connected.futureResult.get()
         return FeedbackSession(handler: handler, channel: channel)
     }
 

@@ -56,10 +56,7 @@ struct RedisConnector {
             case .success(let connection):
                 let address = connection.remoteAddress
                 run(steps.value, on: connection, timeout: timeout) { result in
-                    switch result {
-                    case .success: AddressMemory.shared.worked(address)
-                    case .failure: AddressMemory.shared.failed(address)
-                    }
+                    AddressMemory.shared.note(result, at: address)
                     completion.value(result.mapError { $0.naming(address, of: endpoint) })
                 }
             case .failure(let error):
@@ -139,12 +136,12 @@ struct RedisConnector {
 }
 
 extension RedisError {
-    /// Adds the address that was used, if the endpoint has a name, which can have several.
+    /// Adds the address that was used.
     fileprivate func naming(_ address: SocketAddress?, of endpoint: RedisEndpoint) -> RedisError {
-        guard case .connect(let place, let reason) = self, let used = address?.ipAddress,
-            case .host(let host, _) = endpoint.location, host != used
-        else { return self }
-        return .connect(address: place, reason: "\(reason) (the address used is \(used))")
+        guard case .connect(let place, let reason) = self, case .host(let host, _) = endpoint.location else {
+            return self
+        }
+        return .connect(address: place, reason: reason + ConnectFailure.place(address, of: host))
     }
 }
 
