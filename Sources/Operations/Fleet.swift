@@ -16,7 +16,7 @@ package struct Fleet: Sendable {
     /// Waits until a client is connected.
     package let waitUntilReady: @Sendable (RedisClient) async throws -> Void
     /// The time until which clients without a connection are awaited only briefly, because one was awaited in vain.
-    private let isImpatientUntil = NIOLockedValueBox(ContinuousClock.now)
+    private let impatientUntil = NIOLockedValueBox(ContinuousClock.now)
     private static let impatience = Duration.seconds(10)
 
     package init(
@@ -46,14 +46,14 @@ package struct Fleet: Sendable {
     package func client(for key: String) async throws -> RedisClient {
         let client = try await clients.eventLoop.submit { clients.client(for: key) }.get()
         // If one server of a Cluster is away, the time limit is spent once, and not for each of its slots.
-        if isImpatientUntil.withLockedValue({ $0 }) > .now {
+        if impatientUntil.withLockedValue({ $0 }) > .now {
             try await client.waitUntilReady(timeout: .seconds(1))
             return client
         }
         do {
             try await waitUntilReady(client)
         } catch {
-            isImpatientUntil.withLockedValue { $0 = .now + Self.impatience }
+            impatientUntil.withLockedValue { $0 = .now + Self.impatience }
             throw error
         }
         return client

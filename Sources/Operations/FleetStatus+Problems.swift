@@ -26,17 +26,17 @@ extension FleetStatus {
                 Problem(
                     kind: .sharedUnreadable, subject: prefix,
                     message: "the state that all queues share cannot be read: \(sharedError)",
-                    advice: "bring that server back; until then workers claim nothing"))
+                    advice: "bring that server back; until then pauses of apps, rates and invalid tokens are not known")
+            )
         }
-        for worker in workers {
-            if let reason = worker.failoverWatch, !worker.isSilent {
-                problems.append(
-                    Problem(
-                        kind: .failoversUnwatched, subject: worker.name,
-                        message: "worker \(worker.name) learns of failovers late: \(reason)",
-                        advice: "let its Sentinel user subscribe: `+subscribe &+switch-master`, "
-                            + "`+sentinel|get-master-addr-by-name`, `+sentinel|sentinels`, `+sentinel|myid`"))
-            }
+        for worker in workers where !worker.isSilent {
+            guard let reason = worker.failoverWatch else { continue }
+            problems.append(
+                Problem(
+                    kind: .failoversUnwatched, subject: worker.name,
+                    message: "worker \(worker.name) learns of failovers late: \(reason)",
+                    advice: "let its Sentinel user subscribe: `+subscribe &+switch-master`, "
+                        + "`+sentinel|get-master-addr-by-name`, `+sentinel|sentinels`, `+sentinel|myid`"))
         }
         for worker in workers {
             guard let lateness = worker.latenessMs else { continue }

@@ -37,9 +37,8 @@ package struct FleetStatus: Encodable, Sendable {
                     .deadLetters:
                     false
                 case .redisTooOld, .redisCluster, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable,
-                    .sharedUnreadable,
-                    .wrongKey, .noWorker, .workerNotReady, .workerSilent, .appPaused, .appUnconnected, .appUnanswered,
-                    .appServerErrors:
+                    .sharedUnreadable, .wrongKey, .noWorker, .workerNotReady, .workerSilent, .appPaused,
+                    .appUnconnected, .appUnanswered, .appServerErrors:
                     true
                 }
             }

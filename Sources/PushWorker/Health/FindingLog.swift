@@ -16,7 +16,7 @@ struct FindingLog {
         var kinds = Set(findings.map(\.kind))
         // Memory oscillates at its limit: once full, it stays full until it is no longer nearly full.
         if logged.contains(.full), kinds.remove(.nearlyFull) != nil { kinds.insert(.full) }
-        // What was not looked for may still be there.
+        // A condition that could not be checked may still exist.
         if kinds.contains(.notReported) { kinds.formUnion(logged) }
         if kinds.contains(.noReplica), logged.contains(.noMinimumOfReplicas) { kinds.insert(.noMinimumOfReplicas) }
         let found = findings.filter { kinds.contains($0.kind) && !logged.contains($0.kind) }
