@@ -44,12 +44,13 @@ let package = Package(
         .target(name: "Sockets", dependencies: [nioConcurrency, nioCore, nioPosix]),
         // A port for HTTP/1.1: the worker's admin port, the simulator's control port, the dashboard.
         .target(
-            name: "HTTPPort", dependencies: ["Sockets", "TLS", hummingbird, lifecycle, nioCore, nioPosix, logging]),
+            name: "HTTPPort",
+            dependencies: ["Sockets", "TLS", hummingbird, lifecycle, nioCore, nioHTTP1, nioPosix, logging]),
         // Pages for browsers: markup, layout, charts and live updates.
         .target(
             name: "WebPages", dependencies: ["PrintableText", "PushJob", hummingbird, nioCore],
             resources: [.embedInCode("Assets")]),
-        .target(name: "TLS", dependencies: ["COpenSSL", "PrintableText", nioCore]),
+        .target(name: "TLS", dependencies: ["COpenSSL", "PrintableText", "Sockets", nioConcurrency, nioCore]),
         .target(name: "Redis", dependencies: ["CHiredis", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "PushJob", dependencies: [nioCore], resources: [.embedInCode("Schema")]),

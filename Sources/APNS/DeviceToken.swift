@@ -1,4 +1,5 @@
 import NIOCore
+import TLS
 
 /// A device token as APNs expects it in a path: an even number of lower-case hex digits, at most 2,048.
 ///

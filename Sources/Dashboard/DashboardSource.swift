@@ -20,7 +20,7 @@ package struct DashboardConfiguration: Sendable {
     package var isReadOnly = false
     /// True to show tokens and payloads to viewers.
     package var viewersSeeContent = false
-    package var tls: TLSContext?
+    package var tls: Renewable<TLSContext>?
 
     package init() {}
 }

@@ -1,5 +1,6 @@
 import HTTPTypes
 import NIOCore
+import NIOHTTP1
 import NIOHTTPTypes
 
 /// Watches the bytes of a connection of a port; ``RequestWatch`` watches its requests.
@@ -95,5 +96,36 @@ final class RequestWatch: ChannelDuplexHandler, RemovableChannelHandler {
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         if case .end = unwrapOutboundIn(data) { connection?.answerEnded() }
         context.write(data, promise: promise)
+    }
+}
+
+/// Closes the connections of HTTP/1.0 clients after the answer, unless they ask to keep them (RFC 9112 §9.3): they read to
+/// the end of the connection.
+final class OldClients: ChannelDuplexHandler {
+    typealias InboundIn = HTTPServerRequestPart
+    typealias OutboundIn = HTTPServerResponsePart
+    typealias OutboundOut = HTTPServerResponsePart
+
+    private var closes = false
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        if case .head(let head) = unwrapInboundIn(data) {
+            closes = head.version.major == 1 && head.version.minor == 0 && !head.isKeepAlive
+        }
+        context.fireChannelRead(data)
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        guard closes else { return context.write(data, promise: promise) }
+        switch unwrapOutboundIn(data) {
+        case .head(var head):
+            head.headers.replaceOrAdd(name: "Connection", value: "close")
+            context.write(wrapOutboundOut(.head(head)), promise: promise)
+        case .body: context.write(data, promise: promise)
+        case .end:
+            context.write(data, promise: promise)
+            context.flush()
+            context.close(mode: .output, promise: nil)
+        }
     }
 }

@@ -3,6 +3,7 @@ import Hummingbird
 import HummingbirdCore
 import Logging
 import NIOCore
+import NIOHTTP1
 import NIOPosix
 import ServiceLifecycle
 import Sockets
@@ -38,7 +39,7 @@ package struct HTTPPort: Sendable {
     /// - Throws: ``HTTPPortFailure``.
     package static func listen<Routes: HTTPResponderBuilder>(
         _ name: String, host: String, port: Int, limits: PortLimits = PortLimits(), on eventLoop: any EventLoop,
-        router: Routes, tls: TLSContext? = nil, logger: Logger? = nil
+        router: Routes, tls: Renewable<TLSContext>? = nil, logger: Logger? = nil
     ) async throws -> HTTPPort
     where Routes.Responder.Context: InitializableFromSource<ApplicationRequestContextSource> {
         // Errors are reported to the client, in the answer.
@@ -88,11 +89,11 @@ package struct HTTPPort: Sendable {
 private struct GuardedChannel: ServerChildChannel {
     private let http: HTTP1Channel
     private let table: NIOLoopBound<PortTable>
-    private let tls: TLSContext?
+    private let tls: Renewable<TLSContext>?
 
     init(
         responder: @escaping HTTPChannelHandler.Responder, limits: PortLimits, table: NIOLoopBound<PortTable>,
-        tls: TLSContext?
+        tls: Renewable<TLSContext>?
     ) {
         let decoder = HTTP1Channel.Configuration.DecoderConfiguration(
             maxHeaderFieldSize: limits.headBytes, maxHeaderListSize: limits.headBytes, maxHeaderFieldCount: 100)
@@ -106,11 +107,16 @@ private struct GuardedChannel: ServerChildChannel {
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<HTTP1Channel.Value> {
         do {
             try table.value.add(channel)
-            if let tls { try channel.pipeline.syncOperations.addHandler(TLSHandler(server: tls)) }
+            if let tls { try channel.pipeline.syncOperations.addHandler(TLSHandler(server: tls.current)) }
         } catch {
             return channel.eventLoop.makeFailedFuture(error)
         }
-        return http.setup(channel: channel, logger: logger)
+        return http.setup(channel: channel, logger: logger).flatMapThrowing { value in
+            let pipeline = channel.pipeline.syncOperations
+            let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
+            try pipeline.addHandler(OldClients(), position: .after(decoder))
+            return value
+        }
     }
 
     func handle(value: HTTP1Channel.Value, logger: Logger) async {

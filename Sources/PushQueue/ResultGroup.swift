@@ -69,6 +69,22 @@ public struct ResultGroup: Sendable {
         return reply.root[0][1].children.compactMap(StoredResult.init)
     }
 
+    /// Returns the consumers that have pending results.
+    /// - Throws: `RedisError`.
+    public func holders() async throws -> [String] {
+        let consumers = try await client.call(RedisCommand("XINFO", "CONSUMERS", keys.results, group)).root.children
+        // Each is an array of names and values.
+        return consumers.compactMap { consumer in
+            let fields = Array(consumer.children)
+            var (name, pending): (String?, Int?)
+            for (field, value) in zip(fields, fields.dropFirst()) {
+                if field.string == "name" { name = value.string }
+                if field.string == "pending" { pending = value.number }
+            }
+            return (pending ?? 0) > 0 ? name : nil
+        }
+    }
+
     /// Lists pending results, the oldest first.
     /// - Parameters:
     ///   - other: the consumer that has them; `nil` for any.

@@ -7,6 +7,8 @@ import Redis
 public struct ThrottledTokens {
     /// The maximum number of tokens that are read; there are rarely more than a few.
     private static let maximumCount = 1000
+    /// The maximum pause, in milliseconds: longer ones are due to a clock that was set back since.
+    private static let longestPause: Int64 = 3_600_000
 
     private let key: String
     private let client: any RedisSender
@@ -41,7 +43,8 @@ public struct ThrottledTokens {
         now: Int64, completion: @escaping (Result<[(token: ByteBuffer, until: Int64)], RedisError>) -> Void
     ) {
         let command = RedisCommand(
-            "ZRANGEBYSCORE", key, "(\(now)", "+inf", "WITHSCORES", "LIMIT", "0", "\(Self.maximumCount)")
+            "ZRANGEBYSCORE", key, "(\(now)", "\(now + Self.longestPause)", "WITHSCORES", "LIMIT", "0",
+            "\(Self.maximumCount)")
         client.send(command) { result in
             completion(
                 result.map { reply in

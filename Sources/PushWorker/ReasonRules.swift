@@ -104,6 +104,8 @@ extension Reason {
         case .missingID: "unique_for and collapse_duplicates need an id."
         case .invalidMember: "A member has a value that is not allowed; the detail names it."
         case .duplicateMember: "A member appears twice."
+        case .newerWrapper:
+            "The job is in a wrapper of a newer version of apns-worker; requeue it once that version runs again."
         case .tooLarge: "The job is larger than a worker accepts."
         case .notSidekiq: "The queue expects Sidekiq jobs, but the job has no class and args."
         case .otherClass: "The queue does not accept jobs of this class."

@@ -159,7 +159,7 @@ public final class Worker: Service {
     private func keepAllCredentials() async {
         while !Task.isCancelled {
             let generation = reloads.load(ordering: .acquiring)
-            var keeper = CredentialKeeper(configuration.apps, logger: logger)
+            var keeper = CredentialKeeper(configuration.apps, redis: configuration.redisClient.tls, logger: logger)
             repeat {
                 keeper.look(now: wallClock()) { app, credential in
                     let tls = try app.tlsContext(for: credential)

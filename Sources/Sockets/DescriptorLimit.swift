@@ -31,6 +31,15 @@ package enum DescriptorLimit {
         return current
     }
 
+    /// The problem if the limit is too low for a process of this program: each event loop needs three descriptors, and
+    /// the library under it ends the process if it gets none.
+    package static var problem: String? {
+        let needed = 32 + 4 * sysconf(Int32(_SC_NPROCESSORS_ONLN))
+        guard let current, current < needed else { return nil }
+        return "this process may open only \(current) files, and needs \(needed); raise the limit "
+            + "(`ulimit -n`, systemd's LimitNOFILE=, a container's nofile)"
+    }
+
     /// The current shortage of file descriptors, with what to do; `nil` if one can be opened.
     package static var shortage: String? {
         let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)

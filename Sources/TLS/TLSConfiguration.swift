@@ -4,8 +4,8 @@ public enum TLSTrust: Sendable, Equatable {
     case system
     /// Only those of a PEM or DER file. It can contain an intermediate certificate, or the peer's own.
     case file(String)
-    /// Only those of a PEM text or a DER certificate.
-    case pem([UInt8])
+    /// Only those of a PEM text or a DER certificate; `name` identifies it in errors.
+    case pem([UInt8], name: String = "the CA PEM given")
 }
 
 /// The settings of a client.

@@ -7,15 +7,17 @@ import COpenSSL
 public final class TLSContext: @unchecked Sendable {
     let pointer: OpaquePointer
     let verifiesHost: Bool
+    /// The certificate of this side, if any.
+    public let identity: TLSIdentity?
     private let protocols: ApplicationProtocols
 
     /// Creates a context for ``TLSHandler/init(client:host:closeTimeout:)``.
     ///
-    /// - Throws: `fileUnreadable` or `notPEM` for the trusted authorities, `invalidConfiguration`.
+    /// - Throws: `unreadable` or `notPEM` for the trusted authorities, `invalidConfiguration`.
     public static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
             TLS_client_method(), protocols: configuration.applicationProtocols,
-            verifiesHost: configuration.verifiesServer)
+            verifiesHost: configuration.verifiesServer, identity: configuration.identity)
         try context.protocols.offer(in: context.pointer)
         if configuration.verifiesServer {
             try context.trust(configuration.trust)
@@ -29,10 +31,11 @@ public final class TLSContext: @unchecked Sendable {
 
     /// Creates a context for ``TLSHandler/init(server:closeTimeout:)``.
     ///
-    /// - Throws: `fileUnreadable` or `notPEM` for the trusted authorities, `invalidConfiguration`.
+    /// - Throws: `unreadable` or `notPEM` for the trusted authorities, `invalidConfiguration`.
     public static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
-            TLS_server_method(), protocols: configuration.applicationProtocols, verifiesHost: false)
+            TLS_server_method(), protocols: configuration.applicationProtocols, verifiesHost: false,
+            identity: configuration.identity)
         context.protocols.select(in: context.pointer)
         // Clients do not resume sessions, and a ticket costs an encryption and a packet per handshake.
         SSL_CTX_set_num_tickets(context.pointer, 0)
@@ -55,9 +58,12 @@ public final class TLSContext: @unchecked Sendable {
         return context
     }
 
-    private init(_ method: OpaquePointer?, protocols: [String], verifiesHost: Bool) throws(TLSError) {
+    private init(
+        _ method: OpaquePointer?, protocols: [String], verifiesHost: Bool, identity: TLSIdentity?
+    ) throws(TLSError) {
         self.protocols = try ApplicationProtocols(protocols)
         self.verifiesHost = verifiesHost
+        self.identity = identity
         ERR_clear_error()
         guard let pointer = SSL_CTX_new(method) else {
             throw TLSError(.invalidConfiguration(reason: OpenSSLFailure.take().text))
@@ -86,7 +92,7 @@ public final class TLSContext: @unchecked Sendable {
                         reason: "the system's CA certificates cannot be loaded: \(OpenSSLFailure.take().text)"))
             }
         case .file(let path): try self.trust(PEM(file: path))
-        case .pem(let bytes): try self.trust(PEM(bytes: bytes, source: "the CA PEM given"))
+        case .pem(let bytes, let name): try self.trust(PEM(bytes: bytes, source: name))
         }
     }
 

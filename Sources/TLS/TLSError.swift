@@ -28,7 +28,7 @@ public struct TLSError: Error, Equatable, Sendable {
         /// The connection ended without the peer's close_notify: the last data received may be incomplete.
         case truncated
         /// A certificate or key file could not be read.
-        case fileUnreadable(path: String, reason: String)
+        case unreadable(SecretSource.Unreadable)
         /// A file or text does not contain the expected PEM block, or the block is damaged.
         case notPEM(source: String, expected: String)
         /// A file begins like PKCS#12, but OpenSSL cannot read it.
@@ -107,21 +107,19 @@ extension TLSError: CustomStringConvertible {
         case .handshakeFailed(let reason):
             "the handshake failed: \(reason). Check that the other side is a TLS port and speaks TLS 1.2 or later."
         case .protocolViolation(let reason):
-            "the \(side) broke the protocol: \(reason). Reconnect."
+            "the \(side) broke the protocol: \(reason)."
         case .closedDuringHandshake:
             "the \(side) closed the connection during the handshake. Check that it is a TLS port, "
                 + "and look for the reason in its log."
         case .truncated:
-            "the connection ended without the \(side)'s close_notify; the last data may be incomplete. "
-                + "Reconnect."
+            "the connection ended without the \(side)'s close_notify; the last data may be incomplete."
         default: localExplanation
         }
     }
 
     private var localExplanation: String {
         switch kind {
-        case .fileUnreadable(let path, let reason):
-            "cannot read \(path): \(reason). Check the path and its permissions."
+        case .unreadable(let problem): "\(problem)."
         case .notPEM(let source, let expected):
             "\(source) holds no readable PEM block of \(expected). Convert it with openssl, or use another file."
         case .notPKCS12(let source, let reason):

@@ -2,6 +2,7 @@ import ArgumentParser
 import CProcess
 import Glibc
 import PushWorker
+import Sockets
 
 @main
 struct ApnsWorker: AsyncParsableCommand {
@@ -47,6 +48,10 @@ struct ApnsWorker: AsyncParsableCommand {
         // A parent that ignores it would hide how the programs of `--exec` end.
         signal(SIGCHLD, SIG_DFL)
         let arguments = Array(CommandLine.arguments.dropFirst())
+        DescriptorLimit.raise()
+        if let problem = DescriptorLimit.problem {
+            CommandEnd.afterRunning(CommandFailure(.configuration, problem), arguments)
+        }
         var command: any ParsableCommand
         do {
             if try HelpText.answers(arguments) { return }

@@ -58,7 +58,6 @@ struct Run: AsyncParsableCommand {
     func run() async throws {
         // From now on the signal no longer ends the process.
         let hangups = await UnixSignalsSequence(trapping: .sighup)
-        DescriptorLimit.raise()
         let credentials = try simulate.credentials()
         let name = Self.uniqueName()
         let settings = try settings()

@@ -50,7 +50,7 @@ struct FeedbackTuplesTests {
         #expect(remaining == cut)
     }
 
-    @Test("with an invalid token are an error with the position, each time", arguments: [0, 101, 65535])
+    @Test("with an invalid token are an error with the position, each time", arguments: [101, 65535])
     func malformed(length: Int) throws {
         let good = FeedbackServer.tuple(7, "00fc")
         var tuples = FeedbackTuples()
@@ -63,6 +63,22 @@ struct FeedbackTuplesTests {
             #expect(error?.offset == 16 && error?.tokenLength == length)
             #expect(error?.description.contains("byte 16") == true)
         }
+    }
+
+    @Test("without a token are skipped and counted", arguments: [1, 3, 100])
+    func withoutToken(piece: Int) throws {
+        let good = FeedbackServer.tuple(7, "00fc")
+        let empty: [UInt8] = [0, 0, 0, 1, 0, 0]
+        let bytes = empty + good + empty + empty + good + empty
+        var (tuples, found) = (FeedbackTuples(), 0)
+        for start in stride(from: 0, to: bytes.count, by: piece) {
+            tuples.append(ByteBuffer(bytes: bytes[start..<min(start + piece, bytes.count)]))
+            while let tuple = try tuples.next() {
+                #expect(tuple.seconds == 7)
+                found += 1
+            }
+        }
+        #expect(found == 2 && tuples.skipped == 4 && tuples.remainingBytes == 0)
     }
 
     private static func next(_ tuples: inout FeedbackTuples) throws -> FeedbackTuple? { try tuples.next() }

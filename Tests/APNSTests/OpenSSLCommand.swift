@@ -16,11 +16,3 @@ enum OpenSSLCommand {
         return Result(status: status, output: process.output)
     }
 }
-
-/// Runs a body with a temporary directory, and removes the directory afterwards.
-func withTemporaryDirectory<Result>(_ body: (URL) throws -> Result) throws -> Result {
-    let directory = FileManager.default.temporaryDirectory.appending(path: "apns-tests-\(UUID().uuidString)")
-    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-    defer { try? FileManager.default.removeItem(at: directory) }
-    return try body(directory)
-}

@@ -46,6 +46,12 @@ struct RejectionTests {
                 connection.send(.settings(), .goAway(lastStream: 0, debugData: #"{"reason":"BadCertificate"}"#))
             }, says: "closed the connection (BadCertificate)"),
         Manner(
+            testDescription: "TLS with a GOAWAY without a reason",
+            script: { connection, event in
+                guard case .connected = event else { return }
+                connection.send(.settings(), .goAway(lastStream: 0, debugData: ""))
+            }, says: "closed the connection (GOAWAY)"),
+        Manner(
             testDescription: "the first request with a GOAWAY",
             script: { connection, event in
                 switch event {

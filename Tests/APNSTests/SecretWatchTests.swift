@@ -3,6 +3,7 @@ import TestSupport
 import Testing
 
 @testable import APNS
+@testable import TLS
 
 @Suite("Changes of secrets")
 struct SecretWatchStateTests {

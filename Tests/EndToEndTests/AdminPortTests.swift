@@ -91,5 +91,15 @@ extension EndToEnd {
             #expect(page.value("process_max_fds") == 512)
             _ = try await worker.stop()
         }
+
+        @Test("a limit of file descriptors that is too low is named, and nothing traps")
+        func tooFewDescriptors() async throws {
+            for command in [["run", "--simulate"], ["status"], ["web", "--port", "0"]] {
+                let process = try ChildProcess(
+                    "prlimit", ["--nofile=12", BuiltProgram.path("apns-worker")] + command)
+                #expect(try await process.wait() == .exited(78))
+                #expect(process.errors.contains("may open only 12 files"), "\(process.errors)")
+            }
+        }
     }
 }

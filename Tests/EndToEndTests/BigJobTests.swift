@@ -39,6 +39,25 @@ extension EndToEnd {
             #expect(account.delivered > 0 && account.delivered < Self.count)
         }
 
+        @Test("are claimed in parts when the server limits its answers, and the log names the setting")
+        func limitedAnswers() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let filler = String(repeating: "x", count: 60_000)
+            try redis.push(
+                (0..<30).map {
+                    #"{"id":"\#($0)","token":"\#(TestJob.token("f", $0))","alert":"hi","own":"\#(filler)"}"#
+                })
+            try redis.run("CONFIG", "SET", "client-output-buffer-limit", "normal 262144 0 0")
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try await eventually("all are delivered") { try await simulator.account().distinctTokens == 30 }
+            let account = try await worker.stop()
+            #expect(account.delivered == 30 && account.possibleDuplicates == 0)
+            #expect(worker.process.errors.contains("client-output-buffer-limit"), "\(worker.process.errors)")
+            let accepted = try await simulator.stop()
+            #expect(accepted.duplicates == 0 && accepted.distinctTokens == 30)
+        }
+
         @Test("does not delay the jobs behind it")
         func smallJobBehind() async throws {
             let redis = try RedisServer()

@@ -221,6 +221,73 @@ extension EndToEnd {
             #expect(try pending(redis) == 0 && receiver.accepted.contains("7"))
         }
 
+        @Test("an outage of the receiver parks no good result, also while one that is never accepted is being retried")
+        func outageAfterPoison() async throws {
+            let redis = try RedisServer()
+            let receiver = try await Receiver("sick:poison")
+            let process = try webhook(redis, receiver, "--tries", "2")
+            try await isIn(redis, process)
+            try add(["poison", "first"], redis)
+            try await eventually("the good one is accepted") { try receiver.accepted == ["first"] }
+            try receiver.behave("503")
+            let good = (0..<6).map { "good \($0)" }
+            try add(good, redis)
+            try await eventually("each was tried several times on its own") {
+                try good.allSatisfy { id in try receiver.requests.filter { $0.ids == [id] }.count >= 3 }
+            }
+            try receiver.behave("sick:poison")
+            try await eventually("all good ones are accepted, and the other is parked") {
+                try Set(receiver.accepted) == Set(good + ["first"]) && pending(redis) == 1
+                    && process.errors.contains("parked result")
+            }
+            process.send(SIGTERM)
+            #expect(try await process.wait() == .exited(0))
+            #expect(process.errors.contains("; parked 1, which"), "\(process.errors)")
+        }
+
+        @Test("several bad results at the end do not hold up those that come later")
+        func laterResults() async throws {
+            let redis = try RedisServer()
+            let poison = (0..<5).map { "poison\($0)" }
+            let receiver = try await Receiver("sick:\(poison.joined(separator: ","))")
+            let process = try webhook(redis, receiver, "--tries", "2")
+            try await isIn(redis, process)
+            try add(["first"] + poison, redis)
+            try await eventually("the good one is accepted, and the others fail") {
+                try receiver.accepted == ["first"] && receiver.requests.filter { $0.ids.count == 1 }.count > 6
+            }
+            // The receiver seems to be at fault, until it accepts another one.
+            try add(["second"], redis)
+            try await eventually("the second is accepted, and the others are parked") {
+                try receiver.accepted == ["first", "second"]
+                    && redis.run("XPENDING", "push:{default}:results", "callbacks", "-", "+", "9", "parked")
+                        .elements?.count == 5
+            }
+            process.send(SIGTERM)
+            #expect(try await process.wait() == .exited(0))
+        }
+
+        @Test("results of killed consumers are delivered by another, however many are parked")
+        func killedBesideParked() async throws {
+            let redis = try RedisServer()
+            let receiver = try await Receiver()
+            let stream = "push:{default}:results"
+            try redis.run("XGROUP", "CREATE", stream, "callbacks", "$", "MKSTREAM")
+            try redis.run(
+                "EVAL",
+                """
+                for _ = 1, 10100 do redis.call('XADD', KEYS[1], '*', 'id', 'parked', 'outcome', 'dead') end
+                redis.call('XREADGROUP', 'GROUP', 'callbacks', 'parked', 'STREAMS', KEYS[1], '>')
+                """, "1", stream)
+            try add(["left behind"], redis)
+            try redis.run("XREADGROUP", "GROUP", "callbacks", "dead", "STREAMS", stream, ">")
+            let process = try webhook(redis, receiver, "--claim-after", "2s", "--answer-timeout", "1s")
+            try await eventually("it is handed over") { try receiver.accepted == ["left behind"] }
+            process.send(SIGTERM)
+            #expect(try await process.wait() == .exited(0))
+            #expect(try pending(redis) == 10100)
+        }
+
         @Test("results of a killed consumer are delivered by another, or by itself after a restart")
         func killed() async throws {
             let redis = try RedisServer()

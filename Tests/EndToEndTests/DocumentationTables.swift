@@ -187,6 +187,8 @@ enum DocumentationTables {
         case .duplicateMember: "A member occurs twice."
         case .tooLarge: "The job has 2 GiB or more."
         case .notSidekiq: "The queue's format is `sidekiq` or `resque`, and the job is not in that form."
+        case .newerWrapper:
+            "A newer version of apns-worker has put the job back, and this version cannot read that. Requeue it once that version runs again."
         case .otherClass: "The job's class is not one of `job_class`."
         }
     }

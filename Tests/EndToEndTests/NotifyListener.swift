@@ -53,8 +53,11 @@ final class NotifyListener {
 
     /// The lines, except repeated ones.
     var changes: [String] {
-        lines.filter { $0 != "WATCHDOG=1" && !$0.hasPrefix("MONOTONIC_USEC=") }
+        lines.filter { $0 != "WATCHDOG=1" && !$0.hasPrefix("MONOTONIC_USEC=") && !$0.hasPrefix("STATUS=") }
     }
+
+    /// The texts for `systemctl status`, in order.
+    var statuses: [String] { lines.filter { $0.hasPrefix("STATUS=") }.map { String($0.dropFirst(7)) } }
 
     /// The number of times the watchdog was fed.
     var watchdogs: Int { lines.count { $0 == "WATCHDOG=1" } }

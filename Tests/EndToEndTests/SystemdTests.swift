@@ -52,7 +52,11 @@ extension EndToEnd {
             try await eventually("it has started") { listener.changes == ["READY=1"] }
             let fed = listener.watchdogs
             try await eventually("it lives") { listener.watchdogs > fed + 2 }
+            try await eventually("it says why it does nothing") {
+                listener.statuses.last?.hasPrefix("not ready: Redis cannot be reached") == true
+            }
             try redis.start()
+            try await eventually("it says that it works") { listener.statuses.last == "ready" }
             _ = try await worker.stop()
         }
 

@@ -5,8 +5,8 @@ The file contains one word, which is read at each request:
   slow               200, after three seconds
   cut                the connection is closed within the answer
   silent             the connection is closed without an answer
-  bad:ID             422 for a request with the result of the job ID, else 200
-  sick:ID            500 for a request with the result of the job ID, else 200
+  bad:ID,...         422 for a request with a result of one of these jobs, else 200
+  sick:ID,...        500 for a request with a result of one of these jobs, else 200
 
 Prints {"port":N} when it listens, then a line of JSON for each request.
 """
@@ -74,8 +74,8 @@ class Receiver(BaseHTTPRequestHandler):
     def status(behaviour, ids):
         if behaviour.isdigit():
             return int(behaviour)
-        word, _, id = behaviour.partition(":")
-        if id in ids:
+        word, _, chosen = behaviour.partition(":")
+        if set(chosen.split(",")) & set(ids):
             return {"bad": 422, "sick": 500}.get(word, 200)
         return 200
 

@@ -102,6 +102,32 @@ struct HTTPPortTests {
         connection.send("GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
     }
 
+    @Test(
+        "closes an HTTP/1.0 connection after the answer, unless the client asks to keep it",
+        arguments: [
+            ("GET / HTTP/1.0\r\n\r\n", true), ("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", false),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", false),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", true),
+        ])
+    func oldClients(_ request: String, _ closes: Bool) async throws {
+        try await withPort(Self.limits()) { port in
+            let connection = try RawConnection(port: port.port)
+            connection.send(request)
+            if closes {
+                try await eventually("it is closed") { connection.hasEnded() }
+                #expect(connection.received.hasSuffix("here\n"))
+            } else {
+                try await eventually("it is answered") {
+                    !connection.hasEnded() && connection.received.hasSuffix("here\n")
+                }
+                connection.send(request)
+                try await eventually("it is answered again") {
+                    !connection.hasEnded() && connection.received.matches(of: #/here\n/#).count == 2
+                }
+            }
+        }
+    }
+
     @Test("closes a connection whose head arrives byte by byte")
     func dripping() async throws {
         try await withPort(Self.limits(request: .seconds(1))) { port in

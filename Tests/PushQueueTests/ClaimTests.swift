@@ -62,6 +62,22 @@ struct ClaimTests {
         }
     }
 
+    @Test("a repeated claim returns the same jobs, also in parts; after a later claim it returns none")
+    func parts() async throws {
+        try await withQueue { queue in
+            let worker = queue.worker("w")
+            try queue.push((0..<6).map { "job \($0)" })
+            let whole = try await worker.claimTexts(5)
+            #expect(whole.count == 5)
+            #expect(try await worker.claimTexts(2) == Array(whole.prefix(2)))
+            #expect(try await worker.claimTexts(2, first: 3) == Array(whole[2..<4]))
+            #expect(try await worker.claimTexts(256, first: 5) == [whole[4]])
+            let later = try await worker.claimTexts(5, first: 6)
+            #expect(later.count == 1 && !whole.contains(later[0]))
+            for first in 1...5 { #expect(try await worker.claimTexts(5, first: first).isEmpty) }
+        }
+    }
+
     @Test("a count of 0 renews the lease and claims nothing")
     func renewal() async throws {
         try await withQueue { queue in

@@ -1,3 +1,4 @@
+import Foundation
 import Logging
 import NIOCore
 import NIOPosix
@@ -120,6 +121,37 @@ struct FleetStateTests {
             try await fleet.close(1)
             #expect(try await fleet.probe() == .closed)
             #expect(try await fleet.read() == [nil])
+        }
+    }
+
+    @Test("a clock that was set back by an hour does not delay the next probe")
+    func clockSetBack() async throws {
+        var durations = AppPauses.Durations()
+        (durations.first, durations.longest) = (15_000, 60_000)
+        try await withFleet(durations) { queue, fleet in
+            _ = try await fleet.trip()
+            guard case .wait = try await fleet.probe() else {
+                Issue.record("there is no pause")
+                return
+            }
+            let key = try #require(queue.redis.run("KEYS", "*:paused").elements?.first?.text)
+            var state = try #require(
+                JSONSerialization.jsonObject(with: Data((queue.redis.run("GET", key).text ?? "").utf8))
+                    as? [String: Any])
+            for name in ["since", "until", "set_at"] {
+                state[name] = (try #require(state[name] as? Int64)) + 3_600_000
+            }
+            let text = String(decoding: try JSONSerialization.data(withJSONObject: state), as: UTF8.self)
+            try queue.redis.run("SET", key, text)
+            let pause = AppPause(ByteBuffer(string: text))
+            #expect(pause.wait(now: (pause.setAt ?? 0) - 3_600_000) == 0)
+            #expect(pause.wait(now: pause.setAt ?? 0) == 15_000)
+            #expect(try await fleet.probe() == .granted)
+            guard case .wait(let wait?, _, _) = try await fleet.probe(1) else {
+                Issue.record("two probes at once")
+                return
+            }
+            #expect(wait <= 30_000)
         }
     }
 

@@ -134,6 +134,14 @@ struct JobCommandsTests {
             let second = try #require(try await turns(100, since: 1, 1).first)
             #expect(second <= 160 && second > 0)
             #expect(try await turns(1, since: 2, 1, 1) == [0, 1000])
+            // A clock that was set back by an hour does not delay them.
+            let key = queue.keys.campaignPrefix + "spring"
+            for field in ["next_us", "reserved_us"] {
+                let time = try #require(try queue.redis.run("HGET", key, field).text.flatMap { Int64($0) })
+                try queue.redis.run("HSET", key, field, "\(time + 3_600_000_000)")
+            }
+            let third = try #require(try await turns(1, since: 2, 1).first)
+            #expect(third <= 2000 && third > 0)
         }
     }
 

@@ -97,6 +97,11 @@ struct ReclaimTests {
         (#"{"apns_worker":1,"reserved":1,"job":{}}"#, #"{"apns_worker":1,"reserved":1,"job":{}}"#),
         (#"{"apns_worker":1,"attempt":0,"job":{}}"#, #"{"apns_worker":1,"attempt":0,"job":{}}"#),
         (#"{"apns_worker":1,"attempt":1,"job":{}} "#, #"{"apns_worker":1,"attempt":1,"job":{}} "#),
+        // White space between the members of a head.
+        (#"{"apns_worker":1, "reclaims":1,"job":{}}"#, #"{"apns_worker":1, "reclaims":1,"job":{}}"#),
+        (#"{"apns_worker":1,"attempt": 2,"job":{}}"#, #"{"apns_worker":1,"attempt": 2,"job":{}}"#),
+        (#"{"apns_worker":1,"id":"a b\" c","job":{ }}"#, "{ }"),
+        (#"{"apns_worker":1,"attempt":2,"error":{ "reason": "x y" },"job": {}}"#, " {}"),
     ]
 
     @Test(

@@ -40,6 +40,48 @@ struct ClaimWindowTests {
         #expect(window.next(free: 10, busy: 0, now: start) == .init(first: 11, count: 10, join: false))
     }
 
+    @Test("asks for less when the answer to the same claim is lost again, and then for the rest")
+    func lostAnswers() {
+        var window = ClaimWindow()
+        #expect(window.next(free: 100, busy: 0, now: start)?.count == 100)
+        window.failed(mayHaveRun: true, now: start)
+        #expect(window.next(free: 100, busy: 0, now: start) == .init(first: 1, count: 100, join: true))
+        #expect(window.lost == nil)
+        for (count, times) in [(25, 2), (6, 3)] {
+            window.failed(mayHaveRun: true, now: start)
+            #expect(window.lost?.claim.count == count && window.lost?.times == times)
+            #expect(window.next(free: 1, busy: 99, now: start)?.count == count)
+        }
+        var asked: [Int] = []
+        for first in stride(from: 1, through: 97, by: 6) {
+            let count = min(6, 101 - first)
+            asked.append(count)
+            _ = window.answered(received: count, isPaused: false, nextDue: 0, now: start)
+            #expect(window.isInDoubt == (first + count <= 100))
+            guard window.isInDoubt else { continue }
+            #expect(window.next(free: 0, busy: 0, now: start)?.first == first + count)
+        }
+        #expect(asked.reduce(0, +) == 100)
+        // For some time.
+        #expect(window.next(free: 500, busy: 0, now: start) == .init(first: 101, count: 6, join: false))
+        _ = window.answered(received: 6, isPaused: false, nextDue: 0, now: start)
+        #expect(window.next(free: 500, busy: 0, now: start + .minutes(11))?.count == ClaimWindow.maximumCount)
+    }
+
+    @Test("continues normally when less of a claim in doubt is there than was asked for")
+    func nothingClaimed() {
+        var window = ClaimWindow()
+        for _ in 0..<3 {
+            #expect(window.next(free: 100, busy: 0, now: start)?.first == 1)
+            window.failed(mayHaveRun: true, now: start)
+        }
+        #expect(window.next(free: 100, busy: 0, now: start)?.count == 6)
+        _ = window.answered(received: 2, isPaused: false, nextDue: nil, now: start)
+        #expect(!window.isInDoubt && window.lost == nil)
+        window.wake()
+        #expect(window.next(free: 100, busy: 0, now: start)?.first == 3)
+    }
+
     @Test("does not ask Redis for a while after an empty answer, and asks at once when it is woken")
     func idle() {
         var window = ClaimWindow()

@@ -365,6 +365,7 @@ final class FakeQueue: QueueStore {
     var refusesInvalidTokens = false
     var leaseIsLost = false
     var isPaused = false
+    var handsBack = false
     /// The results of reservations; without any, reservations are granted.
     var reservations: [ReservationResult] = []
     /// The commands of operators.
@@ -433,7 +434,8 @@ final class FakeQueue: QueueStore {
                 held[ClaimID(number: claim.first + offset, stamp: "s\(stamp)")] = body
             }
             return QueueConnection.Claimed(
-                isPaused: isPaused, leaseLost: leaseIsLost, now: time(), nextDue: jobs.isEmpty ? nil : 0,
+                isPaused: isPaused, handsBack: handsBack, leaseLost: leaseIsLost, now: time(),
+                nextDue: jobs.isEmpty ? nil : 0,
                 expiredWorker: nil, evicted: 0, command: nil, stamp: "s\(stamp)", held: before,
                 commands: knownCommands == commands.version ? nil : commands, otherConfigurations: otherConfigurations,
                 bodies: taken.map { ByteBuffer(string: $0) })
@@ -634,6 +636,7 @@ final class FakeFleet: FleetStore {
     private(set) var throttled: [String] = []
     private(set) var registered: [InvalidTokenSet.Registration] = []
     private(set) var lookUps = 0
+    var lookUpTime = TimeAmount.milliseconds(1)
     /// The milliseconds until a reserved portion of a rate may be used.
     var rateWait: Int64 = 0
     /// The fleet's provider token; without one, it accepts the token that a lane offers.
@@ -641,9 +644,12 @@ final class FakeFleet: FleetStore {
 
     init(_ loop: EmbeddedEventLoop) { self.loop = loop }
 
-    private func later<Value>(_ completion: @escaping Completion<Value>, _ value: @escaping () -> Value) {
+    private func later<Value>(
+        _ completion: @escaping Completion<Value>, in time: TimeAmount = .milliseconds(1),
+        _ value: @escaping () -> Value
+    ) {
         guard isReady else { return completion(.failure(.redis(.notConnected(address: "fake", reason: "gone")))) }
-        loop.assumeIsolated().scheduleTask(in: .milliseconds(1)) { completion(.success(value())) }
+        loop.assumeIsolated().scheduleTask(in: time) { completion(.success(value())) }
     }
 
     func pauses(of apps: [String], completion: @escaping Completion<[AppPause?]>) {
@@ -708,7 +714,7 @@ final class FakeFleet: FleetStore {
 
     func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
         lookUps += 1
-        later(completion) { [self] in
+        later(completion, in: lookUpTime) { [self] in
             let all = tokens.tokens(at: Array(0..<tokens.count))
             return all.enumerated().compactMap { place, token in
                 guard let known = invalid.first(where: { $0.token == token }) else { return nil }

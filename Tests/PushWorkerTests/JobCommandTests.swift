@@ -205,4 +205,24 @@ struct JobCommandTests {
         // Its polls: one per second without a blocking wait.
         #expect(scene.queue.claims - claims <= 10)
     }
+
+    @Test("a pause with --now also returns jobs whose tokens were being looked up")
+    func pauseDuringLookUp() throws {
+        let scene = try EngineScene()
+        scene.stores.fakeFleet.invalid = [
+            InvalidToken(
+                token: ByteBuffer(string: "ffff"), at: 5000, reason: "Unregistered", topic: ByteBuffer(string: "other"),
+                environment: "production", source: .apns)
+        ]
+        scene.push(EngineScene.job("aa"))
+        scene.answer(EngineScene.delivered)
+        scene.run(.seconds(2))
+        scene.stores.fakeFleet.lookUpTime = .seconds(3)
+        scene.push(EngineScene.job("bb"))
+        #expect(scene.transport.tokens == ["aa"])
+        (scene.queue.isPaused, scene.queue.handsBack) = (true, true)
+        scene.run(.seconds(4))
+        #expect(scene.transport.tokens == ["aa"])
+        #expect(scene.queue.postponed.map(\.body).contains { $0.contains("\"bb\"") }, "\(scene.queue.postponed)")
+    }
 }

@@ -45,6 +45,21 @@ struct ReconnectStateTests {
         #expect(state.failed(because: error, at: now, random: 1)?.delay == .milliseconds(50))
     }
 
+    @Test("waits a second at most while the server answers, such as a replica that is promoted soon")
+    func answered() {
+        var state = ReconnectState(backoff: ReconnectBackoff())
+        #expect(state.start() == true)
+        var waits: [TimeAmount?] = []
+        for _ in 0..<9 {
+            _ = state.connected(at: start)
+            let error = RedisError.server(
+                RedisServerError(text: "READONLY You can't write against a read only replica."))
+            waits.append(state.failed(because: error, at: start, random: 1)?.delay)
+            #expect(state.waited() == true)
+        }
+        #expect(waits == [50, 100, 200, 400, 800, 1000, 1000, 1000, 1000].map { .milliseconds($0) })
+    }
+
     @Test("reports the first failure, then one in thirty seconds, and the end of the outage")
     func reports() {
         var state = ReconnectState(backoff: ReconnectBackoff())

@@ -98,7 +98,7 @@ struct RedisTLSTests {
         var tls = TLSClientConfiguration()
         tls.trust = .file(try TestCertificates.path(authority))
         var configuration = RedisClientConfiguration()
-        configuration.tls = try TLSContext.client(tls)
+        configuration.tls = Renewable(try TLSContext.client(tls))
         return configuration
     }
 }

@@ -32,14 +32,13 @@ struct IdentityTests {
     @Test("that are missing are named, with the system's reason")
     func missing() throws {
         let error = try error { _ = try TLSIdentity(certificateFile: "/nowhere/a.pem", keyFile: "/nowhere/b.pem") }
-        #expect(error.kind == .fileUnreadable(path: "/nowhere/a.pem", reason: "No such file or directory"))
         #expect(error.description.contains("cannot read /nowhere/a.pem: No such file or directory"))
     }
 
     @Test("that are directories are named, with the system's reason")
     func directory() throws {
         let error = try error { _ = try TLSIdentity(certificateFile: "/tmp", keyFile: "/tmp") }
-        #expect(error.kind == .fileUnreadable(path: "/tmp", reason: "Is a directory"))
+        #expect(error.description.contains("/tmp is a directory; use the path of the file in it"))
     }
 
     @Test("that are not PEM get errors that name the expected contents")
@@ -99,8 +98,8 @@ struct IdentityTests {
         var configuration = TLSClientConfiguration()
         configuration.trust = .file("/nowhere/ca.pem")
         #expect(
-            try error { _ = try TLSContext.client(configuration) }.kind
-                == .fileUnreadable(path: "/nowhere/ca.pem", reason: "No such file or directory"))
+            try error { _ = try TLSContext.client(configuration) }.description.contains(
+                "cannot read /nowhere/ca.pem: No such file or directory"))
         configuration.trust = .pem(Array("none".utf8))
         #expect(
             try error { _ = try TLSContext.client(configuration) }.kind

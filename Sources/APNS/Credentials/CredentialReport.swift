@@ -21,9 +21,6 @@ public struct CredentialReport: Sendable, Equatable {
         public let sentence: String
     }
 
-    /// The number of days before its expiry from which a certificate gets a warning.
-    public static let warningDays = 30
-
     /// The findings, errors first.
     public let findings: [Finding]
     /// Whole days until the certificate expires, negative once it has; nil for a key, which does not expire.
@@ -58,33 +55,11 @@ public struct CredentialReport: Sendable, Equatable {
     }
 
     private static func validity(_ certificate: APNSCertificate, now: Int64) -> [Finding] {
-        let name = name(certificate)
-        var findings: [Finding] = []
-        if let notBefore = certificate.notBefore, now < notBefore {
-            findings.append(
-                Finding(
-                    severity: .error,
-                    sentence: "\(name) is not valid before \(utcTime(notBefore)); correct this machine's clock, or use "
-                        + "another certificate until then"))
-        }
-        if let notAfter = certificate.notAfter {
-            let left = notAfter - now
-            if left < 0 {
-                findings.append(
-                    Finding(
-                        severity: .error,
-                        sentence: "\(name) expired on \(utcTime(notAfter)); make a new one at Apple's developer site"))
-            } else if left <= Int64(warningDays) * 86_400 {
-                let days = left / 86_400
-                let time = days == 0 ? "less than a day" : days == 1 ? "1 day" : "\(days) days"
-                findings.append(
-                    Finding(
-                        severity: .warning,
-                        sentence: "\(name) expires in \(time), on \(utcTime(notAfter)); make a new one at Apple's "
-                            + "developer site"))
+        CertificateValidity(notBefore: certificate.notBefore, notAfter: certificate.notAfter)
+            .problems(now: now, advice: "make a new one at Apple's developer site")
+            .map {
+                Finding(severity: $0.isError ? .error : .warning, sentence: "\(name(certificate)) \($0.predicate)")
             }
-        }
-        return findings
     }
 
     private static func topic(_ certificate: APNSCertificate, _ topic: String) -> [Finding] {

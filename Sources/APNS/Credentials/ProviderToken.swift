@@ -1,4 +1,5 @@
 import FoundationEssentials
+import TLS
 
 /// A signed provider token: the JWT in the `authorization` header.
 ///

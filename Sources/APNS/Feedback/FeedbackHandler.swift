@@ -20,6 +20,7 @@ final class FeedbackHandler: ChannelInboundHandler {
     }
 
     var incompleteBytes: Int { state.incompleteBytes }
+    var skipped: Int { state.skipped }
 
     /// Starts the timeout of the handshake.
     func handshakeBegan() {

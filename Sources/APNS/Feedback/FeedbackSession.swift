@@ -105,6 +105,11 @@ public struct FeedbackSession: Sendable {
         try await channel.eventLoop.submit { handler.value.incompleteBytes }.get()
     }
 
+    /// Returns the number of tuples without a token, which were skipped.
+    public func skippedTuples() async throws -> Int {
+        try await channel.eventLoop.submit { handler.value.skipped }.get()
+    }
+
     /// Closes the connection at once.
     public func close() {
         channel.close(promise: nil)

@@ -135,6 +135,9 @@ struct FeedbackSessionState {
     /// The number of bytes received of an incomplete tuple.
     var incompleteBytes: Int { tuples.remainingBytes }
 
+    /// The number of tuples without a token, which were skipped.
+    var skipped: Int { tuples.skipped }
+
     /// - Parameter evenIfClosed: true to replace a successful end; an earlier error stays.
     private mutating func end(_ result: Result<Void, FeedbackError>, evenIfClosed: Bool = false) {
         if case .success? = ending, evenIfClosed { ending = nil }

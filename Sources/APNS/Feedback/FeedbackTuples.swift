@@ -38,6 +38,9 @@ public struct FeedbackTuples: Sendable {
         }
     }
 
+    /// The number of tuples without a token that were skipped.
+    public private(set) var skipped = 0
+
     private static let headerLength = 6
 
     private var bytes = ByteBuffer()
@@ -64,6 +67,12 @@ public struct FeedbackTuples: Sendable {
     /// - Returns: `nil` until the tuple is complete.
     /// - Throws: ``Malformed``, also at each later call.
     public mutating func next() throws(Malformed) -> FeedbackTuple? {
+        // A tuple without a token is complete, and those after it can be parsed.
+        while bytes.getInteger(at: bytes.readerIndex + 4, as: UInt16.self) == 0 {
+            bytes.moveReaderIndex(forwardBy: Self.headerLength)
+            offset += Self.headerLength
+            skipped += 1
+        }
         let start = bytes.readerIndex
         guard let seconds = bytes.getInteger(at: start, as: UInt32.self),
             let length = bytes.getInteger(at: start + 4, as: UInt16.self).map(Int.init)

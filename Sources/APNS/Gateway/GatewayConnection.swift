@@ -78,8 +78,9 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
 
     /// Sends a notification with the next batch. The connection must have capacity.
     func submit(_ notification: consuming Notification, tag: UInt64) {
-        // More than any frame has in addition to its payload.
-        let estimate = notification.payload.readableBytes + 128
+        let estimate =
+            notification.payload.readableBytes + notification.deviceToken.hex.readableBytes / 2
+            + GatewayFrame.overhead
         if output.readableBytes > 0, output.readableBytes + estimate > batching.bytes { flush() }
         let before = output.readableBytes
         let token = notification.deviceToken

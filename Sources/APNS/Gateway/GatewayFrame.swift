@@ -12,6 +12,9 @@ public enum GatewayFrame: String, Sendable, CaseIterable {
     /// Command 2: a list of items, including a priority.
     case items
 
+    /// The maximum number of bytes of a frame in addition to its token and payload.
+    static let overhead = 29
+
     /// True if an error packet can name the notification.
     var hasIdentifier: Bool { self != .simple }
 

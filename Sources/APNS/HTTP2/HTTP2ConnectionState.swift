@@ -80,6 +80,8 @@ struct HTTP2ConnectionState {
     /// The highest stream that the server has said it will process; higher ones are certainly not processed.
     private var lastProcessedStream = Int32.max
     private var goAwayReason: String?
+    /// True once the server has sent GOAWAY.
+    private(set) var isSentAway = false
     private var requestsAtCheck = 0
     private var lastStream: Int32 = 0
     /// The time since which nothing more could be written; `nil` if more can be.
@@ -169,6 +171,7 @@ struct HTTP2ConnectionState {
     private static let wornOutReason = "its stream identifiers have run out"
 
     mutating func goAway(lastStream: Int32, reason: String?) {
+        isSentAway = true
         lastProcessedStream = min(lastProcessedStream, lastStream)
         goAwayReason = reason ?? goAwayReason
         drain(reason: goAwayReason)
@@ -315,7 +318,8 @@ extension APNSConnectionError {
         case .connecting: .closedByPeer(endpoint, whileConnecting: true, reason: nil)
         case .awaitingSettings: .hungUp(endpoint, .beforeSettings)
         case .open where !state.hasAnswered && state.requests > 0: .hungUp(endpoint, .beforeAnswer)
-        case .draining(let reason): .closedByPeer(endpoint, whileConnecting: false, reason: reason)
+        case .draining(let reason):
+            .closedByPeer(endpoint, whileConnecting: false, reason: reason ?? (state.isSentAway ? "GOAWAY" : nil))
         case .open, .closed: .closedByPeer(endpoint, whileConnecting: false, reason: nil)
         }
     }
@@ -326,6 +330,8 @@ extension APNSConnectionError {
         if let error = error as? TLSError, error.kind != .truncated { return error }
         let closed = closedByPeer(endpoint, state)
         if case .hungUp = closed { return closed }
+        // Without a request nothing can be missing.
+        if error is TLSError, state.inFlight == 0 { return closed }
         if error is TLSError { return error }
         return broken(endpoint, whileConnecting: state.phase == .connecting, "\(error)")
     }

@@ -103,6 +103,20 @@ public struct Envelope: Equatable, Sendable {
 
     /// The mark of a wrapper: a member that no producer's job has, with the version of the format.
     package static let prefix: StaticString = #"{"apns_worker":1,"#
+
+    /// Returns the version of a wrapper that this program does not know; `nil` for any other body.
+    static func newerVersion(of bytes: UnsafeRawBufferPointer) -> Int? {
+        var scanner = JSONScanner(bytes, in: 0..<bytes.count)
+        do throws(JSONError) {
+            guard try scanner.enterObject() else { return nil }
+            guard UnsafeRawBufferPointer(rebasing: bytes[try scanner.name().range]).isEqual(to: "apns_worker"),
+                let version = try scanner.integer(in: 2...Int64(Int32.max)), scanner.next == UInt8(ascii: ",")
+            else { return nil }
+            return Int(version)
+        } catch {
+            return nil
+        }
+    }
 }
 
 private enum EnvelopeReader {

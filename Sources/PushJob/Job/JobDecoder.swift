@@ -14,6 +14,7 @@ public struct JobDecoder {
         return try body.withUnsafeReadableBytes { bytes throws(JobError) in
             var job = Job(body: body, envelope: Envelope.read(bytes))
             if let error = read(bytes, in: job.original, into: &job) {
+                if let version = Envelope.newerVersion(of: bytes) { throw .newerWrapper(version: version) }
                 throw error.offset(by: job.original.lowerBound)
             }
             return job

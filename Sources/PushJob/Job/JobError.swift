@@ -28,6 +28,8 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     case invalidMember(JobMember, offset: Int)
     /// A known member occurs twice, perhaps with different values.
     case duplicateMember(JobMember, offset: Int)
+    /// The body is a wrapper of a version that only a newer apns-worker knows.
+    case newerWrapper(version: Int)
     /// The body has 2 GiB or more.
     case tooLarge(bytes: Int)
     /// In a queue of ``JobFormat/sidekiq(classes:)``: the body is JSON, but not in this format.
@@ -49,6 +51,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case missingID = "MissingID"
         case invalidMember = "InvalidMember"
         case duplicateMember = "DuplicateMember"
+        case newerWrapper = "NewerWrapper"
         case tooLarge = "TooLarge"
         case notSidekiq = "NotSidekiqJob"
         case otherClass = "OtherClass"
@@ -69,6 +72,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .missingID: .missingID
         case .invalidMember: .invalidMember
         case .duplicateMember: .duplicateMember
+        case .newerWrapper: .newerWrapper
         case .tooLarge: .tooLarge
         case .notSidekiq: .notSidekiq
         case .otherClass: .otherClass
@@ -106,6 +110,9 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
             "the job is of \(name.map { "the class \($0)" } ?? "another class"), but this list accepts only"
                 + " \(accepted.joined(separator: ", ")) (APNS_WORKER_JOB_CLASS or --job-class);"
                 + " push it to the list of the program that performs that class"
+        case .newerWrapper(let version):
+            "the job is in a wrapper of version \(version), which a newer apns-worker has written; requeue it once that"
+                + " version runs again"
         case .tooLarge(let bytes):
             "the job has \(bytes) bytes, more than the \(JobField.maximumLength) that can be read"
         }
@@ -121,7 +128,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .invalidMember(let member, let offset): return .invalidMember(member, offset: offset - distance)
         case .duplicateMember(let member, let offset): return .duplicateMember(member, offset: offset - distance)
         case .malformedPayload, .missingToken, .tokenAndTokens, .channelAndToken, .missingPayload, .payloadAndShortForm,
-            .malformedMember, .payloadTooLong, .missingID, .tooLarge, .notSidekiq, .otherClass:
+            .malformedMember, .payloadTooLong, .missingID, .newerWrapper, .tooLarge, .notSidekiq, .otherClass:
             return self
         }
     }

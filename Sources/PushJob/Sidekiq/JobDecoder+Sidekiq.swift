@@ -57,7 +57,9 @@ extension JobDecoder {
     ) -> Result<SidekiqJob, JobError> {
         do throws(JSONError) {
             switch try SidekiqReader.read(bytes, in: envelope.original) {
-            case .failure(let mistaken): return .failure(.notSidekiq(mistaken.mistake))
+            case .failure(let mistaken):
+                if let version = Envelope.newerVersion(of: bytes) { return .failure(.newerWrapper(version: version)) }
+                return .failure(.notSidekiq(mistaken.mistake))
             case .success(let job):
                 guard !job.isOf(classes, in: bytes) else { return .success(job) }
                 return .failure(.otherClass(job.printableClass(in: bytes), accepted: classes))

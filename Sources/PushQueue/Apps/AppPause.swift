@@ -12,6 +12,8 @@ public struct AppPause: Sendable, Equatable {
     public var since: Int64?
     /// The time of the next probe, in milliseconds since 1970; `nil` for a pause that only an operator ends.
     public var until: Int64?
+    /// The time at which ``until`` was set, in milliseconds since 1970; `nil` if unknown.
+    public var setAt: Int64?
     /// The lane that opened the breaker, or the operator who ordered the pause.
     public var by: String?
     /// The digest of the configuration that APNs has refused; `nil` for a pause of all workers.
@@ -37,9 +39,15 @@ public struct AppPause: Sendable, Equatable {
             var detail: String?
             var since: Double?
             var until: Double?
+            var setAt: Double?
             var by: String?
             var configuration: String?
             var now: Bool?
+
+            enum CodingKeys: String, CodingKey {
+                case reason, detail, since, until, by, configuration, now
+                case setAt = "set_at"
+            }
         }
         guard let form = try? JSONDecoder().decode(Form.self, from: Data(text.readableBytesView)) else {
             self.init(reason: String(decoding: text.readableBytesView.prefix(200), as: UTF8.self).printable)
@@ -49,8 +57,17 @@ public struct AppPause: Sendable, Equatable {
             reason: (form.reason ?? "paused").prefix(200).printable, detail: form.detail?.prefix(400).printable,
             since: form.since.flatMap { Int64(within: $0) },
             until: form.until.flatMap { Int64(within: $0) }, by: form.by?.printable)
+        setAt = form.setAt.flatMap { Int64(within: $0) }
         configuration = form.configuration
         handsBack = form.now ?? false
+    }
+
+    /// Returns the milliseconds to the next probe; `nil` if only an operator ends the pause. Zero if the clock was set
+    /// back since.
+    public func wait(now: Int64) -> Int64? {
+        guard let until else { return nil }
+        if let setAt, setAt > now + 1000 { return 0 }
+        return max(0, until - now)
     }
 
     /// The reason with its detail, such as `HungUp (the gateway drops connections)`.

@@ -22,7 +22,8 @@ public struct AppConfiguration: Sendable {
     public var topic: String
     /// The credential that identifies the app to APNs.
     public var credential: Credential
-    /// The plan for making the credential again when its files change, and the contents from which it was made.
+    /// The plan for making the credential and the trusted authorities again when their files change, and the contents
+    /// from which they were made.
     public var renewal: (plan: CredentialPlan, contents: [[UInt8]])?
     /// The app's other topics, which also select it.
     public var otherTopics: [String] = []
@@ -83,6 +84,15 @@ public struct AppConfiguration: Sendable {
         self.name = name
         self.topic = topic
         self.credential = credential
+    }
+
+    /// Trusts only these authorities for the connection to APNs.
+    /// - Throws: ``SecretSource/Unreadable``.
+    public mutating func trust(_ authorities: SecretSource) throws {
+        let bytes = try authorities.read()
+        trust = .pem(bytes, name: "\(authorities)")
+        renewal?.plan.authorities = authorities
+        renewal?.contents.append(bytes)
     }
 }
 

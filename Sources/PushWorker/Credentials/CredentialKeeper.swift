@@ -1,11 +1,14 @@
 import APNS
 import Logging
+import Redis
+import TLS
 
-/// Maintains the credentials of a running worker's apps: uses new ones when their files change, and reports current and
-/// upcoming problems.
+/// Maintains the credentials of a running worker's apps and for Redis: uses new ones when their files change, and
+/// reports current and upcoming problems.
 struct CredentialKeeper {
     private struct Kept {
-        var app: Int
+        /// The app, with the authorities in use.
+        var app: AppConfiguration
         var plan: CredentialPlan
         var watch: SecretWatch
         var credential: AppConfiguration.Credential
@@ -18,17 +21,18 @@ struct CredentialKeeper {
     private static let reportInterval: Int64 = 86_400
 
     private var kept: [Kept] = []
-    private let apps: [AppConfiguration]
+    private var redis: CertificateWatch?
     private let logger: Logger
 
-    init(_ apps: [AppConfiguration], logger: Logger) {
-        self.apps = apps
+    /// - Parameter redis: the certificates for Redis, which its clients renew themselves.
+    init(_ apps: [AppConfiguration], redis: Renewable<TLSContext>?, logger: Logger) {
+        self.redis = redis.map { CertificateWatch($0, purpose: "Redis", logger: logger) }
         self.logger = logger
-        for (index, app) in apps.enumerated() {
+        for app in apps {
             guard let (plan, contents) = app.renewal else { continue }
             kept.append(
                 Kept(
-                    app: index, plan: plan, watch: SecretWatch(plan.sources, inUse: contents),
+                    app: app, plan: plan, watch: SecretWatch(plan.sources, inUse: contents),
                     credential: app.credential, reportedAt: .min))
         }
     }
@@ -36,17 +40,23 @@ struct CredentialKeeper {
     /// Checks all credentials once.
     /// - Parameters:
     ///   - now: seconds since 1970.
-    ///   - replace: puts a credential of an app into use.
+    ///   - replace: puts a credential of an app into use, and its authorities.
     mutating func look(now: Int64, replace: (AppConfiguration, AppConfiguration.Credential) throws -> Void) {
+        redis?.look(now: now)
         for index in kept.indices {
-            let app = apps[kept[index].app]
+            var app = kept[index].app
             let plan = kept[index].plan
             // A value in a variable can't change, and need not be decoded every few seconds.
-            switch kept[index].watch.canChange ? kept[index].watch.renew({ try plan.make(from: $0) }) : .unchanged {
+            let renewal =
+                kept[index].watch.canChange
+                ? kept[index].watch.renew { (try plan.make(from: $0), plan.trust(from: $0)) } : .unchanged
+            switch renewal {
             case .unchanged: break
-            case .renewed(let credential):
+            case .renewed((let credential, let trust)):
                 do {
+                    app.trust = trust ?? app.trust
                     try replace(app, credential)
+                    kept[index].app = app
                     kept[index].credential = credential
                     kept[index].reportedAt = .min
                     logger.notice(

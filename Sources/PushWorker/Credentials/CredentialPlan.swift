@@ -40,19 +40,31 @@ public struct CredentialPlan: Sendable, Equatable {
 
     /// The kind of credential and its sources.
     public var kind: Kind
+    /// The source of the authorities that are trusted instead of the system's.
+    public var authorities: SecretSource?
 
     /// Creates a plan.
     public init(_ kind: Kind) {
         self.kind = kind
     }
 
-    /// All sources, in the order in which ``make(from:)`` expects their contents.
+    /// All sources, in the order in which ``make(from:)`` expects their contents: those of the credential, and then the
+    /// authorities.
     public var sources: [SecretSource] {
-        switch kind {
-        case .keys(let keys): keys.flatMap { [$0.source] + ($0.passphrase.map { [$0] } ?? []) }
-        case .certificate(let certificate, let key, let passphrase):
-            [certificate] + [key, passphrase].compactMap { $0 }
-        }
+        let credential =
+            switch kind {
+            case .keys(let keys): keys.flatMap { [$0.source] + ($0.passphrase.map { [$0] } ?? []) }
+            case .certificate(let certificate, let key, let passphrase):
+                [certificate] + [key, passphrase].compactMap { $0 }
+            }
+        return credential + (authorities.map { [$0] } ?? [])
+    }
+
+    /// Returns the trusted authorities; `nil` for the system's.
+    /// - Parameter contents: the contents of the sources, in their order.
+    public func trust(from contents: [[UInt8]]) -> TLSTrust? {
+        guard let authorities, let bytes = contents.last else { return nil }
+        return .pem(bytes, name: "\(authorities)")
     }
 
     /// Reads all sources and makes the credential.

@@ -114,7 +114,7 @@ extension AppSender {
             return learned(ofOthers: pause, time: time)
         }
         let wait = pause.until.map { until in
-            TimeAmount.milliseconds(min(max(0, until - (time ?? until)), lane.configuration.appPause.longest))
+            TimeAmount.milliseconds(min(pause.wait(now: time ?? until) ?? 0, lane.configuration.appPause.longest))
         }
         let reason = Reason(.init(text: pause.reason), detail: pause.detail)
         guard breaker.learned(reason: reason, wait: wait, now: lane.now) else { return }

@@ -19,8 +19,9 @@ extension AppSender {
 
     /// Adds an expected job to the line, or defers it.
     func accept(_ id: JobID) {
-        // A command may have arrived during the look-up.
+        // A command or a pause may have arrived during the look-up.
         if applyCommand(to: id) { return }
+        if ledger.queue(of: id).handsBack, lane.isWorking { return handBack(id) }
         // Jobs of a paused app must not fill the lane. One is kept if it may soon serve as a probe.
         if breaker.isOpen, !line.ready.isEmpty || !breaker.wantsProbe(now: lane.now) {
             return deferUnsubmitted(id, Reason(.appPaused), delay: pauseDelay)
@@ -70,10 +71,12 @@ extension AppSender {
     func handBack(jobsOf queue: QueueContext) {
         guard lane.isWorking else { return }
         filterLine(of: queue) { id in
-            deferUnsubmitted(id, Reason(.queuePaused), delay: 0)
+            handBack(id)
             return true
         }
     }
+
+    private func handBack(_ id: JobID) { deferUnsubmitted(id, Reason(.queuePaused), delay: 0) }
 
     /// Removes jobs of a queue from the line.
     /// - Parameter leaves: ends or defers a job; returns false if the job stays in the line.

@@ -32,7 +32,7 @@ extension Lane {
         if !apps.contains(where: { $0.1 == nil }) {
             obstacles += apps.compactMap { name, problem in problem.map { .init($0, app: name) } }
         }
-        return obstacles
+        return obstacles.isEmpty ? consumers.compactMap(\.lackOfLease).map { .init($0) } : obstacles
     }
 
     /// Logs a change of readiness once it has lasted for a short time.

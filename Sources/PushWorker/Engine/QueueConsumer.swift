@@ -264,7 +264,8 @@ final class QueueConsumer {
             waitForJob()
             wakeWhenDue()
         }
-        if claimed.handsBack { report(.handBack) }
+        queue.handsBack = claimed.handsBack
+        if queue.handsBack { report(.handBack) }
         report(.answered)
     }
 
@@ -275,6 +276,13 @@ final class QueueConsumer {
     private func failed(_ failure: QueueConnection.Failure) {
         if case .redis(let error) = failure, !error.isAnswer {
             window.failed(mayHaveRun: error.mayHaveBeenExecuted, now: lane.now)
+            guard let (claim, times) = window.lost else { return }
+            lane.logThrottled(
+                .warning, "claim_answers_lost",
+                "the connection to Redis was lost \(times) times during the answer to the same claim; asking for at most "
+                    + "\(claim.count) of its jobs. If the server limits the output buffers of normal clients "
+                    + "(client-output-buffer-limit), raise that above the size of the jobs",
+                kind: "answers \(queue.name)", logger: queue.logger)
         } else {
             // Read-only, loading, out of memory: the server is reachable and will recover.
             window.refused(now: lane.now, pause: lane.refusalPause)
@@ -502,6 +510,9 @@ final class QueueConsumer {
         for request in Request.allCases where request != .waits {
             if let refusal = refusals[request] { return refusal }
         }
-        return window.hasJoined ? nil : "the worker has no lease for the queue \(queue.name) yet"
+        return nil
     }
+
+    /// The lack of a lease, if it has none yet: a lane that can't send does not ask for one.
+    var lackOfLease: String? { window.hasJoined ? nil : "the worker has no lease for the queue \(queue.name) yet" }
 }

@@ -29,6 +29,8 @@ final class QueueContext {
     var commands = JobCommands()
     /// The number of notifications that were already in flight when the last change of commands cancelled them.
     var cancelledInFlight = 0
+    /// True if the queue's pause requires the return of its unsubmitted jobs, at the time of the last claim.
+    var handsBack = false
     /// Redis' clock: its last reported time, and the time of that report.
     private var clock: (at: NIODeadline, milliseconds: Int64) = (.distantPast, 0)
 

@@ -31,6 +31,8 @@ struct ClaimWindow {
     static let givenBackDelay = TimeAmount.seconds(2)
     /// The time for which that applies. Other workers have polled by then.
     private static let givenBackTime = TimeAmount.seconds(30)
+    /// The time for which claims are smaller after answers were lost.
+    private static let loweredTime = TimeAmount.minutes(10)
     /// The pause after a claim that returned nothing although jobs wait.
     private static let emptyPause = TimeAmount.milliseconds(10)
     /// The time for which capacity is kept free for a claim in flight.
@@ -45,8 +47,19 @@ struct ClaimWindow {
     private(set) var hasJoined = false
     private var inFlight: Claim?
     private var askedAt = NIODeadline.distantPast
-    /// A claim that may have been executed although its answer was lost. Kept until it is answered.
-    private var inDoubt: Claim?
+    /// A claim that may have been executed although its answer was lost. Kept until all of it is answered.
+    private struct Doubt {
+        /// The part that is asked for next.
+        var claim: Claim
+        /// The number after its last.
+        let end: Int
+        /// The number of times in succession that the answer to the part was lost.
+        var losses = 1
+    }
+
+    private var inDoubt: Doubt?
+    /// The maximum number of jobs per claim while the server loses larger answers.
+    private var lowered = (count: maximumCount, until: NIODeadline.distantPast)
     private var notBefore = NIODeadline.distantPast
     private var delaysRetriesUntil = NIODeadline.distantPast
 
@@ -57,6 +70,11 @@ struct ClaimWindow {
 
     /// True while a claim without an answer may have been executed.
     var isInDoubt: Bool { inDoubt != nil }
+
+    /// The claim whose answer was lost several times in succession, and the number of times.
+    var lost: (claim: Claim, times: Int)? {
+        inDoubt.flatMap { $0.losses > 1 ? ($0.claim, $0.losses) : nil }
+    }
 
     /// Returns the number of jobs that the claim in flight may return, for which capacity is kept free. Zero once the
     /// answer is slow: a Redis that hangs must not hold up the queues of another.
@@ -82,14 +100,15 @@ struct ClaimWindow {
         guard inFlight == nil else { return nil }
         if let inDoubt {
             askedAt = now
-            inFlight = inDoubt
+            inFlight = inDoubt.claim
             return inFlight
         }
         // A claim costs Redis and the lane the same for one job as for many, so a busy lane waits until it has capacity
         // for a third of its maximum.
-        let worthwhile = min(Self.maximumCount, max(1, (free + busy) / 3))
+        let maximum = now < lowered.until ? lowered.count : Self.maximumCount
+        let worthwhile = min(maximum, max(1, (free + busy) / 3))
         guard free >= worthwhile, now >= notBefore else { return nil }
-        let claim = Claim(first: nextNumber, count: min(free, Self.maximumCount), join: !hasJoined)
+        let claim = Claim(first: nextNumber, count: min(free, maximum), join: !hasJoined)
         askedAt = now
         inFlight = claim
         return claim
@@ -120,7 +139,7 @@ struct ClaimWindow {
             if jobsWait { wake(at: now) }
             return false
         }
-        inDoubt = nil
+        inDoubt = inDoubt.flatMap { rest(of: $0, received: received) }
         if received > 0 {
             nextNumber = max(nextNumber, claim.first + received)
         } else if jobsWait {
@@ -144,10 +163,32 @@ struct ClaimWindow {
         return false
     }
 
+    /// Returns what is left of a claim in doubt when the part that was asked for is complete.
+    private func rest(of doubt: Doubt, received: Int) -> Doubt? {
+        let first = doubt.claim.first + received
+        guard received == doubt.claim.count, first < doubt.end else { return nil }
+        let claim = Claim(first: first, count: min(received, doubt.end - first), join: !hasJoined)
+        return Doubt(claim: claim, end: doubt.end, losses: 0)
+    }
+
     /// Records that no answer arrived.
+    ///
+    /// If the answer to the same claim is lost again, it may be larger than the server or something in between allows.
+    /// So less is asked for, and the rest afterwards.
     /// - Parameter mayHaveRun: true if the claim may have been executed.
     mutating func failed(mayHaveRun: Bool, now: NIODeadline) {
-        if mayHaveRun, let inFlight, inFlight.count > 0 { inDoubt = inFlight }
+        if mayHaveRun, let inFlight, inFlight.count > 0 {
+            var doubt = Doubt(claim: inFlight, end: inFlight.first + inFlight.count)
+            if let known = inDoubt {
+                doubt = known
+                doubt.losses += 1
+            }
+            if doubt.losses > 1 {
+                doubt.claim.count = max(1, doubt.claim.count / 4)
+                lowered = (doubt.claim.count, now + Self.loweredTime)
+            }
+            inDoubt = doubt
+        }
         inFlight = nil
         notBefore = now
     }
@@ -161,7 +202,8 @@ struct ClaimWindow {
 
     /// True for a claim listed by Redis that no answer in flight can still return.
     func wasAnswered(_ number: Int) -> Bool {
-        guard let open = [inFlight, inDoubt].compactMap({ $0 }).filter({ $0.count > 0 }).map(\.first).min() else {
+        guard let open = [inFlight, inDoubt?.claim].compactMap({ $0 }).filter({ $0.count > 0 }).map(\.first).min()
+        else {
             return true
         }
         return number < open

@@ -26,6 +26,8 @@ struct ReconnectState {
     }
 
     static let reportInterval: TimeAmount = .seconds(30)
+    /// The longest wait after a server that answered, but was not the right one.
+    static let afterAnswer: TimeAmount = .seconds(1)
 
     private(set) var phase: Phase = .idle
     /// The reason why there is no connection; `nil` while there is one, and before the first attempt has failed.
@@ -67,6 +69,7 @@ struct ReconnectState {
     ///
     /// - Returns: the next attempt; `nil` if no connection is wanted.
     mutating func failed(because error: RedisError, at now: NIODeadline, random: Double) -> Retry? {
+        var longest = backoff.maximum
         switch phase {
         case .idle, .waiting, .closed:
             return nil
@@ -75,6 +78,8 @@ struct ReconnectState {
         case .ready(let since):
             // A server that accepts and closes connections must not reset the wait each time.
             if now - since >= backoff.ceiling(failures: failures) { failures = 0 }
+            // A server that answers, such as a replica, may be the right one soon.
+            if case .server = error { longest = min(longest, Self.afterAnswer) }
         }
         failures += 1
         phase = .waiting
@@ -86,7 +91,7 @@ struct ReconnectState {
             isOutageReported = true
         }
         return Retry(
-            delay: backoff.delay(failures: failures, random: random), isReported: isReported,
+            delay: min(longest, backoff.delay(failures: failures, random: random)), isReported: isReported,
             failures: failuresOfOutage)
     }
 

@@ -24,7 +24,7 @@ public struct RedisClientConfiguration: Sendable {
     /// The name in `CLIENT LIST`; invalid characters become `-`.
     public var clientName: String?
     /// TLS for `rediss` URLs; other URLs ignore it. `nil` verifies servers with the system's authorities.
-    public var tls: TLSContext?
+    public var tls: Renewable<TLSContext>?
 
     /// Creates a configuration with default values.
     public init() {}

@@ -8,7 +8,7 @@ import TLS
 struct RedisConnector {
     let eventLoop: any EventLoop
     let configuration: RedisClientConfiguration
-    private let tls: TLSContext?
+    private let tls: Renewable<TLSContext>?
 
     /// - Parameter address: the address in errors.
     /// - Throws: `.connect` if TLS cannot be set up on this machine.
@@ -22,17 +22,17 @@ struct RedisConnector {
 
     private static func context(
         _ configuration: RedisClientConfiguration, address: String
-    ) throws(RedisError) -> TLSContext {
+    ) throws(RedisError) -> Renewable<TLSContext> {
         if let given = configuration.tls { return given }
         do throws(TLSError) {
-            return try TLSContext.client(TLSClientConfiguration())
+            return Renewable(try TLSContext.client(TLSClientConfiguration()))
         } catch {
             throw .connect(address: address, reason: error.description)
         }
     }
 
-    /// Connects. Resolves the name and reads the password file each time, so that failovers by DNS and new passwords
-    /// take effect.
+    /// Connects. Resolves the name and reads the files of the password and the certificates each time, so that
+    /// failovers by DNS, new passwords and new certificates take effect.
     ///
     /// - Parameters:
     ///   - timeout: the timeout for connecting, and again for logging in.
@@ -67,7 +67,7 @@ struct RedisConnector {
     }
 
     private func open(_ endpoint: RedisEndpoint, timeout: TimeAmount) -> EventLoopFuture<RedisConnection> {
-        let (address, location, tls) = (endpoint.address, endpoint.location, self.tls)
+        let (address, location, tls) = (endpoint.address, endpoint.location, self.tls?.current)
         let bootstrap = ClientBootstrap(group: eventLoop)
             .resolver(AddressMemory.shared.resolver(on: eventLoop))
             .connectTimeout(timeout)

@@ -1,4 +1,4 @@
-import Glibc
+import TLS
 
 /// The location of a Redis server, and the access to it.
 ///
@@ -125,16 +125,11 @@ extension RedisEndpoint {
     /// - Throws: `.connect`, naming the file.
     func withPasswordRead() throws(RedisError) -> RedisEndpoint {
         guard let passwordFile = access.passwordFile else { return self }
-        let descriptor = open(passwordFile, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-        guard descriptor >= 0 else { throw unreadable(passwordFile, because: errno) }
-        defer { close(descriptor) }
-        var bytes: [UInt8] = []
-        var portion = [UInt8](repeating: 0, count: Self.maximumPasswordSize + 1)
-        while bytes.count <= Self.maximumPasswordSize {
-            let count = read(descriptor, &portion, portion.count)
-            guard count >= 0 else { throw unreadable(passwordFile, because: errno) }
-            if count == 0 { break }
-            bytes += portion[..<count]
+        var bytes: [UInt8]
+        do throws(SecretSource.Unreadable) {
+            bytes = try SecretSource.file(passwordFile).read()
+        } catch {
+            throw .connect(address: address, reason: "no password: \(error)")
         }
         // Editors and `echo` end files with a newline; passwords do not contain one.
         if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
@@ -148,10 +143,5 @@ extension RedisEndpoint {
         var endpoint = self
         endpoint.access.password = text
         return endpoint
-    }
-
-    private func unreadable(_ file: String, because code: CInt) -> RedisError {
-        .connect(
-            address: address, reason: "cannot read the password file \(file): \(String(cString: strerror(code)))")
     }
 }

@@ -1,5 +1,4 @@
 import COpenSSL
-import Glibc
 
 /// Distinguishes PEM from binary forms.
 enum PEMText {
@@ -19,25 +18,13 @@ struct PEM {
         self.source = source
     }
 
-    /// - Throws: `fileUnreadable`.
+    /// - Throws: `unreadable`.
     init(file path: String) throws(TLSError) {
-        guard let file = fopen(path, "rbe") else {
-            throw TLSError(.fileUnreadable(path: path, reason: String(cString: strerror(errno))))
+        do throws(SecretSource.Unreadable) {
+            self.init(bytes: try SecretSource.file(path).read(), source: path)
+        } catch {
+            throw TLSError(.unreadable(error))
         }
-        defer { fclose(file) }
-        var bytes: [UInt8] = []
-        var chunk = [UInt8](repeating: 0, count: 16_384)
-        while true {
-            let count = fread(&chunk, 1, chunk.count, file)
-            bytes.append(contentsOf: chunk[..<count])
-            guard count < chunk.count else { continue }
-            // Opening a directory succeeds; only reading it fails.
-            guard ferror(file) == 0 else {
-                throw TLSError(.fileUnreadable(path: path, reason: String(cString: strerror(errno))))
-            }
-            break
-        }
-        self.init(bytes: bytes, source: path)
     }
 
     /// Returns all certificates in order, or the only one of a DER file. The caller owns them.

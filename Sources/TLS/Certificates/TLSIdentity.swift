@@ -13,9 +13,12 @@ public struct TLSIdentity: Sendable {
 
     let keyPair: KeyPair
 
+    /// The time for which the own certificate is valid.
+    package var validity: CertificateValidity { CertificateValidity(notBefore: notBefore, notAfter: notAfter) }
+
     /// Reads the chain and the key from PEM files, which can be the same file.
     ///
-    /// - Throws: `fileUnreadable`, `notPEM`, `wrongPassphrase`, or `keyMismatch`.
+    /// - Throws: `unreadable`, `notPEM`, `wrongPassphrase`, or `keyMismatch`.
     public init(certificateFile: String, keyFile: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificates: try PEM(file: certificateFile), key: try PEM(file: keyFile), passphrase: passphrase)

@@ -32,7 +32,10 @@ package struct AdminServer: Service, CustomStringConvertible {
     /// The port's number.
     package var port: Int { server.port }
     private let server: HTTPPort
-    private let group: MultiThreadedEventLoopGroup
+
+    /// Its own event loop answers even while all lanes are stuck. It lives as long as the process: a connection may
+    /// still use it when the port has been closed.
+    private static let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
     /// Starts to listen.
     /// - Parameters:
@@ -42,16 +45,10 @@ package struct AdminServer: Service, CustomStringConvertible {
     package static func start(
         host: String, port: Int, sources: Sources, logger: Logger? = nil
     ) async throws -> AdminServer {
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        do {
-            let server = try await HTTPPort.listen(
-                "admin port", host: host, port: port, on: group.next(), router: AdminRoutes(sources: sources).router(),
-                logger: logger)
-            return AdminServer(server: server, group: group)
-        } catch {
-            try await group.shutdownGracefully()
-            throw error
-        }
+        let server = try await HTTPPort.listen(
+            "admin port", host: host, port: port, on: group.next(), router: AdminRoutes(sources: sources).router(),
+            logger: logger)
+        return AdminServer(server: server)
     }
 
     package var description: String { "the admin port" }
@@ -64,10 +61,7 @@ package struct AdminServer: Service, CustomStringConvertible {
     }
 
     /// Answers the requests in flight, then closes the port.
-    package func stop() async throws {
-        try await server.stop()
-        try await group.shutdownGracefully()
-    }
+    package func stop() async throws { try await server.stop() }
 }
 
 /// The routes of the admin port.

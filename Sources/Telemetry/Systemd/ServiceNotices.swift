@@ -8,6 +8,7 @@ package struct ServiceNotices: Sendable {
     private var phase = Phase.starting
     /// Notices to send once, in order.
     private var changes: [String] = []
+    private var status = ""
 
     /// - Parameter isWatched: true if systemd's watchdog monitors the service.
     package init(isWatched: Bool) { self.isWatched = isWatched }
@@ -25,6 +26,16 @@ package struct ServiceNotices: Sendable {
         guard phase == .reloading else { return }
         phase = .working
         changes.append("READY=1")
+    }
+
+    /// Records the worker's state for `systemctl status`.
+    /// - Parameter text: one line.
+    /// - Returns: true if it has changed.
+    package mutating func has(status text: String) -> Bool {
+        guard text != status else { return false }
+        status = text
+        changes.append("STATUS=\(text)")
+        return true
     }
 
     /// Records that the worker drains and then ends.

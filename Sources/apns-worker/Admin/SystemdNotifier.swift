@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Glibc
 import Logging
+import PrintableText
 import PushWorker
 import ServiceLifecycle
 import Telemetry
@@ -52,6 +53,7 @@ actor SystemdNotifier: Service {
         await cancelWhenGracefulShutdown {
             while !Task.isCancelled {
                 await self.notify()
+                await self.readStatus()
                 // A cancelled sleep ends the loop.
                 try? await Task.sleep(for: self.pause)
             }
@@ -78,6 +80,14 @@ actor SystemdNotifier: Service {
     func stopping() {
         notices.stopping()
         notify()
+    }
+
+    /// `READY=1` says that the process works; whether it can claim and send jobs is in this line.
+    private func readStatus() async {
+        let problems = await worker.health().problems
+        let first = problems.first.map { "not ready: \($0)" } ?? "ready"
+        let more = problems.count > 1 ? " (and \(problems.count - 1) more)" : ""
+        if notices.has(status: (first.prefix(300) + more).printable) { notify() }
     }
 
     private func notify() {

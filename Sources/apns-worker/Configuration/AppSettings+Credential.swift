@@ -1,6 +1,7 @@
 import APNS
 import ArgumentParser
 import PushWorker
+import TLS
 
 // The credential by which APNs identifies an app.
 extension AppSettings {

@@ -4,17 +4,6 @@ import FoundationEssentials
 import PushWorker
 import TLS
 
-extension TLSTrust {
-    /// Creates the trust from a setting.
-    init(_ source: SecretSource) throws {
-        do {
-            if case .file(let path) = source { self = .file(path) } else { self = .pem(try source.read()) }
-        } catch {
-            throw CommandFailure(.configuration, "\(error)")
-        }
-    }
-}
-
 /// The settings of one app.
 ///
 /// A worker for one app has them in flags and in variables such as `APNS_WORKER_KEY`. A worker for several apps names
@@ -105,7 +94,9 @@ struct AppSettings {
         } else if app.usesGateway {
             app.endpoint = .productionGateway
         }
-        if let ca = try secret(.ca, .caBase64) { app.trust = try TLSTrust(ca) }
+        if let ca = try secret(.ca, .caBase64) {
+            do { try app.trust(ca) } catch { throw CommandFailure(.configuration, "\(error)") }
+        }
         app.proxy = try proxy(for: app.endpoint)
     }
 

@@ -53,35 +53,40 @@ extension Settings {
     func redisClient() throws -> RedisClientConfiguration {
         var configuration = RedisClientConfiguration()
         let ca = try redisAuthorities()
-        let certificate = text(.redisCertificate)
-        let key = text(.redisCertificateKey)
+        let certificate = text(.redisCertificate).map(SecretSource.file)
+        let key = text(.redisCertificateKey).map(SecretSource.file)
         guard ca != nil || certificate != nil || key != nil else { return configuration }
         guard try redisTopology().usesTLS else {
             throw CommandFailure(
                 .configuration,
                 "certificates for Redis are set, but its URL does not use TLS; use rediss://")
         }
+        if certificate == nil, let key {
+            throw CommandFailure(.configuration, "the private key \(key) for Redis is set without its certificate")
+        }
         do {
-            var tls = TLSClientConfiguration()
-            if let ca { tls.trust = ca }
-            if let certificate {
-                tls.identity = try TLSIdentity(certificateFile: certificate, keyFile: key ?? certificate)
-            } else if let key {
-                throw CommandFailure(
-                    .configuration, "the private key \(key) for Redis is set without its certificate")
+            configuration.tls = try Renewable([certificate, key, ca].compactMap { $0 }) { contents in
+                var rest = contents[...]
+                var tls = TLSClientConfiguration()
+                if let certificate {
+                    tls.identity = try TLSIdentity(
+                        bytes: rest.removeFirst(), keyBytes: key == nil ? nil : rest.removeFirst(),
+                        source: "\(certificate)", keySource: key.map { "\($0)" })
+                }
+                if let ca { tls.trust = .pem(rest.removeFirst(), name: "\(ca)") }
+                return try TLSContext.client(tls)
             }
-            configuration.tls = try TLSContext.client(tls)
-        } catch let error as TLSError {
+        } catch {
             throw CommandFailure(.configuration, "\(error)")
         }
         return configuration
     }
 
-    private func redisAuthorities() throws -> TLSTrust? {
+    private func redisAuthorities() throws -> SecretSource? {
         switch (given(.redisCA), given(.redisCABase64)) {
         case (nil, nil): nil
         case (let path?, nil): .file(path.text)
-        case (nil, let text?): try TLSTrust(SecretSource.base64(text.text, name: text.place.description))
+        case (nil, let text?): .base64(text.text, name: text.place.description)
         case (let path?, let text?):
             throw CommandFailure(.configuration, "\(path.place) and \(text.place) are both set; omit one of them")
         }

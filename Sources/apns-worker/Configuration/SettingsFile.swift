@@ -1,6 +1,7 @@
 import APNS
 import FoundationEssentials
 import PrintableText
+import TLS
 
 /// The settings of a YAML file, each with its line.
 struct SettingsFile: Sendable {

@@ -55,8 +55,9 @@ struct FeedbackApp: Sendable {
     /// - Throws: an error about the certificate or the authorities.
     func session(silence: TimeAmount) throws -> FeedbackSession.Configuration {
         var tls = TLSClientConfiguration()
-        tls.trust = trust
-        if case .certificate(let identity) = try plan.make().credential {
+        let (credential, contents) = try plan.make()
+        tls.trust = plan.trust(from: contents) ?? trust
+        if case .certificate(let identity) = credential {
             // The certificate may have been renewed since the last time.
             if let mismatch = Self.mismatch(identity, topic) { throw CommandFailure(.configuration, mismatch) }
             tls.identity = identity

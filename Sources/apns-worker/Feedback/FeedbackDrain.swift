@@ -83,6 +83,7 @@ struct FeedbackDrain: Sendable {
                 }
             } catch {
                 report.incompleteBytes = try await session.incompleteBytes()
+                report.withoutToken = try await session.skippedTuples()
                 throw error
             }
         }

@@ -17,6 +17,8 @@ struct FeedbackReport: Encodable, Sendable {
     var spilled = 0
     /// The number of bytes of an incomplete tuple.
     var incompleteBytes = 0
+    /// The number of tuples without a token.
+    var withoutToken = 0
     var seconds = 0.0
     /// The reason for which the service was not read to its end, or not all records were written.
     var error: String?
@@ -25,6 +27,7 @@ struct FeedbackReport: Encodable, Sendable {
         case app, topic, environment, endpoint, records, added, known, spilled, seconds, error
         case registeredSince = "registered_since"
         case incompleteBytes = "incomplete_bytes"
+        case withoutToken = "without_token"
     }
 
     /// Counts the result for a record; `nil` if Redis did not accept it.
@@ -47,13 +50,14 @@ struct FeedbackReport: Encodable, Sendable {
         var parts = ["\(added) added", "\(known) already known"]
         if registeredSince > 0 { parts.append("\(registeredSince) skipped, registered since") }
         if spilled > 0 { parts.append("\(spilled) NOT WRITTEN to Redis") }
+        if withoutToken > 0 { parts.append("\(withoutToken) without a token") }
         if incompleteBytes > 0 { parts.append("\(incompleteBytes) bytes of an incomplete record") }
         return "\(app): \(records == 1 ? "1 record" : "\(records) records"): \(parts.joined(separator: ", ")); "
             + "\(seconds) s"
     }
 
     /// True if there is something to report even in quiet mode.
-    var isEventful: Bool { records > 0 || error != nil || incompleteBytes > 0 }
+    var isEventful: Bool { records > 0 || error != nil || incompleteBytes > 0 || withoutToken > 0 }
 }
 
 /// The result of reading all apps' feedback services.

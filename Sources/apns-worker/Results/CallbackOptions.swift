@@ -147,22 +147,30 @@ struct CallbackOptions: ParsableArguments {
                 command: exec, variables: execEnv, patience: .milliseconds(patience), stop: stop)
         }
         guard let address = try address() else { throw ValidationError("pass --exec or --webhook") }
-        var tls: TLSContext?
+        var tls: Renewable<TLSContext>?
         if address.usesTLS {
-            var configuration = TLSClientConfiguration()
-            if let webhookCA { configuration.trust = .file(webhookCA) }
-            configuration.applicationProtocols = ["http/1.1"]
-            do { tls = try TLSContext.client(configuration) } catch { throw ValidationError("--webhook-ca: \(error)") }
+            do {
+                tls = try Renewable(webhookCA.map { [.file($0)] } ?? []) { contents in
+                    var configuration = TLSClientConfiguration()
+                    if let webhookCA { configuration.trust = .pem(contents[0], name: webhookCA) }
+                    configuration.applicationProtocols = ["http/1.1"]
+                    return try TLSContext.client(configuration)
+                }
+            } catch {
+                throw ValidationError("--webhook-ca: \(error)")
+            }
         }
         return Webhook(
             address: address, secret: try secret(), tls: tls, timeout: .milliseconds(Int64(patience)))
     }
 
-    private func secret() throws -> WebhookSecret {
+    private func secret() throws -> Renewable<WebhookSecret> {
         if let webhookSecretFile {
-            do { return try WebhookSecret(try SecretFile.text(webhookSecretFile)) } catch let error
-                as SecretFile.Unusable
-            {
+            do {
+                return try Renewable([.file(webhookSecretFile)]) { contents in
+                    try WebhookSecret(String(decoding: contents[0], as: UTF8.self))
+                }
+            } catch let error as SecretSource.Unreadable {
                 throw ValidationError("--webhook-secret-file: \(error)")
             }
         }
@@ -173,6 +181,6 @@ struct CallbackOptions: ParsableArguments {
                 --webhook-secret-file or \(Self.secretVariable)
                 """)
         }
-        return try WebhookSecret(text)
+        return Renewable(try WebhookSecret(text))
     }
 }

@@ -25,17 +25,44 @@ struct ResultDelivery {
     /// The number of consecutive failures of single results that indicate a problem of the receiver itself, which then
     /// gets a pause.
     private static let failuresInRow = 3
-    /// The number of pending results listed per call.
-    private static let page = 200
 
     /// The maximum number of results that are handed over singly at a time.
     private static let maximumSingles = 1000
 
     private struct Single {
         let result: StoredResult
+        let since = ContinuousClock.now
         var tries = 0
         var due = ContinuousClock.now
         var backoff = Backoff()
+    }
+
+    /// Tells a receiver with a problem of its own from a result that it can't process: as long as it accepts other
+    /// results, the fault is in the result.
+    private struct Blame {
+        private var accepted: ContinuousClock.Instant?
+        /// Results that failed on their own since the receiver last accepted one, up to ``failuresInRow`` of them.
+        private var failed: Set<String> = []
+
+        /// True if the receiver accepted results, and not several others failed since.
+        var isReceiverSound: Bool { accepted != nil && failed.count < ResultDelivery.failuresInRow }
+
+        mutating func receiverAccepts() {
+            accepted = .now
+            failed = []
+        }
+
+        mutating func fails(_ single: Single) {
+            if failed.count < ResultDelivery.failuresInRow { failed.insert(single.result.entry) }
+        }
+
+        mutating func forget(_ entry: String) { failed.remove(entry) }
+
+        /// Returns true if others were accepted while this result failed.
+        func isAtFault(_ single: Single) -> Bool {
+            guard let accepted else { return false }
+            return isReceiverSound && accepted >= single.since
+        }
     }
 
     let queue: String
@@ -49,6 +76,7 @@ struct ResultDelivery {
     let stop: StopSignal
 
     private var log: DeliveryLog
+    private var blame = Blame()
     /// The results that this consumer is working on, and the time at which it last confirmed that.
     private var held: [String] = []
     private var renewed = ContinuousClock.now
@@ -126,19 +154,13 @@ struct ResultDelivery {
         return try await group.take(limits.batch, waiting: limits.once ? nil : 1000)
     }
 
-    /// Returns the results of silent consumers. `XAUTOCLAIM` would also claim the parked ones.
+    /// Takes over results of silent consumers. `XAUTOCLAIM` would also claim the parked ones.
     private func silentConsumersResults() async throws -> [StoredResult] {
-        var last: String?
-        var pages = 0
-        repeat {
-            let pending = try await group.pending(idle: limits.claimAfter, after: last, count: Self.page)
-            let others = pending.filter { $0.consumer != ResultGroup.parked && $0.consumer != consumer }
-            if !others.isEmpty {
-                return try await group.reclaim(others.prefix(limits.batch).map(\.entry), idle: limits.claimAfter)
-            }
-            last = pending.count == Self.page ? pending.last?.entry : nil
-            pages += 1
-        } while last != nil && pages < 50
+        for other in try await group.holders() where other != ResultGroup.parked && other != consumer {
+            let pending = try await group.pending(of: other, idle: limits.claimAfter, count: limits.batch)
+            let results = try await group.reclaim(pending.map(\.entry), idle: limits.claimAfter)
+            if !results.isEmpty { return results }
+        }
         return []
     }
 
@@ -178,46 +200,46 @@ struct ResultDelivery {
         try await deliverOneByOne(wanted)
     }
 
-    /// Hands over results singly, each after its own pauses, and new results together in between.
+    /// Hands over results singly, each after its own pauses, and new results together in between. These also show
+    /// whether the receiver has a problem of its own, so that some are taken however many are left.
     private mutating func deliverOneByOne(_ results: [StoredResult]) async throws {
         var left = results.map { Single(result: $0) }
-        var (isAccepting, backoff) = (false, Backoff())
+        var backoff = Backoff()
         while !left.isEmpty {
-            let problem = try await tryDue(&left, &isAccepting)
+            let problem = try await tryDue(&left)
             if stop.isStopped || left.isEmpty { return }
             if let problem {
                 guard try await rest(&backoff, after: problem) else { return }
-                continue
-            }
-            if isAccepting { backoff = Backoff() }
-            if limits.once, !isAccepting, left.contains(where: { $0.tries >= limits.tries }) {
-                hasGivenUp = true
-                return
+            } else if blame.isReceiverSound {
+                backoff = Backoff()
             }
             let next = left.map(\.due).min() ?? .now
             let wait = max(1, min(1000, Int((next - .now) / .milliseconds(1))))
             try await renewIfDue()
-            guard left.count < Self.maximumSingles, !limits.once else {
-                await pause(milliseconds: Int64(wait))
-                continue
-            }
-            let more = try await group.take(limits.batch, waiting: wait)
+            let more = try await group.take(
+                left.count < Self.maximumSingles ? limits.batch : 1, waiting: limits.once ? nil : wait)
             held += more.map(\.entry)
             try await acknowledge(more.filter { !filter.matches($0) })
             let wanted = more.filter(filter.matches)
-            guard !wanted.isEmpty else { continue }
-            if await handOver(wanted) == .accepted {
-                isAccepting = true
-                try await acknowledge(wanted)
-            } else {
-                left += wanted.map { Single(result: $0) }
+            if !wanted.isEmpty {
+                if await handOver(wanted) == .accepted {
+                    try await acknowledge(wanted)
+                } else {
+                    left += wanted.map { Single(result: $0) }
+                }
+            } else if limits.once, more.isEmpty {
+                if left.contains(where: { $0.tries >= limits.tries && !blame.isAtFault($0) }) {
+                    hasGivenUp = true
+                    return
+                }
+                await pause(milliseconds: Int64(wait))
             }
         }
     }
 
     /// Hands over the results whose pauses have passed, until the receiver itself seems to have a problem.
     /// - Returns: that problem, if any.
-    private mutating func tryDue(_ left: inout [Single], _ isAccepting: inout Bool) async throws -> ResultReception? {
+    private mutating func tryDue(_ left: inout [Single]) async throws -> ResultReception? {
         var failuresInRow = 0
         let now = ContinuousClock.now
         for var single in left where single.due <= now {
@@ -226,15 +248,19 @@ struct ResultDelivery {
             if case .unreachable = reception { return reception }
             left.removeAll { $0.result.entry == single.result.entry }
             if reception == .accepted {
-                (isAccepting, failuresInRow) = (true, 0)
+                failuresInRow = 0
                 try await acknowledge([single.result])
                 continue
             }
             single.tries += 1
             var isRefused = false
-            if case .refused = reception { isRefused = true } else { failuresInRow += 1 }
-            // If nothing is accepted, the receiver rather than the result may be at fault.
-            if single.tries >= limits.tries, isRefused || isAccepting {
+            if case .refused = reception {
+                isRefused = true
+            } else {
+                failuresInRow += 1
+                blame.fails(single)
+            }
+            if single.tries >= limits.tries, isRefused || blame.isAtFault(single) {
                 try await park(single.result, reception, tries: single.tries)
             } else {
                 single.due = .now + .milliseconds(reception.pause(minimum: single.backoff.next()))
@@ -248,7 +274,12 @@ struct ResultDelivery {
 
     private mutating func handOver(_ results: [StoredResult]) async -> ResultReception {
         let reception = await receiver.hand(over: ResultBatch(queue: queue, results: results))
-        if let problem = reception.problem { log.failed(problem) } else { log.accepted(results.count) }
+        if let problem = reception.problem {
+            log.failed(problem)
+        } else {
+            log.accepted(results.count)
+            blame.receiverAccepts()
+        }
         return reception
     }
 
@@ -261,6 +292,7 @@ struct ResultDelivery {
 
     private mutating func park(_ result: StoredResult, _ reception: ResultReception, tries: Int) async throws {
         try await group.park([result.entry])
+        blame.forget(result.entry)
         held.removeAll { $0 == result.entry }
         log.parked(result.entry, reception.problem ?? "", tries: tries)
     }

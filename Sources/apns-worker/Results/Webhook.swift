@@ -13,9 +13,9 @@ import TLS
 /// `<id>.<timestamp>.<body>` in base64.
 struct Webhook: ResultReceiver {
     let address: HTTPAddress
-    let secret: WebhookSecret
+    let secret: Renewable<WebhookSecret>
     /// `nil` for an address without TLS.
-    let tls: TLSContext?
+    let tls: Renewable<TLSContext>?
     /// The maximum time for a request and its answer.
     let timeout: TimeAmount
 
@@ -32,8 +32,9 @@ struct Webhook: ResultReceiver {
         ]
         headers.add(name: "webhook-id", value: id)
         headers.add(name: "webhook-timestamp", value: timestamp)
-        headers.add(name: "webhook-signature", value: secret.signature(id: id, timestamp: timestamp, body: body))
-        let exchange = HTTPExchange(host: address.host, port: address.port, tls: tls)
+        headers.add(
+            name: "webhook-signature", value: secret.current.signature(id: id, timestamp: timestamp, body: body))
+        let exchange = HTTPExchange(host: address.host, port: address.port, tls: tls?.current)
         do {
             return Self.reception(
                 try await exchange.send(.POST, address.target, headers: headers, body: body, within: timeout))

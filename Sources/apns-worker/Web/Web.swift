@@ -13,6 +13,7 @@ import ServiceLifecycle
 import Sockets
 import TLS
 import Telemetry
+import UnixSignals
 import WebPages
 
 struct Web: AsyncParsableCommand {
@@ -41,13 +42,14 @@ struct Web: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Address to listen on.", valueName: "address")) var host = "127.0.0.1"
 
     func run() async throws {
-        DescriptorLimit.raise()
         let settings = try queue.settings()
         let logger = Logger(
             label: "apns-worker",
             factory: LogOutput.standardError(.auto, environment: [:]).handlers(SharedLogLevel(.info)))
+        // The hook of a certificate's renewal sends it.
+        let hangups = await UnixSignalsSequence(trapping: .sighup)
         let served = try await ServedDashboard.start(
-            web.configuration(host: host, port: Int(port)), settings, logger: logger)
+            web.configuration(host: host, port: Int(port)), settings, at: hangups, logger: logger)
         print("dashboard  \(served.address)")
         fflush(nil)
         var lifecycle = logger
@@ -110,10 +112,15 @@ struct WebOptions: ParsableArguments {
         configuration.base = base.isEmpty ? "" : "/\(base)"
         if let tlsCertificate {
             do {
-                let identity = try TLSIdentity(certificateFile: tlsCertificate, keyFile: tlsKey ?? tlsCertificate)
-                var tls = TLSServerConfiguration(identity: identity)
-                tls.applicationProtocols = ["http/1.1"]
-                configuration.tls = try TLSContext.server(tls)
+                let sources = [tlsCertificate, tlsKey].compactMap { $0 }
+                configuration.tls = try Renewable(sources.map(SecretSource.file)) { contents in
+                    let identity = try TLSIdentity(
+                        bytes: contents[0], keyBytes: contents.count > 1 ? contents[1] : nil, source: sources[0],
+                        keySource: sources.count > 1 ? sources[1] : nil)
+                    var tls = TLSServerConfiguration(identity: identity)
+                    tls.applicationProtocols = ["http/1.1"]
+                    return try TLSContext.server(tls)
+                }
             } catch {
                 throw CommandFailure(.configuration, "--tls-certificate: \(error)")
             }
@@ -138,11 +145,15 @@ struct ServedDashboard: Service {
     let address: String
     private let dashboard: Dashboard
     private let source: DashboardSource
+    private let certificates: [CertificateWatch]
+    private let hangups: UnixSignalsSequence?
 
     /// Connects to Redis and starts to listen.
+    /// - Parameter hangups: signals at which it looks for changed certificates at once.
     /// - Throws: ``CommandFailure``.
     static func start(
-        _ configuration: DashboardConfiguration, _ settings: Settings, logger: Logger
+        _ configuration: DashboardConfiguration, _ settings: Settings, at hangups: UnixSignalsSequence? = nil,
+        logger: Logger
     ) async throws -> ServedDashboard {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let redis = try CommandRedis(settings, as: "apns-worker:web")
@@ -168,7 +179,14 @@ struct ServedDashboard: Service {
             let scheme = configuration.tls == nil ? "http" : "https"
             let address = "\(scheme)://\(host):\(dashboard.port)\(configuration.base)/"
             logger.info("the dashboard is open", metadata: ["event": "dashboard_opened", "address": "\(address)"])
-            return ServedDashboard(address: address, dashboard: dashboard, source: source)
+            let certificates = [
+                (configuration.tls, "browsers"), (redis.configuration.tls, "the dashboard's Redis clients"),
+            ]
+            return ServedDashboard(
+                address: address, dashboard: dashboard, source: source,
+                certificates: certificates.compactMap { context, purpose in
+                    context.map { CertificateWatch($0, purpose: purpose, logger: logger) }
+                }, hangups: hangups)
         } catch {
             await fleet.close()
             await tokens.close()
@@ -177,9 +195,35 @@ struct ServedDashboard: Service {
     }
 
     func run() async throws {
-        try await dashboard.run()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { await watchCertificates() }
+            try await dashboard.run()
+            group.cancelAll()
+        }
         await source.fleet.close()
         await source.invalidTokens.close()
+    }
+
+    private func watchCertificates() async {
+        await withTaskGroup(of: Void.self) { group in
+            let (looks, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+            group.addTask {
+                guard let hangups else { return }
+                for await _ in hangups { continuation.yield() }
+            }
+            group.addTask {
+                repeat {
+                    continuation.yield()
+                    // A cancelled sleep ends the loop.
+                } while (try? await Task.sleep(for: .seconds(5))) != nil
+                continuation.finish()
+            }
+            var certificates = certificates
+            for await _ in looks {
+                for index in certificates.indices { certificates[index].look(now: Moment.now / 1000) }
+            }
+            group.cancelAll()
+        }
     }
 
     private static func check(

@@ -2,7 +2,8 @@
 -- Pauses an app for all workers with the same configuration because APNs refuses it, or lengthens its pause because a
 -- probe was refused too.
 --
--- KEYS  1 apps:<app>:paused STRING JSON: reason, detail, since, until, pause (ms), by, configuration
+-- KEYS  1 apps:<app>:paused STRING JSON: reason, detail, since, until, set_at, pause (ms), by,
+--                               configuration
 -- ARGV  1 worker          the lane that was refused
 --       2 reason          its code
 --       3 first pause     ms to the first probe
@@ -26,7 +27,7 @@ if wrong then
     return wrong
 end
 
-local state = app_pause(redis.call('GET', paused))
+local state = app_pause(redis.call('GET', paused), now)
 if state and not state['until'] then
     return { 0, -1 }
 end
@@ -37,10 +38,10 @@ local opened = 0
 if not state or (state.configuration or configuration) ~= configuration then
     opened = 1
     state = { v = 1, since = now, pause = tonumber(first_pause) }
-    state['until'] = now + state.pause
+    state['until'], state.set_at = now + state.pause, now
 elseif is_probe == '1' then
     state.pause = math.min(state.pause * 2, tonumber(longest_pause))
-    state['until'] = now + state.pause
+    state['until'], state.set_at = now + state.pause, now
 end
 state.reason = reason
 state.detail = detail ~= '' and detail or nil

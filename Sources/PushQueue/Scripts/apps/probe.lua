@@ -2,7 +2,8 @@
 -- Allows one lane at a time to probe a paused app: to send one notification, which shows whether APNs still refuses the
 -- app.
 --
--- KEYS  1 apps:<app>:paused STRING JSON: reason, detail, since, until, pause (ms), by, configuration
+-- KEYS  1 apps:<app>:paused STRING JSON: reason, detail, since, until, set_at, pause (ms), by,
+--                               configuration
 -- ARGV  1 worker          the lane that asks
 --       2 limit           ms after which another probe can be made, if this one gets no answer
 --       3 configuration   the digest of the lane's configuration of the app
@@ -23,7 +24,7 @@ if wrong then
     return wrong
 end
 
-local state = app_pause(redis.call('GET', paused))
+local state = app_pause(redis.call('GET', paused), now)
 if not state then
     return { 0, 0, '', '' }
 end
@@ -37,7 +38,7 @@ end
 if state['until'] > now then
     return { 2, state['until'] - now, state.reason, state.detail or '' }
 end
-state['until'] = now + limit
+state['until'], state.set_at = now + limit, now
 state.by = worker
 write_when_full(paused)
 redis.call('SET', paused, cjson.encode(state), 'PX', 86400000)

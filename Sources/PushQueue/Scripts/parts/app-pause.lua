@@ -1,8 +1,9 @@
 -- The pause of an app.
 
 -- Returns the state in `apps:<app>:paused`, nil when the app is not paused. Without `until` the app was paused by an operator,
--- and no probe ends the pause. The same holds for any other text that an operator may have written there.
-local function app_pause(text)
+-- and no probe ends the pause. The same holds for any other text that an operator may have written there. `until` was set at
+-- `set_at`: if that is in the future, the clock was set back, and the next probe is due.
+local function app_pause(text, now)
     if not text then
         return nil
     end
@@ -21,6 +22,8 @@ local function app_pause(text)
     end
     if not is_valid_time(state['until']) or not is_valid_time(state.pause) or state.pause < 1 then
         state['until'] = nil
+    elseif is_valid_time(state.set_at) and state.set_at > now + 1000 then
+        state['until'] = now
     end
     return state
 end

@@ -58,6 +58,17 @@ local function is_token_list(value)
     return members == #value
 end
 
+-- True if there is white space between the members of a head, which the worker does not write.
+local function has_space(head)
+    if not string.find(head, '[ \t\r\n]') then
+        return false
+    end
+    for _, nested in ipairs({ '\\.', '"[^"]*"', '%b{}', '%b[]' }) do
+        head = string.gsub(head, nested, '')
+    end
+    return string.find(head, '[ \t\r\n]') ~= nil
+end
+
 -- Splits a wrapped job into its head, which ends with `"job":`, the producer's bytes, and the members of the head. Returns nil,
 -- the whole body and no members for a plain job. The first `"job":` is the wrapper's: in a string its quotes would be escaped,
 -- and within an object the head would not be JSON.
@@ -69,7 +80,7 @@ local function unwrap(body)
             local is_json, members = pcall(cjson.decode, head .. 'null}')
             -- A reclaim replaces the counter in the text: there must be no second one, nor one within another member.
             local _, counters = string.gsub(head, '"reclaims":', '')
-            if is_json and counters == (members.reclaims and 1 or 0) and is_counter(members.attempt, 1)
+            if is_json and not has_space(head) and counters == (members.reclaims and 1 or 0) and is_counter(members.attempt, 1)
                 and is_counter(members.reclaims, 0) and is_counter(members.requeues, 0)
                 and (members.enqueued == nil or is_time(members.enqueued))
                 and (members.requeued == nil or is_time(members.requeued))

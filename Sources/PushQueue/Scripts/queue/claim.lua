@@ -58,7 +58,7 @@
 --
 -- A claim is bound to its execution: the same command, executed again on another state of Redis, claims other jobs, and
 -- the stamps of the two differ. Run twice on the same state with the same `first`, it returns what the first run
--- claimed; after a later claim it returns nothing. So a claim whose connection broke can be repeated. A claim that the
+-- claimed, and with one of the later numbers the rest of that; after a later claim it returns nothing. So a claim whose connection broke can be repeated. A claim that the
 -- network delivers late claims nothing, or jobs that the lane finds among its claims.
 
 local jobs, retry, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
@@ -155,7 +155,7 @@ if type(known) == 'table' or (known and held < 0) then
 elseif known then
     local next_number, last_first, stamp, size = string.match(known, '^(%d+) (%d+) (%w+) (%d+)$')
     seen = size and math.max(1, math.min(tonumber(size), 2 ^ 31))
-    if tonumber(last_first) == first then
+    if next_number and first >= tonumber(last_first) and first < tonumber(next_number) then
         reply[1], reply[3], reply[7] = 0, is_paused and -1 or until_next(), stamp
         reply[10] = other_configurations()
         for number = first, first + limit - 1 do

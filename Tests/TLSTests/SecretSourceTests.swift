@@ -1,7 +1,8 @@
 import Foundation
+import TestSupport
 import Testing
 
-@testable import APNS
+@testable import TLS
 
 @Suite("A secret's source")
 struct SecretSourceTests {

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@testable import APNS
+@testable import TLS
 
 @Suite("Base64")
 struct Base64Tests {
