@@ -23,7 +23,7 @@ extension EndToEnd {
                 }, uniquingKeysWith: { one, _ in one })
         }
 
-        @Test("a node of a Cluster that is away hides only its own queues, and is a problem")
+        @Test("a node of a Cluster that is unavailable hides only its own queues, and is a problem")
         func nodeAway() async throws {
             let cluster = try await RedisCluster()
             var owners: [String: RedisServer] = [:]
