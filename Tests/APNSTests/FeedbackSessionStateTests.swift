@@ -50,7 +50,7 @@ struct FeedbackSessionStateTests {
         switch ending {
         case 0: state.closed()
         case 1: state.failed(IOError(errnoCode: ECONNRESET, reason: "reset"))
-        case 2: state.received(ByteBuffer(bytes: [UInt8](repeating: 0, count: 6)), now: Self.at(1))
+        case 2: state.received(ByteBuffer(bytes: [UInt8](repeating: 0xFF, count: 6)), now: Self.at(1))
         default:
             state.received(ByteBuffer(bytes: [0, 0]), now: Self.at(1))
             state.closed()

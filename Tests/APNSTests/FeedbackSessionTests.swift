@@ -124,7 +124,7 @@ struct FeedbackSessionTests {
 
     @Test("an invalid tuple is reported with its position, after the tuples before it")
     func malformed() async throws {
-        try await withServer(script: { $0.send(Self.bytes(0..<3) + [0, 0, 0, 1, 0, 0, 1, 2, 3]) }) { server in
+        try await withServer(script: { $0.send(Self.bytes(0..<3) + [0, 0, 0, 1, 0, 101, 1, 2, 3]) }) { server in
             let (tuples, error, _) = try await drain(Self.configuration(server.port))
             expect(tuples, 0..<3)
             #expect(error?.description.contains("the tuple at byte 114") == true, "\(String(describing: error))")

@@ -104,7 +104,7 @@ extension EndToEnd {
                 case "cut":
                     peer.send(FeedbackScene.bytes(300..<301).dropLast(3))
                     peer.hangUp()
-                case "nonsense": peer.send([UInt8](repeating: 0, count: 10))
+                case "nonsense": peer.send([UInt8](repeating: 0xFF, count: 10))
                 default: break
                 }
             })

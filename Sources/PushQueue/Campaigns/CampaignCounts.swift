@@ -34,7 +34,7 @@ public struct CampaignCounts: Sendable, Equatable {
             case "total": counts.total = Int(bounding: value)
             case "started_at": counts.startedAt = Int64(bounding: value)
             case "updated_at": counts.updatedAt = Int64(bounding: value)
-            case "next_us", "limited_at": break
+            case "next_us", "limited_at", "reserved_us": break
             default: counts.counters[field] = Int(bounding: value)
             }
         }

@@ -86,10 +86,17 @@ public struct AppConfiguration: Sendable {
         self.credential = credential
     }
 
-    /// Trusts only these authorities for the connection to APNs.
-    /// - Throws: ``SecretSource/Unreadable``.
+    /// Trusts only these authorities for the connection to APNs. A file that cannot be read now, or is a named pipe, is
+    /// read when the first connection is prepared, and not watched.
+    /// - Throws: ``SecretSource/Unreadable`` for other sources.
     public mutating func trust(_ authorities: SecretSource) throws {
-        let bytes = try authorities.read()
+        let bytes: [UInt8]
+        do {
+            bytes = try authorities.read()
+        } catch {
+            guard case .file(let path) = authorities else { throw error }
+            return trust = .file(path)
+        }
         trust = .pem(bytes, name: "\(authorities)")
         renewal?.plan.authorities = authorities
         renewal?.contents.append(bytes)

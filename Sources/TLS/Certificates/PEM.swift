@@ -21,7 +21,7 @@ struct PEM {
     /// - Throws: `unreadable`.
     init(file path: String) throws(TLSError) {
         do throws(SecretSource.Unreadable) {
-            self.init(bytes: try SecretSource.file(path).read(), source: path)
+            self.init(bytes: try SecretSource.file(path).read(allowsPipe: true), source: path)
         } catch {
             throw TLSError(.unreadable(error))
         }

@@ -22,11 +22,12 @@ public enum SecretSource: Sendable, Equatable {
     }
 
     /// Reads the secret from its source.
+    /// - Parameter allowsPipe: true to wait for the writer of a named pipe, false to refuse it.
     /// - Throws: ``Unreadable`` if the secret is missing, empty, larger than ``maximumSize`` or malformed.
-    public func read() throws(Unreadable) -> [UInt8] {
+    public func read(allowsPipe: Bool = false) throws(Unreadable) -> [UInt8] {
         let bytes: [UInt8]
         switch self {
-        case .file(let path): bytes = try Self.contents(path)
+        case .file(let path): bytes = try Self.contents(path, allowsPipe)
         case .base64(let text, _): bytes = try decode(text)
         case .bytes(let given, _): bytes = given
         }
@@ -51,15 +52,19 @@ public enum SecretSource: Sendable, Equatable {
         }
     }
 
-    private static func contents(_ path: String) throws(Unreadable) -> [UInt8] {
+    private static func contents(_ path: String, _ allowsPipe: Bool) throws(Unreadable) -> [UInt8] {
         // Without O_NONBLOCK, a named pipe would block the thread until it has a writer.
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        var descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { throw failed(path, errno) }
         defer { close(descriptor) }
         var facts = stat()
         guard fstat(descriptor, &facts) == 0 else { throw failed(path, errno) }
         switch facts.st_mode & S_IFMT {
         case S_IFREG: break
+        case S_IFIFO where allowsPipe:
+            close(descriptor)
+            descriptor = open(path, O_RDONLY | O_CLOEXEC)
+            guard descriptor >= 0 else { throw failed(path, errno) }
         case S_IFDIR: throw Unreadable(description: "\(path) is a directory; use the path of the file in it")
         default: throw Unreadable(description: "\(path) is not a regular file; use the path of one")
         }
