@@ -165,8 +165,8 @@ public final class Worker: Service {
                     let tls = try app.tlsContext(for: credential)
                     for lane in lanes { lane.replaceCredential(of: app.name, with: credential, tls) }
                 }
-                // A cancelled sleep ends the loop.
-                try? await Task.sleep(for: CredentialKeeper.interval)
+                // A changed file is in use after two looks. A cancelled sleep ends the loop.
+                try? await Task.sleep(for: CertificateWatch.interval)
             } while !Task.isCancelled && generation == reloads.load(ordering: .acquiring)
         }
     }

@@ -5,6 +5,8 @@ package enum DescriptorLimit {
     /// The highest soft limit that ``raise(to:)`` sets: ample for a worker, even if the hard limit is a billion.
     package static let highest = 65_536
 
+    private static let remedy = "raise the limit (`ulimit -n`, systemd's LimitNOFILE=, a container's nofile)"
+
     private static let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
 
     /// The soft limit; `nil` if the kernel does not report it.
@@ -36,8 +38,7 @@ package enum DescriptorLimit {
     package static var problem: String? {
         let needed = 32 + 4 * sysconf(Int32(_SC_NPROCESSORS_ONLN))
         guard let current, current < needed else { return nil }
-        return "this process may open only \(current) files, and needs \(needed); raise the limit "
-            + "(`ulimit -n`, systemd's LimitNOFILE=, a container's nofile)"
+        return "this process may open only \(current) files, and needs \(needed); \(remedy)"
     }
 
     /// The current shortage of file descriptors, with what to do; `nil` if one can be opened.
@@ -55,8 +56,7 @@ package enum DescriptorLimit {
         switch code {
         case EMFILE:
             let limit = current.map { " of its \($0)" } ?? ""
-            return "this process has no file descriptor\(limit) left; raise the limit "
-                + "(`ulimit -n`, systemd's LimitNOFILE=, a container's nofile)"
+            return "this process has no file descriptor\(limit) left; \(remedy)"
         case ENFILE: return "this machine has no file descriptor left; raise fs.file-max, or find what holds them"
         default: return nil
         }

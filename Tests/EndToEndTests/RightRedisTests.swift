@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// What operators are told when a URL names the wrong server, or a server is away.
+    /// The errors for a URL of the wrong server, and the problems that `status` reports while a server or a worker is silent.
     @Suite("The right Redis")
     struct RightRedisTests {
         private static func run(_ url: String, _ arguments: String...) async throws -> CommandLineTests.Output {

@@ -75,8 +75,8 @@ extension EndToEnd {
             }
         }
 
-        @Test("for Redis are in use from the worker's next connection on, and their end is announced")
-        func redis() async throws {
+        /// Starts a worker with certificates for Redis, and waits until it has delivered five jobs.
+        private static func working() async throws -> (Files, SecureRedis, SimulatorProcess, WorkerProcess) {
             let files = try Files()
             let redis = try SecureRedis()
             let simulator = try await SimulatorProcess()
@@ -84,6 +84,12 @@ extension EndToEnd {
                 redis: redis.url, endpoint: simulator.port, environment: files.environment)
             try redis.server.push(TestJob.many(5, prefix: "a"))
             try await eventually("the first are delivered") { try await simulator.account().accepted == 5 }
+            return (files, redis, simulator, worker)
+        }
+
+        @Test("for Redis are in use from the worker's next connection on, and their end is announced")
+        func redis() async throws {
+            let (files, redis, simulator, worker) = try await Self.working()
             try files.replace()
             try redis.rotate(files)
             try redis.server.push(TestJob.many(5, prefix: "b"))
@@ -97,13 +103,7 @@ extension EndToEnd {
 
         @Test("that do not match are reported, and the previous ones stay in use")
         func mismatch() async throws {
-            let files = try Files()
-            let redis = try SecureRedis()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, environment: files.environment)
-            try redis.server.push(TestJob.many(5, prefix: "a"))
-            try await eventually("the first are delivered") { try await simulator.account().accepted == 5 }
+            let (files, redis, simulator, worker) = try await Self.working()
             try files.workshop.write(files.workshop.read("new-client.pem"), to: "crt")
             try await eventually("it is reported") { worker.log.contains("certificates_unusable") }
             try redis.server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")

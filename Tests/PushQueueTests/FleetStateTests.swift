@@ -131,7 +131,7 @@ struct FleetStateTests {
         try await withFleet(durations) { queue, fleet in
             _ = try await fleet.trip()
             guard case .wait = try await fleet.probe() else {
-                Issue.record("there is no pause")
+                Issue.record("the app is not paused")
                 return
             }
             let key = try #require(queue.redis.run("KEYS", "*:paused").elements?.first?.text)

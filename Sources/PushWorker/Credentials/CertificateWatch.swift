@@ -3,15 +3,17 @@ import TLS
 
 /// Reports changes of a certificate's files, and the approaching end of its validity.
 public struct CertificateWatch: Sendable {
-    /// The interval between reports of a problem, in seconds.
-    private static let reportInterval: Int64 = 86_400
+    /// The interval between looks at files of credentials.
+    public static let interval = Duration.seconds(5)
+    /// The interval between reports of a problem with a credential, in seconds.
+    static let reportInterval: Int64 = 86_400
 
     private let context: Renewable<TLSContext>
     private let purpose: String
     private let logger: Logger
     private var reportedAt = Int64.min
 
-    /// - Parameter purpose: what the certificate is for, in the log.
+    /// - Parameter purpose: the use of the certificate, in the log.
     public init(_ context: Renewable<TLSContext>, purpose: String, logger: Logger) {
         self.context = context
         self.purpose = purpose

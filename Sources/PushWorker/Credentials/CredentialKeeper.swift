@@ -15,11 +15,6 @@ struct CredentialKeeper {
         var reportedAt: Int64
     }
 
-    /// The interval between checks of the files. A changed file is in use after two checks.
-    static let interval = Duration.seconds(5)
-    /// The interval between reports of a problem, in seconds.
-    private static let reportInterval: Int64 = 86_400
-
     private var kept: [Kept] = []
     private var redis: CertificateWatch?
     private let logger: Logger
@@ -71,7 +66,7 @@ struct CredentialKeeper {
                     "the changed credential is unusable; keeping the previous one: \(error)",
                     metadata: metadata(app, event: "credential_unusable"))
             }
-            if kept[index].reportedAt == .min || now - kept[index].reportedAt >= Self.reportInterval {
+            if kept[index].reportedAt == .min || now - kept[index].reportedAt >= CertificateWatch.reportInterval {
                 kept[index].reportedAt = now
                 report(kept[index], app, now: now)
             }

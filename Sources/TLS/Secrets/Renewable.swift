@@ -6,7 +6,7 @@ import NIOCore
 /// The files are read when the value is needed, at most once per second: what was replaced is in use from the next
 /// connection on. While they are unusable, the last usable value is kept.
 public final class Renewable<Value: Sendable>: Sendable {
-    /// What became of changed files.
+    /// The result of a change of the files.
     public enum Change: Sendable {
         /// A new value was made from them.
         case renewed

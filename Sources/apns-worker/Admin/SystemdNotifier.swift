@@ -82,7 +82,7 @@ actor SystemdNotifier: Service {
         notify()
     }
 
-    /// `READY=1` says that the process works; whether it can claim and send jobs is in this line.
+    /// `READY=1` means that the process works. This line shows its readiness to claim and send jobs.
     private func readStatus() async {
         let problems = await worker.health().problems
         let first = problems.first.map { "not ready: \($0)" } ?? "ready"

@@ -215,7 +215,7 @@ struct ServedDashboard: Service {
                 repeat {
                     continuation.yield()
                     // A cancelled sleep ends the loop.
-                } while (try? await Task.sleep(for: .seconds(5))) != nil
+                } while (try? await Task.sleep(for: CertificateWatch.interval)) != nil
                 continuation.finish()
             }
             var certificates = certificates
