@@ -71,13 +71,22 @@ final class SentinelServers: QueueServers {
 
     func connect(for key: String) throws -> RedisTestConnection { try redis.master().connect() }
 
-    /// Waits until all Sentinels agree on the master, and all other servers follow it.
+    /// Waits until all other servers follow the master.
     func waitUntilWell() async throws {
-        try await eventually("the replicas follow the master", within: .seconds(180)) {
-            let master = try? self.redis.master()
-            guard let master, let info = try? master.run("INFO", "replication").text else { return false }
-            return info.contains("role:master")
-                && info.components(separatedBy: "state=online").count == self.redis.servers.count
+        // A full copy of a gigabyte takes minutes beside a busy fleet.
+        do {
+            try await eventually("the replicas follow the master", within: .seconds(600)) {
+                let master = try? self.redis.master()
+                guard let master, let info = try? master.run("INFO", "replication").text else { return false }
+                return info.contains("role:master")
+                    && info.components(separatedBy: "state=online").count == self.redis.servers.count
+            }
+        } catch {
+            let views = redis.servers.map { server in
+                let info = (try? server.run("INFO", "replication").text) ?? "no answer"
+                return "\(server.port): " + info.split(whereSeparator: \.isNewline).joined(separator: " ")
+            }
+            throw ChildProcess.Failure(description: "\(error); \(views.joined(separator: "; "))")
         }
     }
 }
