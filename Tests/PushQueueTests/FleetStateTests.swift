@@ -134,7 +134,7 @@ struct FleetStateTests {
                 Issue.record("the app is not paused")
                 return
             }
-            let key = try #require(queue.redis.run("KEYS", "*:paused").elements?.first?.text)
+            let key = queue.sharedKeys.appPaused("shop")
             var state = try #require(
                 JSONSerialization.jsonObject(with: Data((queue.redis.run("GET", key).text ?? "").utf8))
                     as? [String: Any])

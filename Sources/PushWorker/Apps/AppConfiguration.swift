@@ -88,7 +88,7 @@ public struct AppConfiguration: Sendable {
 
     /// Trusts only these authorities for the connection to APNs. A file that cannot be read now, or is a named pipe, is
     /// read when the first connection is prepared, and not watched.
-    /// - Throws: ``SecretSource/Unreadable`` for other sources.
+    /// - Throws: `SecretSource.Unreadable` for other sources.
     public mutating func trust(_ authorities: SecretSource) throws {
         let bytes: [UInt8]
         do {

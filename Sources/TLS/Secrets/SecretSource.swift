@@ -94,7 +94,7 @@ public enum SecretSource: Sendable, Equatable {
     }
 
     /// Returns a warning about a file that others than its owner can read; nil if there is none, or if the file cannot
-    /// be inspected, which ``read()`` reports.
+    /// be inspected, which ``read(allowsPipe:)`` reports.
     ///
     /// No more than a warning, because Kubernetes by default mounts secrets as root's with mode 0644.
     public func permissionsWarning() -> String? {
