@@ -65,6 +65,22 @@ extension EndToEnd {
             try await scene.finishWithoutDuplicates()
         }
 
+        @Test("BUSY at the start: the worker is ready again soon, also if no job comes")
+        func busyWhileIdle() async throws {
+            let redis = try RedisServer(arguments: ["--lua-time-limit", "100"])
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try await worker.logs("started")
+            let script = try EndlessScript(on: redis)
+            try await worker.logs("not_ready", "BUSY")
+            try redis.run("SCRIPT", "KILL")
+            try await script.ended()
+            // The fleet's provider token is asked for again after 30 s.
+            try await worker.logs("redis_accepted")
+            try await worker.logs("ready_again")
+            _ = try await worker.stop()
+        }
+
         @Test("OOM: the memory is full: the queue still drains, and producers are refused")
         func outOfMemory() async throws {
             let scene = try await OutageScene(rules: ["prefix=0410,answer=410", "prefix=0503,times=1,answer=503"])

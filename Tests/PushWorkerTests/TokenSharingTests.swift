@@ -37,7 +37,9 @@ struct TokenSharingTests {
         sharing.failed(now: start)
         #expect(!sharing.isAwaited(now: start))
         #expect(sharing.shouldAsk(age: nil, isReady: true, now: start + .seconds(1)) == false)
-        #expect(sharing.shouldAsk(age: 2400, isReady: true, now: start + TokenSharing.pause) == true)
+        #expect(sharing.shouldAsk(age: 30, isReady: true, now: start + TokenSharing.pause) == true)
+        sharing.agreed()
+        #expect(sharing.shouldAsk(age: 60, isReady: true, now: start + .minutes(1)) == false)
     }
 
     @Test("a token that APNs has refused is reported until there is another, for which the lane waits")

@@ -14,6 +14,9 @@ struct TokenSharing {
     let jitter: Int64
 
     private var isAsking = false
+    /// True since the fleet could not be asked: it is asked again soon, although the worker signs its own token. Only an
+    /// answer shows that Redis no longer refuses.
+    private var isOwed = false
     private var wantedSince: NIODeadline?
     private var notBefore = NIODeadline.distantPast
     /// The time at which the token that APNs reported as expired was signed.
@@ -32,7 +35,7 @@ struct TokenSharing {
     ///   - age: the age of the token in use, in seconds; `nil` without one.
     ///   - isReady: true if Redis can be asked.
     mutating func shouldAsk(age: Int64?, isReady: @autoclosure () -> Bool, now: NIODeadline) -> Bool {
-        let isNeeded = age.map { $0 >= renewalAge + jitter } ?? true
+        let isNeeded = isOwed || (age.map { $0 >= renewalAge + jitter } ?? true)
         guard isNeeded || refusedAt > 0 else {
             wantedSince = nil
             return false
@@ -54,6 +57,7 @@ struct TokenSharing {
     /// Records that the fleet has a token, which is now in use.
     mutating func agreed() {
         isAsking = false
+        isOwed = false
         wantedSince = nil
         refusedAt = 0
     }
@@ -61,6 +65,7 @@ struct TokenSharing {
     /// Records that the fleet could not be asked or that its token is unusable.
     mutating func failed(now: NIODeadline) {
         isAsking = false
+        isOwed = true
         notBefore = now + Self.pause
     }
 

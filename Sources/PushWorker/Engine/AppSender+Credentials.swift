@@ -29,7 +29,10 @@ extension AppSender {
         else { return }
         let candidate: ProviderToken
         do {
-            candidate = try source.sign(now: wall)
+            // A young token of its own is offered as it is: APNs refuses tokens that change too often.
+            candidate =
+                try source.isDue(now: wall) || credential.sharing.refusedAt > 0
+                ? source.sign(now: wall) : source.token(now: wall)
         } catch {
             credential.sharing.failed(now: lane.now)
             return logSigningFailure(error)
