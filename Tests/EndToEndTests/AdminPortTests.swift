@@ -79,6 +79,21 @@ extension EndToEnd {
             #expect(try await other.stop().accepted == 50)
         }
 
+        @Test("a worker that ends right after its start leaves nothing on a loop that has ended")
+        func strictEnd() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            for _ in 0..<10 {
+                let worker = try WorkerProcess(
+                    redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"],
+                    // NIO then traps where it would print an error.
+                    environment: ["SWIFTNIO_STRICT": "1"])
+                try await worker.logs("started")
+                _ = try await worker.stop()
+                #expect(!worker.log.contains("ERROR: "), "\(worker.log)")
+            }
+        }
+
         @Test("a worker raises its soft limit of file descriptors to the hard one")
         func limit() async throws {
             let redis = try RedisServer()

@@ -41,6 +41,20 @@ struct FindingLogTests {
         #expect(update(&log, .refusesWrites, .replica) == [] && update(&log) == [])
     }
 
+    @Test("a finding that could not be looked for has not ended")
+    func unseen() {
+        var log = FindingLog()
+        #expect(update(&log, .notPersistent, .full, .evicts, .tooOld).count == 4)
+        #expect(update(&log, .notReported) == [.found(finding(.notReported))])
+        #expect(
+            update(&log, .notPersistent) == [.ended(.tooOld), .ended(.full), .ended(.evicts), .ended(.notReported)])
+        // Without any replica, Redis accepts jobs without one as before.
+        #expect(update(&log, .noMinimumOfReplicas) == [.found(finding(.noMinimumOfReplicas)), .ended(.notPersistent)])
+        #expect(update(&log, .noReplica) == [.found(finding(.noReplica))])
+        #expect(update(&log, .noMinimumOfReplicas) == [.ended(.noReplica)])
+        #expect(update(&log) == [.ended(.noMinimumOfReplicas)])
+    }
+
     @Test("each end has its own message")
     func endings() {
         for kind in QueueServer.Finding.Kind.allCases { #expect(kind.endingSentence.hasPrefix("Redis ")) }

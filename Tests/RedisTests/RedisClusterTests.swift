@@ -193,6 +193,16 @@ struct RedisClusterTests {
         }
     }
 
+    @Test("says which server named an address that does not answer")
+    func namedAddress() async throws {
+        let node = try RedisServer(arguments: ["--cluster-announce-ip", "127.88.0.9"], cluster: true)
+        try node.run("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+        try await eventually { try node.run("CLUSTER", "INFO").text?.contains("cluster_state:ok") == true }
+        let error = try await failure(of: "redis+cluster://127.0.0.1:\(node.port)")
+        let expected = "127.88.0.9:\(node.port): Connection refused (127.0.0.1:\(node.port) names this address)"
+        #expect("\(error)".contains(expected), "\(error)")
+    }
+
     @Test("of a single server's URL gets an error with the URL it needs")
     func clusterBySingleURL() async throws {
         let cluster = try await RedisCluster()

@@ -278,6 +278,25 @@ struct RedisSentinelTests {
         guard case .authentication = error else { throw ChildProcess.Failure(description: "\(error)") }
     }
 
+    @Test("names the place of the password that is refused")
+    func placesOfPasswords() async throws {
+        let set = try await RedisSentinelSet(
+            replicas: 0, sentinels: 1, password: "server", sentinelPassword: "sentinel")
+        let file = set.servers[0].directory.appendingPathComponent("wrong")
+        try "wrong\n".write(to: file, atomically: true, encoding: .utf8)
+        let place = "127.0.0.1:\(set.sentinels[0].port)"
+        for (url, source) in [
+            (":server@\(place)/?master=mymaster", "`sentinel_password` in the Redis URL"),
+            (":server@\(place)/?master=mymaster&sentinel_password=x", "`sentinel_password` in the Redis URL"),
+            (":server@\(place)/?master=mymaster&sentinel_password_file=\(file.path)", file.path),
+            (":x@\(place)/?master=mymaster&sentinel_password=sentinel", "the user and the password in the Redis URL"),
+            ("\(place)/?master=mymaster&sentinel_password=sentinel&password_file=\(file.path)", file.path),
+        ] {
+            let error = try await failure(of: "redis+sentinel://\(url)")
+            #expect(error.description.contains(source), "\(url): \(error)")
+        }
+    }
+
     @Test("asks the next Sentinel when one is dead, does not answer, or is not a Sentinel")
     func badSentinels() async throws {
         let set = try await RedisSentinelSet(replicas: 0, sentinels: 1)

@@ -85,9 +85,11 @@ struct RedisHandshake {
         }
     }
 
-    /// A TLS port closes the connection after plain commands; a plain port waits for the end of what it reads as a
-    /// command.
-    private var lostHint: String { "; if the server wants TLS there, use rediss://" }
+    /// A TLS port closes the connection after plain commands, and so does a proxy without a server; a plain port waits
+    /// for the end of what it reads as a command.
+    private var lostHint: String {
+        "; if a proxy listens there, check that it has a server; if the server wants TLS there, use rediss://"
+    }
     private var silentHint: String { "; if the server does not speak TLS there, use redis://" }
 
     /// Replaces the spaces, newlines and special characters that CLIENT SETNAME refuses.

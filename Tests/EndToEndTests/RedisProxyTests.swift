@@ -1,0 +1,85 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// haproxy between the worker and Redis, which finds the master by asking all servers, as it is often deployed.
+    @Suite("Redis behind haproxy")
+    struct RedisProxyTests {
+        /// A proxy to whichever of some servers is a master.
+        private final class Proxy: Sendable {
+            let port: Int
+            private let process: ChildProcess
+            private let directory: URL
+
+            init(to servers: [RedisServer]) async throws {
+                let port = try RedisServer.freePort()
+                let directory = FileManager.default.temporaryDirectory.appending(path: "haproxy-\(UUID().uuidString)")
+                try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+                (self.port, self.directory) = (port, directory)
+                let lines = servers.enumerated().map { index, server in
+                    "  server s\(index) 127.0.0.1:\(server.port) check inter 200 fall 1 rise 1 "
+                        + "on-marked-down shutdown-sessions"
+                }
+                let configuration = """
+                    defaults
+                      mode tcp
+                      timeout connect 2s
+                      timeout client 1h
+                      timeout server 1h
+                    listen redis
+                      bind 127.0.0.1:\(port)
+                      option tcp-check
+                      tcp-check send info\\ replication\\r\\n
+                      tcp-check expect string role:master
+                    \(lines.joined(separator: "\n"))
+
+                    """
+                let file = directory.appending(path: "haproxy.cfg")
+                try Data(configuration.utf8).write(to: file)
+                let process = try ChildProcess("haproxy", ["-db", "-f", file.path])
+                self.process = process
+                try await eventually("it has a server") {
+                    if let ending = process.ending { throw process.failure("ended with \(ending)") }
+                    // It closes connections until it has found the master.
+                    return (try? RedisTestConnection(port: port).run("PING")) == .status("PONG")
+                }
+            }
+
+            deinit {
+                process.kill()
+                try? FileManager.default.removeItem(at: directory)
+            }
+        }
+
+        @Test("another master takes over: the worker follows, and every job is delivered")
+        func failOver() async throws {
+            let servers = [try RedisServer(), try RedisServer()]
+            try servers[1].run("REPLICAOF", "127.0.0.1", "\(servers[0].port)")
+            try await eventually("the replica is in step") {
+                try servers[1].run("INFO", "replication").text?.contains("master_link_status:up") == true
+            }
+            let proxy = try await Proxy(to: servers)
+            let simulator = try await SimulatorProcess(options: ["--delay", "60ms±40ms"])
+            let jobs = TestJob.many(2000)
+            try servers[0].push(Array(jobs.prefix(1000)))
+            let worker = try WorkerProcess(
+                redis: "redis://127.0.0.1:\(proxy.port)", endpoint: simulator.port,
+                options: ["--max-connections", "1", "--max-streams", "50"])
+            try await eventually("it is at work") { try servers[0].counted("delivered") > 100 }
+            // No master for a while.
+            try servers[0].run("REPLICAOF", "127.0.0.1", "\(servers[1].port)")
+            try await worker.logs("redis_lost", "check that it has a server")
+            try await worker.logs("not_ready")
+            try servers[1].run("REPLICAOF", "NO", "ONE")
+            try await worker.logs("ready_again")
+            try servers[1].push(Array(jobs.suffix(1000)))
+            try await eventually("all jobs are delivered") { try QueueContents(servers[1]).isSettled }
+            let queue = try QueueContents(servers[1])
+            #expect(queue.dead.isEmpty)
+            _ = try await worker.stop()
+            let seen = try await simulator.stop()
+            #expect(seen.accepted - seen.duplicates == 2000, "\(seen)")
+        }
+    }
+}
