@@ -39,7 +39,7 @@ struct DevicePage: DashboardPage {
 
     /// Searches for a token.
     static func findings(_ token: String, _ request: PageRequest) async throws -> DeviceFindings {
-        guard token.utf8.count <= 400, token.utf8.count >= 2, token.allSatisfy(\.isHexDigit) else {
+        guard TokenText.isToken(token) else {
             throw WebError(.badRequest, "\(token.prefix(40)) is not a device token in hex or base64")
         }
         var findings = DeviceFindings(token: token, now: Moment.now)

@@ -16,7 +16,9 @@ enum FilterFields {
 
     /// Describes a filter, such as `state=retrying, app=shop`.
     static func words(_ form: Form, _ names: [String]) -> String {
-        let parts = (["queue"] + names).flatMap { name in form.all(name).map { "\(name)=\($0)" } }
+        let parts = (["queue"] + names).flatMap { name in
+            form.all(name).map { "\(name)=\(name == "token" && $0.count > 8 ? "\($0.prefix(8))…" : $0)" }
+        }
         return parts.isEmpty ? "all" : parts.joined(separator: ", ")
     }
 
@@ -38,7 +40,7 @@ enum FilterFields {
 
     static func keys(_ form: Form) throws(WebError) -> [String] {
         let keys = form.all("key").map { $0.lowercased() }
-        if let wrong = keys.first(where: { $0.utf8.count != 10 || !$0.allSatisfy(\.isHexDigit) }) {
+        if let wrong = keys.first(where: { $0.utf8.count != 10 || !$0.isHexadecimal }) {
             throw WebError(.badRequest, "key is \(wrong); it must be ten hex digits")
         }
         return keys

@@ -262,3 +262,11 @@ package struct FleetStatus: Encodable, Sendable {
     /// Workers that are alive.
     package var living: [Worker] { workers.filter { $0.state != .gone } }
 }
+
+extension FleetStatus {
+    /// Returns the names of the apps if a name is none of them; nil if it is one, or if no app is known.
+    package func others(than app: String) -> [String]? {
+        let known = Set(apps.map(\.name)).sorted()
+        return known.isEmpty || known.contains(app) ? nil : known
+    }
+}

@@ -107,3 +107,18 @@ package struct ClaimedNotifications {
         return sum
     }
 }
+
+/// The texts that operators give along with a change.
+package enum OperatorText {
+    /// Returns what is wrong with the reason of a change; nil if nothing is.
+    package static func problem(ofReason reason: String) -> String? {
+        let isGood = !reason.printable.allSatisfy(\.isWhitespace) && reason.count <= 200 && reason.utf8.count <= 800
+        return isGood ? nil : "must have 1 to 200 printable characters"
+    }
+
+    /// Returns what is wrong with a reason, a topic or an environment of invalid tokens; nil if nothing is.
+    package static func problem(ofLabel label: String) -> String? {
+        let isGood = (1...255).contains(label.utf8.count) && label.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
+        return isGood ? nil : "must have 1 to 255 printable ASCII characters without spaces"
+    }
+}

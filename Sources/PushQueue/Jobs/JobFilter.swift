@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 
 /// Selects jobs: those that match one value of each kind that is given.
 package struct JobFilter: Sendable, Equatable {
@@ -106,10 +107,15 @@ package enum TokenText {
         return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
     }
 
+    /// Returns true for the hex digits of a device token: of 1 to 1,024 bytes.
+    package static func isToken(_ hex: String) -> Bool {
+        (2...2048).contains(hex.utf8.count) && hex.utf8.count.isMultiple(of: 2) && hex.isHexadecimal
+    }
+
     /// Returns the ways in which producers may write a token.
     /// - Parameter hex: lower-case hex.
     package static func forms(ofHex hex: String) -> [String] {
-        let digits = hex.utf8.compactMap { UInt8(String(UnicodeScalar($0)), radix: 16) }
+        let digits = hex.utf8.compactMap(JSONText.hexValue)
         let bytes = stride(from: 0, to: digits.count - 1, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
         let plain = base64(of: bytes)
         let url = plain.map { $0 == "+" ? "-" : $0 == "/" ? "_" : $0 }

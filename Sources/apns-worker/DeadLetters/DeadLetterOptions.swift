@@ -77,7 +77,7 @@ struct DeadLetterOptions: ParsableArguments {
 
     /// Reads a key as shown in a list.
     static func key(_ text: String, of what: String, from list: String) throws -> String {
-        guard text.utf8.count == 10, text.allSatisfy(\.isHexDigit) else {
+        guard text.utf8.count == 10, text.isHexadecimal else {
             throw ValidationError("the key of \(what) is ten hex digits, as `apns-worker \(list)` shows it")
         }
         return text.lowercased()

@@ -64,9 +64,8 @@ extension DeadLetterFilter {
 enum Person {
     /// Checks the reason that an operator gives to others.
     static func check(reason: String?) throws {
-        guard let reason else { return }
-        guard !reason.printable.allSatisfy(\.isWhitespace), reason.count <= 200 else {
-            throw ValidationError("--reason must have 1 to 200 printable characters")
+        if let problem = reason.flatMap(OperatorText.problem(ofReason:)) {
+            throw ValidationError("--reason \(problem)")
         }
     }
 

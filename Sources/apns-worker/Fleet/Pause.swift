@@ -222,8 +222,7 @@ enum KnownApps {
         let status = try await FleetOptions.withFleet(settings, searches: true) { fleet in
             try await FleetStatus.read(fleet, fleet.queues().keys, apps: configured)
         }
-        let known = Set(status.apps.map(\.name) + configured).sorted()
-        guard !known.isEmpty, !known.contains(app) else { return }
+        guard let known = status.others(than: app) else { return }
         throw CommandFailure(.attention, QueueChoice.unknown("app", app, known) + hint)
     }
 }

@@ -48,10 +48,8 @@ struct InvalidAdd: AsyncParsableCommand {
         if !token.isEmpty, from != nil { throw ValidationError("pass tokens as arguments or with --from, not both") }
         _ = try time()
         for (flag, text) in [("reason", reason), ("topic", topic), ("environment", environment)] {
-            guard let text else { continue }
-            let isPlain = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
-            guard isPlain, (1...255).contains(text.utf8.count) else {
-                throw ValidationError("--\(flag) must have 1 to 255 printable ASCII characters without spaces")
+            if let problem = text.flatMap(OperatorText.problem(ofLabel:)) {
+                throw ValidationError("--\(flag) \(problem)")
             }
         }
         if token.isEmpty, from == nil, isatty(STDIN_FILENO) == 1 {
