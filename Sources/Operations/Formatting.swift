@@ -1,4 +1,5 @@
 import FoundationEssentials
+import PrintableText
 import PushQueue
 
 /// Times in the form in which they are shown.
@@ -107,7 +108,22 @@ package enum JSONLine {
         let encoder = JSONEncoder()
         encoder.keyEncodingStrategy = keys
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return String(decoding: try encoder.encode(value), as: UTF8.self)
+        return escaped(String(decoding: try encoder.encode(value), as: UTF8.self))
+    }
+
+    /// Returns JSON with escapes for the characters that mislead the reader of a terminal. They can only be in strings.
+    package static func escaped(_ json: String) -> String {
+        guard json.utf8.contains(where: { $0 >= 0x7F }) else { return json }
+        var text = String.UnicodeScalarView()
+        for scalar in json.unicodeScalars {
+            guard scalar.isUnprintable else {
+                text.append(scalar)
+                continue
+            }
+            let digits = String(scalar.value, radix: 16)
+            text.append(contentsOf: ("\\u" + String(repeating: "0", count: 4 - digits.count) + digits).unicodeScalars)
+        }
+        return String(text)
     }
 }
 

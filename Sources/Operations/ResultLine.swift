@@ -16,6 +16,7 @@ package struct ResultLine {
     /// milliseconds since 1970.
     /// - Parameter others: members to omit.
     package func writeJSON(to json: inout ByteBuffer, without others: Set<String> = []) {
+        let start = json.writerIndex
         json.writeString("{\"queue\":")
         json.writeJSONString(queue)
         if !others.contains("entry") {
@@ -29,6 +30,11 @@ package struct ResultLine {
             if Self.isPlain(name, value) { json.writeImmutableBuffer(value) } else { json.writeJSONString(value) }
         }
         json.writeString("}")
+        let line = json.viewBytes(at: start, length: json.writerIndex - start)
+        guard let line, line.contains(where: { $0 >= 0x7F }) else { return }
+        let escaped = JSONLine.escaped(String(decoding: line, as: UTF8.self))
+        json.moveWriterIndex(to: start)
+        json.writeString(escaped)
     }
 
     /// Returns true for a value that is JSON itself. The value is validated, because any producer can write to the

@@ -1,6 +1,7 @@
 import APNSSimulator
 import ArgumentParser
 import FoundationEssentials
+import Glibc
 
 /// The `apns-simulator` command, which runs until a signal stops it.
 @main
@@ -263,7 +264,7 @@ struct SimulatorCommand: AsyncParsableCommand {
         await lines?.value
         try write(server.account)
         if let tokenCounts {
-            try Data(server.account.tokenCounts()).write(to: URL(filePath: tokenCounts), options: .atomic)
+            try Self.replace(tokenCounts, with: Data(server.account.tokenCounts()))
         }
         if !quiet {
             let account = server.account
@@ -353,10 +354,16 @@ struct SimulatorCommand: AsyncParsableCommand {
         if let port = server.controlPort { StandardError.write("apns-simulator: inbox  \(control.inbox(port: port))") }
     }
 
-    // Written atomically, so that a concurrent reader never sees half a file.
     private func write(_ record: Account) throws {
         guard let account else { return }
-        try Data((try record.json(details: recordTokens) + "\n").utf8)
-            .write(to: URL(filePath: account), options: .atomic)
+        try Self.replace(account, with: Data((try record.json(details: recordTokens) + "\n").utf8))
+    }
+
+    /// Replaces a file at once, so that a concurrent reader never sees half of it. Only the owner can read a new one: it can
+    /// have device tokens.
+    private static func replace(_ path: String, with data: Data) throws {
+        let mask = umask(0o077)
+        defer { umask(mask) }
+        try data.write(to: URL(filePath: path), options: .atomic)
     }
 }
