@@ -51,7 +51,9 @@ let package = Package(
             name: "WebPages", dependencies: ["PrintableText", "PushJob", hummingbird, nioCore],
             resources: [.embedInCode("Assets")]),
         .target(name: "TLS", dependencies: ["COpenSSL", "PrintableText", "Sockets", nioConcurrency, nioCore]),
-        .target(name: "Redis", dependencies: ["CHiredis", "Sockets", "TLS", nioCore, nioPosix, logging]),
+        .target(
+            name: "Redis",
+            dependencies: ["CHiredis", "PrintableText", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "PushJob", dependencies: [nioCore], resources: [.embedInCode("Schema")]),
         .target(
@@ -119,7 +121,8 @@ let package = Package(
         .testTarget(name: "SocketsTests", dependencies: ["Sockets", "TestSupport", nioCore, nioPosix]),
         .testTarget(
             name: "HTTPPortTests", dependencies: ["HTTPPort", "TestSupport", hummingbird, logging, nioCore, nioPosix]),
-        .testTarget(name: "DashboardTests", dependencies: ["Dashboard"]),
+        .testTarget(
+            name: "DashboardTests", dependencies: ["Dashboard", "HTTPPort", "TLS", "TestSupport", nioCore]),
         .testTarget(name: "WebPagesTests", dependencies: ["WebPages"]),
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(

@@ -71,9 +71,14 @@ struct Actions: Sendable {
     }
 
     private static func reason(_ form: Form, _ visitor: Visitor) throws -> String {
-        guard let reason = form["reason"]?.printable, !reason.isEmpty else { return "by \(visitor.by)" }
-        guard reason.count <= 200 else { throw WebError(.badRequest, "reason is longer than 200 characters") }
-        return reason
+        try givenReason(form) ?? "by \(visitor.by)"
+    }
+
+    /// Returns the operator's own reason; nil without one.
+    private static func givenReason(_ form: Form) throws -> String? {
+        guard let reason = form["reason"] else { return nil }
+        if let problem = OperatorText.problem(ofReason: reason) { throw WebError(.badRequest, "reason \(problem)") }
+        return reason.printable
     }
 
     private static let pauseQueue: Action = { form, visitor, site in
@@ -98,6 +103,9 @@ struct Actions: Sendable {
 
     private static let pauseApp: Action = { form, visitor, site in
         let app = try required(form, "app")
+        if form["force"] == nil, let known = try await site.data.fleetStatus().others(than: app) {
+            throw WebError(.notFound, "there is no app \(app.printable); there are: \(known.joined(separator: ", "))")
+        }
         let keys = site.source.fleet.sharedKeys
         let client = try await site.source.fleet.client(for: keys.appPaused(app))
         let reason = try reason(form, visitor)
@@ -151,7 +159,7 @@ struct Actions: Sendable {
     ) async throws -> Result {
         let name = try required(form, "campaign")
         let fleet = site.source.fleet
-        let reason = form["reason"]?.printable ?? ""
+        let reason = try givenReason(form) ?? ""
         let (queues, _) = try await CampaignStatus.queues(knowing: name, of: site.data.queues(), fleet)
         let changes = try await CampaignChange.apply(
             change, to: name, by: visitor.by, reason: reason, in: queues, fleet)
@@ -204,15 +212,19 @@ struct Actions: Sendable {
     private static let addInvalidTokens: Action = { form, visitor, site in
         let tokens = form.raw("tokens").split(whereSeparator: \.isWhitespace).map { TokenText.normalized(String($0)) }
         guard !tokens.isEmpty else { throw WebError(.badRequest, "tokens is missing") }
-        for token in tokens where token.utf8.count < 2 || !token.allSatisfy(\.isHexDigit) {
-            throw WebError(.badRequest, "\(token.prefix(20)) is not a device token in hex")
+        for token in tokens where !TokenText.isToken(token) {
+            throw WebError(.badRequest, "\(token.prefix(8))… is not a device token in hex or base64")
         }
-        let reason = form["reason"]?.printable ?? "Manual"
+        for name in ["reason", "topic", "environment"] {
+            guard let problem = form[name].flatMap(OperatorText.problem(ofLabel:)) else { continue }
+            throw WebError(.badRequest, "\(name) \(problem)")
+        }
+        let reason = form["reason"] ?? "Manual"
         let invalid = tokens.map {
             InvalidToken(
                 token: ByteBuffer(string: $0), at: Moment.now, reason: reason,
-                topic: form["topic"].map { ByteBuffer(string: $0) }, environment: form["environment"], source: .imported
-            )
+                topic: form["topic"].map { ByteBuffer(string: $0) },
+                environment: form["environment"].map(site.source.environment), source: .imported)
         }
         _ = try await site.source.invalidTokens.mark(invalid)
         await site.record(

@@ -7,6 +7,8 @@ struct ActivityPage: DashboardPage {
     let path = "/activity"
     let section = Section.activity
 
+    func isLive(_ query: Form) -> Bool { query["after"] == nil }
+
     static let limit = 100
 
     /// Returns a page of entries, newest first.
@@ -31,9 +33,9 @@ struct ActivityPage: DashboardPage {
                     "\(entry.via?.rawValue ?? "–")",
                 ]
             }, numbers: [4], empty: "No actions yet.")
-        let isFirst = request.query["after"] == nil
+        let isFirst = isLive(request.query)
         let more = request.next(["activity"], entries.count == Self.limit ? entries.last?.id : nil)
         return PageContent(
-            title: "Activity", main: "\(isFirst ? Elements.live("activity", table) : table)\(more)", isLive: isFirst)
+            title: "Activity", main: "\(isFirst ? Elements.live("activity", table) : table)\(more)")
     }
 }

@@ -2,11 +2,10 @@ import HTTPPort
 import HTTPTypes
 import Hummingbird
 import NIOCore
-import Synchronization
 import WebPages
 
 /// The sender of a request.
-struct Visitor: Sendable {
+struct Visitor: Sendable, Equatable {
     /// The name for the audit log; `nil` if the dashboard has no users.
     var name: String?
     var role: Role
@@ -22,9 +21,9 @@ struct Visitor: Sendable {
 /// A request to the dashboard, with its visitor and fields.
 struct WebContext: RequestContext {
     var coreContext: CoreRequestContextStorage
-    /// The address of the client, or of the proxy in front of the dashboard.
-    let address: String
-    /// A placeholder until ``Admission`` has authenticated the visitor.
+    /// The address of the connection's other end: the client, or a proxy.
+    let peer: String
+    /// A placeholder until ``AdmissionMiddleware`` has authenticated the visitor.
     var visitor = Visitor(role: .viewer, seesContent: false)
     /// The fields of a submitted form.
     var form = Form()
@@ -33,136 +32,202 @@ struct WebContext: RequestContext {
 
     init(source: ApplicationRequestContextSource) {
         coreContext = CoreRequestContextStorage(source: source)
-        address = source.channel.remoteAddress?.ipAddress ?? "local"
+        peer = source.channel.remoteAddress?.ipAddress ?? "local"
     }
 }
 
-/// The fields of a form or of a query. A name can occur several times.
-struct Form: Sendable {
-    private var fields: [(name: String, value: String)] = []
-
-    init() {}
-
-    var isEmpty: Bool { fields.isEmpty }
-
-    /// Reads `application/x-www-form-urlencoded`.
-    init(_ text: some StringProtocol) {
-        for pair in text.split(separator: "&") {
-            let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            fields.append((Self.decoded(parts[0]), parts.count > 1 ? Self.decoded(parts[1]) : ""))
-        }
-    }
-
-    /// The value of a field without surrounding white space; `nil` if it is missing or empty.
-    subscript(name: String) -> String? { all(name).first }
-
-    /// Creates a form from names and values, such as the members of a JSON object.
-    init(fields: [(name: String, value: String)]) { self.fields = fields }
-
-    func all(_ name: String) -> [String] {
-        fields.lazy.filter { $0.name == name }.map { $0.value.trimmed }.filter { !$0.isEmpty }
-    }
-
-    /// Returns the value as it was sent.
-    func raw(_ name: String) -> String { fields.first { $0.name == name }?.value ?? "" }
-
-    /// Returns the fields except some, for a link or a form that repeats them.
-    func without(_ names: Set<String>) -> [(name: String, value: String?)] {
-        fields.filter { !names.contains($0.name) && !$0.value.isEmpty }.map { ($0.name, $0.value) }
-    }
-
-    /// Decodes percent-encoded text.
-    static func decoded(_ text: some StringProtocol, plusIsSpace: Bool = true) -> String {
-        var bytes: [UInt8] = []
-        var rest = Array(text.utf8)[...]
-        while let byte = rest.popFirst() {
-            if plusIsSpace, byte == UInt8(ascii: "+") {
-                bytes.append(UInt8(ascii: " "))
-            } else if byte == UInt8(ascii: "%"), rest.count >= 2,
-                let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)
-            {
-                bytes.append(value)
-                rest = rest.dropFirst(2)
-            } else {
-                bytes.append(byte)
-            }
-        }
-        return String(decoding: bytes, as: UTF8.self)
-    }
-}
-
-extension StringProtocol {
-    var trimmed: String {
-        String(drop(while: \.isWhitespace).reversed().drop(while: \.isWhitespace).reversed())
-    }
-}
-
-/// Authenticates visitors, and refuses requests from other sites.
+/// Decides who may make a request, from its head. No I/O.
 ///
-/// With users, a visitor logs in with a password and gets a signed cookie, or sends a token with each request. Without
-/// users, everyone who can reach the port is admitted; such a port must be on a loopback address.
-struct Admission: RouterMiddleware {
-    typealias Context = WebContext
-
+/// With users, a visitor logs in with a password and gets a session, or sends a token with each request. Without users,
+/// everyone who can reach the port is admitted; such a port must be on a loopback address. The dashboard's pages and its
+/// API have the same rules.
+struct Admission: Sendable {
     static let cookie = "apns-worker-session"
-    /// The lifetime of a session, in seconds.
-    static let sessionTime: Int64 = 12 * 3600
-    private static let maximumBody = 1 << 20
 
-    let users: UserFile?
+    /// The head of a request, as far as it matters here.
+    struct Head: Sendable {
+        var isGet = true
+        /// True if the request can change something.
+        var isPost = false
+        /// Below the base path.
+        var path: String
+        var query: String?
+        var host: String?
+        var origin: String?
+        /// `Sec-Fetch-Site`.
+        var fetchSite: String?
+        var authorization: String?
+        /// The value of the cookie.
+        var session = ""
+        /// True for a stream of updates.
+        var isStream = false
+
+        var isAPI: Bool { path.hasPrefix("/api/") }
+    }
+
+    /// The decision.
+    enum Entry: Sendable, Equatable {
+        /// Anybody may make the request.
+        case open
+        /// - Parameter newSession: the session that the browser must get; nil if it has one, or needs none.
+        case admitted(Visitor, newSession: String?)
+        /// To the login page, and then back.
+        /// - Parameter to: the path and query; nil for the first page.
+        case login(to: String?)
+        /// The end of a stream.
+        case noContent
+        case refused(HTTPResponse.Status, String)
+    }
+
+    /// True if the dashboard has a file of users.
+    let hasUsers: Bool
     let isReadOnly: Bool
     let viewersSeeContent: Bool
-    let links: Links
     /// The allowed names in `Host` without users; with users the cookie protects against DNS rebinding.
     let foreign: ForeignRequests
+
+    /// Decides about a request.
+    /// - Parameters:
+    ///   - users: those of the file, now.
+    ///   - session: the session of ``Head/session``, if it has not ended.
+    func entry(_ head: Head, _ users: Users, session: Sessions.Session?) -> Entry {
+        if head.path.hasPrefix("/assets/") || head.path == "/healthz" { return .open }
+        if !hasUsers, let refusal = foreign.refusal(host: head.host, origin: nil) {
+            return .refused(.forbidden, refusal)
+        }
+        if let visitor = visitor(head, users, session) {
+            let needsSession = !hasUsers && !Sessions.isValue(head.session)
+            guard needsSession else { return .admitted(visitor, newSession: nil) }
+            let new = Sessions.value()
+            var admitted = visitor
+            admitted.formToken = Self.formToken(new)
+            return .admitted(admitted, newSession: new)
+        }
+        if head.path == "/login" { return .open }
+        if head.isAPI { return .refused(.unauthorized, "missing or unknown token; send Authorization: Bearer …") }
+        if !head.isGet { return .refused(.unauthorized, "the session has ended; log in again") }
+        if head.isStream { return .noContent }
+        let here = head.path + (head.query.map { "?\($0)" } ?? "")
+        return .login(to: here == "/" ? nil : here)
+    }
+
+    /// Returns the sender of a request; nil if it is unknown.
+    private func visitor(_ head: Head, _ users: Users, _ session: Sessions.Session?) -> Visitor? {
+        var visitor: Visitor
+        if !hasUsers {
+            visitor = Visitor(role: .operator, seesContent: true, formToken: Self.formToken(head.session))
+        } else if let token = head.bearer {
+            guard let user = users.user(token: token) else { return nil }
+            visitor = Visitor(name: user.name, role: user.role, seesContent: false)
+        } else {
+            guard let session, let user = users[session.name], user.fingerprint == session.user else { return nil }
+            visitor = Visitor(
+                name: user.name, role: user.role, seesContent: false, formToken: Self.formToken(head.session))
+        }
+        if isReadOnly { visitor.role = .viewer }
+        visitor.seesContent = visitor.role == .operator || viewersSeeContent
+        return visitor
+    }
+
+    /// Returns the reason to refuse a POST that a browser may have been made to send by another site.
+    /// - Parameters:
+    ///   - sent: the token that came with the request.
+    ///   - visitor: nil for a login.
+    func refusal(of head: Head, formToken sent: String, _ visitor: Visitor?) -> WebError? {
+        if hasUsers, head.bearer != nil, head.path != "/login" { return nil }
+        // Browsers without Fetch Metadata still send the origin.
+        let isOwn = head.fetchSite.map { $0 == "same-origin" } ?? head.origin.map(head.isOwn) ?? true
+        guard isOwn else { return WebError(.forbidden, "this request comes from another site") }
+        guard let visitor, head.path != "/login" else { return nil }
+        if !visitor.formToken.isEmpty, Digest.isEqual(Array(sent.utf8), Array(visitor.formToken.utf8)) { return nil }
+        if !head.isAPI { return WebError(.forbidden, "this form has expired; reload the page and try again") }
+        return WebError(
+            .forbidden,
+            hasUsers
+                ? "X-Form-Token is missing; programs send Authorization: Bearer …"
+                : "without users, only the dashboard's own pages can change something; for a program, make a token with "
+                    + "`apns-worker web-user NAME --role operator --token --users FILE`, and start the dashboard with "
+                    + "--users FILE")
+    }
+
+    /// The value that forms of a session must send back. The browser shows scripts of other sites neither.
+    static func formToken(_ session: String) -> String { Digest.hex(Digest.hmac(key: Array(session.utf8), "form")) }
+}
+
+extension Admission.Head {
+    /// The token of a program.
+    var bearer: String? {
+        guard let authorization, authorization.lowercased().hasPrefix("bearer ") else { return nil }
+        return authorization.dropFirst(7).trimmed
+    }
+
+    /// Returns true if the origin is this site's. The scheme is not compared, because a proxy may add TLS.
+    fileprivate func isOwn(_ origin: String) -> Bool {
+        guard let host, let range = origin.firstRange(of: "://") else { return false }
+        return origin[range.upperBound...].lowercased() == host.lowercased()
+    }
+
+    init(_ request: Request, base: String) {
+        self.init(
+            isGet: request.method == .get, isPost: request.method == .post,
+            path: String(request.uri.path.dropFirst(base.utf8.count)), query: request.uri.query,
+            host: request.head.authority, origin: request.headers[.origin], fetchSite: request.headers[.secFetchSite],
+            authorization: request.headers[.authorization],
+            session: request.cookies[Admission.cookie]?.value ?? "", isStream: LiveUpdates.isRequested(by: request))
+    }
+}
+
+/// Admits visitors, and refuses requests from other sites; see ``Admission``.
+struct AdmissionMiddleware: RouterMiddleware {
+    typealias Context = WebContext
+
+    private static let maximumBody = 1 << 20
+
+    let rules: Admission
+    let users: UserFile?
+    let sessions: Sessions
+    let links: Links
     /// True if the dashboard's own port has TLS.
     let hasTLS: Bool
-    /// Signs the forms of a dashboard without users.
-    private let key = Digest.random(32)
 
     func handle(
         _ request: Request, context: Context, next: (Request, Context) async throws -> Response
     ) async throws -> Response {
         var context = context
-        let path = request.uri.path.dropFirst(links.base.utf8.count)
-        if path.hasPrefix("/assets/") || path == "/healthz" { return try await next(request, context) }
-        if users == nil, let refusal = foreign.refusal(host: request.head.authority, origin: nil) {
-            throw WebError(.forbidden, refusal)
-        }
-        let found = visitor(of: request)
+        let head = Admission.Head(request, base: links.base)
         var newCookie: String?
-        if var visitor = found.visitor {
-            if isReadOnly { visitor.role = .viewer }
-            visitor.seesContent = visitor.role == .operator || viewersSeeContent
-            if found.isByCookie { visitor.formToken = formToken(found.session) }
+        switch try await entry(head) {
+        case .open:
+            if head.isPost { try await take(request, head, &context, from: nil) }
+        case .admitted(let visitor, let newSession):
             context.visitor = visitor
-            newCookie = found.newSession.map { cookie($0, for: request) }
-        } else if path != "/login" {
-            if path.hasPrefix("/api/") {
-                throw WebError(.unauthorized, "missing or unknown token; send Authorization: Bearer …")
-            }
-            if request.method != .get { throw WebError(.unauthorized, "the session has expired; log in again") }
-            if LiveUpdates.isRequested(by: request) { return Response(status: .noContent) }
-            let here = String(path) + (request.uri.query.map { "?\($0)" } ?? "")
-            return .seeOther(links.path(["login"], [("to", here == "/" ? nil : here)]))
+            newCookie = newSession.map { cookie($0, for: request) }
+            if head.isPost { try await take(request, head, &context, from: visitor) }
+        case .login(let to): return .seeOther(links.path(["login"], [("to", to)]))
+        case .noContent: return Response(status: .noContent)
+        case .refused(let status, let problem): throw WebError(status, problem)
         }
-        if request.method == .post { try await take(request, &context, isByCookie: found.isByCookie, path: path) }
         var response = try await next(request, context)
         if let newCookie, response.headers[.setCookie] == nil { response.headers[.setCookie] = newCookie }
         return response
     }
 
+    private func entry(_ head: Admission.Head) async throws -> Admission.Entry {
+        let isByCookie = users != nil && head.bearer == nil && head.path != "/login"
+        let session = isByCookie ? try await sessions.find(head.session) : nil
+        return rules.entry(head, users?.current ?? .none, session: session)
+    }
+
+    /// Returns the sender of a request whose answer is still being written, as of now; nil if the answer must end.
+    func visitor(of head: Admission.Head) async throws -> Visitor? {
+        if case .admitted(let visitor, _) = try await entry(head) { visitor } else { nil }
+    }
+
     /// Reads the body of a POST and checks that it comes from a page of this site.
-    private func take(_ request: Request, _ context: inout Context, isByCookie: Bool, path: Substring) async throws {
+    private func take(
+        _ request: Request, _ head: Admission.Head, _ context: inout Context, from visitor: Visitor?
+    ) async throws {
         var request = request
-        let isAPI = path.hasPrefix("/api/")
-        if isByCookie || path == "/login" {
-            // Browsers without Fetch Metadata still send the origin.
-            let isOwn =
-                request.headers[.secFetchSite].map { $0 == "same-origin" }
-                ?? request.headers[.origin].map { Self.isOwn($0, host: request.head.authority) } ?? true
-            guard isOwn else { throw WebError(.forbidden, "this request comes from another site") }
-        }
         do {
             context.body = try await request.collectBody(upTo: Self.maximumBody)
         } catch {
@@ -170,123 +235,21 @@ struct Admission: RouterMiddleware {
         }
         let isForm = request.headers[.contentType]?.hasPrefix("application/x-www-form-urlencoded") ?? false
         if isForm { context.form = Form(String(buffer: context.body)) }
-        guard isByCookie, path != "/login" else { return }
         let sent = request.headers[HTTPField.Name("X-Form-Token")!] ?? (isForm ? context.form.raw("form_token") : "")
-        guard Digest.isEqual(Array(sent.utf8), Array(context.visitor.formToken.utf8)) else {
-            throw WebError(
-                .forbidden, isAPI ? "X-Form-Token is missing" : "this form has expired; reload the page and try again")
-        }
+        if let refusal = rules.refusal(of: head, formToken: sent, visitor) { throw refusal }
     }
 
-    /// Returns true if the origin is this site's. The scheme is not compared, because a proxy may add TLS.
-    private static func isOwn(_ origin: String, host: String?) -> Bool {
-        guard let host, let range = origin.firstRange(of: "://") else { return false }
-        return origin[range.upperBound...].lowercased() == host.lowercased()
-    }
-
-    // MARK: Sessions
-
-    private struct Found {
-        var visitor: Visitor?
-        var session = ""
-        var newSession: String?
-        var isByCookie = true
-    }
-
-    private func visitor(of request: Request) -> Found {
-        let session = request.cookies[Self.cookie]?.value ?? ""
-        guard let users = users?.current else {
-            let visitor = Visitor(role: .operator, seesContent: true)
-            if name(in: session, key: key) == "" { return Found(visitor: visitor, session: session) }
-            let new = self.session(for: "", key: key)
-            return Found(visitor: visitor, session: new, newSession: new)
-        }
-        if let authorization = request.headers[.authorization], authorization.lowercased().hasPrefix("bearer ") {
-            let user = users.user(token: authorization.dropFirst(7).trimmed)
-            return Found(
-                visitor: user.map { Visitor(name: $0.name, role: $0.role, seesContent: false) }, isByCookie: false)
-        }
-        guard let name = name(in: session, key: users.sessionKey), let role = users.role(of: name) else {
-            return Found()
-        }
-        return Found(visitor: Visitor(name: name, role: role, seesContent: false), session: session)
-    }
-
-    /// Returns the cookie for a user who has entered the right password.
-    func loginCookie(for name: String, _ request: Request) -> String? {
-        users.map { cookie(session(for: name, key: $0.current.sessionKey), for: request) }
-    }
-
-    private func session(for name: String, key: [UInt8]) -> String {
-        let content =
-            "\(Digest.hex(Array(name.utf8))).\(Clock.seconds + Self.sessionTime).\(Digest.hex(Digest.random(12)))"
-        return "\(content).\(Digest.hex(Digest.hmac(key: key, content)))"
-    }
-
-    /// Returns the name in a session whose signature is valid and that has not expired.
-    private func name(in session: String, key: [UInt8]) -> String? {
-        guard let dot = session.lastIndex(of: "."),
-            let signature = Digest.bytes(hex: session[session.index(after: dot)...]),
-            Digest.isEqual(Digest.hmac(key: key, String(session[..<dot])), signature)
-        else { return nil }
-        let parts = session.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count == 4, let end = Int64(parts[1]), end > Clock.seconds, let name = Digest.bytes(hex: parts[0])
-        else { return nil }
-        return String(decoding: name, as: UTF8.self)
-    }
-
-    private func formToken(_ session: String) -> String {
-        Digest.hex(Digest.hmac(key: users?.current.sessionKey ?? key, "form \(session)"))
-    }
-
-    private func cookie(_ value: String, for request: Request) -> String {
+    /// Returns the header that gives a session to the browser.
+    func cookie(_ value: String, for request: Request) -> String {
         let isSecure =
             request.headers[HTTPField.Name("X-Forwarded-Proto")!]?.lowercased() == "https"
             || hasTLS
-        return "\(Self.cookie)=\(value); Path=\(links.base.isEmpty ? "/" : links.base); HttpOnly; SameSite=Lax"
-            + (isSecure ? "; Secure" : "") + (users == nil ? "" : "; Max-Age=\(Self.sessionTime)")
+        return "\(Admission.cookie)=\(value); Path=\(links.base.isEmpty ? "/" : links.base); HttpOnly; SameSite=Lax"
+            + (isSecure ? "; Secure" : "") + (users == nil ? "" : "; Max-Age=\(Sessions.lifetime)")
     }
 
-    /// The cookie that ends a session.
+    /// The header that takes it from the browser.
     var endedCookie: String {
-        "\(Self.cookie)=; Path=\(links.base.isEmpty ? "/" : links.base); HttpOnly; SameSite=Lax; Max-Age=0"
-    }
-}
-
-/// Limits the rate of password guesses.
-final class LoginLimits: Sendable {
-    private struct Failures {
-        var count = 0
-        var since = NIODeadline.now()
-    }
-
-    /// Failures per minute: of one name from one address, from one address, and in total.
-    private static let limits = (login: 5, address: 20, all: 100)
-    private let failures = Mutex<[String: Failures]>([:])
-
-    /// Returns the seconds until another attempt is allowed; `nil` if it is allowed now.
-    func wait(_ name: String, _ address: String) -> Int? {
-        failures.withLock { failures in
-            failures = failures.filter { NIODeadline.now() - $0.value.since < .minutes(1) }
-            for (key, limit) in keys(name, address) {
-                guard let found = failures[key], found.count >= limit else { continue }
-                return max(
-                    1, Int((TimeAmount.minutes(1) - (NIODeadline.now() - found.since)).nanoseconds / 1_000_000_000))
-            }
-            return nil
-        }
-    }
-
-    func failed(_ name: String, _ address: String) {
-        failures.withLock { failures in
-            for (key, _) in keys(name, address) { failures[key, default: Failures()].count += 1 }
-        }
-    }
-
-    private func keys(_ name: String, _ address: String) -> [(String, Int)] {
-        [
-            ("\(address) \(name.prefix(100))", Self.limits.login), (address, Self.limits.address),
-            ("", Self.limits.all),
-        ]
+        "\(Admission.cookie)=; Path=\(links.base.isEmpty ? "/" : links.base); HttpOnly; SameSite=Lax; Max-Age=0"
     }
 }

@@ -152,6 +152,8 @@ struct BulkRunPage: DashboardPage {
     let path = "/runs/{id}"
     let section = Section.activity
 
+    func isLive(_ query: Form) -> Bool { true }
+
     func content(_ request: PageRequest) async throws -> PageContent {
         guard let run = await request.site.runs[request.parameters("id") ?? ""] else {
             throw WebError(.notFound, "unknown run; its changes remain and are listed under Activity")
@@ -163,7 +165,7 @@ struct BulkRunPage: DashboardPage {
             \(Elements.live("run", body(run, request)))
             <p>\(request.link(work.section.segments, "Back to \(work.section.title)"))</p>
             """
-        return PageContent(title: title, main: main, isLive: true)
+        return PageContent(title: title, main: main)
     }
 
     private func body(_ run: BulkRun, _ request: PageRequest) -> HTML {

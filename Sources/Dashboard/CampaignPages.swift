@@ -7,6 +7,8 @@ struct CampaignsPage: DashboardPage {
     let path = "/campaigns"
     let section = Section.campaigns
 
+    func isLive(_ query: Form) -> Bool { true }
+
     func content(_ request: PageRequest) async throws -> PageContent {
         let campaigns = try await CampaignStatus.latest(
             100, in: request.site.data.queues(), request.source.fleet)
@@ -25,7 +27,7 @@ struct CampaignsPage: DashboardPage {
                 "Per second", "Left", "Started",
             ], rows, numbers: Set(4...9),
             empty: "There are no campaigns. A campaign is all jobs with the same member \"campaign\".")
-        return PageContent(title: "Campaigns", main: Elements.live("campaigns", table), isLive: true)
+        return PageContent(title: "Campaigns", main: Elements.live("campaigns", table))
     }
 
     static func state(_ campaign: CampaignStatus) -> HTML {
@@ -51,6 +53,8 @@ struct CampaignsPage: DashboardPage {
 struct CampaignPage: DashboardPage {
     let path = "/campaigns/{campaign}"
     let section = Section.campaigns
+
+    func isLive(_ query: Form) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let name = request.parameters("campaign") ?? ""
@@ -84,7 +88,7 @@ struct CampaignPage: DashboardPage {
             <p>\(request.link(["jobs"], [("campaign", name)], "Its jobs")) · \
             \(request.link(["dead"], [("campaign", name)], "Its dead letters"))</p>\(if: request.isOperator, actions)
             """
-        return PageContent(title: "Campaign \(name)", main: main, isLive: true)
+        return PageContent(title: "Campaign \(name)", main: main)
     }
 
     private func part(_ campaign: CampaignStatus, _ request: PageRequest) -> HTML {

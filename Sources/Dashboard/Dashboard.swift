@@ -7,6 +7,7 @@ import Operations
 import PushJob
 import PushQueue
 import ServiceLifecycle
+import Synchronization
 import TLS
 import WebPages
 
@@ -66,11 +67,19 @@ package struct Dashboard: Service {
         routes.get(RouterPath(page.path)) { request, context in
             let pageRequest = PageRequest(site, request, context)
             guard LiveUpdates.isRequested(by: request) else {
-                return Response.page(try await site.html(page.content(pageRequest), in: page.section, context.visitor))
+                return Response.page(
+                    await site.html(
+                        try await page.content(pageRequest), in: page.section, context.visitor,
+                        isLive: page.isLive(pageRequest.query)))
             }
+            // A browser asks for no more.
+            guard page.isLive(pageRequest.query) else { return Response(status: .noContent) }
+            let head = Admission.Head(request, base: site.links.base)
             return site.live.response {
-                let content = try await page.content(pageRequest)
-                return "<main>\(content.main)</main>"
+                guard let visitor = try await site.admission.visitor(of: head) else { return nil }
+                var pageRequest = pageRequest
+                pageRequest.visitor = visitor
+                return "<main>\(try await page.content(pageRequest).main)</main>"
             }
         }
     }
@@ -114,7 +123,12 @@ extension Response {
 /// The login page.
 struct LoginPages: Sendable {
     let site: Site
-    private let limits = LoginLimits()
+    private let limits = Box()
+    private let passwords = PasswordChecks()
+
+    private final class Box: Sendable {
+        let value = Mutex(LoginLimits())
+    }
 
     init(site: Site) { self.site = site }
 
@@ -123,41 +137,58 @@ struct LoginPages: Sendable {
             Response.page(page(to: Form(request.uri.query ?? "")["to"]))
         }
         routes.post("/login") { request, context in
-            let (name, to) = (context.form["name"] ?? "", context.form["to"])
             guard let users = site.configuration.users?.current else { return Response.seeOther(site.links.path([])) }
-            if let seconds = limits.wait(name, context.address) {
-                var response = Response.page(
-                    page(to: to, problem: "Too many attempts; try again in \(seconds) seconds."),
-                    status: .tooManyRequests)
-                response.headers[.retryAfter] = "\(seconds)"
-                return response
-            }
-            guard let user = await users.user(name, password: context.form.raw("password")),
-                let cookie = site.admission.loginCookie(for: user.name, request)
-            else {
-                limits.failed(name, context.address)
-                site.logger.notice(
-                    "a login was refused",
-                    metadata: [
-                        "event": "web_login_refused", "user": "\(name.prefix(100))", "address": "\(context.address)",
-                    ])
-                return Response.page(page(to: to, problem: "Wrong name or password."), status: .forbidden)
-            }
-            // Only a path of this site: `//host` is another site, and browsers strip tabs and line feeds.
-            let isPath =
-                to.map {
-                    $0.hasPrefix("/") && !$0.hasPrefix("//")
-                        && $0.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x5C }
-                } ?? false
-            var response = Response.seeOther(isPath ? site.links.base + (to ?? "/") : site.links.path([]))
-            response.headers[.setCookie] = cookie
-            return response
+            return try await logIn(request, context.form, users, from: site.client(of: request, context))
         }
-        routes.post("/logout") { _, _ in
+        routes.post("/logout") { request, _ in
+            try await site.admission.sessions.end(request.cookies[Admission.cookie]?.value ?? "")
             var response = Response.seeOther(site.links.path(["login"]))
             response.headers[.setCookie] = site.admission.endedCookie
             return response
         }
+    }
+
+    private func logIn(_ request: Request, _ form: Form, _ users: Users, from address: String) async throws -> Response
+    {
+        let (name, to, group) = (form["name"] ?? "", form["to"], TrustedProxies.group(of: address))
+        let begun = NIODeadline.now()
+        let known = users[name]
+        let turn = limits.value.withLock { $0.take(name, group, isKnown: known != nil, now: begun) }
+        if case .refuse(let seconds) = turn {
+            var response = Response.page(
+                page(to: to, problem: "Too many attempts; try again in \(seconds) seconds."), status: .tooManyRequests)
+            response.headers[.retryAfter] = "\(seconds)"
+            return response
+        }
+        var isRight = false
+        if turn == .check || known != nil {
+            isRight = try await passwords.isRight(form.raw("password"), of: known)
+        }
+        if turn == .checkSlowly {
+            let rest = LoginLimits.pace - (NIODeadline.now() - begun)
+            try await Task.sleep(for: .nanoseconds(max(0, rest.nanoseconds)))
+        }
+        guard let user = known, isRight else {
+            site.logger.notice(
+                "a login was refused",
+                metadata: [
+                    "event": "web_login_refused", "user": "\(name.prefix(100))", "address": "\(address)",
+                ])
+            let problem =
+                users.isEmpty ? "No user can log in: the file of users cannot be used." : "Wrong name or password."
+            return Response.page(page(to: to, problem: problem), status: .forbidden)
+        }
+        limits.value.withLock { $0.giveBack(name, group) }
+        let session = try await site.admission.sessions.begin(for: user)
+        // Only a path of this site: `//host` is another site, and browsers strip tabs and line feeds.
+        let isPath =
+            to.map {
+                $0.hasPrefix("/") && !$0.hasPrefix("//")
+                    && $0.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x5C }
+            } ?? false
+        var response = Response.seeOther(isPath ? site.links.base + (to ?? "/") : site.links.path([]))
+        response.headers[.setCookie] = site.admission.cookie(session, for: request)
+        return response
     }
 
     private func page(to: String?, problem: String? = nil) -> HTML {

@@ -1,3 +1,4 @@
+import HTTPPort
 import NIOCore
 import Operations
 import PushJob
@@ -16,13 +17,15 @@ package struct DashboardConfiguration: Sendable {
     package var hostNames: [String] = []
     /// The users; `nil` to admit everyone who can reach the port.
     package var users: UserFile?
+    /// The proxies that say who their clients are.
+    package var proxies: TrustedProxies
     /// True to refuse all changes.
     package var isReadOnly = false
     /// True to show tokens and payloads to viewers.
     package var viewersSeeContent = false
     package var tls: Renewable<TLSContext>?
 
-    package init() {}
+    package init(proxies: TrustedProxies) { self.proxies = proxies }
 }
 
 /// The data sources of the dashboard, and what its actions need.
@@ -73,15 +76,18 @@ package struct DashboardSource: Sendable {
     package var check: @Sendable (_ job: ByteBuffer, Queue) async -> Check
     /// Returns the rule behind a reason, in Apple's words for reasons of APNs; `nil` if it is unknown.
     package var explain: @Sendable (_ reason: String) -> String?
+    /// Returns the name of an environment under which invalid tokens are stored: `sandbox` for its host name.
+    package var environment: @Sendable (String) -> String
     package var version: String
 
     package init(
         fleet: Fleet, invalidTokens: InvalidTokenClient, version: String,
         configured: @escaping @Sendable (QueueKeys) -> Queue,
         check: @escaping @Sendable (_ job: ByteBuffer, Queue) async -> Check,
-        explain: @escaping @Sendable (_ reason: String) -> String?
+        explain: @escaping @Sendable (_ reason: String) -> String?,
+        environment: @escaping @Sendable (String) -> String
     ) {
         (self.fleet, self.invalidTokens, self.version) = (fleet, invalidTokens, version)
-        (self.configured, self.check, self.explain) = (configured, check, explain)
+        (self.configured, self.check, self.explain, self.environment) = (configured, check, explain, environment)
     }
 }

@@ -9,13 +9,15 @@ struct AppsPage: DashboardPage {
     let path = "/apps"
     let section = Section.apps
 
+    func isLive(_ query: Form) -> Bool { true }
+
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
         let apps = status.apps.map { part($0, request) }
         let main: HTML =
             apps.isEmpty ? "<p class=\"empty\">No workers are running, so no apps are known.</p>" : HTML(apps)
         // Live updates leave a section alone while its form is being filled in; see live.js.
-        return PageContent(title: "Apps and credentials", main: Elements.live("apps", main), isLive: true)
+        return PageContent(title: "Apps and credentials", main: Elements.live("apps", main))
     }
 
     static func state(_ app: FleetStatus.App) -> HTML {
@@ -76,6 +78,8 @@ struct WorkersPage: DashboardPage {
     let path = "/workers"
     let section = Section.workers
 
+    func isLive(_ query: Form) -> Bool { true }
+
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
         let versions = Set(status.living.map(\.version).filter { !$0.isEmpty })
@@ -95,7 +99,7 @@ struct WorkersPage: DashboardPage {
                 "Started", "Lease", "Not ready",
             ] + (request.isOperator ? ["Actions"] : []), rows, numbers: [4, 6, 7, 8, 9],
             empty: "No workers are running.")
-        return PageContent(title: "Workers", main: Elements.live("workers", "\(mixed)\(table)"), isLive: true)
+        return PageContent(title: "Workers", main: Elements.live("workers", "\(mixed)\(table)"))
     }
 
     private func row(_ worker: FleetStatus.Worker, _ request: PageRequest, isOdd: Bool) -> [HTML] {
@@ -132,6 +136,8 @@ struct RedisPage: DashboardPage {
     let path = "/redis"
     let section = Section.redis
 
+    func isLive(_ query: Form) -> Bool { true }
+
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
         let servers = status.servers.map { server($0) }
@@ -149,7 +155,7 @@ struct RedisPage: DashboardPage {
             main: """
                 \(Elements.live("servers", HTML(servers)))<h2>Keys by size</h2>\
                 <p class="hint">Estimated by Redis from samples. Excludes keys of single jobs, tokens and minutes.</p>\(keys)
-                """, isLive: true)
+                """)
     }
 
     private func server(_ server: FleetStatus.Server) -> HTML {

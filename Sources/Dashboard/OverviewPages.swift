@@ -7,25 +7,31 @@ struct OverviewPage: DashboardPage {
     let path = "/"
     let section = Section.overview
 
+    func isLive(_ query: Form) -> Bool { true }
+
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
         let main: HTML = """
-            \(Elements.live("problems", Self.problems(status)))
+            \(Elements.live("problems", Self.problems(status, request.site.problems)))
             \(Elements.live("figures", Self.figures(status)))
             \(try await HistoryCharts(request, status.queues.map(\.name)).html(segments: []))
             """
-        return PageContent(title: "Overview", main: main, isLive: true)
+        return PageContent(title: "Overview", main: main)
     }
 
-    static func problems(_ status: FleetStatus) -> HTML {
+    /// - Parameter own: what is wrong with the dashboard itself, as sentences.
+    private static func problems(_ status: FleetStatus, _ own: [String]) -> HTML {
         let notes = status.notes.map { "<p class=\"notice\">\($0)</p>" as HTML }
-        guard !status.problems.isEmpty else { return "<p class=\"problem good\">No problems.</p>\(notes)" }
+        guard !status.problems.isEmpty || !own.isEmpty else {
+            return "<p class=\"problem good\">No problems.</p>\(notes)"
+        }
+        let ofDashboard = own.map { "<div class=\"problem bad\"><strong>This dashboard</strong>\($0)</div>" as HTML }
         let problems = status.problems.map { problem -> HTML in
             """
             <div class="problem\(if: problem.kind.isCritical, " bad")"><strong>\(problem.message)</strong>\(problem.advice)</div>
             """
         }
-        return "<h2 class=\"hidden\">Problems</h2>\(problems)\(notes)"
+        return "<h2 class=\"hidden\">Problems</h2>\(ofDashboard)\(problems)\(notes)"
     }
 
     private static func figures(_ status: FleetStatus) -> HTML {
@@ -157,6 +163,8 @@ struct QueuesPage: DashboardPage {
     let path = "/queues"
     let section = Section.queues
 
+    func isLive(_ query: Form) -> Bool { true }
+
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
         let rows = status.queues.map { queue -> [HTML] in
@@ -179,7 +187,7 @@ struct QueuesPage: DashboardPage {
                 "Delivered today", "Per second", "Lanes",
             ], rows, numbers: Set(2...11),
             empty: "There are no queues. A queue begins with its first job or worker.")
-        return PageContent(title: "Queues", main: Elements.live("queues", table), isLive: true)
+        return PageContent(title: "Queues", main: Elements.live("queues", table))
     }
 
     static func state(_ queue: FleetStatus.Queue) -> HTML {
@@ -194,6 +202,8 @@ struct QueuesPage: DashboardPage {
 struct QueuePage: DashboardPage {
     let path = "/queues/{queue}"
     let section = Section.queues
+
+    func isLive(_ query: Form) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let name = request.parameters("queue") ?? ""
@@ -231,6 +241,6 @@ struct QueuePage: DashboardPage {
             \(if: request.isOperator, "<h2>\(queue.paused == nil ? "Pause" : "Resume")</h2>\(pause)")
             <h2>History</h2>\(try await HistoryCharts(request, [name]).html(segments: ["queues", name]))
             """
-        return PageContent(title: "Queue \(name)", main: main, isLive: true)
+        return PageContent(title: "Queue \(name)", main: main)
     }
 }

@@ -1,7 +1,9 @@
 import HTTPPort
+import HTTPTypes
 import Hummingbird
 import Logging
 import PushQueue
+import Synchronization
 import WebPages
 
 /// The parts that all pages share.
@@ -12,8 +14,9 @@ final class Site: Sendable {
     let live = LiveUpdates()
     let data: DashboardData
     let runs = BulkRuns()
-    let admission: Admission
+    let admission: AdmissionMiddleware
     let logger: Logger
+    private let hasWarned = Atomic(false)
 
     init(_ configuration: DashboardConfiguration, _ source: DashboardSource, logger: Logger) {
         self.configuration = configuration
@@ -21,17 +24,39 @@ final class Site: Sendable {
         self.logger = logger
         links = Links(base: configuration.base)
         data = DashboardData(source)
-        admission = Admission(
-            users: configuration.users, isReadOnly: configuration.isReadOnly,
-            viewersSeeContent: configuration.viewersSeeContent, links: links,
-            foreign: ForeignRequests(names: configuration.hostNames), hasTLS: configuration.tls != nil)
+        admission = AdmissionMiddleware(
+            rules: Admission(
+                hasUsers: configuration.users != nil, isReadOnly: configuration.isReadOnly,
+                viewersSeeContent: configuration.viewersSeeContent,
+                foreign: ForeignRequests(names: configuration.hostNames)),
+            users: configuration.users, sessions: Sessions(source.fleet), links: links,
+            hasTLS: configuration.tls != nil)
     }
 
+    /// Returns the address of a request's client.
+    func client(of request: Request, _ context: WebContext) -> String {
+        let forwarded = request.headers[values: .xForwardedFor]
+        if !forwarded.isEmpty, !configuration.proxies.contains(context.peer),
+            !hasWarned.exchange(true, ordering: .relaxed)
+        {
+            logger.warning(
+                """
+                requests come through a proxy that is not trusted, so the limit on logins is one for all its clients; set \
+                --trusted-proxy \(context.peer)
+                """, metadata: ["event": "web_proxy_not_trusted", "address": "\(context.peer)"])
+        }
+        return configuration.proxies.client(of: context.peer, forwarded: forwarded)
+    }
+
+    /// What is wrong with the dashboard itself, as sentences.
+    var problems: [String] { configuration.users?.problems ?? [] }
+
     /// Returns a complete page.
-    func html(_ content: PageContent, in section: Section, _ visitor: Visitor) async -> HTML {
+    /// - Parameter isLive: true if the page asks for updates.
+    func html(_ content: PageContent, in section: Section, _ visitor: Visitor, isLive: Bool = false) async -> HTML {
         var page = Page(content.title, of: "apns-worker", main: content.main)
         // Shows the number of problems of the last status, if there is one.
-        let problems = await data.lastStatus?.problems.count ?? 0
+        let problems = (await data.lastStatus?.problems.count ?? 0) + problems.count
         page.navigation = Section.allCases.map { one in
             Page.Item(
                 one.title, links.path(one.segments), isCurrent: one == section,
@@ -40,7 +65,7 @@ final class Site: Sendable {
         page.account = account(visitor)
         page.footer =
             "apns-worker \(source.version) · Redis \("\(source.fleet.clients.topology)") · prefix \(source.fleet.prefix)"
-        page.isLive = content.isLive
+        page.isLive = isLive
         page.scripts = content.scripts
         return page.html(links)
     }
@@ -109,7 +134,6 @@ enum Section: String, CaseIterable {
 struct PageContent {
     var title: String
     var main: HTML
-    var isLive = false
     var scripts: [String] = []
 }
 
@@ -117,7 +141,7 @@ struct PageContent {
 struct PageRequest: Sendable {
     let site: Site
     let query: Form
-    let visitor: Visitor
+    var visitor: Visitor
     let parameters: @Sendable (String) -> String?
 
     init(_ site: Site, _ request: Request, _ context: WebContext) {
@@ -168,5 +192,15 @@ protocol DashboardPage: Sendable {
     /// The route, such as `/queues/{queue}`.
     var path: String { get }
     var section: Section { get }
+    /// Returns true if the page keeps itself up to date. A page that searches does not: its updates would search again.
+    func isLive(_ query: Form) -> Bool
     func content(_ request: PageRequest) async throws -> PageContent
+}
+
+extension DashboardPage {
+    func isLive(_ query: Form) -> Bool { false }
+}
+
+extension HTTPField.Name {
+    fileprivate static var xForwardedFor: HTTPField.Name { HTTPField.Name("X-Forwarded-For")! }
 }

@@ -1,9 +1,11 @@
 import COpenSSL
-import FoundationEssentials
+import Glibc
+import Logging
 import NIOCore
 import NIOPosix
 import PushJob
 import Synchronization
+import TLS
 
 /// The rights of a visitor.
 package enum Role: String, Sendable, CaseIterable, Comparable {
@@ -32,6 +34,8 @@ package struct Users: Sendable, Equatable {
         let name: String
         let role: Role
         let credential: Credential
+        /// The SHA-256 of the line, in hex: the sessions of a user end when it changes.
+        let fingerprint: String
     }
 
     enum Credential: Sendable, Equatable {
@@ -41,36 +45,43 @@ package struct Users: Sendable, Equatable {
     }
 
     private let users: [User]
-    /// Signs sessions. It depends on the file's contents, so changing a password ends all sessions.
-    let sessionKey: [UInt8]
 
-    /// Parses the contents of a file.
+    /// No users: nobody is let in.
+    static let none = Users([])
+
+    private init(_ users: [User]) { self.users = users }
+
+    /// Reads the contents of a file.
+    /// - Throws: ``Malformed`` for the first line that cannot be used, or if there is no user.
     package init(_ text: String) throws(Malformed) {
-        var users: [User] = []
-        for (number, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
-            let words = line.split(whereSeparator: \.isWhitespace)
-            guard let first = words.first, !first.hasPrefix("#") else { continue }
-            let problem = { (text: String) in Malformed(description: "line \(number + 1): \(text)") }
-            guard words.count == 3 else { throw problem("a user is a name, a role and a credential") }
-            guard let role = Role(rawValue: String(words[1])) else {
-                throw problem("\(words[1]) is not a role; roles are viewer and operator")
-            }
-            guard let credential = Credential(words[2]) else {
-                throw problem("the credential was not made by `apns-worker web-user`")
-            }
-            let name = String(first)
-            guard !users.contains(where: { $0.name == name && $0.credential.isToken == credential.isToken }) else {
-                throw problem("duplicate user \(name)")
-            }
-            users.append(User(name: name, role: role, credential: credential))
-        }
-        guard !users.isEmpty else { throw Malformed(description: "the file has no users") }
-        self.users = users
-        sessionKey = Digest.hmac(key: Digest.sha256(text), "apns-worker dashboard session")
+        let (users, problems) = Self.usable(text)
+        if let problem = problems.first { throw problem }
+        self = users
     }
 
-    /// Returns the role of a user who has logged in with a password.
-    func role(of name: String) -> Role? { users.first { $0.name == name && !$0.credential.isToken }?.role }
+    /// Returns the users of all lines that can be used, and what is wrong with the others.
+    static func usable(_ text: String) -> (users: Users, problems: [Malformed]) {
+        var users: [User] = []
+        var problems: [Malformed] = []
+        for (number, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+            do throws(Malformed) {
+                guard let user = try User(line) else { continue }
+                guard !users.contains(where: { $0.name == user.name && $0.isProgram == user.isProgram }) else {
+                    throw Malformed(description: "duplicate user \(user.name)")
+                }
+                users.append(user)
+            } catch {
+                problems.append(Malformed(description: "line \(number + 1): \(error)"))
+            }
+        }
+        if users.isEmpty, problems.isEmpty { problems = [Malformed(description: "the file has no users")] }
+        return (Users(users), problems)
+    }
+
+    var isEmpty: Bool { users.isEmpty }
+
+    /// Returns a user who can log in with a password.
+    subscript(name: String) -> User? { users.first { $0.name == name && !$0.isProgram } }
 
     /// Returns the user of a token.
     func user(token: String) -> User? {
@@ -80,15 +91,51 @@ package struct Users: Sendable, Equatable {
             return Digest.isEqual(known, hash)
         }
     }
+}
 
-    /// Checks a password on a separate thread, because that takes about 50 ms.
-    func user(_ name: String, password: String) async -> User? {
-        let user = users.first { $0.name == name && !$0.credential.isToken }
-        // An unknown name must take as long as a known one.
-        var hash = PasswordHash.decoy
-        if let user, case .password(let known) = user.credential { hash = known }
-        let isRight = try? await NIOThreadPool.singleton.runIfActive { [hash] in hash.matches(password) }
-        return isRight == true ? user : nil
+extension Users.User {
+    /// Reads a line; returns nil for an empty line or a comment.
+    fileprivate init?(_ line: Substring) throws(Users.Malformed) {
+        let words = line.split(whereSeparator: \.isWhitespace)
+        guard let first = words.first, !first.hasPrefix("#") else { return nil }
+        guard words.count == 3 else {
+            throw Users.Malformed(description: "a user is a name, a role and a credential")
+        }
+        guard let role = Role(rawValue: String(words[1])) else {
+            throw Users.Malformed(description: "\(words[1]) is not a role; roles are viewer and operator")
+        }
+        guard let credential = Users.Credential(words[2]) else {
+            throw Users.Malformed(description: "the credential was not made by `apns-worker web-user`")
+        }
+        self.init(
+            name: String(first), role: role, credential: credential,
+            fingerprint: Digest.hex(Digest.sha256(words.joined(separator: " "))))
+    }
+
+    /// True for a token.
+    fileprivate var isProgram: Bool { if case .token = credential { true } else { false } }
+}
+
+/// Checks passwords, one at a time, on a thread other than those that answer requests: a check takes about 50 ms, and
+/// strangers can ask for many.
+actor PasswordChecks {
+    private var last: Task<Bool, any Error>?
+
+    /// - Parameter user: nil if nobody has the name, which must take as long.
+    func isRight(_ password: String, of user: Users.User?) async throws -> Bool {
+        let before = last
+        let task = Task<Bool, any Error> {
+            _ = await before?.result
+            return try await NIOThreadPool.singleton.runIfActive {
+                guard let user, case .password(let hash) = user.credential else {
+                    _ = PasswordHash.decoy.matches(password)
+                    return false
+                }
+                return hash.matches(password)
+            }
+        }
+        last = task
+        return try await task.value
     }
 }
 
@@ -105,8 +152,6 @@ extension Users.Credential {
         default: return nil
         }
     }
-
-    fileprivate var isToken: Bool { if case .token = self { true } else { false } }
 
     /// Returns the credential for a new password.
     package static func line(password: String) -> String {
@@ -171,58 +216,172 @@ struct PasswordHash: Sendable, Equatable {
     }
 }
 
-/// The file of users, which is read again when it changes.
+/// The file of users, which is read again once per second, through symbolic links.
+///
+/// A line that cannot be used takes the access of its user at once. While the whole file cannot be used, because it is
+/// missing or has no users, the users before remain for a minute: whoever replaces a file may delete it first.
 package final class UserFile: Sendable {
-    private struct State {
-        var users: Users
-        var identity: Identity?
-        var checkedAt: NIODeadline
+    /// What the contents of the file, over time, mean. No I/O.
+    struct State {
+        /// The time for which the last usable contents remain in force.
+        static let grace = TimeAmount.minutes(1)
+
+        let path: String
+        private(set) var users = Users.none
+        /// What is wrong with the file, as sentences.
+        private(set) var problems: [String] = []
+        /// A warning about the rights of the file.
+        private(set) var warning: String?
+        private var usableAt = NIODeadline.distantPast
+
+        init(path: String) { self.path = path }
+
+        /// Takes what was read.
+        /// - Parameters:
+        ///   - warning: a warning about the rights of the file.
+        mutating func read(_ result: Result<[UInt8], SecretSource.Unreadable>, warning: String?, now: NIODeadline) {
+            self.warning = warning
+            let unusable: String
+            switch result {
+            case .success(let contents):
+                let (users, problems) = Users.usable(String(decoding: contents, as: UTF8.self))
+                guard users.isEmpty else {
+                    self.users = users
+                    usableAt = now
+                    self.problems = problems.map { "\(path), \($0); this user has no access" }
+                    return
+                }
+                unusable = "\(path), " + problems.map(\.description).joined(separator: "; ")
+            case .failure(let error): unusable = error.description
+            }
+            let hasEnded = now - usableAt > Self.grace
+            if hasEnded { users = .none }
+            problems = [
+                "\(unusable); "
+                    + (hasEnded ? "no user has access" : "the users before it keep their access for a minute")
+            ]
+        }
     }
 
-    private struct Identity: Equatable {
-        let modified: Date?
-        let size: UInt64?
+    private struct Kept {
+        var state: State
+        var lookedAt = NIODeadline.distantPast
     }
 
     private let path: String
-    private let state: Mutex<State>
+    private let logger: Logger
+    private let kept: Mutex<Kept>
 
     /// Reads the file.
     /// - Throws: ``Users/Malformed``, also if the file cannot be read.
-    package init(_ path: String) throws(Users.Malformed) {
+    package init(_ path: String, logger: Logger) throws(Users.Malformed) {
         self.path = path
-        let identity = Self.identity(path)
-        state = Mutex(State(users: try Self.read(path), identity: identity, checkedAt: .now()))
-    }
-
-    /// The users; the previous ones while the file is malformed.
-    var current: Users {
-        state.withLock { state in
-            guard NIODeadline.now() - state.checkedAt > .seconds(1) else { return state.users }
-            state.checkedAt = .now()
-            let identity = Self.identity(path)
-            if identity != state.identity, let users = try? Self.read(path) {
-                state.users = users
-                state.identity = identity
-            }
-            return state.users
-        }
-    }
-
-    private static func identity(_ path: String) -> Identity? {
-        guard let attributes = try? FileManager.default.attributesOfItem(atPath: path) else { return nil }
-        return Identity(
-            modified: attributes[.modificationDate] as? Date, size: attributes[.size] as? UInt64)
-    }
-
-    private static func read(_ path: String) throws(Users.Malformed) -> Users {
-        guard let data = FileManager.default.contents(atPath: path) else {
-            throw Users.Malformed(description: "\(path) cannot be read")
-        }
+        self.logger = logger
+        kept = Mutex(Kept(state: State(path: path)))
         do {
-            return try Users(String(decoding: data, as: UTF8.self))
-        } catch {
+            _ = try Users(String(decoding: try SecretSource.file(path).read(), as: UTF8.self))
+        } catch let error as Users.Malformed {
             throw Users.Malformed(description: "\(path), \(error)")
+        } catch {
+            throw Users.Malformed(description: "\(error)")
+        }
+        look()
+    }
+
+    /// Replaces, adds or removes the line of a user, at once: a reader finds the old or the new file. Other lines remain
+    /// as they are. A new file is private (mode 0600); an existing one keeps its owner and mode.
+    /// - Parameters:
+    ///   - isToken: true for the user's token, which has its own line.
+    ///   - line: nil to remove it.
+    /// - Returns: true if the user had a line.
+    /// - Throws: ``Users/Malformed`` if the file cannot be read or written.
+    package static func replace(
+        _ name: String, isToken: Bool, with line: String?, in path: String
+    ) throws(Users.Malformed) -> Bool {
+        func failed(_ what: String) -> Users.Malformed {
+            Users.Malformed(description: "\(path) cannot be \(what): \(String(cString: strerror(errno)))")
+        }
+        var lines: [Substring] = []
+        var (mode, owner, group) = (mode_t(0o600), geteuid(), getegid())
+        // What a symbolic link leads to is replaced, not the link.
+        var target = path
+        if let real = realpath(path, nil) {
+            defer { free(real) }
+            target = String(cString: real)
+            var facts = stat()
+            guard stat(target, &facts) == 0 else { throw failed("read") }
+            (mode, owner, group) = (facts.st_mode & 0o777, facts.st_uid, facts.st_gid)
+            if facts.st_size > 0 {
+                do throws(SecretSource.Unreadable) {
+                    lines = String(decoding: try SecretSource.file(target).read(), as: UTF8.self)
+                        .split(separator: "\n", omittingEmptySubsequences: false)
+                } catch {
+                    throw Users.Malformed(description: error.description)
+                }
+            }
+        } else if errno != ENOENT {
+            throw failed("read")
+        }
+        let old = lines.indices.filter { index in
+            let words = lines[index].split(whereSeparator: \.isWhitespace)
+            return words.count == 3 && words[0] == name && words[2].hasPrefix("token$") == isToken
+        }
+        while lines.last?.isEmpty == true { lines.removeLast() }
+        if let line {
+            if let first = old.first { lines[first] = Substring(line) } else { lines.append(Substring(line)) }
+        }
+        for index in old.reversed() where line == nil || index != old.first { lines.remove(at: index) }
+        guard !old.isEmpty || line != nil else { return false }
+        var template = Array("\(target).XXXXXX".utf8CString)
+        let descriptor = mkstemp(&template)
+        guard descriptor >= 0 else { throw failed("written") }
+        let bytes = Array(lines.map { $0 + "\n" }.joined().utf8)
+        let isWritten =
+            write(descriptor, bytes, bytes.count) == bytes.count && fchown(descriptor, owner, group) == 0
+            && fchmod(descriptor, mode) == 0 && fsync(descriptor) == 0
+        let error = errno
+        close(descriptor)
+        if isWritten, rename(template, target) == 0 { return !old.isEmpty }
+        if !isWritten { errno = error }
+        let failure = failed("written")
+        unlink(template)
+        throw failure
+    }
+
+    /// The users as the file has them.
+    var current: Users {
+        look()
+        return kept.withLock { $0.state.users }
+    }
+
+    /// What is wrong with the file, as sentences.
+    var problems: [String] {
+        look()
+        return kept.withLock { $0.state.problems + ($0.state.warning.map { [$0] } ?? []) }
+    }
+
+    /// Reads the file if that was not done within the last second, and logs what is wrong with it, once.
+    package func look() {
+        kept.withLock { kept in
+            let now = NIODeadline.now()
+            guard kept.lookedAt == .distantPast || now - kept.lookedAt > .seconds(1) else { return }
+            kept.lookedAt = now
+            let source = SecretSource.file(path)
+            let read = Result { () throws(SecretSource.Unreadable) in try source.read() }
+            // A file that is being written is read a second later.
+            guard read == Result(catching: { () throws(SecretSource.Unreadable) in try source.read() }) else { return }
+            let (before, warnedBefore) = (kept.state.problems, kept.state.warning)
+            kept.state.read(read, warning: source.permissionsWarning(), now: now)
+            let problems = kept.state.problems
+            if let warning = kept.state.warning, warning != warnedBefore {
+                logger.warning("--users: \(warning)", metadata: ["event": "web_users_readable"])
+            }
+            for problem in problems where !before.contains(problem) {
+                logger.error("--users: \(problem)", metadata: ["event": "web_users_unusable"])
+            }
+            if problems.isEmpty, !before.isEmpty {
+                logger.notice("--users: \(path) is usable again", metadata: ["event": "web_users_usable"])
+            }
         }
     }
 }
@@ -257,7 +416,7 @@ enum Digest {
         bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 
-    static func bytes(hex: Substring) -> [UInt8]? {
+    static func bytes(hex: some StringProtocol) -> [UInt8]? {
         let digits = hex.utf8.compactMap(JSONText.hexValue)
         guard digits.count == hex.utf8.count, digits.count.isMultiple(of: 2) else { return nil }
         return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }

@@ -45,6 +45,10 @@ public struct SharedKeys: Sendable {
     /// STRING: the time up to which an app's rate is used up, in µs since 1970.
     public func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
 
+    /// STRING: JSON of a session of the dashboard: `name`, `user` and `until`, until it ends. `digest` is the SHA-256 of
+    /// the value that its browser has.
+    package func session(_ digest: String) -> String { "\(base)web-session:\(digest)" }
+
     /// STRING: the provider token that all workers send, and the time of its signature; a secret, kept for an hour.
     public func providerToken(team: String, key: String) -> String { "\(base)provider-token:\(team):\(key)" }
 }

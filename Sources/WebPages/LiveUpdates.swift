@@ -23,8 +23,9 @@ package final class LiveUpdates: Sendable {
     }
 
     /// Returns a stream of events, which ends when the browser closes it or the port stops.
-    /// - Parameter main: renders the page's `main` element.
-    package func response(_ main: @escaping @Sendable () async throws -> HTML) -> Response {
+    /// - Parameter main: renders the page's `main` element; nil ends the stream, because its visitor may no longer see
+    ///   the page.
+    package func response(_ main: @escaping @Sendable () async throws -> HTML?) -> Response {
         guard streams.add(1, ordering: .relaxed).newValue <= Self.maximumStreams else {
             streams.subtract(1, ordering: .relaxed)
             return Response(status: .serviceUnavailable, headers: [.retryAfter: "10"])
@@ -44,7 +45,7 @@ package final class LiveUpdates: Sendable {
                 while !Task.isCancelled {
                     var event = ": still here\n\n"
                     do {
-                        let text = try await main().text
+                        guard let text = try await main()?.text else { break }
                         if text != last {
                             event = Self.event("update", text)
                             last = text

@@ -4,6 +4,7 @@ import Dashboard
 import Dispatch
 import FoundationEssentials
 import Glibc
+import HTTPPort
 import Logging
 import PushQueue
 import PushWorker
@@ -67,6 +68,7 @@ struct Run: AsyncParsableCommand {
         let output = LogOutput.standardError(
             settings.text(.logFormat).flatMap(LogFormat.init(rawValue:)) ?? .auto, environment: environment)
         let logger = Logger(label: "apns-worker", factory: output.handlers(level))
+        for warning in settings.warnings { logger.warning("\(warning)", metadata: ["event": "secret_in_flag"]) }
         var services: [ServiceGroupConfiguration.ServiceConfiguration] = []
         var simulation: Simulation?
         if let credentials {
@@ -84,7 +86,7 @@ struct Run: AsyncParsableCommand {
         // The service must be the first in the list, so that it stops last.
         if let admin { services.insert(.init(service: try await admin.start(for: worker)), at: 0) }
         if let webPort {
-            var web = DashboardConfiguration()
+            var web = try DashboardConfiguration(proxies: TrustedProxies())
             web.port = Int(webPort)
             let dashboard = try await ServedDashboard.start(web, settings, logger: logger)
             Terminal.note("dashboard  \(dashboard.address)\n")
@@ -125,7 +127,7 @@ struct Run: AsyncParsableCommand {
     }
 
     private func settings() throws -> Settings {
-        try queues.settings(app.given, gateway.given, work.given, admin.given, isSimulated: simulate.isOn)
+        try queues.settings(app.given, gateway.given, work.given, admin.given, isSimulated: simulate.isOn, warns: false)
     }
 
     /// Returns a name that no other process has, nor this one after a restart.

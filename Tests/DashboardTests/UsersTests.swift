@@ -1,4 +1,8 @@
-import FoundationEssentials
+import Foundation
+import HTTPPort
+import NIOCore
+import TLS
+import TestSupport
 import Testing
 
 @testable import Dashboard
@@ -14,24 +18,30 @@ import Testing
 
             ci  viewer   \(credential)
             """)
-        #expect(await users.user("ada", password: "correct horse")?.role == .operator)
-        #expect(await users.user("ada", password: "correct horsf") == nil)
-        #expect(await users.user("ada", password: "") == nil)
-        #expect(await users.user("bob", password: "correct horse") == nil)
-        #expect(await users.user("ci", password: token) == nil)
+        let checks = PasswordChecks()
+        for (name, password, isRight) in [
+            ("ada", "correct horse", true), ("ada", "correct horsf", false), ("ada", "", false),
+            ("bob", "correct horse", false), ("ci", token, false),
+        ] {
+            #expect(try await checks.isRight(password, of: users[name]) == isRight, "\(name) \(password)")
+        }
+        #expect(users["ada"]?.role == .operator && users["ci"] == nil)
         #expect(users.user(token: token)?.name == "ci")
         #expect(users.user(token: token + "0") == nil)
-        #expect(users.role(of: "ada") == .operator)
-        #expect(users.role(of: "ci") == nil)
     }
 
-    @Test("Two hashes of a password differ, and so do the keys of two files")
-    func salts() throws {
+    @Test("Each change of a user changes the user's fingerprint, and no other's")
+    func fingerprints() throws {
         let lines = [NewCredential.password("correct horse"), NewCredential.password("correct horse")]
         #expect(lines[0] != lines[1])
         #expect(!lines[0].contains("correct"))
-        let keys = try lines.map { try Users("ada viewer \($0)").sessionKey }
-        #expect(keys[0] != keys[1])
+        func fingerprint(_ role: String, _ line: String, _ other: String = "") throws -> String? {
+            try Users("ada \(role) \(line)\n\(other)")["ada"]?.fingerprint
+        }
+        let first = try fingerprint("viewer", lines[0])
+        #expect(try fingerprint("viewer", lines[1]) != first)
+        #expect(try fingerprint("operator", lines[0]) != first)
+        #expect(try fingerprint("  viewer", lines[0], "bob viewer \(lines[1])") == first)
     }
 
     @Test(
@@ -56,19 +66,287 @@ import Testing
         }
         _ = try Users("ada viewer \(credential)\nada operator \(NewCredential.token().credential)")
     }
+}
 
-    @Test("Five wrong passwords within a minute are too many for a name from an address")
-    func limits() {
-        let limits = LoginLimits()
-        for _ in 0..<5 {
-            #expect(limits.wait("ada", "10.0.0.1") == nil)
-            limits.failed("ada", "10.0.0.1")
+@Suite("The file of users") struct UserFileTests {
+    private typealias State = UserFile.State
+
+    private static let lines = (1...3).map { "user\($0) operator \(NewCredential.token().credential)" }
+
+    private func names(_ state: State) -> [String] {
+        let all = try? Users(Self.lines.joined(separator: "\n"))
+        return all == state.users ? ["all"] : state.users.isEmpty ? [] : ["some"]
+    }
+
+    private func read(_ state: inout State, _ text: String, at seconds: Int64) {
+        state.read(.success(Array(text.utf8)), warning: nil, now: .uptimeNanoseconds(UInt64(seconds) * 1_000_000_000))
+    }
+
+    @Test("A bad line takes only its user's access, and is a problem")
+    func badLine() {
+        var state = State(path: "users")
+        read(&state, Self.lines.joined(separator: "\n"), at: 100)
+        #expect(names(state) == ["all"] && state.problems.isEmpty)
+        read(&state, Self.lines[0] + "\nuser2 operator\n" + Self.lines[2], at: 101)
+        #expect(names(state) == ["some"])
+        #expect(
+            state.problems == [
+                "users, line 2: a user is a name, a role and a credential; this user has no access"
+            ])
+        read(&state, Self.lines.joined(separator: "\n"), at: 102)
+        #expect(names(state) == ["all"] && state.problems.isEmpty)
+    }
+
+    @Test(
+        "A file that has no users, or cannot be read, keeps those before it for a minute", arguments: [nil, "", "# x"])
+    func unusable(text: String?) {
+        var state = State(path: "users")
+        read(&state, Self.lines.joined(separator: "\n"), at: 100)
+        func lose(at seconds: Int64) {
+            guard let text else {
+                let missing = Result { () throws(SecretSource.Unreadable) in try SecretSource.file("/no/users").read() }
+                return state.read(
+                    missing, warning: nil, now: .uptimeNanoseconds(UInt64(seconds) * 1_000_000_000))
+            }
+            read(&state, text, at: seconds)
         }
-        #expect((1...60).contains(limits.wait("ada", "10.0.0.1") ?? 0))
-        #expect(limits.wait("bob", "10.0.0.1") == nil)
-        #expect(limits.wait("ada", "10.0.0.2") == nil)
-        for index in 0..<15 { limits.failed("name \(index)", "10.0.0.1") }
-        #expect(limits.wait("bob", "10.0.0.1") != nil)
+        for seconds in [101, 130, 160] as [Int64] {
+            lose(at: seconds)
+            #expect(names(state) == ["all"] && state.problems.count == 1)
+            #expect(state.problems[0].hasSuffix("the users before it keep their access for a minute"))
+        }
+        lose(at: 161)
+        #expect(names(state) == [] && state.problems[0].hasSuffix("no user has access"))
+        read(&state, Self.lines.joined(separator: "\n"), at: 162)
+        #expect(names(state) == ["all"] && state.problems.isEmpty)
+    }
+
+    @Test("A line is added, replaced and removed; the rest, the mode and a symbolic link remain")
+    func replaces() throws {
+        try withTemporaryDirectory { directory in
+            let path = directory.appending(path: "users").path
+            func text() throws -> String { try String(contentsOfFile: path, encoding: .utf8) }
+            func mode() throws -> Int {
+                try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int ?? 0
+            }
+            #expect(try !UserFile.replace("ada", isToken: false, with: "ada viewer scrypt$1", in: path))
+            #expect(try text() == "ada viewer scrypt$1\n" && mode() == 0o600)
+            try Data("# ours\n\nada viewer scrypt$1\nada viewer token$1".utf8).write(to: URL(filePath: path))
+            try FileManager.default.setAttributes([.posixPermissions: 0o640], ofItemAtPath: path)
+            #expect(try UserFile.replace("ada", isToken: false, with: "ada operator scrypt$2", in: path))
+            #expect(try text() == "# ours\n\nada operator scrypt$2\nada viewer token$1\n" && mode() == 0o640)
+            let link = directory.appending(path: "link").path
+            try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: "users")
+            #expect(try UserFile.replace("ada", isToken: true, with: nil, in: link))
+            #expect(try text() == "# ours\n\nada operator scrypt$2\n")
+            #expect(try FileManager.default.destinationOfSymbolicLink(atPath: link) == "users")
+            #expect(try !UserFile.replace("bob", isToken: false, with: nil, in: path))
+            #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).count == 2)
+            #expect(throws: Users.Malformed.self) {
+                try UserFile.replace("ada", isToken: false, with: "x", in: directory.appending(path: "no/users").path)
+            }
+        }
+    }
+}
+
+@Suite("Limits on guesses of passwords") struct LoginLimitsTests {
+    private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+
+    @Test("Attempts count when they begin: of hundreds at once for a name from an address, five are checked")
+    func atOnce() {
+        var limits = LoginLimits()
+        let turns = (0..<400).map { _ in limits.take("ada", "10.0.0.1", isKnown: true, now: start) }
+        #expect(turns.prefix(5) == [.check, .check, .check, .check, .check])
+        #expect(turns.dropFirst(5).allSatisfy { $0 == .refuse(60) })
+        #expect(limits.take("ada", "10.0.0.1", isKnown: true, now: start + .seconds(59)) == .refuse(1))
+        #expect(limits.take("ada", "10.0.0.1", isKnown: true, now: start + .seconds(60)) == .check)
+    }
+
+    @Test("Strangers slow others down, and do not keep them out")
+    func strangers() {
+        for known in [true, false] {
+            var limits = LoginLimits()
+            // Behind a proxy that is not trusted, all have its address.
+            for index in 0..<500 { _ = limits.take("name \(index % 60)", "10.0.0.1", isKnown: known, now: start) }
+            #expect(limits.take("ada", "10.0.0.1", isKnown: true, now: start) == .checkSlowly)
+            // The total.
+            #expect(limits.take("ada", "10.0.0.2", isKnown: true, now: start) == .checkSlowly)
+        }
+        var limits = LoginLimits()
+        // One name, from many addresses.
+        for index in 0..<500 { _ = limits.take("ada", "10.0.1.\(index)", isKnown: true, now: start) }
+        #expect(limits.take("ada", "10.0.0.2", isKnown: true, now: start) == .checkSlowly)
+        #expect(limits.take("bob", "10.0.0.2", isKnown: true, now: start + .minutes(1)) == .check)
+    }
+
+    @Test("The turn of a right password is given back")
+    func givenBack() {
+        var limits = LoginLimits()
+        for _ in 0..<500 {
+            #expect(limits.take("ada", "10.0.0.1", isKnown: true, now: start) == .check)
+            limits.giveBack("ada", "10.0.0.1")
+        }
+    }
+
+    @Test("Unknown names are kept in a bounded number")
+    func bounded() {
+        var limits = LoginLimits()
+        for index in 0..<50_000 { _ = limits.take("n\(index)", "10.\(index)", isKnown: false, now: start) }
+        #expect(limits.count <= 10_004)
+    }
+}
+
+@Suite("Admission to the dashboard and its API") struct AdmissionTests {
+    private static let token = NewCredential.token()
+    private static let users =
+        (try? Users(
+            """
+            ada operator \(NewCredential.token().credential)
+            ada operator \(password)
+            vic viewer \(password)
+            ci operator \(token.credential)
+            """)) ?? .none
+    private static let password = NewCredential.password("correct horse")
+    private static let value = Sessions.value()
+
+    private static func admission(hasUsers: Bool = true, isReadOnly: Bool = false) -> Admission {
+        Admission(
+            hasUsers: hasUsers, isReadOnly: isReadOnly, viewersSeeContent: false, foreign: ForeignRequests())
+    }
+
+    private static func session(_ name: String, _ users: Users = users) -> Sessions.Session {
+        .init(name: name, user: users[name]?.fingerprint ?? "", until: .max)
+    }
+
+    @Test("Without a session, pages lead to the login, and the API, changes and streams are refused")
+    func strangers() {
+        let admission = Self.admission()
+        func entry(_ head: Admission.Head) -> Admission.Entry { admission.entry(head, Self.users, session: nil) }
+        #expect(entry(.init(path: "/")) == .login(to: nil))
+        #expect(entry(.init(path: "/jobs", query: "a=b")) == .login(to: "/jobs?a=b"))
+        for path in ["/login", "/assets/x.js", "/healthz"] { #expect(entry(.init(path: path)) == .open, "\(path)") }
+        #expect(entry(.init(path: "/", isStream: true)) == .noContent)
+        for head: Admission.Head in [
+            .init(path: "/api/v1/status"), .init(isGet: false, isPost: true, path: "/actions/x"),
+            .init(path: "/api/v1/status", authorization: "Bearer x"),
+            .init(path: "/api/v1/status", authorization: "Bearer "),
+            .init(path: "/api/v1/status", authorization: "Basic \(Self.token.token)"),
+        ] {
+            guard case .refused(.unauthorized, _) = entry(head) else {
+                Issue.record("\(head) is admitted")
+                continue
+            }
+        }
+    }
+
+    @Test("A session is its user's as long as the user's line is the same")
+    func sessions() throws {
+        let head = Admission.Head(path: "/", session: Self.value)
+        func visitor(_ session: Sessions.Session, _ users: Users = Self.users, isReadOnly: Bool = false) -> Visitor? {
+            let admission = Self.admission(isReadOnly: isReadOnly)
+            guard case .admitted(let visitor, nil) = admission.entry(head, users, session: session) else { return nil }
+            return visitor
+        }
+        let ada = try #require(visitor(Self.session("ada")))
+        #expect(ada.name == "ada" && ada.role == .operator && ada.seesContent && ada.formToken.count == 64)
+        let vic = try #require(visitor(Self.session("vic")))
+        #expect(vic.role == .viewer && !vic.seesContent)
+        #expect(visitor(Self.session("ada"), isReadOnly: true)?.role == .viewer)
+        #expect(visitor(Self.session("ci")) == nil, "a program has no sessions")
+        #expect(visitor(Self.session("ada"), .none) == nil)
+        for line in [
+            "ada viewer \(Self.password)", "ada operator \(NewCredential.password("correct horse"))",
+            "vic viewer \(Self.password)",
+        ] {
+            let users = try Users(line)
+            #expect(visitor(Self.session("ada"), users) == nil, "\(line)")
+        }
+    }
+
+    @Test("A token is a program's; its rights do not depend on cookies, and it needs no form token")
+    func tokens() {
+        let head = Admission.Head(
+            isGet: false, isPost: true, path: "/api/v1/actions/x", fetchSite: "cross-site",
+            authorization: "bearer \(Self.token.token)", session: Self.value)
+        let admission = Self.admission()
+        guard case .admitted(let visitor, nil) = admission.entry(head, Self.users, session: Self.session("vic")) else {
+            Issue.record("it is refused")
+            return
+        }
+        #expect(visitor.name == "ci" && visitor.role == .operator && visitor.formToken.isEmpty)
+        #expect(admission.refusal(of: head, formToken: "", visitor) == nil)
+    }
+
+    @Test("A change needs the form token of its session, and a page of this site", arguments: [true, false])
+    func forms(hasUsers: Bool) {
+        let admission = Self.admission(hasUsers: hasUsers)
+        func refused(_ token: String, _ change: (inout Admission.Head) -> Void = { _ in }) -> Bool {
+            var head = Admission.Head(
+                isGet: false, isPost: true, path: "/actions/x", host: "127.0.0.1", session: Self.value)
+            change(&head)
+            switch admission.entry(head, Self.users, session: Self.session("ada")) {
+            case .admitted(let visitor, _): return admission.refusal(of: head, formToken: token, visitor) != nil
+            case .open: return admission.refusal(of: head, formToken: token, nil) != nil
+            case .login, .noContent, .refused: return true
+            }
+        }
+        let token = Admission.formToken(Self.value)
+        #expect(!refused(token))
+        #expect(refused("") && refused("0") && refused(Admission.formToken(Sessions.value())))
+        for site in ["cross-site", "same-site", "none", ""] {
+            #expect(refused(token) { $0.fetchSite = site }, "\(site)")
+        }
+        for origin in ["https://evil.example", "null", "http://127.0.0.1.evil.example", "127.0.0.1"] {
+            #expect(refused(token) { $0.origin = origin }, "\(origin)")
+            #expect(refused(token) { ($0.origin, $0.path) = (origin, "/login") }, "\(origin)")
+        }
+        #expect(!refused(token) { $0.origin = "https://127.0.0.1" })
+        #expect(!refused("") { $0.path = "/login" })
+        // A token that is sent along does not help the session of a browser.
+        #expect(refused("") { $0.authorization = hasUsers ? "Bearer x" : "Bearer \(Self.token.token)" })
+    }
+
+    @Test("Without users, a browser gets a session for its forms, and a program learns how to get a token")
+    func withoutUsers() throws {
+        let admission = Self.admission(hasUsers: false)
+        guard case .admitted(let visitor, let new?) = admission.entry(.init(path: "/"), .none, session: nil) else {
+            Issue.record("it is refused")
+            return
+        }
+        #expect(visitor.role == .operator && visitor.formToken == Admission.formToken(new) && Sessions.isValue(new))
+        for host in ["localhost:1", "127.0.0.1", "[::1]:8080"] {
+            let entry = admission.entry(.init(path: "/", host: host, session: new), .none, session: nil)
+            #expect(entry == .admitted(visitor, newSession: nil), "\(host)")
+        }
+        guard
+            case .refused(.forbidden, _) = admission.entry(.init(path: "/", host: "evil.example"), .none, session: nil)
+        else {
+            Issue.record("another host name is accepted")
+            return
+        }
+        let program = Admission.Head(isGet: false, isPost: true, path: "/api/v1/actions/x")
+        let refusal = try #require(admission.refusal(of: program, formToken: "", visitor))
+        #expect(refusal.problem.contains("web-user NAME --role operator --token"))
+    }
+
+    @Test("No head of random parts gets more than its credential allows")
+    func random() {
+        var generator = SeededGenerator(seed: 34)
+        func pick<Value>(_ values: [Value]) -> Value { values.randomElement(using: &generator) ?? values[0] }
+        let parts = [
+            "", "Bearer ", "bearer", Self.token.token, Self.value, "%", "\u{0}", ";", "=", "..", "/", "\u{202E}", "0",
+        ]
+        for _ in 0..<20_000 {
+            func text() -> String { (0..<Int.random(in: 0...4, using: &generator)).map { _ in pick(parts) }.joined() }
+            let head = Admission.Head(
+                isGet: .random(using: &generator), isPost: .random(using: &generator),
+                path: pick(["/", "/api/v1/status", "/actions/x", "/login", "/\(text())"]), query: pick([nil, text()]),
+                host: pick([nil, text()]), origin: pick([nil, text()]), fetchSite: pick([nil, text()]),
+                authorization: pick([nil, text()]), session: text(), isStream: .random(using: &generator))
+            let entry = Self.admission().entry(head, Self.users, session: nil)
+            guard case .admitted(let visitor, _) = entry else { continue }
+            #expect(visitor.name == "ci" && head.bearer == Self.token.token, "\(head)")
+        }
     }
 }
 
@@ -81,6 +359,8 @@ import Testing
         #expect(form["c"] == nil)
         #expect(form["d"] == nil)
         #expect(form["e"] == "%zz%4")
+        // Digits with a sign, and those of other scripts.
+        #expect(Form("a=%+f%-1%٣٣%1").raw("a") == "% f%-1%٣٣%1")
         #expect(form.without(["a"]).map(\.name) == ["b", "e"])
     }
 

@@ -69,6 +69,7 @@ enum DocumentationTables {
     private static func values(_ kind: Setting.Kind) -> String {
         switch kind {
         case .text: return "text"
+        case .file: return "path"
         case .list: return "list"
         case .number(let range): return "\(range.lowerBound) to \(range.upperBound)"
         case .choice(let known): return known.map { "`\($0)`" }.joined(separator: ", ")
@@ -252,6 +253,7 @@ enum DocumentationTables {
             "registrations": keys.registrations, "throttledTokens": keys.throttledTokens,
             "appPaused": keys.appPaused("<app>"), "appRate": keys.appRate("<app>"),
             "providerToken": keys.providerToken(team: "<team>", key: "<key>"), "audit": keys.audit,
+            "session": keys.session("<digest>"),
         ]
         return try keyTable("SharedKeys", names)
     }

@@ -1,6 +1,8 @@
+import APNS
 import ArgumentParser
 import Dashboard
 import Glibc
+import HTTPPort
 import Logging
 import NIOCore
 import NIOPosix
@@ -24,13 +26,13 @@ struct Web: AsyncParsableCommand {
             run, requeue, delete, quiet, stop. It needs only Redis, and can run beside the workers or anywhere else.
 
               apns-worker web                                # http://127.0.0.1:8080/, for this machine
-              apns-worker web-user ada --role operator >> users
+              apns-worker web-user ada --role operator --users users
               apns-worker web --host 0.0.0.0 --users users --tls-certificate web.pem
 
             Without --users everyone who reaches the port is an operator, so it listens on a loopback address only.
 
             Programs use the JSON API at /api/v1/, which /api/v1/openapi.json describes, with a token: \
-            apns-worker web-user ci --role viewer --token
+            apns-worker web-user ci --role viewer --token --users users
             """)
 
     @OptionGroup(title: "Queues") var queue: QueueOptions
@@ -49,7 +51,7 @@ struct Web: AsyncParsableCommand {
         // The hook of a certificate's renewal sends it.
         let hangups = await UnixSignalsSequence(trapping: .sighup)
         let served = try await ServedDashboard.start(
-            web.configuration(host: host, port: Int(port)), settings, at: hangups, logger: logger)
+            web.configuration(host: host, port: Int(port), logger: logger), settings, at: hangups, logger: logger)
         print("dashboard  \(served.address)")
         fflush(nil)
         var lifecycle = logger
@@ -87,12 +89,26 @@ struct WebOptions: ParsableArguments {
 
     @Option(help: ArgumentHelp("PEM file with the private key.", valueName: "file")) var tlsKey: String?
 
-    func configuration(host: String, port: Int) throws -> DashboardConfiguration {
-        var configuration = DashboardConfiguration()
+    @Option(
+        help: ArgumentHelp(
+            """
+            Address, or range such as 10.0.0.0/8, of a proxy in front of the dashboard: its X-Forwarded-For says who tries to \
+            log in. Repeatable.
+            """, valueName: "address"))
+    var trustedProxy: [String] = []
+
+    func configuration(host: String, port: Int, logger: Logger) throws -> DashboardConfiguration {
+        let proxies: TrustedProxies
+        do {
+            proxies = try TrustedProxies(trustedProxy)
+        } catch {
+            throw CommandFailure(.usage, "--trusted-proxy: \(error)")
+        }
+        var configuration = DashboardConfiguration(proxies: proxies)
         (configuration.host, configuration.port) = (host, port)
         if let users {
             do {
-                configuration.users = try UserFile(users)
+                configuration.users = try UserFile(users, logger: logger)
             } catch {
                 throw CommandFailure(.configuration, "--users: \(error)")
             }
@@ -145,6 +161,7 @@ struct ServedDashboard: Service {
     let address: String
     private let dashboard: Dashboard
     private let source: DashboardSource
+    private let users: UserFile?
     private let certificates: [CertificateWatch]
     private let hangups: UnixSignalsSequence?
 
@@ -171,7 +188,8 @@ struct ServedDashboard: Service {
                 guard let queue = configured.first(where: { $0.keys.queue == found.queue }) else { return .init(found) }
                 return .init(queue.keys, format: queue.format, limits: queue.limits)
             },
-            check: { job, queue in Self.check(job, queue, apps) }, explain: { Reason.rule(of: $0) })
+            check: { job, queue in Self.check(job, queue, apps) }, explain: { Reason.rule(of: $0) },
+            environment: { APNSEndpoint($0)?.environment ?? $0 })
         source.appNames = try settings.appNames
         do {
             let dashboard = try await Dashboard.start(configuration, source, on: loop, logger: logger)
@@ -183,7 +201,7 @@ struct ServedDashboard: Service {
                 (configuration.tls, "browsers"), (redis.configuration.tls, "the dashboard's Redis clients"),
             ]
             return ServedDashboard(
-                address: address, dashboard: dashboard, source: source,
+                address: address, dashboard: dashboard, source: source, users: configuration.users,
                 certificates: certificates.compactMap { context, purpose in
                     context.map { CertificateWatch($0, purpose: purpose, logger: logger) }
                 }, hangups: hangups)
@@ -196,7 +214,7 @@ struct ServedDashboard: Service {
 
     func run() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { await watchCertificates() }
+            group.addTask { await watchFiles() }
             try await dashboard.run()
             group.cancelAll()
         }
@@ -204,7 +222,8 @@ struct ServedDashboard: Service {
         await source.invalidTokens.close()
     }
 
-    private func watchCertificates() async {
+    /// Looks at the files that can change, so that a problem is logged although nobody uses the dashboard.
+    private func watchFiles() async {
         await withTaskGroup(of: Void.self) { group in
             let (looks, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
             group.addTask {
@@ -220,6 +239,7 @@ struct ServedDashboard: Service {
             }
             var certificates = certificates
             for await _ in looks {
+                users?.look()
                 for index in certificates.indices { certificates[index].look(now: Moment.now / 1000) }
             }
             group.cancelAll()
@@ -257,39 +277,66 @@ extension JobCheck {
 
 struct WebUser: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "web-user", abstract: "Print a line for the file of the dashboard's users.",
+        commandName: "web-user", abstract: "Add a user to the file of the dashboard's users, or print the line.",
         discussion: """
             Asks for the password, or reads it from standard input. With --token it makes a random token for a program instead, \
             and prints the token on standard error, once: the file has only its hash.
 
-              apns-worker web-user ada --role operator >> users
-              apns-worker web-user ci --role viewer --token >> users
+              apns-worker web-user ada --role operator --users users
+              apns-worker web-user ci --role viewer --token --users users
+              apns-worker web-user ada --remove --users users
+
+            A line for the same user is replaced, which ends the user's sessions. A new file is private (mode 0600).
             """)
 
     enum GivenRole: String, CaseIterable, ExpressibleByArgument { case viewer, `operator` }
 
     @Argument(help: "Name, without white space.") var name: String
 
-    @Option(help: "viewer or operator.") var role: GivenRole
+    @Option(help: "viewer or operator.") var role: GivenRole?
 
     @Flag(help: "Make a token for a program.") var token = false
+
+    @Option(help: ArgumentHelp("File to change. (default: print the line)", valueName: "file")) var users: String?
+
+    @Flag(help: "Remove the user from the file; with --token, the user's token.") var remove = false
 
     func validate() throws {
         guard !name.isEmpty, name.count <= 64, !name.hasPrefix("#"), !name.contains(where: \.isWhitespace) else {
             throw ValidationError("the name must have 1 to 64 characters, without white space")
         }
+        if remove, users == nil { throw ValidationError("--remove needs --users") }
+        if remove == (role != nil) {
+            throw ValidationError(remove ? "--remove and --role cannot be combined" : "--role is missing")
+        }
     }
 
     func run() async throws {
+        guard let role else { return try change(to: nil) }
+        let credential: String
         if token {
             let made = NewCredential.token()
             Terminal.note("token  \(made.token)\n")
-            print("\(name) \(role.rawValue) \(made.credential)")
-            return
+            credential = made.credential
+        } else {
+            let password = try Self.password()
+            guard password.utf8.count >= 8 else { throw ValidationError("the password must have at least 8 bytes") }
+            credential = NewCredential.password(password)
         }
-        let password = try Self.password()
-        guard password.utf8.count >= 8 else { throw ValidationError("the password must have at least 8 bytes") }
-        print("\(name) \(role.rawValue) \(NewCredential.password(password))")
+        try change(to: "\(name) \(role.rawValue) \(credential)")
+    }
+
+    /// Replaces, adds or removes the user's line in the file, or prints the line if no file is given.
+    private func change(to line: String?) throws {
+        guard let users else { return print(line ?? "") }
+        do {
+            guard try UserFile.replace(name, isToken: token, with: line, in: users) || line != nil else {
+                throw CommandFailure(.attention, "\(users) has no \(token ? "token of " : "")user \(name)")
+            }
+        } catch let error as Users.Malformed {
+            throw CommandFailure(.configuration, "--users: \(error)")
+        }
+        Terminal.note("\(line == nil ? "removed" : "saved") \(token ? "the token of " : "")\(name) in \(users)\n")
     }
 
     /// Reads a password, without an echo on a terminal.
