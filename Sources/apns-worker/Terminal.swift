@@ -9,6 +9,13 @@ enum Terminal {
     /// Writes to standard error; see ``DescriptorOutput/note(_:)``.
     static func note(_ text: String) { DescriptorOutput.note(text) }
 
+    private static let noted = Mutex<Set<String>>([])
+
+    /// Writes to standard error what this process has not yet written there.
+    static func noteOnce(_ text: String) {
+        if noted.withLock({ $0.insert(text).inserted }) { note(text) }
+    }
+
     /// Writes to standard output at once, so that a reader of a pipe does not wait for a full buffer. Waits for a slow
     /// reader until the process is asked to stop.
     /// - Returns: `false` if the text was not written completely.

@@ -211,7 +211,7 @@ extension EndToEnd {
                     "/does/not/exist"
                 ),
                 (["run", "--topic", "a", "--key", "/dev/null"], "--key-id"),
-                (["run", "--topic", "a", "--key", "x", "--certificate", "y"], "both"),
+                (["run", "--topic", "a", "--key", "./x", "--certificate", "./y"], "both"),
                 (["run", "--lanes", "many"], "--lanes"), (["run", "--unknown"], "--unknown"), (["fly"], "fly"),
             ])
         func refuses(_ arguments: [String], _ words: String) async throws {

@@ -1,3 +1,5 @@
+import PrintableText
+
 /// The credentials, database and protocol for a server: everything in an endpoint except its location.
 ///
 /// Its descriptions, reflections included, never show the password.
@@ -30,8 +32,8 @@ public struct RedisAccess: Sendable, Equatable {
     /// The settings from which the user and the password come, in words.
     var source: String {
         switch (passwordFile, isOfSentinels) {
-        case (let file?, false): "the user in the Redis URL and the password in \(file)"
-        case (let file?, true): "`sentinel_user` in the Redis URL and the password in \(file)"
+        case (let file?, false): "the user in the Redis URL and the password in \(PathText.shown(file))"
+        case (let file?, true): "`sentinel_user` in the Redis URL and the password in \(PathText.shown(file))"
         case (nil, false): "the user and the password in the Redis URL"
         case (nil, true): "`sentinel_user` and `sentinel_password` in the Redis URL"
         }

@@ -1,3 +1,4 @@
+import PrintableText
 import TLS
 
 /// The location of a Redis server, and the access to it.
@@ -88,7 +89,7 @@ extension RedisEndpoint: CustomStringConvertible, CustomDebugStringConvertible, 
             scheme = "unix"
             if access.database != 0 { query.append("db=\(access.database)") }
         }
-        if let passwordFile = access.passwordFile { query.append("password_file=\(passwordFile)") }
+        if let passwordFile = access.passwordFile { query.append("password_file=\(PathText.shown(passwordFile))") }
         return "\(scheme)://\(access.shownCredentials)\(address)\(path)"
             + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
     }

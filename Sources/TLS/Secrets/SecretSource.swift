@@ -1,4 +1,5 @@
 import Glibc
+import PrintableText
 import Sockets
 
 /// The source of a key, a certificate or a passphrase.
@@ -65,8 +66,10 @@ public enum SecretSource: Sendable, Equatable {
             close(descriptor)
             descriptor = open(path, O_RDONLY | O_CLOEXEC)
             guard descriptor >= 0 else { throw failed(path, errno) }
-        case S_IFDIR: throw Unreadable(description: "\(path) is a directory; use the path of the file in it")
-        default: throw Unreadable(description: "\(path) is not a regular file; use the path of one")
+        case S_IFDIR:
+            throw Unreadable(description: "\(PathText.shown(path)) is a directory; use the path of the file in it")
+        default:
+            throw Unreadable(description: "\(PathText.shown(path)) is not a regular file; use the path of one")
         }
         var bytes: [UInt8] = []
         var chunk = [UInt8](repeating: 0, count: 16_384)
@@ -81,6 +84,7 @@ public enum SecretSource: Sendable, Equatable {
     }
 
     private static func failed(_ path: String, _ error: Int32) -> Unreadable {
+        let path = PathText.shown(path)
         if let shortage = DescriptorLimit.shortage(error) {
             return Unreadable(description: "cannot read \(path): \(shortage)")
         }
@@ -123,7 +127,7 @@ extension SecretSource: CustomStringConvertible, CustomReflectable {
     /// The path or the name.
     public var description: String {
         switch self {
-        case .file(let path): path
+        case .file(let path): PathText.shown(path)
         case .base64(_, let name): name
         case .bytes(_, let name): name
         }

@@ -160,7 +160,9 @@ struct LogLine {
         line.append(UInt8(ascii: "\""))
     }
 
+    /// Returns a text as it is shown: without what looks like a secret, and of a limited length.
     private static func cut(_ text: String) -> String {
+        let text = text.withoutSecrets
         guard text.utf8.count > maximumLength else { return text }
         return String(decoding: text.utf8.prefix(maximumLength), as: UTF8.self) + "…"
     }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import PrintableText
 import Redis
 
 /// The end of a command that did not succeed: its message and exit status.
@@ -34,7 +35,8 @@ enum CommandEnd {
             end(failure.status.rawValue, "Error: \(failure.message)")
         }
         if ApnsWorker.exitCode(for: error) == .success { answer(error, arguments) }
-        ApnsWorker.exit(withError: error)
+        if let error = error as? ExitCode { Glibc.exit(error.rawValue) }
+        end(ApnsWorker.exitCode(for: error).rawValue, ApnsWorker.fullMessage(for: error))
     }
 
     private static func failure(_ error: any Error) -> CommandFailure? {
@@ -52,13 +54,13 @@ enum CommandEnd {
     }
 
     private static func end(_ status: NagiosStatus, _ message: String) -> Never {
-        let line = message.split(separator: "\n").first.map(String.init) ?? message
+        let line = message.withoutSecrets.split(separator: "\n").first.map(String.init) ?? ""
         Terminal.print("\(status.word): \(line)\n")
         Glibc.exit(status.rawValue)
     }
 
     private static func end(_ status: Int32, _ message: String) -> Never {
-        Terminal.note(message + "\n")
+        Terminal.note(message.withoutSecrets + "\n")
         Glibc.exit(status)
     }
 }

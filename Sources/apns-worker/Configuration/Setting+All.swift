@@ -34,16 +34,16 @@ extension Setting {
         TLS; ?password_file=/path for a password in a file.
         """, initial: "redis://127.0.0.1:6379", isSecret: true, flag: "redis")
     static let redisCA = Setting(
-        "redis.ca", .text, .redis,
+        "redis.ca", .file, .redis,
         "File with the trusted certificate authorities, PEM or DER; or `redis.ca_base64`.",
         otherwise: "the system's")
     static let redisCABase64 = Setting(
         "redis.ca_base64", .text, .redis, "The trusted certificate authorities as base64.", isSecret: true,
         hasFlag: false)
     static let redisCertificate = Setting(
-        "redis.certificate", .text, .redis, "Client certificate for TLS, PEM with its chain.", otherwise: "none")
+        "redis.certificate", .file, .redis, "Client certificate for TLS, PEM with its chain.", otherwise: "none")
     static let redisCertificateKey = Setting(
-        "redis.certificate_key", .text, .redis, "Private key of the client certificate, PEM.",
+        "redis.certificate_key", .file, .redis, "Private key of the client certificate, PEM.",
         otherwise: "the certificate's file")
     static let prefix = Setting("prefix", .text, .redis, "Prefix of all keys in Redis.", initial: "push")
 
@@ -136,7 +136,7 @@ extension Setting {
         "Bundle identifier of the app, the topic of jobs without one. Several are separated by commas.",
         otherwise: "required")
     static let key = Setting(
-        "key", .text, .app, "Signing key, AuthKey_….p8 from Apple's developer site; or `key_base64`.",
+        "key", .file, .app, "Signing key, AuthKey_….p8 from Apple's developer site; or `key_base64`.",
         otherwise: "required, unless there is a certificate")
     static let keyBase64 = Setting(
         "key_base64", .text, .app, "The signing key as base64, instead of a file.", isSecret: true,
@@ -146,11 +146,11 @@ extension Setting {
     static let keyPassphrase = Setting(
         "key_passphrase", .text, .app, "Passphrase of the signing key.", isSecret: true, hasFlag: false)
     static let keyPassphraseFile = Setting(
-        "key_passphrase_file", .text, .app, "File with the passphrase of the signing key.", hasFlag: false)
+        "key_passphrase_file", .file, .app, "File with the passphrase of the signing key.", hasFlag: false)
     static let teamID = Setting(
         "team_id", .text, .app, "Ten-character ID of the team.", otherwise: "required with a signing key")
     static let nextKey = Setting(
-        "next_key", .text, .app,
+        "next_key", .file, .app,
         "For key rotation: the key to use when APNs refuses the first one; or `next_key_base64`.",
         otherwise: "none")
     static let nextKeyBase64 = Setting(
@@ -160,15 +160,15 @@ extension Setting {
     static let nextKeyPassphrase = Setting(
         "next_key_passphrase", .text, .app, "Passphrase of the next key.", isSecret: true, hasFlag: false)
     static let nextKeyPassphraseFile = Setting(
-        "next_key_passphrase_file", .text, .app, "File with the passphrase of the next key.", hasFlag: false)
+        "next_key_passphrase_file", .file, .app, "File with the passphrase of the next key.", hasFlag: false)
     static let certificate = Setting(
-        "certificate", .text, .app,
+        "certificate", .file, .app,
         "Client certificate instead of a signing key, PEM with its chain or PKCS#12; or `certificate_base64`.",
         otherwise: "none")
     static let certificateBase64 = Setting(
         "certificate_base64", .text, .app, "The certificate as base64.", isSecret: true, hasFlag: false)
     static let certificateKey = Setting(
-        "certificate_key", .text, .app, "Private key of the certificate, PEM; or `certificate_key_base64`.",
+        "certificate_key", .file, .app, "Private key of the certificate, PEM; or `certificate_key_base64`.",
         otherwise: "the certificate's file")
     static let certificateKeyBase64 = Setting(
         "certificate_key_base64", .text, .app, "The private key as base64.", isSecret: true, hasFlag: false)
@@ -176,7 +176,7 @@ extension Setting {
         "certificate_passphrase", .text, .app, "Passphrase of the private key or the PKCS#12 file.", isSecret: true,
         hasFlag: false)
     static let certificatePassphraseFile = Setting(
-        "certificate_passphrase_file", .text, .app,
+        "certificate_passphrase_file", .file, .app,
         "File with the passphrase of the private key or the PKCS#12 file; or `certificate_passphrase`.",
         otherwise: "none")
     static let transport = Setting(
@@ -193,7 +193,7 @@ extension Setting {
         "production, sandbox, or host:port of another server that manages channels.",
         otherwise: "Apple's, or that of `endpoint`")
     static let ca = Setting(
-        "ca", .text, .app, "File with the trusted certificate authorities, PEM or DER; or `ca_base64`.",
+        "ca", .file, .app, "File with the trusted certificate authorities, PEM or DER; or `ca_base64`.",
         otherwise: "the system's")
     static let caBase64 = Setting(
         "ca_base64", .text, .app, "The trusted certificate authorities as base64.", isSecret: true, hasFlag: false)

@@ -9,6 +9,8 @@ struct Setting: Sendable {
     /// The kind of a setting's values.
     enum Kind: Sendable, Equatable {
         case text
+        /// The path of a file.
+        case file
         /// Several texts: a sequence in the file, separated by commas elsewhere.
         case list
         case number(ClosedRange<Int>)
@@ -213,15 +215,25 @@ enum SettingContent: Sendable, Equatable, ExpressibleByStringLiteral, Expressibl
 
 extension Setting {
     /// Reads a value.
-    /// - Throws: a sentence about the value, to be printed after its name and text.
+    /// - Throws: what is wrong with it, to be printed after its name.
     func content(_ text: String) throws(SettingMistake) -> SettingContent {
+        if kind == .file {
+            guard PathText.isPath(text) else {
+                throw .noPath(itself: itself.map { "`\($0.name)` (\($0.variable))" })
+            }
+        } else if !isSecret, text.hasSecrets {
+            throw SettingMistake(
+                sentence:
+                    "has a value that looks like a secret, and is therefore not shown; it must be \(kind.expectation)")
+        }
+        let shown = isSecret ? "wrong" : text
         if let content = kind.content(text) {
             if let memberUnit, case .number(let number) = content, number % memberUnit.milliseconds != 0 {
-                throw SettingMistake(sentence: "it must be in whole \(memberUnit.name)")
+                throw SettingMistake(sentence: "is \(shown); it must be in whole \(memberUnit.name)")
             }
             return content
         }
-        var sentence = "it must be \(kind.expectation)"
+        var sentence = "is \(shown); it must be \(kind.expectation)"
         switch kind {
         case .choice(let known):
             if let nearest = text.nearest(of: known) { sentence += "; did you mean \(nearest)?" }
@@ -231,17 +243,34 @@ extension Setting {
         }
         throw SettingMistake(sentence: sentence)
     }
+
+    /// For the path of a file, the setting that has its contents, if there is one.
+    private var itself: Setting? {
+        let last = path.last ?? ""
+        let own = last.hasSuffix("_file") ? String(last.dropLast(5)) : last + "_base64"
+        return Self.all.first { $0.path == path.dropLast() + [own] }
+    }
 }
 
+/// A value that a setting cannot have.
 struct SettingMistake: Error {
+    /// What is wrong with it, to be printed after its name.
     let sentence: String
+
+    /// The value is not the path of a file.
+    /// - Parameter itself: the setting for what the file has, if there is one.
+    static func noPath(itself: String?) -> SettingMistake {
+        let instead = itself.map { ", which belongs into \($0)" } ?? ""
+        return SettingMistake(
+            sentence: "is not the path of a file; its text is not shown, because it may be the secret itself\(instead)")
+    }
 }
 
 extension Setting.Kind {
     /// Returns the content of a text; `nil` if the text is not a value of this kind.
     func content(_ text: String) -> SettingContent? {
         switch self {
-        case .text, .list: return .text(text)
+        case .text, .file, .list: return .text(text)
         case .number(let range): return Int(text).flatMap { range.contains($0) ? .number($0) : nil }
         case .percentage(let range):
             let digits = text.hasSuffix("%") ? text.dropLast() : text[...]
@@ -278,6 +307,7 @@ extension Setting.Kind {
     var expectation: String {
         switch self {
         case .text: "text"
+        case .file: "the path of a file"
         case .list: "text, or a list of texts"
         case .number(let range): "a whole number from \(range.lowerBound) to \(range.upperBound)"
         case .percentage(let range): "a percentage from \(range.lowerBound)% to \(range.upperBound)%"
@@ -295,6 +325,7 @@ extension Setting.Kind {
     var valueName: String? {
         switch self {
         case .text, .list: nil
+        case .file: "file"
         case .number: "number"
         case .percentage: "percentage"
         case .size: "size"

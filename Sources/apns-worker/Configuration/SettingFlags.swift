@@ -155,11 +155,16 @@ enum HealthFlags: SettingFlagSections {
 
 extension SettingFlags {
     /// Reads all settings of a command that has these flags and `others`.
-    /// - Parameter isSimulated: true with `run --simulate`.
-    func settings(_ others: [Setting: String]..., isSimulated: Bool = false) throws -> Settings {
+    /// - Parameters:
+    ///   - isSimulated: true with `run --simulate`.
+    ///   - warns: true to print ``Settings/warnings`` on standard error, once.
+    func settings(
+        _ others: [Setting: String]..., isSimulated: Bool = false, warns: Bool = true
+    ) throws -> Settings {
         var settings = try Settings(
             filePath: file, flags: others.reduce(into: given) { $0.merge($1) { $1 } }, isSimulated: isSimulated)
         if let timeout { settings.redisPatience.milliseconds = timeout }
+        if warns { for warning in settings.warnings { Terminal.noteOnce("warning: \(warning)\n") } }
         return settings
     }
 }

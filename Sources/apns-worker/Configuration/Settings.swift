@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import PrintableText
 
 /// The settings given by flags, variables and a file, in this order of precedence.
 ///
@@ -41,12 +42,24 @@ struct Settings: Sendable {
             do {
                 values[setting] = try SettingValue(text, of: setting, at: .flag(flag))
             } catch {
-                problems.append("\(flag) is \(text); \(error.sentence)")
+                problems.append("\(flag) \(error.sentence)")
             }
         }
         guard deeper.isEmpty else { throw CommandFailure(.configuration, problems.joined(separator: "\n")) }
         guard problems.isEmpty else { throw ValidationError(problems.joined(separator: "\n")) }
         self.flags = values
+    }
+
+    /// What is accepted and better done otherwise, as sentences.
+    var warnings: [String] {
+        flags.keys.filter(\.isSecret).sorted { $0.name < $1.name }.compactMap { setting in
+            guard let flag = setting.flag, let text = flags[setting]?.text,
+                text.withoutSecrets != text || text.contains("password=")
+            else { return nil }
+            let file = setting == .redisURL ? "?password_file=/path in the URL, or " : ""
+            return "\(flag) has a password, which all users of this machine can read in the list of processes; use "
+                + "\(file)the variable \(setting.variable)"
+        }
     }
 
     // MARK: Values

@@ -146,9 +146,11 @@ struct SettingsFile: Sendable {
     private mutating func keepContents(_ node: YAMLNode, of setting: Setting, at path: [String]) {
         guard let file = node.string, !node.isNull else { return }
         do {
-            keep(try SecretFile.text(file), of: setting, at: path, node)
+            keep(
+                try SecretFile.text(file, itself: "`\((path + setting.path).joined(separator: "."))`"), of: setting,
+                at: path, node)
         } catch {
-            report(node, "`\((path + Self.fileForm(setting.path)).joined(separator: "."))`: \(error)")
+            report(node, "`\((path + Self.fileForm(setting.path)).joined(separator: "."))`\(error)")
         }
     }
 
@@ -159,7 +161,7 @@ struct SettingsFile: Sendable {
             values[path] = try SettingValue(
                 text, of: setting, at: .file(path: self.path, line: node.line, name: whole))
         } catch {
-            report(node, "`\(whole)` is \(setting.isSecret ? "wrong" : text); \(error.sentence)")
+            report(node, "`\(whole)` \(error.sentence)")
         }
     }
 
@@ -175,16 +177,21 @@ enum SecretFile {
     }
 
     /// Returns the file's text without the trailing line feed.
-    static func text(_ path: String) throws(Unusable) -> String {
+    /// - Parameter itself: the setting for the text itself.
+    /// - Throws: the problem, to be printed right after the name of the setting.
+    static func text(_ path: String, itself: String) throws(Unusable) -> String {
+        guard PathText.isPath(path) else {
+            throw Unusable(description: " \(SettingMistake.noPath(itself: itself).sentence)")
+        }
         var bytes: [UInt8]
         do throws(SecretSource.Unreadable) {
             bytes = try SecretSource.file(path).read()
         } catch {
-            throw Unusable(description: error.description)
+            throw Unusable(description: ": \(error)")
         }
         while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
         guard let text = String(validating: bytes, as: UTF8.self), !text.isEmpty else {
-            throw Unusable(description: "\(path) is empty; write the secret into it")
+            throw Unusable(description: ": \(path) is empty; write the secret into it")
         }
         return text
     }

@@ -54,7 +54,7 @@ struct SettingsVariables: Sendable {
         do {
             values[variable] = try SettingValue(text, of: key, at: .variable(place))
         } catch {
-            problems.append("\(place) is \(key.isSecret ? "wrong" : text); \(error.sentence)")
+            problems.append("\(place) \(error.sentence)")
         }
     }
 
@@ -67,9 +67,9 @@ struct SettingsVariables: Sendable {
             return
         }
         do {
-            keep(try SecretFile.text(path), variable, key, at: name)
+            keep(try SecretFile.text(path, itself: variable), variable, key, at: name)
         } catch {
-            problems.append("\(name): \(error)")
+            problems.append("\(name)\(error)")
         }
     }
 

@@ -1,0 +1,130 @@
+import Glibc
+
+extension String {
+    /// The text without what looks like a secret: PEM blocks, long base64 with capital and small letters and digits (a
+    /// key, a certificate or a provider token), long hex, and passwords in URLs. The last defence of what is printed: those
+    /// who know that a text is a secret do not print it at all.
+    package var withoutSecrets: String {
+        guard utf8.count >= 12 else { return self }
+        var bytes = Array(utf8)
+        var isChanged = SecretText.hidePEM(in: &bytes)
+        if SecretText.hidePasswords(in: &bytes) { isChanged = true }
+        if SecretText.hideRuns(in: &bytes) { isChanged = true }
+        return isChanged ? String(decoding: bytes, as: UTF8.self) : self
+    }
+
+    /// True if a part of the text looks like a secret.
+    package var hasSecrets: Bool { withoutSecrets != self }
+}
+
+private enum SecretText {
+    static let hidden = Array("(hidden)".utf8)
+
+    static func hidePEM(in bytes: inout [UInt8]) -> Bool {
+        let (begin, end) = (Array("-----BEGIN".utf8), Array("-----END".utf8))
+        var isChanged = false
+        while let start = bytes.firstRange(of: begin)?.lowerBound {
+            // To the end of the last line of the block; a block that is cut off hides the rest of the text.
+            var stop = bytes.endIndex
+            if let last = bytes[start...].firstRange(of: end) {
+                let label = bytes[last.upperBound...].firstRange(of: Array("-----".utf8))
+                stop = label?.upperBound ?? bytes.endIndex
+            }
+            bytes.replaceSubrange(start..<stop, with: hidden)
+            isChanged = true
+        }
+        return isChanged
+    }
+
+    /// Hides the password in `scheme://user:password@host`.
+    static func hidePasswords(in bytes: inout [UInt8]) -> Bool {
+        let separator = Array("://".utf8)
+        var isChanged = false
+        var from = 0
+        while let range = bytes[from...].firstRange(of: separator) {
+            from = range.upperBound
+            let ends: [UInt8] = [0x20, 0x22, 0x23, 0x27, 0x2F, 0x3F, 0x60]
+            let authority = bytes[from...].prefix { $0 > 0x20 && !ends.contains($0) }
+            guard let at = authority.lastIndex(of: UInt8(ascii: "@")),
+                let colon = authority[..<at].firstIndex(of: UInt8(ascii: ":"))
+            else { continue }
+            let stars = Array("***".utf8)
+            guard Array(bytes[(colon + 1)..<at]) != stars else { continue }
+            bytes.replaceSubrange((colon + 1)..<at, with: stars)
+            isChanged = true
+        }
+        return isChanged
+    }
+
+    /// The length from which base64 with letters of both kinds and digits is a secret.
+    private static let base64 = 40
+    /// The length from which hex is one. Digests and ids that are printed are shorter, or have hyphens.
+    private static let hex = 64
+
+    static func hideRuns(in bytes: inout [UInt8]) -> Bool {
+        var isChanged = false
+        var start = 0
+        while start < bytes.count {
+            guard isOfBase64(bytes[start]) else {
+                start += 1
+                continue
+            }
+            let end = bytes[start...].firstIndex { !isOfBase64($0) } ?? bytes.count
+            if end - start >= base64, isSecret(bytes[start..<end]) {
+                bytes.replaceSubrange(start..<end, with: hidden)
+                isChanged = true
+                start += hidden.count
+            } else {
+                start = end
+            }
+        }
+        return isChanged
+    }
+
+    private static func isSecret(_ run: ArraySlice<UInt8>) -> Bool {
+        let parts = run.split { [UInt8(ascii: "/"), UInt8(ascii: "-"), UInt8(ascii: "_")].contains($0) }
+        if parts.contains(where: { $0.count >= base64 && isMixed($0) }) { return true }
+        if run.count >= hex, run.allSatisfy({ isDigit($0) || ($0 | 0x20) &- 0x61 < 6 }) { return true }
+        // Base64 has one of these in about every 32 characters, a path or a UUID in every ten.
+        return run.first != UInt8(ascii: "/") && isMixed(run) && (parts.count - 1) * 25 <= run.count
+    }
+
+    private static func isMixed(_ run: ArraySlice<UInt8>) -> Bool {
+        run.contains { $0 &- 0x41 < 26 } && run.contains { $0 &- 0x61 < 26 } && run.contains(where: isDigit)
+    }
+
+    private static func isDigit(_ byte: UInt8) -> Bool { byte &- 0x30 < 10 }
+
+    private static func isOfBase64(_ byte: UInt8) -> Bool {
+        isDigit(byte) || (byte | 0x20) &- 0x61 < 26 || [0x2B, 0x2D, 0x2F, 0x3D, 0x5F].contains(byte)
+    }
+}
+
+/// A value that should be the path of a file. Whoever confuses two settings puts the secret itself there.
+package enum PathText {
+    /// The endings of the files that settings name.
+    private static let endings: Set<Substring> = [
+        "p8", "pem", "p12", "pfx", "crt", "cer", "key", "der", "ca", "txt", "pass", "json", "yaml", "yml",
+    ]
+
+    /// Returns true if there is such a file, or if the text cannot be anything else.
+    package static func isPath(_ text: String) -> Bool {
+        guard !text.isEmpty, !text.utf8.contains(0) else { return false }
+        var facts = stat()
+        if lstat(text, &facts) == 0 { return true }
+        guard !text.hasSecrets, !text.contains("-----"), text.utf8.count <= 1024,
+            text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
+        else { return false }
+        if ["/", "./", "../"].contains(where: text.hasPrefix) { return true }
+        let parts = text.split(separator: "/")
+        if let name = parts.last, let dot = name.lastIndex(of: "."), endings.contains(name[name.index(after: dot)...]) {
+            return true
+        }
+        return parts.count > 1 && stat(String(parts[0]), &facts) == 0 && facts.st_mode & S_IFMT == S_IFDIR
+    }
+
+    /// Returns a path for a message; other text is hidden.
+    package static func shown(_ text: String) -> String {
+        isPath(text) ? text : "a text that is not the path of a file, and is not shown, because it may be a secret"
+    }
+}

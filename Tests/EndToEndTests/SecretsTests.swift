@@ -1,0 +1,181 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// The text of a key wherever a setting can be given. Whatever a program makes of it, it prints no part of it.
+    @Suite("Secrets in the wrong place")
+    struct SecretsTests {
+        /// A setting, from the table in the documentation.
+        private struct Row {
+            let name: String
+            let flag: String?
+            let variable: String
+        }
+
+        private static func rows() throws -> [Row] {
+            let text = try String(
+                contentsOfFile: DeployFolder.root.appending(path: "docs/configuration.md").path, encoding: .utf8)
+            return text.split(separator: "\n").compactMap { line in
+                guard let name = line.prefixMatch(of: /\| `([a-z_0-9.]+)` \|/)?.1,
+                    let variable = line.firstMatch(of: /`(APNS_WORKER_[A-Z_0-9]+)`/)?.1
+                else { return nil }
+                return Row(
+                    name: String(name), flag: (line.firstMatch(of: /`(--[a-z-]+)`/)?.1).map(String.init),
+                    variable: String(variable))
+            }
+        }
+
+        /// The key as it is, as one line, as base64, and its contents alone.
+        private static func forms() throws -> [String] {
+            let pem = try String(contentsOfFile: TestCertificates.path("AuthKey_ABC123DEFG.p8"), encoding: .utf8)
+            let lines = pem.split(separator: "\n")
+            return [
+                pem, lines.joined(separator: " "), lines.joined(separator: #"\n"#),
+                Data(pem.utf8).base64EncodedString(), lines.dropFirst().dropLast().joined(),
+            ]
+        }
+
+        /// Returns what a text has of the secret.
+        private static func leak(_ text: String, _ forms: [String]) -> String? {
+            let parts = forms.flatMap { form in
+                // Any 16 characters in a row, without those that all keys have in common.
+                form.split(whereSeparator: \.isWhitespace).map(String.init).flatMap { word in
+                    stride(from: 0, to: max(0, word.count - 16), by: 8).map { start in
+                        String(word.dropFirst(start).prefix(16))
+                    }
+                }
+            }
+            return parts.first { !$0.contains("PRIVATE") && !$0.contains("BEGIN") && text.contains($0) }
+        }
+
+        private static func output(
+            _ arguments: [String], _ environment: [String: String]
+        ) async throws -> (text: String, ending: ChildProcess.Ending) {
+            let process = try ChildProcess(
+                BuiltProgram.path("apns-worker"), arguments, environment: environment, input: Data())
+            let ending = try await process.wait(within: .seconds(30))
+            return (process.output + process.errors, ending)
+        }
+
+        /// The commands that read settings, with what makes them end soon.
+        private static let commands = [
+            ["config"], ["config", "--json"], ["check", "--no-connect"], ["run", "--exit-when-done"],
+            ["feedback", "--timeout", "1s"], ["status", "--timeout", "1s"], ["channels", "list"],
+            ["enqueue", "--token", "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0", "--alert", "x"],
+            ["health"],
+        ]
+
+        @Test("no setting prints one: as a flag, a variable, a member of the file, or the name of a file")
+        func settings() async throws {
+            let (rows, forms) = (try Self.rows(), try Self.forms())
+            #expect(rows.count > 60)
+            let redis = try RedisServer()
+            let directory = FileManager.default.temporaryDirectory.appending(path: "secrets-\(UUID().uuidString)")
+            try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(at: directory) }
+            var runs: [(arguments: [String], environment: [String: String])] = []
+            for (index, row) in rows.enumerated() {
+                for (number, form) in forms.enumerated() {
+                    let command = Self.commands[(index + number) % Self.commands.count]
+                    runs.append((command, [row.variable: form]))
+                    // Each form in turn, so that the test takes a minute.
+                    guard number == index % forms.count else { continue }
+                    runs.append((["config"], [row.variable: form]))
+                    runs.append((["config"], [row.variable + "_FILE": form]))
+                    if let flag = row.flag {
+                        runs.append((["config", flag, form], [:]))
+                        runs.append((["run", "--exit-when-done", "\(flag)=\(form)"], [:]))
+                    }
+                    for suffix in ["", "_file"] {
+                        let file = directory.appending(path: "\(index)-\(number)\(suffix).yaml")
+                        let members = row.name.split(separator: ".")
+                        var yaml = ""
+                        for (depth, member) in members.enumerated() {
+                            let indent = String(repeating: "  ", count: depth)
+                            yaml += "\(indent)\(member)\(depth == members.count - 1 ? suffix : ""):"
+                            yaml += depth == members.count - 1 ? "" : "\n"
+                        }
+                        let quoted = try String(decoding: JSONEncoder().encode(form), as: UTF8.self)
+                            .replacing("\\/", with: "/")
+                        try "\(yaml) \(quoted)\n".write(to: file, atomically: true, encoding: .utf8)
+                        runs.append((["config", "--config", file.path], [:]))
+                    }
+                }
+            }
+            for form in forms {
+                runs += [(["config", "--config", form], [:]), (["config", form], [:]), ([form], [:])]
+            }
+            let url = ["APNS_WORKER_REDIS_URL": redis.url]
+            try await withThrowingTaskGroup(of: String?.self) { group in
+                var rest = runs[...]
+                func start() -> Bool {
+                    guard let run = rest.popFirst() else { return false }
+                    group.addTask {
+                        let (text, ending) = try await Self.output(run.arguments, url.merging(run.environment) { $1 })
+                        if case .signalled = ending { return "\(run.arguments) \(run.environment.keys) \(ending)" }
+                        return Self.leak(text, forms).map {
+                            "\(run.arguments.prefix(2)) \(run.environment.keys): \($0)\n\(text)"
+                        }
+                    }
+                    return true
+                }
+                for _ in 0..<4 { _ = start() }
+                var leaks = 0
+                while let leak = try await group.next() {
+                    if let leak {
+                        leaks += 1
+                        if leaks <= 10 { Issue.record("\(leak)") }
+                    }
+                    _ = start()
+                }
+                #expect(leaks == 0)
+            }
+        }
+
+        @Test("a key, a certificate or a passphrase instead of a path: the message names the setting to use")
+        func messages() async throws {
+            let forms = try Self.forms()
+            for (variable, itself) in [
+                ("APNS_WORKER_KEY", "APNS_WORKER_KEY_BASE64"),
+                ("APNS_WORKER_CERTIFICATE", "APNS_WORKER_CERTIFICATE_BASE64"),
+                ("APNS_WORKER_CA", "APNS_WORKER_CA_BASE64"),
+            ] {
+                for form in forms {
+                    let (text, ending) = try await Self.output(["config"], [variable: form])
+                    #expect(ending == .exited(78))
+                    #expect(text.contains("\(variable) is not the path of a file; its text is not shown"), "\(text)")
+                    #expect(text.contains("belongs into `") && text.contains("(\(itself))"), "\(text)")
+                }
+            }
+            for variable in ["APNS_WORKER_KEY_PASSPHRASE_FILE", "APNS_WORKER_REDIS_URL_FILE", "APNS_WORKER_PROXY_FILE"]
+            {
+                let (text, ending) = try await Self.output(["config"], [variable: "hunter2-secret"])
+                #expect(ending == .exited(78) && !text.contains("hunter2"), "\(text)")
+                #expect(text.contains(variable) && text.contains(variable.dropLast("_FILE".count)), "\(text)")
+            }
+            let (text, _) = try await Self.output(["config"], ["APNS_WORKER_KEY": "/no/such/AuthKey_ABC123DEFG.p8"])
+            #expect(text.contains("/no/such/AuthKey_ABC123DEFG.p8"), "\(text)")
+        }
+
+        @Test("a password in a flag is accepted, and the command says who can read it")
+        func passwordInFlag() async throws {
+            let redis = try RedisServer(password: "hunter2")
+            let url = redis.url
+            let (text, ending) = try await Self.output(["status", "--redis", url], [:])
+            #expect(ending == .exited(0), "\(text)")
+            let expected =
+                "warning: --redis has a password, which all users of this machine can read in the list of processes"
+            #expect(text.contains(expected) && text.contains("?password_file=") && !text.contains("hunter2"), "\(text)")
+            let (other, _) = try await Self.output(["status"], ["APNS_WORKER_REDIS_URL": url])
+            #expect(!other.contains("warning"), "\(other)")
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: url, endpoint: simulator.port, options: ["--redis", url, "--proxy", "none"])
+            try await worker.logs("secret_in_flag", "--redis has a password")
+            try await worker.logs("started")
+            _ = try await worker.stop()
+            #expect(!worker.log.contains("hunter2"))
+        }
+    }
+}
