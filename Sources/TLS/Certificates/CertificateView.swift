@@ -126,7 +126,11 @@ package func utcTime(_ seconds: Int64) -> String {
     guard gmtime_r(&time, &parts) != nil else { return "\(seconds)" }
     let capacity = 40
     return String(unsafeUninitializedCapacity: capacity) { buffer in
-        buffer.withMemoryRebound(to: CChar.self) { strftime($0.baseAddress, capacity, "%Y-%m-%dT%H:%M:%SZ", &parts) }
+        buffer.withMemoryRebound(to: CChar.self) { text in
+            // From glibc 2.41 on, the buffer's type is not optional.
+            guard let start = text.baseAddress else { return 0 }
+            return strftime(start, capacity, "%Y-%m-%dT%H:%M:%SZ", &parts)
+        }
     }
 }
 
