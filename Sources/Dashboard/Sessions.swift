@@ -132,6 +132,7 @@ struct LoginLimits {
     }
 
     private var counts: [Subject: Count] = [:]
+    private var prunedAt = NIODeadline.distantPast
 
     private enum Subject: Hashable {
         case login(name: String, address: String)
@@ -145,17 +146,23 @@ struct LoginLimits {
     ///   - address: the sender, or the group of addresses that belong to one.
     ///   - isKnown: true if there is a user of this name.
     mutating func take(_ name: String, _ address: String, isKnown: Bool, now: NIODeadline) -> Turn {
-        counts = counts.filter { now - $0.value.since < .minutes(1) }
-        let login = Subject.login(name: name, address: address)
-        if let found = counts[login], found.attempts >= Self.login {
+        if prunedAt == .distantPast || now - prunedAt >= .seconds(10) {
+            counts = counts.filter { now - $0.value.since < .minutes(1) }
+            prunedAt = now
+        }
+        let subjects = subjects(name, address)
+        for subject in subjects {
+            if let count = counts[subject], now - count.since >= .minutes(1) { counts[subject] = nil }
+        }
+        if let found = counts[subjects[0]], found.attempts >= Self.login {
             return .refuse(max(1, Int((.minutes(1) - (now - found.since)).nanoseconds / 1_000_000_000)))
         }
-        let isSlow =
-            attempts(.address(address)) >= Self.address || attempts(.name(name)) >= Self.name
-            || attempts(.all) >= Self.all
+        let isSlow = zip(subjects.dropFirst(), [Self.address, Self.name, Self.all]).contains {
+            (counts[$0]?.attempts ?? 0) >= $1
+        }
         // Names that nobody has are not kept in any number.
         if isSlow, !isKnown, counts.count > 10_000 { return .checkSlowly }
-        for subject in subjects(name, address) { counts[subject, default: Count(since: now)].attempts += 1 }
+        for subject in subjects { counts[subject, default: Count(since: now)].attempts += 1 }
         return isSlow ? .checkSlowly : .check
     }
 
@@ -167,9 +174,10 @@ struct LoginLimits {
     /// The number of subjects that are counted.
     var count: Int { counts.count }
 
-    private func attempts(_ subject: Subject) -> Int { counts[subject]?.attempts ?? 0 }
-
+    /// What an attempt counts for, in the order of the limits.
     private func subjects(_ name: String, _ address: String) -> [Subject] {
-        [.login(name: name, address: address), .address(address), .name(name), .all]
+        // No user has a longer name.
+        let name = String(decoding: name.utf8.prefix(200), as: UTF8.self)
+        return [.login(name: name, address: address), .address(address), .name(name), .all]
     }
 }
