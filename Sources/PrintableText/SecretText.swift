@@ -84,7 +84,11 @@ private enum SecretText {
     private static func isSecret(_ run: ArraySlice<UInt8>) -> Bool {
         let parts = run.split { [UInt8(ascii: "/"), UInt8(ascii: "-"), UInt8(ascii: "_")].contains($0) }
         if parts.contains(where: { $0.count >= base64 && isMixed($0) }) { return true }
-        if run.count >= hex, run.allSatisfy({ isDigit($0) || ($0 | 0x20) &- 0x61 < 6 }) { return true }
+        if run.count >= hex, run.contains(where: isDigit), run.contains(where: { !isDigit($0) }),
+            run.allSatisfy({ isDigit($0) || ($0 | 0x20) &- 0x61 < 6 })
+        {
+            return true
+        }
         // Base64 has one of these in about every 32 characters, a path or a UUID in every ten.
         return run.first != UInt8(ascii: "/") && isMixed(run) && (parts.count - 1) * 25 <= run.count
     }

@@ -233,7 +233,7 @@ extension EndToEnd {
                 (["APNS_WORKER_KEY": "/does/not/exist"], "/does/not/exist"),
                 (["APNS_WORKER_PROXY": "https://proxy"], "http://"),
                 (["HTTPS_PROXY": "socks5://user:pass@proxy:1"], "http://"),
-                (["APNS_WORKER_CERTIFICATE": "x"], "both a signing key and a certificate"),
+                (["APNS_WORKER_CERTIFICATE": "./x"], "both a signing key and a certificate"),
                 (["APNS_WORKER_MIN_CONNECTIONS": "5"], "connections"),
             ])
         func settings(_ environment: [String: String], _ words: String) async throws {

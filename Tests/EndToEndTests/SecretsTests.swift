@@ -158,6 +158,65 @@ extension EndToEnd {
             #expect(text.contains("/no/such/AuthKey_ABC123DEFG.p8"), "\(text)")
         }
 
+        @Test("those in the right place are in no log, page, metric or key of Redis")
+        func inUse() async throws {
+            let forms = try Self.forms()
+            let redis = try RedisServer(password: "hunter2-Zq9")
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0", "--log-level", "trace"],
+                environment: ["APNS_WORKER_KEY": "", "APNS_WORKER_KEY_BASE64": forms[3]])
+            let port = try await worker.adminPort()
+            try redis.push(TestJob.many(20) + ["{}"])
+            try await eventually("it works") { try QueueContents(redis).count("delivered") == 20 }
+            let web = try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["web", "--port", "0"],
+                environment: ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_KEY_BASE64": forms[3]], input: Data())
+            defer { web.send(SIGTERM) }
+            try await eventually("the dashboard is open") { web.output.contains("dashboard  http") }
+            let address = try #require(web.output.firstMatch(of: /dashboard  (http\S+)\//)?.1)
+            var texts: [(name: String, text: String)] = []
+            for path in ["/metrics", "/readyz"] {
+                texts.append((path, try await MetricsTests.get(port, path).body))
+            }
+            for path in ["/", "/workers", "/apps", "/redis", "/dead", "/api/v1/status", "/activity"] {
+                let curl = try ChildProcess("curl", ["-sS", "--noproxy", "*", "\(address)\(path)"])
+                #expect(try await curl.wait() == .exited(0))
+                #expect(curl.output.count > 100)
+                texts.append((path, curl.output))
+            }
+            for command in [["status", "--json"], ["config"], ["check"], ["activity"]] {
+                let (text, _) = try await Self.output(
+                    command,
+                    [
+                        "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_KEY_BASE64": forms[3],
+                        "APNS_WORKER_KEY_ID": "ABC123DEFG", "APNS_WORKER_TEAM_ID": "TEAM123456",
+                        "APNS_WORKER_TOPIC": "com.example.app", "APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)",
+                        "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
+                    ])
+                texts.append((command[0], text))
+            }
+            // All keys, as Redis would send them to a replica.
+            for key in try redis.run("KEYS", "*").strings() {
+                let value =
+                    switch try redis.run("TYPE", key).text {
+                    case "string": try redis.run("GET", key)
+                    case "hash": try redis.run("HGETALL", key)
+                    case "list": try redis.run("LRANGE", key, "0", "-1")
+                    case "zset": try redis.run("ZRANGE", key, "0", "-1")
+                    case "set": try redis.run("SMEMBERS", key)
+                    default: try redis.run("XRANGE", key, "-", "+")
+                    }
+                texts.append((key, "\(value)"))
+            }
+            #expect(texts.count > 18)
+            _ = try await worker.stop()
+            texts += [("the log", worker.log), ("the dashboard's log", web.errors)]
+            for (name, text) in texts {
+                #expect(Self.leak(text, forms) == nil && !text.contains("hunter2"), "\(name)")
+            }
+        }
+
         @Test("a password in a flag is accepted, and the command says who can read it")
         func passwordInFlag() async throws {
             let redis = try RedisServer(password: "hunter2")

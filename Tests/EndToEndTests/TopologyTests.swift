@@ -162,7 +162,7 @@ extension EndToEnd {
             "problems with its certificates are reported",
             arguments: [
                 (["--redis-ca", "/does/not/exist", "--redis", "rediss://localhost"], "/does/not/exist"),
-                (["--redis-ca", "x", "--redis", "redis://localhost"], "rediss"),
+                (["--redis-ca", "./x", "--redis", "redis://localhost"], "rediss"),
                 (["--redis-certificate-key", "x.pem", "--redis", "rediss://localhost"], "without its certificate"),
             ])
         func mistakes(flags: [String], words: String) async throws {

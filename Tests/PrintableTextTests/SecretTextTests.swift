@@ -9,10 +9,10 @@ struct SecretTextTests {
     @Test(
         "hide keys, tokens and passwords",
         arguments: [
-            ("a -----BEGIN PRIVATE KEY-----\nMIGH\n-----END PRIVATE KEY----- b", "a (hidden) b"),
-            ("-----BEGIN PRIVATE KEY----- MIGH -----END PRIVATE KEY-----", "(hidden)"),
-            (#"x: -----BEGIN PRIVATE KEY-----\nMIGH\n-----END PRIVATE KEY-----\n."#, #"x: (hidden)\n."#),
-            ("cut: -----BEGIN PRIVATE KEY-----\nMIGH", "cut: (hidden)"),
+            ("a -----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY----- b", "a (hidden) b"),
+            ("-----BEGIN PRIVATE KEY----- MIIB -----END PRIVATE KEY-----", "(hidden)"),
+            (#"x: -----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n."#, #"x: (hidden)\n."#),
+            ("cut: -----BEGIN PRIVATE KEY-----\nMIIB", "cut: (hidden)"),
             ("-----BEGIN A-----x-----END A-----, -----BEGIN B-----y-----END B-----", "(hidden), (hidden)"),
             ("cannot read \(base64): File name too long", "cannot read (hidden): File name too long"),
             ("cannot read dir/\(base64)", "cannot read (hidden)"), ("/\(base64)", "(hidden)"),
