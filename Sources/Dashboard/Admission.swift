@@ -63,6 +63,9 @@ struct Admission: Sendable {
         var isStream = false
 
         var isAPI: Bool { path.hasPrefix("/api/") }
+
+        /// True for what every visitor gets, logged in or not.
+        var isOpen: Bool { path.hasPrefix("/assets/") || path == "/healthz" }
     }
 
     /// The decision.
@@ -91,7 +94,7 @@ struct Admission: Sendable {
     ///   - users: those of the file, now.
     ///   - session: the session of ``Head/session``, if it has not ended.
     func entry(_ head: Head, _ users: Users, session: Sessions.Session?) -> Entry {
-        if head.path.hasPrefix("/assets/") || head.path == "/healthz" { return .open }
+        if head.isOpen { return .open }
         if !hasUsers, let refusal = foreign.refusal(host: head.host, origin: nil) {
             return .refused(.forbidden, refusal)
         }
@@ -181,7 +184,8 @@ extension Admission.Head {
 struct AdmissionMiddleware: RouterMiddleware {
     typealias Context = WebContext
 
-    private static let maximumBody = 1 << 20
+    /// The maximum size of a body in bytes: of an admitted visitor's, and of a stranger's.
+    private static let (maximumBody, maximumLogin) = (1 << 20, 16 << 10)
 
     let rules: Admission
     let users: UserFile?
@@ -196,7 +200,7 @@ struct AdmissionMiddleware: RouterMiddleware {
         var context = context
         let head = Admission.Head(request, base: links.base)
         var newCookie: String?
-        switch try await entry(head) {
+        switch await entry(head) {
         case .open:
             if head.isPost { try await take(request, head, &context, from: nil) }
         case .admitted(let visitor, let newSession):
@@ -212,15 +216,18 @@ struct AdmissionMiddleware: RouterMiddleware {
         return response
     }
 
-    private func entry(_ head: Admission.Head) async throws -> Admission.Entry {
-        let isByCookie = users != nil && head.bearer == nil && head.path != "/login"
-        let session = isByCookie ? try await sessions.find(head.session) : nil
-        return rules.entry(head, users?.current ?? .none, session: session)
+    private func entry(_ head: Admission.Head) async -> Admission.Entry {
+        let isByCookie = users != nil && head.bearer == nil && head.path != "/login" && !head.isOpen
+        let session = isByCookie ? await sessions.find(head.session) : nil
+        let entry = rules.entry(head, users?.current ?? .none, session: session)
+        // A session that its user's line has ended does not come back with the line.
+        if session != nil, case .admitted = entry {} else if session != nil { await sessions.end(head.session) }
+        return entry
     }
 
     /// Returns the sender of a request whose answer is still being written, as of now; nil if the answer must end.
-    func visitor(of head: Admission.Head) async throws -> Visitor? {
-        if case .admitted(let visitor, _) = try await entry(head) { visitor } else { nil }
+    func visitor(of head: Admission.Head) async -> Visitor? {
+        if case .admitted(let visitor, _) = await entry(head) { visitor } else { nil }
     }
 
     /// Reads the body of a POST and checks that it comes from a page of this site.
@@ -229,9 +236,10 @@ struct AdmissionMiddleware: RouterMiddleware {
     ) async throws {
         var request = request
         do {
-            context.body = try await request.collectBody(upTo: Self.maximumBody)
+            context.body = try await request.collectBody(
+                upTo: visitor == nil ? Self.maximumLogin : Self.maximumBody)
         } catch {
-            throw WebError(.contentTooLarge, "the request is larger than 1 MiB")
+            throw WebError(.contentTooLarge, "the request is larger than \(visitor == nil ? "16 KiB" : "1 MiB")")
         }
         let isForm = request.headers[.contentType]?.hasPrefix("application/x-www-form-urlencoded") ?? false
         if isForm { context.form = Form(String(buffer: context.body)) }

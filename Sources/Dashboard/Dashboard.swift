@@ -76,7 +76,7 @@ package struct Dashboard: Service {
             guard page.isLive(pageRequest.query) else { return Response(status: .noContent) }
             let head = Admission.Head(request, base: site.links.base)
             return site.live.response {
-                guard let visitor = try await site.admission.visitor(of: head) else { return nil }
+                guard let visitor = await site.admission.visitor(of: head) else { return nil }
                 var pageRequest = pageRequest
                 pageRequest.visitor = visitor
                 return "<main>\(try await page.content(pageRequest).main)</main>"
@@ -141,7 +141,7 @@ struct LoginPages: Sendable {
             return try await logIn(request, context.form, users, from: site.client(of: request, context))
         }
         routes.post("/logout") { request, _ in
-            try await site.admission.sessions.end(request.cookies[Admission.cookie]?.value ?? "")
+            await site.admission.sessions.end(request.cookies[Admission.cookie]?.value ?? "")
             var response = Response.seeOther(site.links.path(["login"]))
             response.headers[.setCookie] = site.admission.endedCookie
             return response
@@ -153,20 +153,21 @@ struct LoginPages: Sendable {
         let (name, to, group) = (form["name"] ?? "", form["to"], TrustedProxies.group(of: address))
         let begun = NIODeadline.now()
         let known = users[name]
-        let turn = limits.value.withLock { $0.take(name, group, isKnown: known != nil, now: begun) }
-        if case .refuse(let seconds) = turn {
+        let turn = limits.value.withLock { $0.take(name, group, now: begun) }
+        func refused(_ seconds: Int) -> Response {
             var response = Response.page(
                 page(to: to, problem: "Too many attempts; try again in \(seconds) seconds."), status: .tooManyRequests)
             response.headers[.retryAfter] = "\(seconds)"
             return response
         }
-        var isRight = false
-        if turn == .check || known != nil {
-            isRight = try await passwords.isRight(form.raw("password"), of: known)
+        if case .refuse(let seconds) = turn { return refused(seconds) }
+        guard let isRight = try await passwords.isRight(form.raw("password"), of: known, from: group) else {
+            return refused(5)
         }
         if turn == .checkSlowly {
-            let rest = LoginLimits.pace - (NIODeadline.now() - begun)
-            try await Task.sleep(for: .nanoseconds(max(0, rest.nanoseconds)))
+            // To the next whole second, so that the time shows little.
+            let (pace, taken) = (LoginLimits.pace.nanoseconds, (NIODeadline.now() - begun).nanoseconds)
+            try await Task.sleep(for: .nanoseconds(pace - taken % pace))
         }
         guard let user = known, isRight else {
             site.logger.notice(

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Logging
 import NIOCore
 import Operations
 import PushJob
@@ -9,8 +10,8 @@ import Synchronization
 /// The sessions of users who have logged in, in Redis, so that all dashboards of a Redis share them, a restart keeps
 /// them, and one that has ended is refused everywhere.
 ///
-/// A session is a random value that only the browser has; Redis has its SHA-256. While Redis is unavailable, a process
-/// accepts those that it has seen.
+/// A session is a random value that only the browser has; Redis has its SHA-256. While Redis is unavailable or full, a
+/// process accepts those that it has seen or made.
 final class Sessions: Sendable {
     /// What is known of a session.
     struct Session: Codable, Sendable, Equatable {
@@ -28,15 +29,19 @@ final class Sessions: Sendable {
     private static let maximum = 10_000
 
     private struct Kept {
+        /// Sessions that Redis had, and those that it could not be given.
         var known: [String: Session] = [:]
-        /// Sessions that a user ended, and that Redis may still have.
-        var ended: [String: Session] = [:]
+        var local: [String: Session] = [:]
+        /// Sessions that have ended, until they would have by themselves, and those of them that Redis may still have.
+        var ended: [String: Int64] = [:]
+        var undeleted: Set<String> = []
     }
 
     private let fleet: Fleet
+    private let logger: Logger
     private let kept = Mutex(Kept())
 
-    init(_ fleet: Fleet) { self.fleet = fleet }
+    init(_ fleet: Fleet, logger: Logger) { (self.fleet, self.logger) = (fleet, logger) }
 
     /// Returns a random value for a new session.
     static func value() -> String { Digest.hex(Digest.random(32)) }
@@ -44,7 +49,7 @@ final class Sessions: Sendable {
     /// Returns true for the form of ``value()``.
     static func isValue(_ text: String) -> Bool { Digest.bytes(hex: text)?.count == 32 }
 
-    /// Begins a session.
+    /// Begins a session. If Redis does not take it, because it is full or unavailable, this process alone knows it.
     /// - Returns: its value, for the browser.
     func begin(for user: Users.User) async throws -> String {
         let value = Self.value()
@@ -53,53 +58,84 @@ final class Sessions: Sendable {
         var command = RedisCommand("SET", key, try JSONLine.text(session))
         command.append("EX")
         command.append("\(Self.lifetime)")
-        _ = try await fleet.client(for: key).call(command)
-        keep(session, at: key)
+        do {
+            _ = try await fleet.client(for: key).call(command)
+            keep(session, at: key, \.known)
+        } catch {
+            logger.warning(
+                "a session could not be stored, so only this process knows it: \(error)",
+                metadata: ["event": "web_session_not_stored"])
+            keep(session, at: key, \.local)
+        }
         return value
     }
 
-    /// Returns a session that has not ended.
-    /// - Throws: `RedisError` if Redis is unavailable and this process has not seen the session.
-    func find(_ value: String) async throws -> Session? {
+    /// Returns a session that has not ended. While Redis is unavailable, only those are found that this process has seen.
+    func find(_ value: String) async -> Session? {
         guard Self.isValue(value) else { return nil }
         let key = key(of: value)
-        if kept.withLock({ $0.ended[key] != nil }) {
-            try await end(value)
+        guard kept.withLock({ $0.ended[key] == nil }) else {
+            await delete()
             return nil
         }
         var session: Session?
         do {
             let text = try await fleet.client(for: key).call(RedisCommand("GET", key)).root.string
             session = try text.map { try JSONDecoder().decode(Session.self, from: Data($0.utf8)) }
-            if let session { keep(session, at: key) } else { kept.withLock { $0.known[key] = nil } }
+            if let session { keep(session, at: key, \.known) } else { kept.withLock { $0.known[key] = nil } }
+            session = session ?? kept.withLock { $0.local[key] }
         } catch is DecodingError {
             return nil
         } catch {
-            session = kept.withLock { $0.known[key] }
-            if session == nil { throw error }
+            session = kept.withLock { $0.known[key] ?? $0.local[key] }
         }
-        return session.flatMap { $0.until > Clock.seconds ? $0 : nil }
+        // It may have ended while Redis was asked.
+        guard let session, session.until > Clock.seconds, kept.withLock({ $0.ended[key] == nil }) else { return nil }
+        return session
     }
 
-    /// Ends a session. If Redis is unavailable, this process refuses it all the same, and tries again when it is used.
-    func end(_ value: String) async throws {
+    /// Ends a session. This process refuses it from now on; others do when Redis has deleted it, which is tried again
+    /// until it succeeds.
+    func end(_ value: String) async {
         guard Self.isValue(value) else { return }
         let key = key(of: value)
         kept.withLock { kept in
-            if let session = kept.known.removeValue(forKey: key) { kept.ended[key] = session }
-            kept.ended = kept.ended.filter { $0.value.until > Clock.seconds }
+            (kept.known[key], kept.local[key]) = (nil, nil)
+            let now = Clock.seconds
+            if kept.ended.count >= Self.maximum {
+                kept.ended = kept.ended.filter { $0.value > now }
+                if kept.ended.count >= Self.maximum { (kept.ended, kept.undeleted) = ([:], []) }
+            }
+            kept.ended[key] = now + Self.lifetime
+            kept.undeleted.insert(key)
         }
-        _ = try await fleet.client(for: key).call(RedisCommand("DEL", key))
-        kept.withLock { $0.ended[key] = nil }
+        await delete()
     }
 
-    private func keep(_ session: Session, at key: String) {
-        kept.withLock { kept in
-            if kept.known.count >= Self.maximum {
-                kept.known = kept.known.filter { $0.value.until > Clock.seconds }
-                if kept.known.count >= Self.maximum { kept.known.removeAll() }
+    /// Deletes in Redis what has ended.
+    func delete() async {
+        for key in kept.withLock({ $0.undeleted }) {
+            do {
+                _ = try await fleet.client(for: key).call(RedisCommand("DEL", key))
+                _ = kept.withLock { $0.undeleted.remove(key) }
+            } catch {
+                logger.warning(
+                    "a session that has ended could not be deleted in Redis: \(error)",
+                    metadata: ["event": "web_session_not_deleted"])
+                return
             }
-            kept.known[key] = session
+        }
+    }
+
+    private func keep(_ session: Session, at key: String, _ place: WritableKeyPath<Kept, [String: Session]> & Sendable)
+    {
+        kept.withLock { kept in
+            guard kept.ended[key] == nil else { return }
+            if kept[keyPath: place].count >= Self.maximum {
+                kept[keyPath: place] = kept[keyPath: place].filter { $0.value.until > Clock.seconds }
+                if kept[keyPath: place].count >= Self.maximum { kept[keyPath: place].removeAll() }
+            }
+            kept[keyPath: place][key] = session
         }
     }
 
@@ -110,12 +146,12 @@ final class Sessions: Sendable {
 ///
 /// An attempt is counted when it begins and given back if the password was right, so attempts made at once count like
 /// others. Only attempts for one name from one address are refused. What strangers can fill (the attempts from one
-/// address, which may be a proxy's, for one name, and in all) makes attempts slow: each takes ``pace``, and unknown names
-/// are not checked, which looks the same.
+/// address, which may be a proxy's, for one name, and in all) makes attempts slow: each takes ``pace``. Known and unknown
+/// names are treated alike.
 struct LoginLimits {
     enum Turn: Equatable {
         case check
-        /// Check the password, or do not if the name is unknown, and answer after ``LoginLimits/pace``.
+        /// Check the password, and answer after whole ``LoginLimits/pace``s.
         case checkSlowly
         /// Refuse for some seconds.
         case refuse(Int)
@@ -125,6 +161,8 @@ struct LoginLimits {
     static let pace = TimeAmount.seconds(1)
     /// Attempts per minute: for one name from one address, then from one address, for one name, and in all.
     private static let (login, address, name, all) = (5, 20, 30, 100)
+    /// The number of subjects that are counted.
+    private static let maximum = 10_000
 
     private struct Count {
         var attempts = 0
@@ -142,10 +180,8 @@ struct LoginLimits {
     }
 
     /// Takes a turn for an attempt.
-    /// - Parameters:
-    ///   - address: the sender, or the group of addresses that belong to one.
-    ///   - isKnown: true if there is a user of this name.
-    mutating func take(_ name: String, _ address: String, isKnown: Bool, now: NIODeadline) -> Turn {
+    /// - Parameter address: the sender, or the group of addresses that belong to one.
+    mutating func take(_ name: String, _ address: String, now: NIODeadline) -> Turn {
         if prunedAt == .distantPast || now - prunedAt >= .seconds(10) {
             counts = counts.filter { now - $0.value.since < .minutes(1) }
             prunedAt = now
@@ -160,8 +196,11 @@ struct LoginLimits {
         let isSlow = zip(subjects.dropFirst(), [Self.address, Self.name, Self.all]).contains {
             (counts[$0]?.attempts ?? 0) >= $1
         }
-        // Names that nobody has are not kept in any number.
-        if isSlow, !isKnown, counts.count > 10_000 { return .checkSlowly }
+        if counts.count >= Self.maximum {
+            // Of many names with one attempt each, whether known or not.
+            counts = counts.filter { $0.value.attempts > 1 }
+            if counts.count >= Self.maximum { counts.removeAll() }
+        }
         for subject in subjects { counts[subject, default: Count(since: now)].attempts += 1 }
         return isSlow ? .checkSlowly : .check
     }

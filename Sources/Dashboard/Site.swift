@@ -29,14 +29,15 @@ final class Site: Sendable {
                 hasUsers: configuration.users != nil, isReadOnly: configuration.isReadOnly,
                 viewersSeeContent: configuration.viewersSeeContent,
                 foreign: ForeignRequests(names: configuration.hostNames)),
-            users: configuration.users, sessions: Sessions(source.fleet), links: links,
+            users: configuration.users, sessions: Sessions(source.fleet, logger: logger), links: links,
             hasTLS: configuration.tls != nil)
     }
 
     /// Returns the address of a request's client.
     func client(of request: Request, _ context: WebContext) -> String {
         let forwarded = request.headers[values: .xForwardedFor]
-        if !forwarded.isEmpty, !configuration.proxies.contains(context.peer),
+        // An address of another network may be a client that made the header itself.
+        if !forwarded.isEmpty, TrustedProxies.isLocal(context.peer), !configuration.proxies.contains(context.peer),
             !hasWarned.exchange(true, ordering: .relaxed)
         {
             logger.warning(

@@ -63,7 +63,7 @@ package struct Users: Sendable, Equatable {
     static func usable(_ text: String) -> (users: Users, problems: [Malformed]) {
         var users: [User] = []
         var problems: [Malformed] = []
-        for (number, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+        for (number, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
             do throws(Malformed) {
                 guard let user = try User(line) else { continue }
                 guard !users.contains(where: { $0.name == user.name && $0.isProgram == user.isProgram }) else {
@@ -102,7 +102,7 @@ extension Users.User {
             throw Users.Malformed(description: "a user is a name, a role and a credential")
         }
         guard let role = Role(rawValue: String(words[1])) else {
-            throw Users.Malformed(description: "\(words[1]) is not a role; roles are viewer and operator")
+            throw Users.Malformed(description: "the second word is not a role; roles are viewer and operator")
         }
         guard let credential = Users.Credential(words[2]) else {
             throw Users.Malformed(description: "the credential was not made by `apns-worker web-user`")
@@ -119,24 +119,66 @@ extension Users.User {
 /// Checks passwords, one at a time, on a thread other than those that answer requests: a check takes about 50 ms, and
 /// strangers can ask for many.
 actor PasswordChecks {
-    private var last: Task<Bool, any Error>?
-
-    /// - Parameter user: nil if nobody has the name, which must take as long.
-    func isRight(_ password: String, of user: Users.User?) async throws -> Bool {
-        let before = last
-        let task = Task<Bool, any Error> {
-            _ = await before?.result
-            return try await NIOThreadPool.singleton.runIfActive {
-                guard let user, case .password(let hash) = user.credential else {
-                    _ = PasswordHash.decoy.matches(password)
-                    return false
-                }
-                return hash.matches(password)
-            }
-        }
-        last = task
-        return try await task.value
+    private struct Waiting {
+        let group: String
+        let continuation: CheckedContinuation<Bool, Never>
     }
+
+    /// The number of checks that can wait.
+    private static let maximum = 64
+
+    private var isBusy = false
+    private var waiting: [Waiting] = []
+
+    /// - Parameters:
+    ///   - user: nil if no user has the name, which must take as long.
+    ///   - group: the sender. Senders with fewer waiting checks are served first.
+    /// - Returns: nil if too many others wait.
+    func isRight(_ password: String, of user: Users.User?, from group: String) async throws -> Bool? {
+        guard await hasTurn(group) else { return nil }
+        defer { pass() }
+        try Task.checkCancellation()
+        return try await NIOThreadPool.singleton.runIfActive {
+            guard let user, case .password(let hash) = user.credential else {
+                _ = PasswordHash.decoy.matches(password)
+                return false
+            }
+            return hash.matches(password)
+        }
+    }
+
+    private func hasTurn(_ group: String) async -> Bool {
+        guard isBusy else {
+            isBusy = true
+            return true
+        }
+        if waiting.count >= Self.maximum {
+            // The sender with the most waiting checks loses one; it may be this one.
+            let largest = sizes.max { $0.value < $1.value }
+            guard let largest, largest.key != group, largest.value > (sizes[group] ?? 0) + 1,
+                let index = waiting.lastIndex(where: { $0.group == largest.key })
+            else { return false }
+            waiting.remove(at: index).continuation.resume(returning: false)
+        }
+        return await withCheckedContinuation { waiting.append(Waiting(group: group, continuation: $0)) }
+    }
+
+    /// Lets the next check begin.
+    private func pass() {
+        let sizes = sizes
+        guard
+            let next = waiting.indices.min(by: {
+                sizes[waiting[$0].group, default: 0] < sizes[waiting[$1].group, default: 0]
+            })
+        else {
+            isBusy = false
+            return
+        }
+        waiting.remove(at: next).continuation.resume(returning: true)
+    }
+
+    /// The number of waiting checks of each sender.
+    private var sizes: [String: Int] { waiting.reduce(into: [:]) { $0[$1.group, default: 0] += 1 } }
 }
 
 extension Users.Credential {
@@ -288,6 +330,15 @@ package final class UserFile: Sendable {
         look()
     }
 
+    /// Returns a warning about a file that others can read, or that its group can change; nil without one.
+    private static func warning(_ path: String) -> String? {
+        var facts = stat()
+        guard stat(path, &facts) == 0, facts.st_mode & 0o027 != 0 else { return nil }
+        let digits = String(facts.st_mode & 0o777, radix: 8)
+        let mode = String(repeating: "0", count: max(0, 4 - digits.count)) + digits
+        return "\(path) can be read or changed by others than its owner (mode \(mode)): chmod 640 \(path)"
+    }
+
     /// Replaces, adds or removes the line of a user, at once: a reader finds the old or the new file. Other lines remain
     /// as they are. A new file is private (mode 0600); an existing one keeps its owner and mode.
     /// - Parameters:
@@ -314,7 +365,7 @@ package final class UserFile: Sendable {
             if facts.st_size > 0 {
                 do throws(SecretSource.Unreadable) {
                     lines = String(decoding: try SecretSource.file(target).read(), as: UTF8.self)
-                        .split(separator: "\n", omittingEmptySubsequences: false)
+                        .split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
                 } catch {
                     throw Users.Malformed(description: error.description)
                 }
@@ -371,7 +422,7 @@ package final class UserFile: Sendable {
             // A file that is being written is read a second later.
             guard read == Result(catching: { () throws(SecretSource.Unreadable) in try source.read() }) else { return }
             let (before, warnedBefore) = (kept.state.problems, kept.state.warning)
-            kept.state.read(read, warning: source.permissionsWarning(), now: now)
+            kept.state.read(read, warning: Self.warning(path), now: now)
             let problems = kept.state.problems
             if let warning = kept.state.warning, warning != warnedBefore {
                 logger.warning("--users: \(warning)", metadata: ["event": "web_users_readable"])

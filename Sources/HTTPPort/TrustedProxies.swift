@@ -60,6 +60,14 @@ package struct TrustedProxies: Sendable {
         return ranges.contains { $0.contains(bytes) }
     }
 
+    /// Returns true for an address of this machine or of a private network.
+    package static func isLocal(_ address: String) -> Bool {
+        guard let bytes = bytes(address) else { return false }
+        if bytes.count == 16 { return bytes[0] & 0xFE == 0xFC || bytes == Array(repeating: 0, count: 15) + [1] }
+        return bytes[0] == 10 || bytes[0] == 127 || (bytes[0] == 192 && bytes[1] == 168)
+            || (bytes[0] == 172 && bytes[1] & 0xF0 == 16)
+    }
+
     /// Returns the addresses that belong to one client: an IPv4 address, or the first 64 bits of an IPv6 address.
     package static func group(of address: String) -> String {
         guard let bytes = bytes(address), bytes.count == 16 else { return address }

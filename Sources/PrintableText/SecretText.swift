@@ -2,7 +2,7 @@ import Glibc
 
 extension String {
     /// The text without what looks like a secret: PEM blocks, long base64 with capital and small letters and digits (a
-    /// key, a certificate or a provider token), long hex, and passwords in URLs. The last defence of what is printed: those
+    /// key, a certificate or a provider token), and passwords in URLs. The last defence of what is printed: those
     /// who know that a text is a secret do not print it at all.
     package var withoutSecrets: String {
         guard utf8.count >= 12 else { return self }
@@ -36,30 +36,43 @@ private enum SecretText {
         return isChanged
     }
 
-    /// Hides the password in `scheme://user:password@host`.
+    /// Hides the passwords in `scheme://user:password@host` and `password=…`, and in a text that is `user:password@host`.
     static func hidePasswords(in bytes: inout [UInt8]) -> Bool {
-        let separator = Array("://".utf8)
         var isChanged = false
-        var from = 0
-        while let range = bytes[from...].firstRange(of: separator) {
-            from = range.upperBound
-            let ends: [UInt8] = [0x20, 0x22, 0x23, 0x27, 0x2F, 0x3F, 0x60]
-            let authority = bytes[from...].prefix { $0 > 0x20 && !ends.contains($0) }
-            guard let at = authority.lastIndex(of: UInt8(ascii: "@")),
-                let colon = authority[..<at].firstIndex(of: UInt8(ascii: ":"))
-            else { continue }
+        func hide(_ range: Range<Int>) {
             let stars = Array("***".utf8)
-            guard Array(bytes[(colon + 1)..<at]) != stars else { continue }
-            bytes.replaceSubrange((colon + 1)..<at, with: stars)
+            guard !range.isEmpty, Array(bytes[range]) != stars else { return }
+            bytes.replaceSubrange(range, with: stars)
             isChanged = true
+        }
+        // Up to white space or a quote: a password that should have been escaped may have any other character.
+        func word(from start: Int) -> ArraySlice<UInt8> {
+            bytes[start...].prefix { $0 > 0x20 && ![0x22, 0x27, 0x60].contains($0) }
+        }
+        var from = 0
+        while let range = bytes[from...].firstRange(of: Array("://".utf8)) {
+            from = range.upperBound
+            let rest = word(from: from)
+            if let at = rest.lastIndex(of: UInt8(ascii: "@")), let colon = rest[..<at].firstIndex(of: UInt8(ascii: ":"))
+            {
+                hide((colon + 1)..<at)
+            }
+        }
+        from = 0
+        while let range = bytes[from...].firstRange(of: Array("password=".utf8)) {
+            from = range.upperBound
+            hide(from..<word(from: from).prefix { $0 != UInt8(ascii: "&") }.endIndex)
+        }
+        if word(from: 0).count == bytes.count, bytes.firstRange(of: Array("://".utf8)) == nil,
+            let at = bytes.lastIndex(of: UInt8(ascii: "@")), let colon = bytes[..<at].firstIndex(of: UInt8(ascii: ":"))
+        {
+            hide((colon + 1)..<at)
         }
         return isChanged
     }
 
     /// The length from which base64 with letters of both kinds and digits is a secret.
     private static let base64 = 40
-    /// The length from which hex is one. Digests and ids that are printed are shorter, or have hyphens.
-    private static let hex = 64
 
     static func hideRuns(in bytes: inout [UInt8]) -> Bool {
         var isChanged = false
@@ -84,17 +97,16 @@ private enum SecretText {
     private static func isSecret(_ run: ArraySlice<UInt8>) -> Bool {
         let parts = run.split { [UInt8(ascii: "/"), UInt8(ascii: "-"), UInt8(ascii: "_")].contains($0) }
         if parts.contains(where: { $0.count >= base64 && isMixed($0) }) { return true }
-        if run.count >= hex, run.contains(where: isDigit), run.contains(where: { !isDigit($0) }),
-            run.allSatisfy({ isDigit($0) || ($0 | 0x20) &- 0x61 < 6 })
-        {
-            return true
-        }
         // Base64 has one of these in about every 32 characters, a path or a UUID in every ten.
         return run.first != UInt8(ascii: "/") && isMixed(run) && (parts.count - 1) * 25 <= run.count
     }
 
+    /// Returns true for a mixture that names do not have: of 64 characters, ten are digits, and 26 letters of each kind.
     private static func isMixed(_ run: ArraySlice<UInt8>) -> Bool {
-        run.contains { $0 &- 0x41 < 26 } && run.contains { $0 &- 0x61 < 26 } && run.contains(where: isDigit)
+        let (capitals, small, digits) = (
+            run.count { $0 &- 0x41 < 26 }, run.count { $0 &- 0x61 < 26 }, run.count(where: isDigit)
+        )
+        return min(capitals, small) * 8 >= run.count && digits * 20 >= run.count
     }
 
     private static func isDigit(_ byte: UInt8) -> Bool { byte &- 0x30 < 10 }
@@ -119,8 +131,8 @@ package enum PathText {
         guard !text.hasSecrets, !text.contains("-----"), text.utf8.count <= 1024,
             text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
         else { return false }
-        if ["/", "./", "../"].contains(where: text.hasPrefix) { return true }
         let parts = text.split(separator: "/")
+        if parts.count > 1, ["/", "./", "../"].contains(where: text.hasPrefix) { return true }
         if let name = parts.last, let dot = name.lastIndex(of: "."), endings.contains(name[name.index(after: dot)...]) {
             return true
         }

@@ -166,11 +166,37 @@ class Attacker(unittest.TestCase):
         self.scene.processes[0].terminate()
         self.scene.processes[0].wait(15)
         self.assertEqual(again.ask("GET", "/runs/1")[0], 404, "admitted")
-        self.assertEqual(stranger.ask("GET", "/runs/1")[0], 503, "unknown")
-        # It ends in this process at least.
+        self.assertEqual(stranger.ask("GET", "/runs/1")[0], 303, "unknown")
+        self.assertEqual(stranger.ask("GET", "/healthz")[0], 200)
+        # The right password still opens the pages that say what is wrong.
+        late = Client(again.address.geturl())
+        self.assertEqual(late.log_in("vic"), 303)
+        self.assertEqual(late.ask("GET", "/")[0], 503)
         form = re.search(r'name="form_token" value="([0-9a-f]+)"', page).group(1)
-        self.assertEqual(again.ask("POST", "/logout", {"form_token": form})[0], 503)
-        self.assertNotEqual(again.ask("GET", "/runs/1")[0], 404)
+        self.assertEqual(again.ask("POST", "/logout", {"form_token": form})[0], 303)
+        copy = Client(again.address.geturl())
+        copy.cookies = dict(client.cookies)
+        self.assertEqual(copy.ask("GET", "/runs/1")[0], 303)
+
+    def test_a_full_redis_keeps_no_operator_out(self):
+        address = self.start()
+        self.scene.redis("CONFIG", "SET", "maxmemory", "1")
+        client = self.client(address)
+        self.assertEqual(client.ask("GET", "/")[0], 200)
+        self.assertIn("web_session_not_stored", self.scene.log("web"))
+
+    def test_a_session_does_not_come_back_with_its_user(self):
+        address = self.start()
+        client = self.client(address, "vic")
+        self.write("olga")
+        eventually("vic's session has ended", lambda: client.ask("GET", "/")[0] == 303, 5)
+        made = self.scene.run("web-user", "ci", "--role", "viewer", "--token")
+        self.lines["ci"] = made.stdout
+        self.write("olga", "vic", "ci")
+        bearer = {"Authorization": "Bearer " + made.stderr.split()[-1]}
+        eventually("the file was read", lambda: Client(address).ask("GET", "/api/v1/status", headers=bearer)[0] == 200)
+        self.assertEqual(self.client(address, "vic").ask("GET", "/")[0], 200)
+        self.assertEqual(client.ask("GET", "/")[0], 303)
 
     # Users who are removed
 
@@ -235,10 +261,10 @@ class Attacker(unittest.TestCase):
         self.users.chmod(0o644)
         address = self.start()
         client = self.client(address)
-        self.assertIn("may be read by", client.ask("GET", "/")[1])
-        self.assertIn("may be read by", self.scene.log("web"))
+        self.assertIn("can be read or changed by", client.ask("GET", "/")[1])
+        self.assertIn("can be read or changed by", self.scene.log("web"))
         self.users.chmod(0o600)
-        eventually("no problem", lambda: "may be read by" not in client.ask("GET", "/")[1], 10)
+        eventually("no problem", lambda: "can be read or changed by" not in client.ask("GET", "/")[1], 10)
         new = self.scene.directory / "new"
         self.scene.run("web-user", "ada", "--role", "viewer", "--users", str(new), text=PASSWORD + "\n")
         self.assertEqual(new.stat().st_mode & 0o777, 0o600)

@@ -162,7 +162,8 @@ struct LogLine {
 
     /// Returns a text as it is shown: without what looks like a secret, and of a limited length.
     private static func cut(_ text: String) -> String {
-        let text = text.withoutSecrets
+        let isLong = text.utf8.count > 2 * maximumLength
+        let text = (isLong ? String(decoding: text.utf8.prefix(2 * maximumLength), as: UTF8.self) : text).withoutSecrets
         guard text.utf8.count > maximumLength else { return text }
         return String(decoding: text.utf8.prefix(maximumLength), as: UTF8.self) + "…"
     }

@@ -49,7 +49,8 @@ struct SettingsFile: Sendable {
             return SettingsFile(path: path, contents: [UInt8](try Data(contentsOf: URL(filePath: path))))
         } catch {
             throw Unreadable(
-                description: "cannot read the configuration file \(path): does it exist, and is it readable?")
+                description:
+                    "cannot read the configuration file \(PathText.shown(path)): does it exist, and is it readable?")
         }
     }
 
