@@ -434,7 +434,7 @@ extension EndToEnd {
                 (["--exec", "cat", "--batch", "0"], "--batch"),
                 (["--exec", "cat", "--follow"], "--follow"),
                 (["--exec", "cat", "--claim-after", "5s"], "--claim-after"),
-                (["--webhook", "http://x", "--webhook-secret-file", "/nowhere"], "/nowhere"),
+                (["--webhook", "http://x", "--webhook-secret-file", "./no/where"], "./no/where"),
             ])
         func mistakes(_ arguments: [String], _ part: String) async throws {
             let process = try ChildProcess(

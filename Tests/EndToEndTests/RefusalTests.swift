@@ -75,8 +75,7 @@ extension EndToEnd {
             try await worker.logs("not_ready", "BUSY")
             try redis.run("SCRIPT", "KILL")
             try await script.ended()
-            // The fleet's provider token is asked for again after 30 s.
-            try await worker.logs("redis_accepted")
+            // If the fleet's provider token was refused, it is asked for again after 30 s.
             try await worker.logs("ready_again")
             _ = try await worker.stop()
         }
