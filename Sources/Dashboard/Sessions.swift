@@ -13,7 +13,7 @@ import Synchronization
 /// A session is a random value that only the browser has; Redis has its SHA-256. While Redis is unavailable or full, a
 /// process accepts those that it has seen or made.
 final class Sessions: Sendable {
-    /// What is known of a session.
+    /// The contents of a session.
     struct Session: Codable, Sendable, Equatable {
         /// The user.
         let name: String
@@ -213,7 +213,7 @@ struct LoginLimits {
     /// The number of subjects that are counted.
     var count: Int { counts.count }
 
-    /// What an attempt counts for, in the order of the limits.
+    /// The subjects that an attempt counts for, in the order of the limits.
     private func subjects(_ name: String, _ address: String) -> [Subject] {
         // No user has a longer name.
         let name = String(decoding: name.utf8.prefix(200), as: UTF8.self)

@@ -49,7 +49,7 @@ final class Site: Sendable {
         return configuration.proxies.client(of: context.peer, forwarded: forwarded)
     }
 
-    /// What is wrong with the dashboard itself, as sentences.
+    /// The problems of the dashboard itself, as sentences.
     var problems: [String] { configuration.users?.problems ?? [] }
 
     /// Returns a complete page.

@@ -46,7 +46,7 @@ package struct Users: Sendable, Equatable {
 
     private let users: [User]
 
-    /// No users: nobody is let in.
+    /// No users: no visitor is admitted.
     static let none = Users([])
 
     private init(_ users: [User]) { self.users = users }
@@ -263,14 +263,14 @@ struct PasswordHash: Sendable, Equatable {
 /// A line that cannot be used takes the access of its user at once. While the whole file cannot be used, because it is
 /// missing or has no users, the users before remain for a minute: whoever replaces a file may delete it first.
 package final class UserFile: Sendable {
-    /// What the contents of the file, over time, mean. No I/O.
+    /// The meaning of the file's contents over time. No I/O.
     struct State {
         /// The time for which the last usable contents remain in force.
         static let grace = TimeAmount.minutes(1)
 
         let path: String
         private(set) var users = Users.none
-        /// What is wrong with the file, as sentences.
+        /// The problems of the file, as sentences.
         private(set) var problems: [String] = []
         /// A warning about the rights of the file.
         private(set) var warning: String?
@@ -354,7 +354,7 @@ package final class UserFile: Sendable {
         }
         var lines: [Substring] = []
         var (mode, owner, group) = (mode_t(0o600), geteuid(), getegid())
-        // What a symbolic link leads to is replaced, not the link.
+        // The target of a symbolic link is replaced, not the link.
         var target = path
         if let real = realpath(path, nil) {
             defer { free(real) }
@@ -405,7 +405,7 @@ package final class UserFile: Sendable {
         return kept.withLock { $0.state.users }
     }
 
-    /// What is wrong with the file, as sentences.
+    /// The problems of the file, as sentences.
     var problems: [String] {
         look()
         return kept.withLock { $0.state.problems + ($0.state.warning.map { [$0] } ?? []) }

@@ -47,7 +47,7 @@ package struct TrustedProxies: Sendable {
         var client = peer
         var rest = forwarded.joined(separator: ",").split(separator: ",", omittingEmptySubsequences: false)[...]
         while contains(client), let hop = rest.popLast() {
-            // What a client itself wrote may be anything.
+            // A client can write anything here.
             guard let address = Self.host(of: hop), Self.bytes(address) != nil else { break }
             client = String(address)
         }

@@ -89,7 +89,7 @@ class Attacker(unittest.TestCase):
         began = time.monotonic()
         self.client(address, "vic")
         self.assertLess(time.monotonic() - began, 20)
-        # A name that nobody has looks the same.
+        # An unknown name looks the same.
         self.assertEqual(Client(address).log_in("nobody", "wrong"), 403)
 
     def test_clients_of_a_trusted_proxy_are_told_apart(self):

@@ -254,7 +254,7 @@ extension Setting {
 
 /// A value that a setting cannot have.
 struct SettingMistake: Error {
-    /// What is wrong with it, to be printed after its name.
+    /// The problem, to be printed after the setting's name.
     let sentence: String
 
     /// The value is not the path of a file.

@@ -50,7 +50,7 @@ struct Settings: Sendable {
         self.flags = values
     }
 
-    /// What is accepted and better done otherwise, as sentences.
+    /// Advice about values that are accepted, as sentences.
     var warnings: [String] {
         flags.keys.filter(\.isSecret).sorted { $0.name < $1.name }.compactMap { setting in
             guard let flag = setting.flag, let text = flags[setting]?.text,

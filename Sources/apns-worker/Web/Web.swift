@@ -222,7 +222,7 @@ struct ServedDashboard: Service {
         await source.invalidTokens.close()
     }
 
-    /// Looks at the files that can change, so that a problem is logged although nobody uses the dashboard.
+    /// Looks at the files that can change, so that a problem is logged even if the dashboard is not used.
     private func watchFiles() async {
         await withTaskGroup(of: Void.self) { group in
             let (looks, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
