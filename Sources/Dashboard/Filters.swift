@@ -17,18 +17,9 @@ enum FilterFields {
     /// Describes a filter, such as `state=retrying, app=shop`.
     static func words(_ form: Form, _ names: [String]) -> String {
         let parts = (["queue"] + names).flatMap { name in
-            form.all(name).map { "\(name)=\(shown($0, name))" }
+            form.all(name).map { "\(name)=\(name == "token" && $0.count > 8 ? "\($0.prefix(8))…" : $0)" }
         }
-        return parts.isEmpty ? "all" : parts.joined(separator: ", ")
-    }
-
-    /// Returns a value without a whole device token, whichever field has it: viewers see it, too.
-    private static func shown(_ value: String, _ name: String) -> String {
-        let hasToken = value.split { !$0.isLetter && !$0.isNumber && !"+/=_-".contains($0) }.contains { word in
-            let hex = TokenText.normalized(String(word))
-            return hex.utf8.count >= 40 && TokenText.isToken(hex)
-        }
-        return value.count > 8 && (name == "token" || hasToken) ? "\(value.prefix(8))…" : value
+        return parts.isEmpty ? "all" : AuditEntry.maskingTokens(parts.joined(separator: ", "))
     }
 
     static func seconds(_ form: Form, _ name: String) throws(WebError) -> Int64? {

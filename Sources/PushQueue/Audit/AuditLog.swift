@@ -82,7 +82,9 @@ package struct AuditEntry: Sendable, Equatable {
     /// The number of digits from which a hexadecimal number is a device token. Ids of jobs have up to 32.
     private static let tokenDigits = 40
 
-    private static func clean(_ text: String, atMost count: Int) -> String {
+    /// Returns a text without unprintable characters, in which each device token, in hex or base64, is shortened to its
+    /// first eight characters: viewers may read it, too.
+    package static func maskingTokens(_ text: String) -> String {
         let scalars = Array(text.unicodeScalars.prefix(maximumInput).filter { !$0.isUnprintable })
         var clean = String.UnicodeScalarView()
         var start = 0
@@ -96,14 +98,19 @@ package struct AuditEntry: Sendable, Equatable {
                 start += 1
             }
         }
+        return String(clean)
+    }
+
+    private static func clean(_ text: String, atMost count: Int) -> String {
+        let clean = maskingTokens(text).unicodeScalars
         guard clean.count > count else { return String(clean) }
         return String(String.UnicodeScalarView(clean.prefix(count - 1))) + "…"
     }
 
-    /// True for the characters of hexadecimal numbers and of base64.
+    /// True for the characters of hexadecimal numbers and of base64 in either alphabet.
     private static func isTokenCharacter(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar {
-        case "0"..."9", "a"..."z", "A"..."Z", "+", "/": true
+        case "0"..."9", "a"..."z", "A"..."Z", "+", "/", "-", "_": true
         default: false
         }
     }
