@@ -261,7 +261,7 @@ struct PasswordHash: Sendable, Equatable {
 /// The file of users, which is read again once per second, through symbolic links.
 ///
 /// A line that cannot be used takes the access of its user at once. While the whole file cannot be used, because it is
-/// missing or has no users, the users before remain for a minute: whoever replaces a file may delete it first.
+/// missing or has no users, the users before remain for a minute: some programs delete a file before they replace it.
 package final class UserFile: Sendable {
     /// The meaning of the file's contents over time. No I/O.
     struct State {
@@ -334,8 +334,7 @@ package final class UserFile: Sendable {
     private static func warning(_ path: String) -> String? {
         var facts = stat()
         guard stat(path, &facts) == 0, facts.st_mode & 0o027 != 0 else { return nil }
-        let digits = String(facts.st_mode & 0o777, radix: 8)
-        let mode = String(repeating: "0", count: max(0, 4 - digits.count)) + digits
+        let mode = SecretSource.octal(facts.st_mode & 0o777)
         return "\(path) can be read or changed by others than its owner (mode \(mode)): chmod 640 \(path)"
     }
 

@@ -120,8 +120,7 @@ package enum JSONLine {
                 text.append(scalar)
                 continue
             }
-            let digits = String(scalar.value, radix: 16)
-            text.append(contentsOf: ("\\u" + String(repeating: "0", count: 4 - digits.count) + digits).unicodeScalars)
+            text.append(contentsOf: scalar.jsonEscape.unicodeScalars)
         }
         return String(text)
     }

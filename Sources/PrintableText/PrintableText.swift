@@ -9,6 +9,14 @@ extension Unicode.Scalar {
     }
 }
 
+extension Unicode.Scalar {
+    /// The escape of a character of at most four hex digits, as all unprintable ones are, in JSON: `\u202e`.
+    package var jsonEscape: String {
+        let digits = String(value, radix: 16)
+        return #"\u"# + String(repeating: "0", count: max(0, 4 - digits.count)) + digits
+    }
+}
+
 extension StringProtocol {
     /// The text without unprintable characters, safe for a terminal or a log line.
     package var printable: String {

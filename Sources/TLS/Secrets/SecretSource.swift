@@ -116,10 +116,15 @@ public enum SecretSource: Sendable, Equatable {
             case (false, false): ""
             }
         guard !readers.isEmpty else { return nil }
-        let octal = String(mode, radix: 8)
-        let padded = String(repeating: "0", count: max(0, 4 - octal.count)) + octal
-        return "\(path) may be read by \(readers) (mode \(padded)): chmod 600 \(path), or defaultMode: 0400 where "
+        return
+            "\(path) may be read by \(readers) (mode \(Self.octal(mode))): chmod 600 \(path), or defaultMode: 0400 where "
             + "Kubernetes mounts it"
+    }
+
+    /// Returns a file's mode in the notation of `chmod`, with four digits.
+    package static func octal(_ mode: mode_t) -> String {
+        let digits = String(mode, radix: 8)
+        return String(repeating: "0", count: max(0, 4 - digits.count)) + digits
     }
 }
 

@@ -243,9 +243,7 @@ package enum LogEscape {
             case "\n": line += #"\n"#.utf8
             case "\r": line += #"\r"#.utf8
             case "\t": line += #"\t"#.utf8
-            case _ where scalar.isUnprintable:
-                let digits = String(scalar.value, radix: 16)
-                line += (#"\u"# + String(repeating: "0", count: 4 - digits.count) + digits).utf8
+            case _ where scalar.isUnprintable: line += scalar.jsonEscape.utf8
             default: line += UTF8.encode(scalar).map(Array.init) ?? []
             }
         }

@@ -53,9 +53,7 @@ struct Settings: Sendable {
     /// Advice about values that are accepted, as sentences.
     var warnings: [String] {
         flags.keys.filter(\.isSecret).sorted { $0.name < $1.name }.compactMap { setting in
-            guard let flag = setting.flag, let text = flags[setting]?.text,
-                text.withoutSecrets != text || text.contains("password=")
-            else { return nil }
+            guard let flag = setting.flag, let text = flags[setting]?.text, text.hasSecrets else { return nil }
             let file = setting == .redisURL ? "?password_file=/path in the URL, or " : ""
             return "\(flag) has a password, which all users of this machine can read in the list of processes; use "
                 + "\(file)the variable \(setting.variable)"
