@@ -220,8 +220,10 @@ struct AdmissionMiddleware: RouterMiddleware {
         let isByCookie = users != nil && head.bearer == nil && head.path != "/login" && !head.isOpen
         let session = isByCookie ? await sessions.find(head.session) : nil
         let entry = rules.entry(head, users?.current ?? .none, session: session)
+        guard session != nil else { return entry }
+        if case .admitted = entry { return entry }
         // A session that its user's line has ended does not come back with the line.
-        if session != nil, case .admitted = entry {} else if session != nil { await sessions.end(head.session) }
+        await sessions.end(head.session)
         return entry
     }
 

@@ -121,26 +121,22 @@ extension Response {
 }
 
 /// The login page.
-struct LoginPages: Sendable {
+final class LoginPages: Sendable {
     let site: Site
-    private let limits = Box()
+    private let limits = Mutex(LoginLimits())
     private let passwords = PasswordChecks()
-
-    private final class Box: Sendable {
-        let value = Mutex(LoginLimits())
-    }
 
     init(site: Site) { self.site = site }
 
     func add(to routes: RouterGroup<WebContext>) {
-        routes.get("/login") { request, _ in
+        routes.get("/login") { [self] request, _ in
             Response.page(page(to: Form(request.uri.query ?? "")["to"]))
         }
-        routes.post("/login") { request, context in
+        routes.post("/login") { [self] request, context in
             guard let users = site.configuration.users?.current else { return Response.seeOther(site.links.path([])) }
             return try await logIn(request, context.form, users, from: site.client(of: request, context))
         }
-        routes.post("/logout") { request, _ in
+        routes.post("/logout") { [site] request, _ in
             await site.admission.sessions.end(request.cookies[Admission.cookie]?.value ?? "")
             var response = Response.seeOther(site.links.path(["login"]))
             response.headers[.setCookie] = site.admission.endedCookie
@@ -153,7 +149,7 @@ struct LoginPages: Sendable {
         let (name, to, group) = (form["name"] ?? "", form["to"], TrustedProxies.group(of: address))
         let begun = NIODeadline.now()
         let known = users[name]
-        let turn = limits.value.withLock { $0.take(name, group, now: begun) }
+        let turn = limits.withLock { $0.take(name, group, now: begun) }
         func refused(_ seconds: Int) -> Response {
             var response = Response.page(
                 page(to: to, problem: "Too many attempts; try again in \(seconds) seconds."), status: .tooManyRequests)
@@ -179,7 +175,7 @@ struct LoginPages: Sendable {
                 users.isEmpty ? "No user can log in: the file of users cannot be used." : "Wrong name or password."
             return Response.page(page(to: to, problem: problem), status: .forbidden)
         }
-        limits.value.withLock { $0.giveBack(name, group) }
+        limits.withLock { $0.giveBack(name, group) }
         let session = try await site.admission.sessions.begin(for: user)
         // Only a path of this site: `//host` is another site, and browsers strip tabs and line feeds.
         let isPath =

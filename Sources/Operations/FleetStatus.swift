@@ -264,7 +264,7 @@ package struct FleetStatus: Encodable, Sendable {
 }
 
 extension FleetStatus {
-    /// Returns the names of the apps if a name is none of them; nil if it is one, or if no app is known.
+    /// Returns the names of all apps if a name is missing among them; nil if it is there, or if there are no apps.
     package func others(than app: String) -> [String]? {
         let known = Set(apps.map(\.name)).sorted()
         return known.isEmpty || known.contains(app) ? nil : known
