@@ -81,6 +81,10 @@ struct AuditLogTests {
         let long = String(repeating: token, count: 20)
         let other = AuditEntry(.testSend, hidden, by: long, detail: "", via: .cli)
         #expect(other.subject == "0a1B2c3D…" && other.by == "0a1B2c3D…" && other.detail == nil)
+        // In the alphabet for URLs.
+        let forURLs = AuditEntry(
+            .cancelJobs, "match=q83vEjRWeJCrze8S-FZ4kKvN_xI0VniQq83vEjRWeJA", by: "a", via: .web)
+        #expect(forURLs.subject == "match=q83vEjRW…")
         // A text that is not a token stays readable.
         let name = "spring-sale/2026/all-customers-of-the-northern-and-southern-shops"
         #expect(AuditEntry(.cancelCampaign, name, by: "a", via: .cli).subject == name)
