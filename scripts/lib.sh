@@ -26,6 +26,14 @@ demo_needs=(
     "${build_needs[@]}"
     program:redis-server:redis-server program:redis-cli:redis-tools program:openssl:openssl program:jq:jq
 )
+# Of a build of packages in a minimal Debian: also what Swift's toolchain needs there.
+# shellcheck disable=SC2034 # used by the scripts that source this
+package_needs=(
+    "${build_needs[@]}" program:python3:python3-minimal program:dpkg-shlibdeps:dpkg-dev program:strip:binutils
+    package:ca-certificates:ca-certificates package:libc6-dev:libc6-dev package:libncurses6:libncurses6
+    package:libsqlite3-0:libsqlite3-0 package:libxml2:libxml2 package:libedit2:libedit2
+    package:libcurl4-openssl-dev:libcurl4-openssl-dev package:zlib1g-dev:zlib1g-dev package:tzdata:tzdata
+)
 # shellcheck disable=SC2034 # used by the scripts that source this
 unit_needs=("${build_needs[@]}" program:openssl:openssl)
 # shellcheck disable=SC2034 # used by the scripts that source this
@@ -120,15 +128,55 @@ need_swift() {
         swift package --version >&2 || true
         fail "swift does not start; https://www.swift.org/install/linux/ lists the packages it needs on this system"
     }
+    pin_versions
 }
 
 swift_starts() { swift --version >/dev/null 2>&1 && swift package --version >/dev/null 2>&1; }
+
+# The file with the versions of Swift and of all packages; scripts/versions describes it.
+versions=scripts/versions.txt
+
+# package_versions: prints NAME VERSION LICENCE URL for each Swift package.
+package_versions() { awk '!/^#/ && $1 != "swift"' "$versions"; }
+
+# resolved_versions FILE: prints URL VERSION for each package in a Package.resolved.
+resolved_versions() {
+    awk -F '"' '$2 == "location" { url = $4 } $2 == "version" && NF > 3 { print url, $4 }' "$1" | sort
+}
+
+# Makes Package.resolved name the versions of the file: their commits may be others in a mirror.
+pin_versions() {
+    local name version url commit separator='' wanted new
+    wanted=$(package_versions | awk '{ print $4, $2 }' | sort)
+    if [ -e Package.resolved ] && [ "$(resolved_versions Package.resolved)" = "$wanted" ]; then return; fi
+    note "Resolving the versions in $versions"
+    new=$(mktemp)
+    {
+        printf '{\n  "pins" : ['
+        while read -r name version _ url; do
+            # The last line is the commit of an annotated tag, or the only one.
+            commit=$(git ls-remote "$url" "refs/tags/$version" "refs/tags/$version^{}" "refs/tags/v$version" \
+                "refs/tags/v$version^{}" | awk 'END { print $1 }')
+            [ -n "$commit" ] || fail "$url has no version $version, which $versions names"
+            printf '%s\n    {\n      "identity" : "%s",\n      "kind" : "remoteSourceControl",\n' "$separator" "$name"
+            printf '      "location" : "%s",\n      "state" : {\n' "$url"
+            printf '        "revision" : "%s",\n        "version" : "%s"\n      }\n    }' "$commit" "$version"
+            separator=,
+        done < <(package_versions)
+        printf '\n  ],\n  "version" : 3\n}\n'
+    } >"$new"
+    mv "$new" Package.resolved
+    chmod 644 Package.resolved
+}
+
+# With the versions in Package.resolved, or not at all.
+build_flags=(--force-resolved-versions)
 
 # How the programs that users run are built. Static linking: they need no installed Swift, and calls into its libraries are faster.
 # Without the checks for exclusive access at run time, which cost 5 % of a worker's CPU time; the tests run with them.
 # With optimization across modules, which saves 12 % of it and takes the compiler a fifth longer.
 # shellcheck disable=SC2034 # used by the scripts that source this
-release_flags=(-c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
+release_flags=("${build_flags[@]}" -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
     -Xswiftc -cross-module-optimization)
 
 # build release|debug PRODUCT...: builds programs, and sets `bin` to their directory. If BUILT_PROGRAMS names a directory, nothing is
@@ -136,7 +184,7 @@ release_flags=(-c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=un
 build() {
     bin=${BUILT_PROGRAMS:-}
     [ -z "$bin" ] || return 0
-    local configuration=$1 flags=() product
+    local configuration=$1 flags=("${build_flags[@]}") product
     shift
     [ "$configuration" = debug ] || flags=("${release_flags[@]}")
     for product in "$@"; do
