@@ -195,6 +195,12 @@ build() {
     bin=$(swift build "${flags[@]}" --show-bin-path 2>/dev/null)
 }
 
+# module_maps DIR: prints the module maps of the C modules that the modules of a build use.
+module_maps() {
+    find -L "$1" "$1/../../checkouts" "$PWD/Sources" \( -path '*/include/module.modulemap' -o -path '*.build/module.modulemap' \
+        -o -path '*/Sources/C*/module.modulemap' \) 2>/dev/null | grep -v -- '-tool\.build/' | sort -u
+}
+
 # quietly COMMAND...: shows the command's progress on a terminal. Otherwise it prints the last line of output every ten seconds if
 # it has changed, and all output if the command fails.
 quietly() {

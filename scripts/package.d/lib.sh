@@ -4,9 +4,25 @@
 # shellcheck disable=SC2034 # used by the scripts that source this
 work=$PWD/.build/package source=$PWD/.build/package/source
 
-# The release of Debian that the packages are for.
+# The releases of Debian that packages are for, the newest last.
 # shellcheck disable=SC2034 # used by the scripts that source this
-debian=bookworm
+debians=(bookworm trixie)
+
+# number_of RELEASE: prints its number.
+number_of() {
+    case $1 in
+        bookworm) echo 12 ;;
+        trixie) echo 13 ;;
+        *) fail "unknown release of Debian: $1; packages are for ${debians[*]}" ;;
+    esac
+}
+
+# The release of this system, if it is a Debian.
+running() (
+    # shellcheck source=/dev/null
+    . /etc/os-release
+    [ "$ID" != debian ] || printf '%s\n' "${VERSION_CODENAME:-}"
+)
 
 need_root() { [ "$(id -u)" -eq 0 ] || fail "needs root: $1"; }
 
@@ -15,14 +31,14 @@ mirror() {
     local uri
     # shellcheck disable=SC2016 # apt-get expands these
     uri=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 2>/dev/null |
-        awk -v release="$debian" '$2 == release { print $1; exit }')
+        awk -v release="$(running)" '$2 == release { print $1; exit }')
     printf '%s\n' "${uri:-http://deb.debian.org/debian}"
 }
 
-# debian_tree DIR [PACKAGE...]: makes a minimal Debian, and configures apt for packages and security updates.
+# debian_tree RELEASE DIR [PACKAGE...]: makes a minimal Debian, and configures apt for packages and security updates.
 debian_tree() {
-    local directory=$1 site
-    shift
+    local debian=$1 directory=$2 site
+    shift 2
     site=$(mirror)
     note "Making a Debian $debian in $directory from $site"
     quietly debootstrap --variant=minbase ${1:+--include="$(IFS=,; printf '%s' "$*")"} "$debian" "$directory" "$site"
@@ -31,6 +47,71 @@ debian_tree() {
         printf 'deb %s %s-security main\n' "${site%/debian*}/debian-security" "$debian"
     } >"$directory/etc/apt/sources.list"
     rm -rf "$directory"/var/cache/apt/archives/*.deb "$directory"/var/lib/apt/lists/*
+}
+
+# kept_tree RELEASE: prints the directory of a minimal Debian, which is made the first time.
+kept_tree() {
+    local tree=$work/debian.$1
+    need program:debootstrap:debootstrap >&2
+    if [ ! -e "$tree/.complete" ]; then
+        rm -rf "$tree"
+        debian_tree "$1" "$tree" ca-certificates
+        touch "$tree/.complete"
+    fi
+    printf '%s\n' "$tree"
+}
+
+# copy_tree RELEASE DIR: copies a minimal Debian to start processes in.
+copy_tree() {
+    rm -rf "$2"
+    cp -a --reflink=auto "$(kept_tree "$1")" "$2"
+    cp /etc/resolv.conf "$2/etc/resolv.conf"
+    printf '127.0.0.1 localhost\n' >"$2/etc/hosts"
+    printf '#!/bin/sh\nexit 101\n' >"$2/usr/sbin/policy-rc.d"
+    chmod 755 "$2/usr/sbin/policy-rc.d"
+}
+
+# inside TREE [OPTION of unshare | FROM:TO]... -- COMMAND...: runs a command in a Debian, with directories mounted from outside. Its
+# processes end with it.
+inside() {
+    local tree=$1 options=() mounts=()
+    shift
+    while [ "$1" != -- ]; do
+        case $1 in --*) options+=("$1") ;; *) mounts+=("$1") ;; esac
+        shift
+    done
+    shift
+    # shellcheck disable=SC2016 # the shell inside expands it
+    unshare --mount --pid --fork --kill-child "${options[@]}" bash -c '
+        set -e
+        ip link set lo up
+        tree=$1
+        shift
+        while [ "$1" != -- ]; do
+            mkdir -p "$tree${1#*:}"
+            mount --bind "${1%%:*}" "$tree${1#*:}"
+            shift
+        done
+        mount -t proc proc "$tree/proc"
+        exec chroot "$tree" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin:/opt/swift/usr/bin HOME=/root LC_ALL=C.UTF-8 TZ=UTC \
+            DEBIAN_FRONTEND=noninteractive SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-}" "${@:2}"
+    ' _ "$tree" "${mounts[@]}" -- "$@"
+}
+
+# Copies the repositories of the dependencies to $work/repositories, and writes $work/gitconfig, with which git takes them from
+# /usr/share/swift-repositories: a build in another Debian or in an image then needs no network.
+copy_repositories() {
+    local repository url
+    note "Copying the repositories of the dependencies"
+    quietly swift package --package-path "$source" --scratch-path "$work/resolve" resolve
+    rm -rf "$work/repositories" "$work/gitconfig"
+    mkdir -p "$work/repositories"
+    cp -R "$work"/resolve/repositories/. "$work/repositories/"
+    for repository in "$work/repositories"/*/; do
+        url=$(git --git-dir "$repository" config remote.origin.url)
+        git config --file "$work/gitconfig" --add "url./usr/share/swift-repositories/$(basename "$repository").insteadOf" "$url"
+    done
+    git config --file "$work/gitconfig" --add safe.directory '*'
 }
 
 # buildah_here ARGUMENT...: runs buildah with a store of images below .build, apart from the system's.
