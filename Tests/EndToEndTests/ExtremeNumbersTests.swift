@@ -19,8 +19,11 @@ extension EndToEnd {
             _ arguments: [String], of program: String = "apns-worker", _ environment: [String: String],
             within limit: Duration = .seconds(20)
         ) async throws -> String? {
+            // In a folder of its own, because some flags name a file to write.
+            let folder = try ConfigurationTests.Folder()
             let process = try ChildProcess(
-                BuiltProgram.path(program), arguments, environment: environment, input: Data())
+                "/usr/bin/env", ["--chdir=\(folder.url.path)", BuiltProgram.path(program)] + arguments,
+                environment: environment, input: Data())
             let deadline = ContinuousClock.now + limit
             while process.ending == nil, ContinuousClock.now < deadline {
                 try await Task.sleep(for: .milliseconds(5))
