@@ -29,7 +29,7 @@ demo_needs=(
 # Of a build of packages in a minimal Debian: also what Swift's toolchain needs there.
 # shellcheck disable=SC2034 # used by the scripts that source this
 package_needs=(
-    "${build_needs[@]}" program:python3:python3-minimal program:dpkg-shlibdeps:dpkg-dev program:strip:binutils
+    "${build_needs[@]}" package:python3:python3 program:dpkg-shlibdeps:dpkg-dev program:strip:binutils
     package:ca-certificates:ca-certificates package:libc6-dev:libc6-dev package:libncurses6:libncurses6
     package:libsqlite3-0:libsqlite3-0 package:libxml2:libxml2 package:libedit2:libedit2
     package:libcurl4-openssl-dev:libcurl4-openssl-dev package:zlib1g-dev:zlib1g-dev package:tzdata:tzdata
@@ -50,6 +50,7 @@ test_needs=(
     package:golang-go:golang-go package:golang-redigo:golang-github-gomodule-redigo-dev
     # The servers and clients of Tests/Foreign; aioapns comes from PyPI.
     package:golang-golang-x-net-dev:golang-golang-x-net-dev package:python3-h2:python3-h2
+    package:python3-prometheus-client:python3-prometheus-client
     package:python3-venv:python3-venv
 )
 

@@ -36,13 +36,14 @@ def linked_modules(bin_path, program):
 
 def linked_packages(build, modules):
     """Returns the names of the packages that have the modules; those of this package are none."""
-    packages, missing = set(), {module for module in modules if not pathlib.Path("Sources", module).is_dir()}
+    own = {path.name.replace("-", "_") for path in pathlib.Path("Sources").iterdir()}
+    packages, missing = set(), set(modules - own)
     for checkout in sorted((build / "checkouts").iterdir()):
         with tempfile.TemporaryDirectory() as scratch:
             manifest = json.loads(output(
                 "swift", "package", "--package-path", str(checkout), "--scratch-path", scratch, "dump-package"))
         targets = {target["name"] for target in manifest["targets"]}
-        if targets & missing:
+        if targets & modules:
             packages.add(checkout.name.lower())
             missing -= targets
     if missing:
