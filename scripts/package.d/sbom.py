@@ -92,7 +92,8 @@ def main():
     modules = set()
     for program in PROGRAMS:
         modules |= linked_modules(bin_path, program)
-    libraries = re.findall(r"([a-z0-9][a-z0-9.+-]+)(?: \([^)]*\))?", (directory / "depends").read_text())
+    # The first of alternatives, without versions.
+    libraries = [depend.split()[0] for depend in (directory / "depends").read_text().split(",")]
     packages = {"swift"} | linked_packages(build, modules)
     unknown = packages - named.keys()
     if unknown:
