@@ -27,6 +27,17 @@ extension EndToEnd {
             }
         }
 
+        @Test(
+            "the commands of the first pages work without hidden ones, which only wait",
+            arguments: DocumentationPage.typedPages)
+        func hidden(name: String) throws {
+            for line in try DocumentationPage(name).lines {
+                guard let command = line.wholeMatch(of: /<!-- run: (.*) -->/)?.1 else { continue }
+                let parts = command.split(separator: "; until ")
+                #expect(command.hasPrefix("until ") && parts.allSatisfy { $0.hasSuffix("do sleep 0.1; done") }, "\(line)")
+            }
+        }
+
         /// Returns a line without the parts that differ between runs: numbers, times, identifiers, and the width of
         /// columns.
         private static func shape(_ line: String) -> String {

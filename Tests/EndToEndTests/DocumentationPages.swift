@@ -68,6 +68,10 @@ struct DocumentationStep {
 }
 
 extension DocumentationPage {
+    /// The pages whose commands work as a reader types them, from the first to the last. `scripts/package test` types
+    /// them in a new Debian.
+    static let typedPages = ["README.md", "docs/getting-started.md", "docs/operating.md", "docs/campaigns.md"]
+
     /// The steps of the page, in order.
     ///
     /// Each line of a `console` block that starts with `$ ` is a command; the lines below it are its output. A comment
@@ -76,7 +80,8 @@ extension DocumentationPage {
     /// - `<!-- not run: REASON -->`: the block is not run.
     /// - `<!-- output: example -->`: the block is run, and its output is not compared.
     /// - `<!-- file: NAME -->`: the block is written to a file. A Python block is run unless it has this mark.
-    /// - `<!-- run: COMMAND -->` is on a separate line, with a command that the reader does not see.
+    /// - `<!-- run: COMMAND -->` is on a separate line, with a command that the reader does not see. In
+    ///   ``typedPages``, such commands only wait, as a person who types does.
     func steps() throws -> [DocumentationStep] {
         var steps: [DocumentationStep] = []
         var mark: (kind: Substring, value: String)?
@@ -127,6 +132,9 @@ extension DocumentationPage {
         for (index, line) in block.lines.enumerated() {
             if let open = command, open.text.hasSuffix("\\") {
                 command = (open.line, String(open.text.dropLast()) + line)
+            } else if let open = command, open.text.hasPrefix("for "), !open.text.contains("\n  done") {
+                // The lines of a loop.
+                command = (open.line, "\(open.text)\n\(line)")
             } else if line.hasPrefix("$ ") {
                 if let command { steps.append(step(command.text, command.line)) }
                 command = (block.line + index + 1, String(line.dropFirst(2)))
