@@ -30,14 +30,16 @@ public final class Worker: Service {
     private let isDraining = NIOLockedValueBox(false)
     private let servers: ServerWatch
     private let collector: MetricsCollector?
+    private let spans: SpanQueue?
 
     /// - Parameters:
     ///   - isMeasured: false for a worker whose `metrics()` is never read; it measures no times.
     ///   - version: the program's version, for metrics.
+    ///   - spans: takes the spans of traced jobs; `nil` to record none.
     ///   - wallClock: returns the seconds since 1970, for provider tokens.
-    public init(
+    package init(
         configuration: WorkerConfiguration, logger: Logger, isMeasured: Bool = false, version: String = "",
-        wallClock: @escaping @Sendable () -> Int64
+        spans: SpanQueue? = nil, wallClock: @escaping @Sendable () -> Int64
     ) {
         var configuration = configuration
         var redis = configuration.redisClient
@@ -61,12 +63,13 @@ public final class Worker: Service {
                 configuration: configuration, index: index, eventLoop: group.next(), logger: logger, issues: issues,
                 metrics: LaneMetrics(
                     apps: configuration.apps.count, queues: configuration.queues.count, measuresTimes: isMeasured),
-                wallClock: wallClock)
+                spans: spans, wallClock: wallClock)
             let stores = RedisLaneStores(context)
             if index == 0 { queueClients = configuration.queues.map { (stores.client(of: $0.keys), $0.keys) } }
             return Lane(context, of: count, stores: stores)
         }
         self.queueClients = queueClients
+        self.spans = spans
         self.lanes = lanes
         let servers = ServerWatch(logger)
         self.servers = servers
@@ -255,6 +258,7 @@ public final class Worker: Service {
     package func metrics(lostLogLines: Int = 0) async -> MetricsPage {
         var page = await collector?.collect() ?? MetricsPage()
         page.set(WorkerMetric.lostLogLines, lostLogLines)
+        if let spans { page.set(WorkerMetric.droppedSpans, spans.dropped) }
         return page
     }
 

@@ -38,7 +38,7 @@ struct Run: AsyncParsableCommand {
     @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
     @OptionGroup(title: "Without APNs") var simulate: SimulateOptions
     @OptionGroup(title: "Work") var work: SettingFlags<WorkFlags>
-    @OptionGroup(title: "Metrics and probes") var admin: SettingFlags<AdminFlags>
+    @OptionGroup(title: "Metrics, probes and traces") var admin: SettingFlags<AdminFlags>
 
     @Option(
         help: ArgumentHelp(
@@ -80,9 +80,11 @@ struct Run: AsyncParsableCommand {
             simulation = started
         }
         let admin = settings.adminAddress.map { Admin(address: $0, log: output, logger: logger) }
+        let exporter = try settings.traceExporter(for: name, logger: logger)
         let worker = Worker(
             configuration: configuration, logger: logger, isMeasured: admin != nil,
-            version: WorkerVersion.current, wallClock: { Int64(time(nil)) })
+            version: WorkerVersion.current, spans: exporter?.spans, wallClock: { Int64(time(nil)) })
+        if let exporter { services.insert(.init(service: exporter), at: 0) }
         // The service must be the first in the list, so that it stops last.
         if let admin { services.insert(.init(service: try await admin.start(for: worker)), at: 0) }
         if let webPort {

@@ -19,7 +19,7 @@ struct StuckLoopTests {
         let redis = try RedisServer()
         let worker = try Self.worker(redis)
         func measured(_ metric: Metric) async throws -> Double? {
-            try Exposition(await worker.metrics().text).value(metric.name)
+            try Exposition(await worker.metrics().text()).value(metric.name)
         }
         let running = Task { try await worker.run() }
         try await eventually("both lanes are at work") {

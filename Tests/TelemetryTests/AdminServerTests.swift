@@ -10,7 +10,7 @@ import Testing
 @Suite("The admin port")
 struct AdminServerTests {
     private static func sources(
-        metrics: String = "", health: Probe = Probe("alive", isGood: true),
+        metrics: MetricsPage = MetricsPage(), health: Probe = Probe("alive", isGood: true),
         readiness: Probe = Probe("ready", isGood: true)
     ) -> AdminServer.Sources {
         .init(metrics: { metrics }, health: { health }, readiness: { readiness })
@@ -37,14 +37,45 @@ struct AdminServerTests {
         }
     }
 
-    @Test("metrics have the format's media type, and the exact bytes")
+    @Test("metrics have the media type and the bytes of the format that the request accepts")
     func metrics() async throws {
-        try await Self.with(Self.sources(metrics: "# TYPE a counter\na 1\n")) { address in
+        var page = MetricsPage(created: 1.5)
+        page.set(Metric("a_total", .counter, "A."), 1)
+        let sources = Self.sources(metrics: page)
+        try await Self.with(sources) { address in
             let answer = try await Self.curl("-i", address + "/metrics")
-            #expect(answer.contains("200 OK"))
-            #expect(answer.contains("text/plain; version=0.0.4; charset=utf-8"))
-            #expect(answer.hasSuffix("\r\n\r\n# TYPE a counter\na 1\n"))
+            #expect(answer.contains("200 OK") && answer.contains("text/plain; version=0.0.4; charset=utf-8"))
+            #expect(answer.hasSuffix("\r\n\r\n# HELP a_total A.\n# TYPE a_total counter\na_total 1\n"))
+            let open = try await Self.curl(
+                "-i", "-H", "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5", address + "/metrics")
+            #expect(open.contains("application/openmetrics-text; version=1.0.0; charset=utf-8"))
+            #expect(open.hasSuffix("\r\n\r\n# HELP a A.\n# TYPE a counter\na_total 1\na_created 1.5\n# EOF\n"))
+            #expect(answer.lowercased().contains("vary: accept") && open.lowercased().contains("vary: accept"))
         }
+    }
+
+    @Test(
+        "OpenMetrics is for requests that want it at least as much as the text format",
+        arguments: [
+            (nil, MetricsPage.Format.text), ("", .text), ("*/*", .text), ("text/plain", .text),
+            ("application/openmetrics-text", .openMetrics),
+            ("application/openmetrics-text; version=1.0.0", .openMetrics),
+            ("application/openmetrics-text;version=2.0.0", .text), ("application/openmetrics-text;q=0", .text),
+            ("text/plain;q=0.5,application/openmetrics-text;q=0.4", .text),
+            ("APPLICATION/OpenMetrics-Text;Q=0.5 , text/plain;q=0.5", .openMetrics),
+            // Of Prometheus 2.45 and 3.
+            (
+                "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+                    + "text/plain;version=0.0.4;q=0.5,*/*;q=0.1", .openMetrics
+            ),
+            (
+                "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+                    + "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+                .openMetrics
+            ),
+        ] as [(String?, MetricsPage.Format)])
+    func negotiation(accept: String?, format: MetricsPage.Format) {
+        #expect(MetricsPage.Format(accept: accept) == format)
     }
 
     @Test("a successful probe gets 200, another 503 with the problem and its duration")
@@ -87,10 +118,13 @@ struct AdminServerTests {
 
     @Test("many concurrent requests are all answered")
     func many() async throws {
-        try await Self.with(Self.sources(metrics: String(repeating: "a 1\n", count: 10_000))) { address in
+        var page = MetricsPage()
+        for number in 0..<5000 { page.set(Metric("a_total", .counter, ["l"], "A."), by: ["\(number)"], 1) }
+        let size = page.text().utf8.count
+        try await Self.with(Self.sources(metrics: page)) { [size] address in
             try await withThrowingTaskGroup(of: Int.self) { group in
                 for _ in 0..<10 { group.addTask { try await Self.curl(address + "/metrics").utf8.count } }
-                for try await size in group { #expect(size == 40_000) }
+                for try await read in group { #expect(read == size) }
             }
         }
     }

@@ -21,7 +21,7 @@ struct MetricsPageTests {
             Metric("wait_seconds", .histogram, [], buckets: [0.5, 2], "Waits."), .init(counts: [2, 1, 1], sum: 9.75))
         page.set(Metric("x_seconds", .histogram, ["q"], buckets: [1], "X."), by: ["a"], .init(counts: [0, 0], sum: 0))
         #expect(
-            page.text == """
+            page.text() == """
                 # HELP g Measures.
                 # TYPE g gauge
                 g 2.5
@@ -51,7 +51,7 @@ struct MetricsPageTests {
         let value = "quote \" back \\ line \n brace } comma , é \u{1F600} \\n"
         var page = MetricsPage()
         page.set(Metric("a_b", .gauge, ["l"], "back\\slash\nand line"), by: [value], 1)
-        let read = try Exposition(page.text)
+        let read = try Exposition(page.text())
         #expect(read.value("a_b", ["l": value]) == 1)
         #expect(read.families["a_b"]?.help == "back\\slash\nand line")
     }
@@ -65,7 +65,7 @@ struct MetricsPageTests {
     func numbers(_ value: Double) throws {
         var page = MetricsPage()
         page.set(Self.gauge, value)
-        #expect(try Exposition(page.text).value("g") == value)
+        #expect(try Exposition(page.text()).value("g") == value)
     }
 
     @Test("a gauge that is not a number is NaN, and large counts are written to the last digit")
@@ -73,7 +73,7 @@ struct MetricsPageTests {
         var page = MetricsPage()
         page.set(Self.gauge, .nan)
         page.set(Self.counter, by: ["a"], 9_007_199_254_740_993)
-        #expect(page.text.contains("\ng NaN\n") && page.text.contains("} 9007199254740993\n"))
+        #expect(page.text().contains("\ng NaN\n") && page.text().contains("} 9007199254740993\n"))
     }
 
     @Test("a gauge that is not set for a page is absent; counters and histograms remain")
@@ -89,7 +89,7 @@ struct MetricsPageTests {
                 page.set(Self.histogram, by: ["a"], .init(counts: [1, 0, 0], sum: 0.1))
             }
         }
-        let read = try Exposition(page.text)
+        let read = try Exposition(page.text())
         #expect(read.value("g") == nil && read.value("c_total", ["l": "a"]) == 1)
         #expect(read.value("wait_seconds_count", ["queue": "a"]) == 1)
         #expect(read.families["other"]?.samples.map(\.value) == [5] && page.dropped == 0)
@@ -105,7 +105,7 @@ struct MetricsPageTests {
             }
             page.set(Self.gauge, 7)
         }
-        let read = try Exposition(page.text)
+        let read = try Exposition(page.text())
         #expect(read.families["c_total"]?.samples.map(\.labels) == [["l": "m"], ["l": "n"]])
         #expect(read.sum("c_total") == 4 && page.dropped == 3)
         #expect(read.value("g") == 7, "a metric without labels is one series")
@@ -119,8 +119,55 @@ struct MetricsPageTests {
         page.set(Metric("jobs_total", .counter, ["queue"], "Jobs with \\ and \n in it."), by: ["a\"\\\n{}"], 1)
         page.set(Self.histogram, by: ["a"], .init(counts: [1, 0, 0], sum: 0.2))
         ProcessMetrics.measure(on: &page)
-        let findings = try await Promtool.check(page.text)
+        let findings = try await Promtool.check(page.text())
         #expect(findings.isEmpty, "\(findings)")
+    }
+
+    /// Reads a page with the strict parser of Prometheus' client for Python.
+    /// - Returns: what it found, one family or sample per line; or the error.
+    private static func parsed(_ text: String) async throws -> String {
+        let script = """
+            import sys
+            from prometheus_client.openmetrics.parser import text_string_to_metric_families
+            for family in text_string_to_metric_families(sys.stdin.read()):
+                print(family.name, family.type, family.unit)
+                for s in family.samples:
+                    e = s.exemplar
+                    print(" ", s.name, sorted(s.labels.items()), s.value, (e.labels, e.value, float(e.timestamp)) if e else "")
+            """
+        let python = try ChildProcess("/usr/bin/python3", ["-c", script], input: Data(text.utf8))
+        let ending = try await python.wait()
+        return ending == .exited(0) ? python.output : python.errors
+    }
+
+    @Test("a strict parser reads the page in OpenMetrics, with units, start times and exemplars")
+    func openMetrics() async throws {
+        let context = Span.Context(
+            traceID: "0af7651916cd43dd8448eb211c80319c", spanID: "b7ad6b7169203331")
+        let exemplar = Exemplar(trace: context, value: 0.75, time: 1_795_279_247.125)
+        var page = MetricsPage(created: 1_795_279_000.5)
+        page.set(Metric("jobs_total", .counter, ["queue"], "Jobs with \\, \" and \n."), by: ["a\"\\\n{}"], 3)
+        page.set(
+            Self.histogram, by: ["a"], .init(counts: [1, 2, 0], sum: 2.25, exemplars: [1: exemplar]))
+        page.set(Metric("memory_bytes", .gauge, "M."), 5)
+        ProcessMetrics.measure(on: &page)
+        let read = try await Self.parsed(page.text(.openMetrics))
+        for line in [
+            "jobs counter \n", "wait_seconds histogram seconds\n", "memory_bytes gauge bytes\n",
+            "jobs_created [('queue', 'a\"\\\\\\n{}')] 1795279000.5 \n",
+            "wait_seconds_bucket [('le', '2.0'), ('queue', 'a')] 3.0 ({'trace_id': '\(context.traceID)', "
+                + "'span_id': '\(context.spanID)'}, 0.75, 1795279247.125)\n",
+            "wait_seconds_created [('queue', 'a')] 1795279000.5 \n", "process_cpu_seconds counter seconds\n",
+        ] {
+            #expect(read.contains(line), "\(line) is not in \(read)")
+        }
+    }
+
+    @Test("the parser finds mistakes, so the previous test is meaningful")
+    func parserFinds() async throws {
+        for text in ["# TYPE a counter\na 1\n# EOF\n", "# TYPE a_total counter\na_total 1\n"] {
+            #expect(try await Self.parsed(text).contains("ValueError"))
+        }
     }
 
     @Test("the tool finds mistakes, so the previous test is meaningful")
@@ -134,7 +181,7 @@ struct MetricsPageTests {
         func measured() throws -> Exposition {
             var page = MetricsPage()
             ProcessMetrics.measure(on: &page)
-            return try Exposition(page.text)
+            return try Exposition(page.text())
         }
         let before = try measured()
         #expect(before.families["process_cpu_seconds_total"]?.type == "counter")

@@ -105,6 +105,9 @@ public struct Job: Sendable {
     /// The trace that the job belongs to, if its `traceparent` is a valid one.
     public var trace: TraceParent? { traceparent.flatMap { TraceParent(text($0)) } }
 
+    /// True if the producer records the trace that the job belongs to.
+    public var isSampled: Bool { traceparent.map { TraceParent.isSampled(text($0)) } ?? false }
+
     /// The number of devices that the job is for; 1 for a job to a channel.
     public var tokenCount: Int { tokenList?.count ?? 1 }
 

@@ -17,6 +17,16 @@ public struct TraceParent: Sendable, Equatable {
         (traceID, parentID) = (trace, parent)
     }
 
+    /// Returns true if a text is a valid `traceparent` whose producer records the trace (its flag `sampled`).
+    static func isSampled(_ text: ByteBuffer) -> Bool {
+        text.withUnsafeReadableBytes { bytes in
+            guard ids(bytes) != nil else { return false }
+            // The lowest bit of two hex digits; those of letters are the reverse of the letters' own.
+            let digit = bytes[54]
+            return (digit < UInt8(ascii: "a") ? digit : digit + 1) & 1 == 1
+        }
+    }
+
     /// The length in version 00; later versions can have more after another hyphen.
     private static let length = 55
     private static let traceLength = 32

@@ -41,6 +41,8 @@ struct ActiveJob: LinkedEntry {
     var topicSource = Verdict.TopicSource.app
     /// True if the job requests its results, regardless of what the queue keeps.
     var keepsResult = false
+    /// True if its spans or exemplars are recorded.
+    var isTraced = false
     /// True if it belongs to a campaign.
     var hasCampaign = false
     /// True if its notification is a broadcast on a channel rather than for a device.
@@ -283,6 +285,10 @@ enum Fate: Hashable {
     /// The fates of jobs, in the order of their indices.
     static let ofJobs: [Fate] =
         Outcome.allCases.map(Fate.ended) + Postponement.allCases.map(Fate.postponed) + [.mixed, .split]
+
+    /// The fates of notifications.
+    static let ofNotifications: [Fate] =
+        Outcome.allCases.map(Fate.ended) + Postponement.allCases.map(Fate.postponed) + [.resent]
 
     private static let outcomes = Outcome.allCases.count
 

@@ -52,8 +52,9 @@ extension AppSender: TransportDelegate {
         line.pace.requestEnded()
         let verdict = Verdict(
             result, topic: lane.jobs[id].topicSource, isOnChannel: lane.jobs[id].isOnChannel)
+        let time = lane.metrics.time() &- inFlight[flight].submittedAt
+        if lane.jobs[id].isTraced { trace(flight, result, status: result.status, time: time) }
         if result.isAnswer {
-            let time = lane.metrics.time() &- inFlight[flight].submittedAt
             if lane.metrics.measuresTimes { lane.metrics.sendTimes.record(time, row: self.id.index) }
             lane.metrics.minutes.record(answer: Int(time / 1000), queue: lane.jobs[id].queue.index)
         }
@@ -315,7 +316,7 @@ extension AppSender: TransportDelegate {
     }
 
     /// Returns the topic and push type with which a job's notifications are sent.
-    private func address(of id: JobID) -> (topic: String, type: String) {
+    func address(of id: JobID) -> (topic: String, type: String) {
         if let template = lane.jobs[id].fanOut?.template {
             return (String(buffer: template.topic), template.pushType.rawValue)
         }
@@ -521,13 +522,13 @@ extension AppSender: TransportDelegate {
 }
 
 extension RequestResult {
-    /// True if APNs answered.
     /// True for an answer without an `apns-id`.
     fileprivate var lacksID: Bool {
         if case .response(let response) = self { response.origin != .apns } else { false }
     }
 
-    fileprivate var isAnswer: Bool {
+    /// True if APNs answered.
+    var isAnswer: Bool {
         switch self {
         case .response, .confirmed, .refused: true
         case .notProcessed, .uncertain: false

@@ -185,6 +185,7 @@ final class Intake {
         lane.jobs[id].keepsResult = job.keepsResult
         lane.jobs[id].isOnChannel = job.channel != nil
         lane.jobs[id].hasCampaign = job.campaign != nil
+        lane.jobs[id].isTraced = job.isSampled && lane.recordsTraces
         lane.jobs[id].isolation = isolation(of: job)
         lane.jobs[id].readySince = readySince
         lane.jobs[id].series = lane.metrics.series(

@@ -135,7 +135,9 @@ extension Lane {
                 breaker: BreakerState(sender.breaker, sender.watch.endpoint),
                 providerTokenAge: sender.credential.providerTokenAge(now: wall),
                 certificateEnd: sender.credential.certificateEnd,
-                sendTimes: .init(metrics.sendTimes.row(sender.id.index), unitsPerSecond: 1_000_000))
+                sendTimes: .init(
+                    metrics.sendTimes.row(sender.id.index), unitsPerSecond: 1_000_000,
+                    exemplars: metrics.exemplars[sender.id.index] ?? [:]))
         }
         let queues = consumers.map { consumer in
             let queue = consumer.queue.id.index

@@ -2,6 +2,7 @@ import Glibc
 import Logging
 import NIOCore
 import PushQueue
+import Telemetry
 
 /// The state of a lane.
 enum LaneState {
@@ -66,6 +67,8 @@ final class LaneContext {
     /// Returns the seconds since 1970. For provider tokens only; jobs use Redis' clock.
     let wallClock: @Sendable () -> Int64
     let metrics: LaneMetrics
+    /// Takes the spans of traced jobs; `nil` if they are not exported.
+    let spans: SpanQueue?
     let jobs = Table<JobID, ActiveJob>()
     var configuration: WorkerConfiguration
     var state = LaneState.starting
@@ -79,7 +82,8 @@ final class LaneContext {
 
     init(
         configuration: WorkerConfiguration, index: Int, eventLoop: any EventLoop, logger: Logger, issues: IssueLog,
-        metrics: LaneMetrics, generator: any RandomNumberGenerator = SystemRandomNumberGenerator(),
+        metrics: LaneMetrics, spans: SpanQueue? = nil,
+        generator: any RandomNumberGenerator = SystemRandomNumberGenerator(),
         wallClock: @escaping @Sendable () -> Int64
     ) {
         self.configuration = configuration
@@ -88,6 +92,7 @@ final class LaneContext {
         self.logger = logger
         self.issues = issues
         self.metrics = metrics
+        self.spans = spans
         metrics.clock = { eventLoop.now }
         self.generator = generator
         self.wallClock = wallClock
@@ -96,6 +101,9 @@ final class LaneContext {
     deinit { jobs.deallocate() }
 
     var now: NIODeadline { eventLoop.now }
+
+    /// True if traced jobs are recorded: as spans, or as exemplars of metrics.
+    var recordsTraces: Bool { spans != nil || metrics.measuresTimes }
 
     /// True while jobs are worked on outside a drain, even if none are claimed.
     var isWorking: Bool {

@@ -44,10 +44,15 @@ final class LaneHistogram {
 
     func record(_ value: UInt32, row: Int) {
         precondition(row >= 0 && row < rows, "no such row")
+        counts[row * (bounds.count + 1) + bucket(of: value)] &+= 1
+        sums[row] &+= Int(value)
+    }
+
+    /// Returns the index of the bucket in which a value is counted.
+    func bucket(of value: UInt32) -> Int {
         var bucket = 0
         while bucket < bounds.count, value > limits[bucket] { bucket += 1 }
-        counts[row * (bounds.count + 1) + bucket] &+= 1
-        sums[row] &+= Int(value)
+        return bucket
     }
 
     /// Returns the contents of a row: the number of values in each bucket, not cumulative, and their sum. All are zero

@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import Telemetry
 
 /// A lane's counts besides its ``LaneCounters``: by app, queue and push type, and durations.
 ///
@@ -24,6 +25,8 @@ final class LaneMetrics {
     let measuresTimes: Bool
     /// The time from a request's submission to its answer, in microseconds, by app.
     let sendTimes: LaneHistogram
+    /// The latest exemplar in each bucket of ``sendTimes``, by app.
+    private(set) var exemplars: [Int: [Int: Exemplar]] = [:]
     /// The time from enqueueing to submission, in milliseconds, by queue.
     let queueTimes: LaneHistogram
     /// The sums for the history in Redis.
@@ -183,6 +186,11 @@ final class LaneMetrics {
         microseconds = UInt32(truncatingIfNeeded: now.uptimeNanoseconds / 1000)
         milliseconds = Int64(now.uptimeNanoseconds / 1_000_000)
         hasTime = true
+    }
+
+    /// Records the time from a request's submission to its answer, of a traced notification, as an example of its bucket.
+    func note(_ exemplar: Exemplar, time: UInt32, app: Int) {
+        exemplars[app, default: [:]][sendTimes.bucket(of: time)] = exemplar
     }
 
     /// Records the first submission of a notification.

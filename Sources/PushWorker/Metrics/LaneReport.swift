@@ -71,8 +71,8 @@ enum BreakerState: String, CaseIterable, Comparable {
 
 extension HistogramCounts {
     /// - Parameter row: the number of values per bucket, and their sum in a unit other than seconds.
-    init(_ row: (counts: [Int], sum: Int), unitsPerSecond: Double) {
-        self.init(counts: row.counts, sum: Double(row.sum) / unitsPerSecond)
+    init(_ row: (counts: [Int], sum: Int), unitsPerSecond: Double, exemplars: [Int: Exemplar] = [:]) {
+        self.init(counts: row.counts, sum: Double(row.sum) / unitsPerSecond, exemplars: exemplars)
     }
 }
 

@@ -126,12 +126,21 @@ actor MetricsCollector {
             }
         }
         for (labels, count) in notifications { page.set(WorkerMetric.notifications, by: labels, count) }
+        writeOutcomes(notifications, apps: Set(reports.flatMap { $0.apps.map(\.name) }))
         let sum = reports.reduce(LaneCounters()) { $0 + $1.counters }
         page.set(WorkerMetric.lostClaims, sum.lostClaims)
         page.set(WorkerMetric.possibleDuplicates, sum.possibleDuplicates)
         page.set(WorkerMetric.requests, sum.submitted)
         page.set(WorkerMetric.redisConnections, reports.reduce(0) { $0 + $1.redisConnections })
         page.set(WorkerMetric.redisFailures, reports.reduce(0) { $0 + $1.redisFailures })
+    }
+
+    /// - Parameter notifications: the counts by the labels app, queue, push type, outcome and reason.
+    private func writeOutcomes(_ notifications: [[String]: Int], apps: Set<String>) {
+        var outcomes: [[String]: Int] = [:]
+        for app in apps { for fate in Fate.ofNotifications { outcomes[[app, fate.label]] = 0 } }
+        for (labels, count) in notifications { outcomes[[labels[0], labels[3]], default: 0] += count }
+        for (labels, count) in outcomes { page.set(WorkerMetric.outcomes, by: labels, count) }
     }
 
     private func writeApps(_ apps: [String: [LaneReport.App]]) {

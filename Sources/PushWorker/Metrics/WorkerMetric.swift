@@ -51,6 +51,13 @@ enum WorkerMetric {
     static let lostLogLines = metric(
         "log_lines_lost_total", .counter,
         "Log lines lost because their reader was too slow or had stalled, or because they could not be written.")
+    static let droppedSpans = metric(
+        "spans_dropped_total", .counter,
+        "Spans of traced jobs that were not exported, because there were too many or the collector refused them.")
+    static let outcomes = metric(
+        "outcomes_total", .counter, ["app", "outcome"],
+        "Notifications by app and outcome. Each series begins with 0 when the worker starts, so the first ones of an app show "
+            + "in rates.")
     static let droppedSeries = metric(
         "metric_series_dropped_total", .counter, "Series omitted because there are too many.")
 
@@ -141,9 +148,9 @@ enum WorkerMetric {
 
     /// All metrics, in the order of the documentation.
     static let all: [Metric] = [
-        notifications, jobs, claimedJobs, reclaimed, poisoned, lostClaims, possibleDuplicates, requests,
+        notifications, outcomes, jobs, claimedJobs, reclaimed, poisoned, lostClaims, possibleDuplicates, requests,
         redisConnections, redisFailures, connectionFailures, droppedAfterConfirmation, lostLogLines,
-        droppedSeries, sendTime,
+        droppedSpans, droppedSeries, sendTime,
         queueTime, inFlight, waiting, connections, streams, breakerState, providerTokenAge, certificateDays,
         leaseAge, leaseLength, settlements, settlementBytes, redisUp, queueJobs, deadLetterBytes, queueOldest,
         queuePaused, invalidTokens, redisMemoryUsed, redisMemoryMaximum, redisWritesRefused, redisEvicts,

@@ -12,15 +12,15 @@ import ServiceLifecycle
 package struct AdminServer: Service, CustomStringConvertible {
     /// The sources of its answers. Called for each request, from any thread.
     package struct Sources: Sendable {
-        /// All metrics, in Prometheus' text format.
-        package var metrics: @Sendable () async -> String
+        /// All metrics.
+        package var metrics: @Sendable () async -> MetricsPage
         /// Returns true if the process is alive.
         package var health: @Sendable () async -> Probe
         /// Returns true if the process can do its work.
         package var readiness: @Sendable () async -> Probe
 
         package init(
-            metrics: @escaping @Sendable () async -> String, health: @escaping @Sendable () async -> Probe,
+            metrics: @escaping @Sendable () async -> MetricsPage, health: @escaping @Sendable () async -> Probe,
             readiness: @escaping @Sendable () async -> Probe
         ) {
             self.metrics = metrics
@@ -71,7 +71,7 @@ struct AdminRoutes: Sendable {
     let sources: AdminServer.Sources
 
     private static let overview = """
-        GET /metrics  metrics in Prometheus' text format
+        GET /metrics  metrics in Prometheus' text format, or in OpenMetrics if the request accepts it
         GET /healthz  200 while all event loops respond, otherwise 503 and the problems
         GET /readyz   200 while jobs can be claimed and sent, otherwise 503 and the problems
 
@@ -82,8 +82,10 @@ struct AdminRoutes: Sendable {
         let router = Router(context: Context.self, options: .autoGenerateHeadEndpoints)
         router.middlewares.add(UnknownPaths())
         router.get("/") { _, _ in Self.text(Self.overview) }
-        router.get("/metrics") { [sources] _, _ in
-            Self.text(await sources.metrics(), type: MetricsPage.contentType)
+        router.get("/metrics") { [sources] request, _ in
+            let accept = request.headers[values: .accept]
+            let format = MetricsPage.Format(accept: accept.isEmpty ? nil : accept.joined(separator: ","))
+            return Self.text(await sources.metrics().text(format), type: format.contentType, vary: true)
         }
         router.get("/healthz") { [sources] _, _ in Self.answer(await sources.health()) }
         router.get("/readyz") { [sources] _, _ in Self.answer(await sources.readiness()) }
@@ -95,10 +97,13 @@ struct AdminRoutes: Sendable {
     }
 
     static func text(
-        _ text: String, type: String = "text/plain; charset=utf-8", status: HTTPResponse.Status = .ok
+        _ text: String, type: String = "text/plain; charset=utf-8", status: HTTPResponse.Status = .ok,
+        vary: Bool = false
     ) -> Response {
-        Response(
-            status: status, headers: [.contentType: type, .cacheControl: "no-store"],
+        var headers: HTTPFields = [.contentType: type, .cacheControl: "no-store"]
+        if vary { headers[.vary] = "Accept" }
+        return Response(
+            status: status, headers: headers,
             body: ResponseBody(byteBuffer: ByteBuffer(string: text)))
     }
 }

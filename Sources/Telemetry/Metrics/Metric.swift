@@ -21,11 +21,32 @@ package struct Metric: Sendable {
     package init(_ name: String, _ kind: Kind, _ help: String) { self.init(name, kind, [], help) }
 
     package init(_ name: String, _ kind: Kind, _ labels: [String], buckets: [Double] = [], _ help: String) {
+        precondition((kind == .counter) == name.hasSuffix("_total"), "\(name): OpenMetrics' counters end in _total")
         self.name = name
         self.kind = kind
         self.labels = labels
         self.buckets = buckets
         self.help = help
+    }
+
+    /// The name without a counter's suffix.
+    var family: String { kind == .counter ? String(name.dropLast("_total".count)) : name }
+
+    /// The unit that the name ends in, if it has one.
+    var unit: String? { ["seconds", "bytes"].first { family.hasSuffix("_\($0)") } }
+}
+
+/// A measured value, with the trace in which it was measured.
+package struct Exemplar: Sendable, Equatable {
+    package var trace: Span.Context
+    package var value: Double
+    /// Seconds since 1970.
+    package var time: Double
+
+    package init(trace: Span.Context, value: Double, time: Double) {
+        self.trace = trace
+        self.value = value
+        self.time = time
     }
 }
 
@@ -34,13 +55,18 @@ package struct HistogramCounts: Sendable, Equatable {
     /// The number of values in each bucket, and last of those above all bounds; not cumulative.
     package var counts: [Int]
     package var sum: Double
+    /// The latest exemplar of each bucket that has one.
+    package var exemplars: [Int: Exemplar]
 
-    package init(counts: [Int], sum: Double) {
+    package init(counts: [Int], sum: Double, exemplars: [Int: Exemplar] = [:]) {
         self.counts = counts
         self.sum = sum
+        self.exemplars = exemplars
     }
 
     package static func + (one: Self, other: Self) -> Self {
-        Self(counts: zip(one.counts, other.counts).map { $0 + $1 }, sum: one.sum + other.sum)
+        Self(
+            counts: zip(one.counts, other.counts).map { $0 + $1 }, sum: one.sum + other.sum,
+            exemplars: one.exemplars.merging(other.exemplars) { $0.time > $1.time ? $0 : $1 })
     }
 }

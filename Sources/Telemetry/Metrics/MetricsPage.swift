@@ -1,13 +1,50 @@
-/// The metrics of a process in Prometheus' text format: the answer to a scrape.
+import Glibc
+
+/// The metrics of a process: the answer to a scrape.
 ///
 /// Kept between scrapes: counters and histograms keep their values, and gauges must be set for each scrape. The number
 /// of series is bounded, because each costs memory here and in Prometheus: series beyond the limit are left out and
 /// counted.
 ///
-/// Source: Prometheus, "Exposition formats", text-based format, version 0.0.4.
+/// Source: Prometheus, "Exposition formats", text-based format, version 0.0.4; OpenMetrics 1.0.
 package struct MetricsPage: Sendable {
-    /// The media type of ``text``.
-    package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
+    /// The format of a page.
+    package enum Format: Sendable, CaseIterable {
+        /// Prometheus' text format.
+        case text
+        /// OpenMetrics, which also has units, exemplars, and the time from which counters count.
+        case openMetrics
+
+        package var contentType: String {
+            switch self {
+            case .text: "text/plain; version=0.0.4; charset=utf-8"
+            case .openMetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8"
+            }
+        }
+
+        /// Returns the format for a request: OpenMetrics if its `Accept` wants it at least as much as the text format.
+        package init(accept: String?) {
+            var quality: [Format: Double] = [:]
+            for range in (accept ?? "").split(separator: ",") {
+                let parts = range.split(separator: ";").map { part in
+                    String(part.filter { !$0.isWhitespace }).lowercased()
+                }
+                let wanted = parts.dropFirst().first { $0.hasPrefix("q=") }.map { Double($0.dropFirst(2)) ?? 0 } ?? 1
+                switch parts.first {
+                case "application/openmetrics-text":
+                    let version = parts.dropFirst().first { $0.hasPrefix("version=") }?.dropFirst(8)
+                    // Version 0.0.1 was the same but for its name.
+                    guard version == nil || version == "1.0.0" || version == "0.0.1" else { continue }
+                    quality[.openMetrics] = max(quality[.openMetrics] ?? 0, wanted)
+                case "text/plain", "text/*", "*/*": quality[.text] = max(quality[.text] ?? 0, wanted)
+                default: continue
+                }
+            }
+            let openMetrics = quality[.openMetrics] ?? 0
+            self = openMetrics > 0 && openMetrics >= quality[.text] ?? 0 ? .openMetrics : .text
+        }
+    }
+
     package static let maximumSeries = 10_000
 
     private enum Value {
@@ -29,8 +66,19 @@ package struct MetricsPage: Sendable {
     /// The largest number of series that were left out of a page.
     package private(set) var dropped = 0
 
-    /// - Parameter maximumSeries: the maximum number of series with labels; the number of others is fixed.
-    package init(maximumSeries: Int = Self.maximumSeries) { maximum = maximumSeries }
+    /// The time from which counters count, in seconds since 1970: the start of the process.
+    private let created: Double
+
+    /// - Parameters:
+    ///   - maximumSeries: the maximum number of series with labels; the number of others is fixed.
+    ///   - created: the time from which counters count, in seconds since 1970.
+    package init(maximumSeries: Int = Self.maximumSeries, created: Double = Self.started) {
+        maximum = maximumSeries
+        self.created = created
+    }
+
+    /// The start of this process, in seconds since 1970, to a millisecond.
+    package static let started = ((ProcessMetrics.start ?? Double(time(nil))) * 1000).rounded() / 1000
 
     /// Begins the next page. A gauge that is not set for it is left out, because an old value would look current.
     package mutating func begin() {
@@ -75,30 +123,48 @@ package struct MetricsPage: Sendable {
 
     // MARK: Text
 
-    /// The page: families sorted by name, series by labels.
-    package var text: String {
+    /// Returns the page: families sorted by name, series by labels.
+    package func text(_ format: Format = .text) -> String {
         var text = ""
         for (name, family) in families.sorted(by: { $0.key < $1.key }) {
-            text += "# HELP \(name) \(Self.escaped(family.metric.help, quotes: false))\n"
-            text += "# TYPE \(name) \(family.metric.kind.rawValue)\n"
+            let metric = family.metric
+            let shown = format == .text ? name : metric.family
+            text += "# HELP \(shown) \(Self.escaped(metric.help, quotes: format == .openMetrics))\n"
+            text += "# TYPE \(shown) \(metric.kind.rawValue)\n"
+            if format == .openMetrics, let unit = metric.unit { text += "# UNIT \(shown) \(unit)\n" }
             for (labels, value) in family.series.sorted(by: { $0.key < $1.key }) {
                 switch value {
                 case .whole(let value): text += "\(Self.series(name, labels)) \(value)\n"
                 case .number(let value): text += "\(Self.series(name, labels)) \(Self.written(value))\n"
-                case .histogram(let value): Self.write(value, family.metric, labels, to: &text)
+                case .histogram(let value): Self.write(value, metric, labels, format, to: &text)
+                }
+                if format == .openMetrics, metric.kind != .gauge {
+                    text += "\(Self.series(shown + "_created", labels)) \(Self.written(created))\n"
                 }
             }
         }
-        return text
+        return format == .text ? text : text + "# EOF\n"
     }
 
-    private static func write(_ value: HistogramCounts, _ metric: Metric, _ labels: String, to text: inout String) {
+    private static func write(
+        _ value: HistogramCounts, _ metric: Metric, _ labels: String, _ format: Format, to text: inout String
+    ) {
         var count = 0
-        for (bound, values) in zip(metric.buckets + [.infinity], value.counts) {
+        for (index, (bound, values)) in zip(metric.buckets + [.infinity], value.counts).enumerated() {
             count += values
-            let bucket = "le=\"\(written(bound))\""
+            var shown = written(bound)
+            // OpenMetrics' bounds always have a fraction or an exponent, and Prometheus reads both as the same.
+            if format == .openMetrics, bound.isFinite, !shown.contains(where: { $0 == "." || $0 == "e" }) {
+                shown += ".0"
+            }
+            let bucket = "le=\"\(shown)\""
             let labels = labels.isEmpty ? bucket : "\(labels),\(bucket)"
-            text += "\(series(metric.name + "_bucket", labels)) \(count)\n"
+            text += "\(series(metric.name + "_bucket", labels)) \(count)"
+            if format == .openMetrics, let exemplar = value.exemplars[index] {
+                text += " # {trace_id=\"\(exemplar.trace.traceID)\",span_id=\"\(exemplar.trace.spanID)\"}"
+                text += " \(written(exemplar.value)) \(written(exemplar.time))"
+            }
+            text += "\n"
         }
         text += "\(series(metric.name + "_sum", labels)) \(written(value.sum))\n"
         text += "\(series(metric.name + "_count", labels)) \(count)\n"

@@ -30,10 +30,17 @@ package enum ProcessMetrics {
             let fields = stat[end...].split(separator: " ").dropFirst().map { Double($0) }
             set(virtualMemory, fields.count > 20 ? fields[20] : nil)
             set(residentMemory, fields.count > 21 ? fields[21].map { $0 * pageSize } : nil)
-            set(startTime, fields.count > 19 ? startTime(ticks: fields[19]) : nil)
+            set(startTime, start)
         }
         set(openFiles, openFileCount())
         set(maximumFiles, DescriptorLimit.current.map(Double.init))
+    }
+
+    /// The start of the process in seconds since 1970.
+    package static var start: Double? {
+        guard let stat = contents("/proc/self/stat"), let end = stat.lastIndex(of: ")") else { return nil }
+        let fields = stat[end...].split(separator: " ").dropFirst()
+        return fields.count > 19 ? startTime(ticks: Double(fields[fields.startIndex + 19])) : nil
     }
 
     private static let thisProcess = __rusage_who_t(RUSAGE_SELF.rawValue)

@@ -18,7 +18,7 @@ struct Admin {
                 metrics: { [log] in
                     var page = await worker.metrics(lostLogLines: log.lost)
                     ProcessMetrics.measure(on: &page)
-                    return page.text
+                    return page
                 },
                 health: {
                     let liveness = worker.liveness()

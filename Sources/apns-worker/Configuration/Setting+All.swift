@@ -127,7 +127,19 @@ extension Setting {
         "Address of the admin port; 0.0.0.0 for all interfaces. The port is unauthenticated.",
         initial: "127.0.0.1")
 
-    private static let admin = [adminPort, adminHost]
+    static let tracesURL = Setting(
+        "traces.url", .text, .admin,
+        "URL of an OpenTelemetry collector (OTLP over HTTP, JSON), which gets a span for the wait and for each request of traced jobs, "
+            + "such as http://localhost:4318. Only jobs with a traceparent whose flag sampled is set are traced.",
+        otherwise: "no spans")
+    static let tracesHeaders = Setting(
+        "traces.headers_file", .file, .admin,
+        "File with headers for the collector, one `Name: value` per line, such as those with a token.")
+    static let tracesCA = Setting(
+        "traces.ca", .file, .admin, "Trusted certificate authorities for the collector, PEM or DER.",
+        otherwise: "the system's")
+
+    private static let admin = [adminPort, adminHost, tracesURL, tracesHeaders, tracesCA]
 
     // MARK: Apps
 

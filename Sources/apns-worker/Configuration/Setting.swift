@@ -35,7 +35,7 @@ struct Setting: Sendable {
         case channels = "Broadcast channels"
         case work = "Work"
         case kept = "Results and dead letters"
-        case admin = "Metrics and probes"
+        case admin = "Metrics, probes and traces"
     }
 
     enum Scope: Sendable {
@@ -163,7 +163,8 @@ struct Setting: Sendable {
         if let name = kind.valueName { return name }
         return switch path.last {
         case "url", "proxy": "url"
-        case "ca", "certificate", "certificate_key", "key", "next_key", "certificate_passphrase_file": "file"
+        case "ca", "certificate", "certificate_key", "key", "next_key", "certificate_passphrase_file", "headers_file":
+            "file"
         case "key_id", "next_key_id", "team_id": "id"
         case "endpoint", "feedback_endpoint", "management_endpoint": "server"
         case "queue": "names"

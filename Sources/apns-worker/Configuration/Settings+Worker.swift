@@ -1,10 +1,13 @@
 import APNS
 import ArgumentParser
+import Logging
+import NIOHTTP1
 import PushJob
 import PushQueue
 import PushWorker
 import Redis
 import TLS
+import Telemetry
 
 // A worker's configuration from its settings.
 extension Settings {
@@ -30,6 +33,44 @@ extension Settings {
     var adminAddress: (host: String, port: Int)? {
         guard let port = number(.adminPort), let host = text(.adminHost) else { return nil }
         return (host, port)
+    }
+
+    /// Returns the exporter of spans; `nil` if there is no collector.
+    func traceExporter(for worker: String, logger: Logger) throws -> TraceExporter? {
+        guard let url = value(.tracesURL) else {
+            for setting in [Setting.tracesHeaders, .tracesCA] {
+                if let other = value(setting) { throw Self.mistake(at: other.place.description, "it needs traces.url") }
+            }
+            return nil
+        }
+        var address: HTTPAddress
+        do { address = try HTTPAddress(url.text) } catch { throw Self.mistake(at: url.place.description, "\(error)") }
+        // As with OpenTelemetry's own variables, a URL without a path is that of all signals.
+        if address.target == "/" { address.target = "/v1/traces" }
+        return TraceExporter(
+            address: address, headers: try renewable(.tracesHeaders) { try HTTPHeaders(lines: $0) },
+            tls: address.usesTLS ? try collectorTLS() : nil, worker: worker, spans: SpanQueue(), logger: logger)
+    }
+
+    private func collectorTLS() throws -> Renewable<TLSContext> {
+        let name = text(.tracesCA) ?? ""
+        let context: @Sendable ([UInt8]?) throws -> TLSContext = { authorities in
+            var configuration = TLSClientConfiguration()
+            if let authorities { configuration.trust = .pem(authorities, name: name) }
+            configuration.applicationProtocols = ["http/1.1"]
+            return try TLSContext.client(configuration)
+        }
+        return try renewable(.tracesCA, context) ?? Renewable(context(nil))
+    }
+
+    /// Returns a value that is made from the file of a setting, and again when the file changes.
+    private func renewable<Value>(
+        _ setting: Setting, _ make: @escaping @Sendable ([UInt8]) throws -> Value
+    ) throws -> Renewable<Value>? {
+        guard let file = value(setting) else { return nil }
+        do { return try Renewable([.file(file.text)]) { try make($0[0]) } } catch {
+            throw Self.mistake(at: file.place.description, "\(error)")
+        }
     }
 
     // MARK: Redis

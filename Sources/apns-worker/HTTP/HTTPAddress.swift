@@ -10,7 +10,7 @@ struct HTTPAddress: Equatable, Sendable, CustomStringConvertible {
     let host: String
     let port: Int
     /// The path and the query, as in a request line.
-    let target: String
+    var target: String
 
     /// - Throws: ``Invalid``.
     init(_ text: String) throws(Invalid) {
@@ -29,7 +29,7 @@ struct HTTPAddress: Equatable, Sendable, CustomStringConvertible {
         target = resource.hasPrefix("/") ? String(resource) : "/" + resource
         guard !authority.contains("@") else {
             throw Invalid(
-                description: "it has a user or a password, which is not supported; receivers check the signature")
+                description: "it has a user or a password, which is not supported")
         }
         guard let (host, port) = Self.hostAndPort(authority) else {
             throw Invalid(description: "“\(authority)” is not a host name or address with an optional port")
