@@ -180,18 +180,41 @@ build_flags=(--force-resolved-versions)
 release_flags=("${build_flags[@]}" -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
     -Xswiftc -cross-module-optimization)
 
-# build release|debug PRODUCT...: builds programs, and sets `bin` to their directory. If BUILT_PROGRAMS names a directory, nothing is
+# How the tests are built, and programs to look at: the engine with optimization, all else without, which takes the compiler half
+# as long. In a directory of its own, because a change of flags compiles everything again. Without debug information, a crash names
+# functions but no lines.
+quick_flags=(
+    "${build_flags[@]}" -c release --scratch-path .build-test -debug-info-format none
+    -Xswiftc -enable-testing -Xswiftc -assert-config -Xswiftc Debug
+)
+
+# Writes the compiler of quick builds.
+quick_compiler() {
+    # A copy, because the package manager looks for the toolchain's libraries beside the compiler.
+    local compiler=$PWD/.build-test/compiler resources
+    resources=$(swiftc -print-target-info | sed -nE 's/.*"runtimeResourcePath": *"(.*)".*/\1/p')
+    mkdir -p "$compiler/bin"
+    cp scripts/test.d/swiftc "$compiler/bin"
+    ln -sfn "${resources%/*}" "$compiler/lib"
+    export SWIFT_EXEC=$compiler/bin/swiftc
+}
+
+# build release|quick PRODUCT...: builds programs, and sets `bin` to their directory. If BUILT_PROGRAMS names a directory, nothing is
 # built and that is used; scripts/test sets it.
 build() {
     bin=${BUILT_PROGRAMS:-}
     [ -z "$bin" ] || return 0
-    local configuration=$1 flags=("${build_flags[@]}") product
+    local configuration=$1 flags=("${release_flags[@]}") product
     shift
-    [ "$configuration" = debug ] || flags=("${release_flags[@]}")
+    if [ "$configuration" = quick ]; then
+        flags=("${quick_flags[@]}")
+        quick_compiler
+    fi
     for product in "$@"; do
         note "Building $product ($configuration)"
         quietly swift build "${flags[@]}" --product "$product"
     done
+    unset SWIFT_EXEC
     # shellcheck disable=SC2034 # used by the scripts that source this
     bin=$(swift build "${flags[@]}" --show-bin-path 2>/dev/null)
 }
@@ -221,12 +244,16 @@ quietly() {
     return $status
 }
 
-# show_progress LOG: prints the last line of a log as it changes, until it or its script is killed.
+# show_progress LOG: prints how far a build is, or else the last line of a log, as it changes, until it or its script is killed.
 show_progress() {
-    local line last=''
+    local line last='' seconds=$SECONDS
     # When this function is killed its sleep continues, so that must not keep a pipe of the caller open.
     while sleep 10 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
         line=$(tail -n 1 "$1" 2>/dev/null | cut -c 1-100) || return 0
+        # A step of the package manager: [83/120] Compiling NIOCore …
+        if [[ $line =~ ^\[([0-9]+)/([0-9]+)\]\ ([A-Z][a-z]+\ [^ ]+) ]]; then
+            line="$((100 * BASH_REMATCH[1] / BASH_REMATCH[2])) % after $((SECONDS - seconds)) s: ${BASH_REMATCH[3]}"
+        fi
         if [ "$line" = "$last" ]; then continue; fi
         printf '  %s\n' "$line" >&2
         last=$line

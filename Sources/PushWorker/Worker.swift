@@ -258,6 +258,7 @@ public final class Worker: Service {
     package func metrics(lostLogLines: Int = 0) async -> MetricsPage {
         var page = await collector?.collect() ?? MetricsPage()
         page.set(WorkerMetric.lostLogLines, lostLogLines)
+        for (event, count) in issues.counts { page.set(WorkerMetric.problems, by: [event], count) }
         if let spans { page.set(WorkerMetric.droppedSpans, spans.dropped) }
         return page
     }

@@ -38,7 +38,7 @@ struct Run: AsyncParsableCommand {
     @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
     @OptionGroup(title: "Without APNs") var simulate: SimulateOptions
     @OptionGroup(title: "Work") var work: SettingFlags<WorkFlags>
-    @OptionGroup(title: "Metrics, probes and traces") var admin: SettingFlags<AdminFlags>
+    @OptionGroup(title: "Metrics and traces") var admin: SettingFlags<AdminFlags>
 
     @Option(
         help: ArgumentHelp(
@@ -69,6 +69,7 @@ struct Run: AsyncParsableCommand {
             settings.text(.logFormat).flatMap(LogFormat.init(rawValue:)) ?? .auto, environment: environment)
         let logger = Logger(label: "apns-worker", factory: output.handlers(level))
         for warning in settings.warnings { logger.warning("\(warning)", metadata: ["event": "secret_in_flag"]) }
+        let exporter = try settings.traceExporter(for: name, logger: logger)
         var services: [ServiceGroupConfiguration.ServiceConfiguration] = []
         var simulation: Simulation?
         if let credentials {
@@ -80,7 +81,6 @@ struct Run: AsyncParsableCommand {
             simulation = started
         }
         let admin = settings.adminAddress.map { Admin(address: $0, log: output, logger: logger) }
-        let exporter = try settings.traceExporter(for: name, logger: logger)
         let worker = Worker(
             configuration: configuration, logger: logger, isMeasured: admin != nil,
             version: WorkerVersion.current, spans: exporter?.spans, wallClock: { Int64(time(nil)) })

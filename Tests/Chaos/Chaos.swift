@@ -15,7 +15,7 @@ struct Chaos: AsyncParsableCommand {
 
             The seed decides which faults happen when. The exit status is 0 only if the account balances.
 
-            scripts/chaos --debug builds and runs without optimisation: quicker to build.
+            scripts/chaos --quick optimizes only the engine: quicker to build.
             """)
 
     @Option(help: "How Redis is set up: single, sentinel or cluster.")

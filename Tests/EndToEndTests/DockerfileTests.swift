@@ -50,10 +50,10 @@ extension EndToEnd {
             let arguments = try Self.instructions().filter { $0.name == "ARG" }.map(\.rest)
             let swift = try #require(arguments.compactMap { $0.wholeMatch(of: /SWIFT=((\d+\.\d+)\.\d+)/) }.first)
             #expect(try Self.file("scripts/versions.txt").contains(Regex("\nswift +\(swift.1) ")))
-            let debians = try #require(
-                try Self.file("scripts/package.d/lib.sh").firstMatch(of: /\ndebians=\((.*)\)/)
+            let releases = try #require(
+                try Self.file("scripts/package.d/lib.sh").firstMatch(of: /\ndebian_releases=\((.*)\)/)
             ).1.split(separator: " ")
-            #expect(try arguments.contains("DEBIAN=\(#require(debians.last))"))
+            #expect(try arguments.contains("DEBIAN=\(#require(releases.last))"))
             let manifest = try Self.file("Package.swift")
             let tools = try #require(manifest.firstMatch(of: /swift-tools-version: ([0-9.]+)/)).1
             #expect(tools == swift.2)

@@ -85,7 +85,7 @@ extension EndToEnd {
             #expect(page.families.values.allSatisfy { $0.help?.isEmpty == false })
             let labels = Set(page.families.values.flatMap(\.samples).flatMap(\.labels.keys))
             let known: Set = [
-                "app", "queue", "push_type", "outcome", "reason", "state", "lane", "version", "server", "le",
+                "app", "queue", "push_type", "outcome", "reason", "state", "lane", "version", "server", "le", "event",
             ]
             #expect(known.isSuperset(of: labels), "\(labels)")
 

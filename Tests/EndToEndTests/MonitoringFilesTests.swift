@@ -118,7 +118,9 @@ extension EndToEnd {
             let port = try RedisServer.freePort()
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
-                options: ["--config", folder.file, "--admin-port", "\(port)"],
+                options: [
+                    "--config", folder.file, "--admin-port", "\(port)", "--traces-url", "http://127.0.0.1:1",
+                ],
                 environment: ["APNS_WORKER_TOPIC": ""])
             try redis.push(TestJob.many(10, members: #""app":"key","#))
             try await eventually("they are sent") { try QueueContents(redis).count("delivered") == 10 }

@@ -61,5 +61,132 @@ extension EndToEnd {
             let archive = "git -C \"$1\" archive HEAD Sources/PushWorker/Build/commit.txt | tar --extract --to-stdout"
             #expect(try await Self.output("/bin/sh", ["-c", archive, "sh", root]) == commit)
         }
+
+        // MARK: Versions
+
+        /// Returns the names, versions, licences and URLs of `scripts/versions.txt`.
+        private static func versions() throws -> [[String]] {
+            try String(
+                contentsOf: DeployFolder.root.appending(path: "scripts/versions.txt"), encoding: .utf8
+            ).split(separator: "\n").filter { !$0.hasPrefix("#") }.map {
+                $0.split(separator: " ").map(String.init)
+            }
+        }
+
+        @Test("the build has the versions of the file, and the file names each with its licence")
+        func versions() async throws {
+            let versions = try Self.versions()
+            #expect(versions.count > 20 && versions.allSatisfy { $0.count == 4 && $0[3].hasPrefix("https://") })
+            #expect(Set(versions.map { $0[2] }).isSubset(of: ["Apache-2.0", "MIT"]))
+            #expect(Set(versions.map { $0[0] }).count == versions.count)
+            _ = try await Self.output(DeployFolder.root.appending(path: "scripts/versions").path, ["check"])
+        }
+
+        /// Copies the parts of the repository that choose versions.
+        private static func copy() throws -> ConfigurationTests.Folder {
+            let folder = try ConfigurationTests.Folder()
+            try FileManager.default.createDirectory(
+                at: folder.url.appending(path: "scripts"), withIntermediateDirectories: true)
+            for file in ["lib.sh", "versions", "versions.txt"] {
+                try FileManager.default.copyItem(
+                    at: DeployFolder.root.appending(path: "scripts/\(file)"),
+                    to: folder.url.appending(path: "scripts/\(file)"))
+            }
+            return folder
+        }
+
+        @Test(
+            "other versions that were resolved earlier are replaced by those of the file, and a missing one is an error"
+        )
+        func pinned() async throws {
+            let folder = try Self.copy()
+            let resolved = folder.url.appending(path: "Package.resolved")
+            let pin = ["-c", "source scripts/lib.sh && pin_versions"]
+            let script = "cd '\(folder.url.path)' && exec bash \"$@\""
+            _ = try await Self.output("/bin/sh", ["-c", script, "sh"] + pin)
+            let first = try String(contentsOf: resolved, encoding: .utf8)
+            for version in try Self.versions() where version[0] != "swift" {
+                #expect(first.contains("\"location\" : \"\(version[3])\""))
+                #expect(first.contains("\"version\" : \"\(version[1])\""))
+            }
+            // A commit that a mirror has for the same version stays; another version does not.
+            try first.replacing(/"revision" : "[0-9a-f]*"/, with: "\"revision\" : \"0\"").write(
+                to: resolved, atomically: true, encoding: .utf8)
+            _ = try await Self.output("/bin/sh", ["-c", script, "sh"] + pin)
+            #expect(try String(contentsOf: resolved, encoding: .utf8).contains("\"revision\" : \"0\""))
+            try first.replacing(/"version" : "[0-9.]*"/, with: "\"version\" : \"0.0.1\"").write(
+                to: resolved, atomically: true, encoding: .utf8)
+            _ = try await Self.output("/bin/sh", ["-c", script, "sh"] + pin)
+            #expect(try String(contentsOf: resolved, encoding: .utf8) == first)
+            let list = folder.url.appending(path: "scripts/versions.txt")
+            let text = try String(contentsOf: list, encoding: .utf8)
+            try text.replacing(/(swift-log +)[0-9.]+/) { "\($0.1)999.0.0" }.write(
+                to: list, atomically: true, encoding: .utf8)
+            let failing = try ChildProcess("/bin/sh", ["-c", script, "sh"] + pin)
+            #expect(try await failing.wait() == .exited(1))
+            #expect(failing.errors.contains("swift-log.git has no version 999.0.0, which scripts/versions.txt names"))
+            #expect(try String(contentsOf: resolved, encoding: .utf8) == first, "the last good file stays")
+        }
+
+        @Test("the bill of materials names the packages that are linked, and those of the libraries, with licences")
+        func bill() async throws {
+            struct Bill: Decodable {
+                struct Component: Decodable {
+                    struct Choice: Decodable {
+                        struct License: Decodable { let id, name: String? }
+                        let license: License
+                    }
+                    let name, version, purl: String
+                    let licenses: [Choice]?
+                }
+                struct Metadata: Decodable {
+                    struct Component: Decodable { let version: String }
+                    let component: Component
+                }
+                let bomFormat, specVersion: String
+                let metadata: Metadata
+                let components: [Component]
+            }
+            let folder = try ConfigurationTests.Folder()
+            try folder.write("libc6 (>= 2.36), libssl3 (>= 3.0.0), libgcc-s1 | libc6 (<< 1)\n", as: "depends")
+            try folder.write("0.1.0+abc\n", as: "version")
+            let programs = URL(filePath: try BuiltProgram.path("apns-worker")).deletingLastPathComponent()
+            // Beside the build, whatever the links to it are.
+            let build = programs.resolvingSymlinksInPath().deletingLastPathComponent().deletingLastPathComponent()
+            let script = DeployFolder.root.appending(path: "scripts/package.d/sbom.py").path
+            let command = "cd \"$1\" && exec python3 -B \"$2\" \"$3\" \"$4\" \"$5\""
+            var texts: Set<String> = []
+            for _ in 0..<2 {
+                let run = try ChildProcess(
+                    "/bin/sh",
+                    ["-c", command, "sh", DeployFolder.root.path, script, build.path, programs.path, folder.url.path],
+                    environment: ["SOURCE_DATE_EPOCH": "1795279247"])
+                #expect(try await run.wait() == .exited(0), "\(run.errors)")
+                texts.insert(try String(contentsOf: folder.url.appending(path: "sbom.cdx.json"), encoding: .utf8))
+            }
+            #expect(texts.count == 1, "the same build has the same bill")
+            let bill = try JSONDecoder().decode(Bill.self, from: Data(try #require(texts.first).utf8))
+            #expect(bill.bomFormat == "CycloneDX" && bill.specVersion == "1.6")
+            #expect(bill.metadata.component.version == "0.1.0+abc")
+            let names = bill.components.map(\.name)
+            #expect(Set(names).isSuperset(of: ["swift", "swift-nio", "swift-log", "hummingbird", "libc6", "libssl3"]))
+            #expect(!names.contains("yams") && names.filter { $0 == "libc6" }.count == 1, "tests alone use Yams")
+            let versions = try Self.versions()
+            for component in bill.components where component.purl.hasPrefix("pkg:swift/") {
+                let named = try #require(versions.first { $0[0] == component.name })
+                #expect(component.version == named[1] && component.licenses?.first?.license.id == named[2])
+                #expect(component.purl.hasSuffix("@\(named[1])"))
+            }
+            let openSSL = try #require(bill.components.first { $0.name == "libssl3" })
+            #expect(openSSL.purl.hasPrefix("pkg:deb/debian/libssl3@3.") && openSSL.licenses != nil)
+        }
+
+        @Test("the newest release of the changelog, with its date, is that of the programs and of the chart")
+        func release() async throws {
+            let changelog = try String(contentsOf: DeployFolder.root.appending(path: "CHANGELOG.md"), encoding: .utf8)
+            let newest = try #require(changelog.firstMatch(of: /\n## (\d+\.\d+\.\d+) – \d{4}-\d\d-\d\d\n/)).1
+            let version = try await Self.output(BuiltProgram.path("apns-worker"), ["--version"])
+            #expect(version.hasPrefix("\(newest)+") || version == "\(newest)\n")
+        }
     }
 }

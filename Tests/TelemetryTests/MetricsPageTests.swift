@@ -155,7 +155,7 @@ struct MetricsPageTests {
         for line in [
             "jobs counter \n", "wait_seconds histogram seconds\n", "memory_bytes gauge bytes\n",
             "jobs_created [('queue', 'a\"\\\\\\n{}')] 1795279000.5 \n",
-            "wait_seconds_bucket [('le', '2.0'), ('queue', 'a')] 3.0 ({'trace_id': '\(context.traceID)', "
+            "wait_seconds_bucket [('le', '2.0'), ('queue', 'a')] 3 ({'trace_id': '\(context.traceID)', "
                 + "'span_id': '\(context.spanID)'}, 0.75, 1795279247.125)\n",
             "wait_seconds_created [('queue', 'a')] 1795279000.5 \n", "process_cpu_seconds counter seconds\n",
         ] {

@@ -6,14 +6,14 @@ work=$PWD/.build/package source=$PWD/.build/package/source
 
 # The releases of Debian that packages are for, the newest last.
 # shellcheck disable=SC2034 # used by the scripts that source this
-debians=(bookworm trixie)
+debian_releases=(bookworm trixie)
 
 # number_of RELEASE: prints its number.
 number_of() {
     case $1 in
         bookworm) echo 12 ;;
         trixie) echo 13 ;;
-        *) fail "unknown release of Debian: $1; packages are for ${debians[*]}" ;;
+        *) fail "unknown release of Debian: $1; packages are for ${debian_releases[*]}" ;;
     esac
 }
 
@@ -47,6 +47,32 @@ debian_tree() {
         printf 'deb %s %s-security main\n' "${site%/debian*}/debian-security" "$debian"
     } >"$directory/etc/apt/sources.list"
     rm -rf "$directory"/var/cache/apt/archives/*.deb "$directory"/var/lib/apt/lists/*
+}
+
+# unpacked RELEASE DIR download|install PACKAGE...: unpacks packages of a Debian without installing them, with a state of apt of its own;
+# with `install`, also all packages that they need. Done once.
+unpacked() {
+    local release=$1 directory=$2 command=$3 apt=$2/apt option package
+    shift 3
+    [ ! -e "$directory/.complete" ] || return 0
+    rm -rf "$directory"
+    mkdir -p "$apt"/{lists/partial,archives/partial}
+    printf 'deb %s %s main\n' "$(mirror)" "$release" >"$apt/sources.list"
+    : >"$apt/status"
+    option=(
+        -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$apt/lists"
+        -o "Dir::Cache=$apt" -o "Dir::State::Status=$apt/status" -o APT::Sandbox::User=root -o APT::Get::List-Cleanup=0
+    )
+    note "Getting $* of Debian $release"
+    apt-get -qq "${option[@]}" update
+    if [ "$command" = install ]; then
+        apt-get -qq "${option[@]}" -o Dpkg::Use-Pty=0 install --yes --no-install-recommends --download-only "$@" >/dev/null
+    else
+        (cd "$apt/archives" && apt-get -qq "${option[@]}" download "$@")
+    fi
+    for package in "$apt"/archives/*.deb; do dpkg-deb --extract "$package" "$directory"; done
+    rm -rf "$apt"
+    touch "$directory/.complete"
 }
 
 # kept_tree RELEASE: prints the directory of a minimal Debian, which is made the first time.

@@ -15,6 +15,8 @@ struct OngoingIssues {
 
     private struct Subject {
         var began = NIODeadline.distantPast
+        /// The event of its log lines.
+        var event = ""
         /// The parts that have the problem.
         var sources: Set<String> = []
         /// The variants that have been logged since it began.
@@ -29,11 +31,15 @@ struct OngoingIssues {
     /// Records that a part has a problem, or still has it.
     /// - Parameters:
     ///   - subject: identifies the problem.
+    ///   - event: the event of its log lines.
     ///   - source: the part that has it.
     ///   - form: distinguishes variants of the problem, each of which is logged.
     /// - Returns: if a line is due, the number of reports since the last line, including this one.
-    mutating func began(_ subject: String, at source: String, form: String = "", now: NIODeadline) -> Int? {
+    mutating func began(
+        _ subject: String, event: String = "", at source: String, form: String = "", now: NIODeadline
+    ) -> Int? {
         var state = subjects[subject] ?? Subject()
+        state.event = event
         defer { subjects[subject] = state }
         if state.sources.isEmpty { (state.began, state.loggedForms) = (now, []) }
         state.sources.insert(source)
@@ -56,6 +62,11 @@ struct OngoingIssues {
             !state.loggedForms.isEmpty
         else { return nil }
         return now - state.began
+    }
+
+    /// The number of problems that have begun and not ended, by event; 0 for those that have ended.
+    var counts: [String: Int] {
+        subjects.values.reduce(into: [:]) { $0[$1.event, default: 0] += $1.sources.isEmpty ? 0 : 1 }
     }
 }
 
@@ -127,10 +138,15 @@ final class IssueLog: Sendable {
     private let ongoing = NIOLockedValueBox(OngoingIssues())
     private let throttle = NIOLockedValueBox(LogThrottle<Line>())
 
-    /// See ``OngoingIssues/began(_:at:form:now:)``.
-    func began(_ subject: String, at source: String, form: String = "", now: NIODeadline) -> Int? {
-        ongoing.withLockedValue { $0.began(subject, at: source, form: form, now: now) }
+    /// See ``OngoingIssues/began(_:event:at:form:now:)``.
+    func began(
+        _ subject: String, event: String = "", at source: String, form: String = "", now: NIODeadline
+    ) -> Int? {
+        ongoing.withLockedValue { $0.began(subject, event: event, at: source, form: form, now: now) }
     }
+
+    /// See ``OngoingIssues/counts``.
+    var counts: [String: Int] { ongoing.withLockedValue { $0.counts } }
 
     /// See ``OngoingIssues/ended(_:at:now:)``.
     /// - Returns: the duration in milliseconds.

@@ -139,6 +139,9 @@ enum WorkerMetric {
     static let redisAppendOnly = metric(
         "redis_append_only", .gauge, ["server"], "1 if a Redis server has an append-only file.")
 
+    static let problems = metric(
+        "problems", .gauge, ["event"],
+        "Ongoing problems that the log reports, by the event of their lines; absent until the first of an event.")
     static let ready = metric("ready", .gauge, "1 while /readyz is ready: the worker can claim and send jobs.")
     static let lanes = metric("lanes", .gauge, "Number of event loops.")
     static let lanesStuck = metric(
@@ -154,6 +157,6 @@ enum WorkerMetric {
         queueTime, inFlight, waiting, connections, streams, breakerState, providerTokenAge, certificateDays,
         leaseAge, leaseLength, settlements, settlementBytes, redisUp, queueJobs, deadLetterBytes, queueOldest,
         queuePaused, invalidTokens, redisMemoryUsed, redisMemoryMaximum, redisWritesRefused, redisEvicts,
-        redisAppendOnly, ready, lanes, lanesStuck, buildInfo,
+        redisAppendOnly, problems, ready, lanes, lanesStuck, buildInfo,
     ]
 }

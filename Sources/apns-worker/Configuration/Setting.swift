@@ -35,7 +35,7 @@ struct Setting: Sendable {
         case channels = "Broadcast channels"
         case work = "Work"
         case kept = "Results and dead letters"
-        case admin = "Metrics, probes and traces"
+        case admin = "Metrics and traces"
     }
 
     enum Scope: Sendable {

@@ -16,7 +16,7 @@ struct HTTPAddress: Equatable, Sendable, CustomStringConvertible {
     init(_ text: String) throws(Invalid) {
         let isPlain = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
         guard isPlain, let scheme = text.firstRange(of: "://") else {
-            throw Invalid(description: "it must be a URL such as https://example.com/hooks/push")
+            throw Invalid(description: "it must be a URL such as https://example.com/path")
         }
         switch text[..<scheme.lowerBound].lowercased() {
         case "https": usesTLS = true
