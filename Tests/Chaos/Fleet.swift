@@ -103,9 +103,7 @@ final class Fleet: Sendable {
                 let account = try await process.stop()
                 history.withLock { $0.accounts.append(account) }
             } catch {
-                // A process that receives SIGTERM before it has started ends at once.
-                let hadBegun = process.process.ending != .signalled(SIGTERM) || !process.log.isEmpty
-                guard hadBegun else { return }
+                guard !Self.endedBeforeItBegan(process) else { return }
                 history.withLock { $0.problems.append("a worker did not end as it should: \(error)") }
             }
             keepLog(process, slot)
@@ -127,10 +125,14 @@ final class Fleet: Sendable {
         for slot in places.indices {
             guard let process = worker(slot), let ending = process.process.ending else { continue }
             _ = take(slot)
-            // A process that receives SIGHUP before it has started ends.
-            if ending != .signalled(SIGHUP) || !process.log.isEmpty { ended(process, slot, by: ending) }
+            if !Self.endedBeforeItBegan(process) { ended(process, slot, by: ending) }
             try start(slot)
         }
+    }
+
+    /// True for a worker that got SIGHUP or SIGTERM before it could handle them.
+    private static func endedBeforeItBegan(_ process: WorkerProcess) -> Bool {
+        [.signalled(SIGHUP), .signalled(SIGTERM)].contains(process.process.ending) && process.log.isEmpty
     }
 
     /// The history of all workers so far.
