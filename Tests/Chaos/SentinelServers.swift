@@ -13,7 +13,7 @@ final class SentinelServers: QueueServers {
     init(_ durability: Durability) async throws {
         replicasToWaitFor = durability == .strict ? 1 : 0
         // A replica whose copy is larger than the default limit would begin again and again.
-        let fullCopies = ["--client-output-buffer-limit", "replica 0 0 0", "--repl-backlog-size", "256mb"]
+        let fullCopies = ["--client-output-buffer-limit", "replica", "0", "0", "0", "--repl-backlog-size", "256mb"]
         let replicas = durability == .strict ? ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"] : []
         redis = try await RedisSentinelSet(
             downAfter: 1500,

@@ -116,7 +116,9 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("TLS with a client certificate, an ACL user, a password file and another database")
+        @Test(
+            "TLS with a client certificate, an ACL user, a password file and another database",
+            .enabled(if: RedisServer.hasTLS))
         func secured() async throws {
             let port = try RedisServer.freePort()
             let redis = try RedisServer(

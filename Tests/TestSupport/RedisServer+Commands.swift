@@ -129,6 +129,14 @@ extension RedisServer {
         try connect().run(command.map { Array($0.utf8) })
     }
 
+    /// Makes a node the owner of all slots of its Cluster.
+    public func addAllSlots() throws {
+        // Before Redis 7 there is no CLUSTER ADDSLOTSRANGE.
+        let command = ["CLUSTER", "ADDSLOTS"] + (0..<16384).map(String.init)
+        let answer = try connect().run(command.map { Array($0.utf8) })
+        guard answer == .status("OK") else { throw Failure(description: "CLUSTER ADDSLOTS: \(answer)") }
+    }
+
     /// Returns the number of calls of each command; see ``RedisTestConnection/calls()``.
     public func calls() throws -> [String: Int] { try connect().calls() }
 

@@ -3,8 +3,8 @@ import Synchronization
 
 /// A private `redis-server` on 127.0.0.1 with its own port and directory, by default without any data on disk.
 ///
-/// If `APNS_WORKER_TEST_REDIS_SERVER` is set, it is that program: another version of Redis, or Valkey. Sentinels are
-/// the same program.
+/// If `APNS_WORKER_TEST_REDIS_SERVER` is set, it is that program: another version of Redis, or Valkey. Sentinels are the
+/// same program.
 ///
 /// It ends with `stop`, with the object, or at the latest with the test process, even if that is killed.
 public final class RedisServer: Sendable {
@@ -13,6 +13,9 @@ public final class RedisServer: Sendable {
         /// The error, with the end of the server's log if there is one.
         public let description: String
     }
+
+    /// True if the program is built with TLS, unless `APNS_WORKER_TEST_REDIS_HAS_TLS` is `no`.
+    public static let hasTLS = ProcessInfo.processInfo.environment["APNS_WORKER_TEST_REDIS_HAS_TLS"] != "no"
 
     private let program: ServerProgram
     private let running: Mutex<ChildProcess?>
