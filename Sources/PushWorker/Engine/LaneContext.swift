@@ -147,7 +147,9 @@ final class LaneContext {
         at source: String = "", form: String = "", logger: Logger? = nil,
         metadata: @autoclosure () -> Logger.Metadata = [:]
     ) {
-        guard let count = issues.began(subject, event: event, at: "\(index):\(source)", form: form, now: now) else { return }
+        guard let count = issues.began(subject, event: event, at: "\(index):\(source)", form: form, now: now) else {
+            return
+        }
         var metadata = metadata()
         metadata["event"] = "\(event)"
         if count > 1 { metadata["count"] = "\(count)" }
