@@ -97,7 +97,7 @@ copy_tree() {
     chmod 755 "$2/usr/sbin/policy-rc.d"
 }
 
-# inside TREE [OPTION of unshare | FROM:TO]... -- COMMAND...: runs a command in a Debian, with directories mounted from outside. Its
+# inside TREE [OPTION of unshare | FROM:TO]... -- COMMAND...: runs a command in a Debian, with files and directories mounted from outside. Its
 # processes end with it.
 inside() {
     local tree=$1 options=() mounts=()
@@ -114,7 +114,7 @@ inside() {
         tree=$1
         shift
         while [ "$1" != -- ]; do
-            mkdir -p "$tree${1#*:}"
+            if [ -d "${1%%:*}" ]; then mkdir -p "$tree${1#*:}"; else touch "$tree${1#*:}"; fi
             mount --bind "${1%%:*}" "$tree${1#*:}"
             shift
         done
