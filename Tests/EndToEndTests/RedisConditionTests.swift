@@ -53,7 +53,8 @@ extension EndToEnd {
             let page = try await Self.status(redis.url).output
             let lines = page.split(separator: "\n")
             #expect(lines[1].hasPrefix("! Redis at \(place) is full: "), "\(page)")
-            #expect(page.contains(/REDIS \S+  \d+\.\d of 1\.0 MiB \(full, noeviction\)  AOF off\n/), "\(page)")
+            #expect(
+                page.contains(/REDIS (?:Valkey )?\S+  \d+\.\d of 1\.0 MiB \(full, noeviction\)  AOF off\n/), "\(page)")
             #expect(page.contains("; it had 5 jobs; Redis refuses writes, so "), "\(page)")
             #expect(!page.contains("start a worker") && lines.allSatisfy { $0.count <= 80 }, "\(page)")
             let summary = try await Self.status(redis.url, "--check")
@@ -87,7 +88,9 @@ extension EndToEnd {
             try redis.run("CONFIG", "SET", "maxmemory", "\(used * 100 / 95)")
             #expect(try await FleetView(redis.url).kinds == ["redis_nearly_full 127.0.0.1:\(redis.port)"])
             let page = try await Self.status(redis.url)
-            #expect(page.output.contains(/REDIS \S+  \d+\.\d of \d+\.\d MiB \(9[4-9] %, noeviction\)/), "\(page)")
+            #expect(
+                page.output.contains(/REDIS (?:Valkey )?\S+  \d+\.\d of \d+\.\d MiB \(9[4-9] %, noeviction\)/),
+                "\(page)")
             #expect(try await Self.status(redis.url, "--check").ending == .exited(1))
             let check = try await Self.check(redis.url)
             #expect(check.ending == .exited(0), "\(check.output)")
@@ -268,7 +271,7 @@ extension EndToEnd {
             let second = try await Self.check(set.url)
             #expect(second.ending == .exited(0) && !second.output.contains("warning"), "\(second.output)")
             let page = try await Self.status(set.url).output
-            #expect(page.contains(":\(master.port)  ") && page.contains("AOF on  1 replica, 1 in sync\n"), "\(page)")
+            #expect(page.contains(":\(master.port)  ") && page.contains(/AOF on\s+1 replica, 1 in sync\n/), "\(page)")
             _ = try await worker.stop()
             try set.servers[1].run("REPLICAOF", "NO", "ONE")
             try master.run("CONFIG", "SET", "min-replicas-to-write", "0")
@@ -291,8 +294,8 @@ extension EndToEnd {
             #expect(view.servers.map(\.full) == [true, false] && view.servers.map(\.queues) == [["a"], ["b"]])
             let page = try await Self.status(cluster.url).output
             #expect(page.split(separator: "\n").allSatisfy { $0.count <= 80 }, "\(page)")
-            #expect(page.contains(/REDIS \S+  127\.0\.0\.1:\d+  .*full.*\s+0 replicas  a\n/), "\(page)")
-            #expect(page.contains(/REDIS \S+  127\.0\.0\.1:\d+  .*no limit.*  0 replicas  b\n/), "\(page)")
+            #expect(page.contains(/REDIS (?:Valkey )?\S+  127\.0\.0\.1:\d+  .*full.*\s.*0 replicas  a\n/), "\(page)")
+            #expect(page.contains(/REDIS (?:Valkey )?\S+  127\.0\.0\.1:\d+  .*no limit.*  0 replicas  b\n/), "\(page)")
             let check = try await Self.check(cluster.url, queue: "a,b")
             #expect(check.output.components(separatedBy: "has no replica").count == 3, "\(check.output)")
         }
