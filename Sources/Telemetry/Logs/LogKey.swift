@@ -53,7 +53,7 @@ package enum LogKey: String, CaseIterable, Sendable {
 
     // Addresses.
 
-    /// Host and port of APNs or of the gateway.
+    /// Host and port of APNs or of the gateway; the scheme, host and port of a collector of traces.
     case endpoint
     /// The configured Redis URL, without its password.
     case redis

@@ -75,7 +75,7 @@ struct TraceExporter: Service {
         switch reception {
         case .accepted:
             guard hasFailed else { return }
-            logger.notice("spans are exported again", metadata: ["event": "traces_exported", "url": "\(address)"])
+            logger.notice("spans are exported again", metadata: ["event": "traces_exported", "endpoint": "\(address)"])
         case .partly(let refused, let reason):
             spans.drop(refused)
             warn("the collector refused \(refused) of \(count) spans", reason)
@@ -90,7 +90,7 @@ struct TraceExporter: Service {
 
     private func warn(_ message: Logger.Message, _ reason: String) {
         logger.warning(
-            message, metadata: ["event": "traces_not_exported", "url": "\(address)", "reason": "\(reason)"])
+            message, metadata: ["event": "traces_not_exported", "endpoint": "\(address)", "reason": "\(reason)"])
     }
 
     private func send(_ batch: [Span]) async -> Reception {
