@@ -132,6 +132,15 @@ need_swift() {
     pin_versions
 }
 
+# need_swift_version VERSION: fails unless that is the installed one.
+need_swift_version() {
+    swift --version 2>&1 | grep -qF "Swift version $1 " ||
+        fail "this needs Swift $1, not $(swift --version 2>&1 | head -n 1)"
+}
+
+# toolchain: prints the directory that has the toolchain's `usr`.
+toolchain() { dirname "$(dirname "$(dirname "$(readlink -f "$(command -v swift)")")")"; }
+
 swift_starts() { swift --version >/dev/null 2>&1 && swift package --version >/dev/null 2>&1; }
 
 # The file with the versions of Swift and of all packages; scripts/versions describes it.

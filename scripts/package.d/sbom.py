@@ -35,7 +35,7 @@ def linked_modules(bin_path, program):
 
 
 def linked_packages(build, modules):
-    """Returns the names of the packages that have the modules; those of this package are none."""
+    """Returns the names of the packages that have the modules, without this package."""
     own = {path.name.replace("-", "_") for path in pathlib.Path("Sources").iterdir()}
     packages, missing = set(), set(modules - own)
     for checkout in sorted((build / "checkouts").iterdir()):
