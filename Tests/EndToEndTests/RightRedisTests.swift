@@ -63,7 +63,7 @@ extension EndToEnd {
             #expect(problems["redis_is_cluster"] != nil, "\(problems)")
             // One node with all slots is as good as a single server.
             let alone = try RedisServer(cluster: true)
-            try alone.addAllSlots()
+            try alone.addSlots()
             try await eventually("it is well") {
                 try alone.run("CLUSTER", "INFO").text?.contains("cluster_state:ok") == true
             }

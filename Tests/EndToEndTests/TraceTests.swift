@@ -6,7 +6,7 @@ extension EndToEnd {
     @Suite("Traces")
     struct TraceTests {
         /// A collector of traces in Python, which checks each request against the specification.
-        private final class Collector: Sendable {
+        private struct Collector: Sendable {
             struct Request: Decodable {
                 let path: String
                 let token: String?
@@ -22,44 +22,15 @@ extension EndToEnd {
                 let attributes: [String: String]
             }
 
-            let port: Int
-            let process: ChildProcess
-            private let file: URL
+            let receiver: ForeignReceiver
+            var port: Int { receiver.port }
 
             init(_ behaviour: String = "200", port: Int = 0, withTLS: Bool = false) async throws {
-                file = FileManager.default.temporaryDirectory.appending(path: "behaviour-\(UUID().uuidString)")
-                try behaviour.write(to: file, atomically: true, encoding: .utf8)
-                let python = ForeignProgram.python("trace_collector.py")
-                var arguments = ["--behaviour", file.path, "--port", "\(port)"]
-                if withTLS {
-                    arguments += [
-                        "--certificate", try TestCertificates.path("server.pem"), "--key",
-                        try TestCertificates.path("server-key.pem"),
-                    ]
-                }
-                let process = try ChildProcess(python[0], python.dropFirst() + arguments)
-                try await eventually("the collector listens") {
-                    if let ending = process.ending { throw process.failure("ended with \(ending)") }
-                    return process.output.contains("}\n")
-                }
-                self.process = process
-                let line = try #require(process.output.split(separator: "\n").first)
-                self.port = try JSONDecoder().decode([String: Int].self, from: Data(line.utf8))["port"] ?? 0
+                receiver = try await ForeignReceiver(
+                    "trace_collector.py", behaviour: behaviour, port: port, withTLS: withTLS)
             }
 
-            deinit { try? FileManager.default.removeItem(at: file) }
-
-            func behave(_ behaviour: String) throws {
-                try behaviour.write(to: file, atomically: true, encoding: .utf8)
-            }
-
-            var requests: [Request] {
-                get throws {
-                    try process.output.split(separator: "\n").dropFirst().map {
-                        try JSONDecoder().decode(Request.self, from: Data($0.utf8))
-                    }
-                }
-            }
+            var requests: [Request] { get throws { try receiver.requests(Request.self) } }
 
             /// The spans that it accepted.
             var spans: [Span] { get throws { try requests.filter { $0.status == 200 }.flatMap(\.spans) } }
@@ -137,9 +108,9 @@ extension EndToEnd {
             #expect(of(2, "apns.request").map(\.failure) == ["410 Unregistered"])
             #expect(of(3, "apns.request").compactMap(\.failure) == ["503 ServiceUnavailable"])
             // No device token and no payload.
-            #expect(!collector.process.output.contains("Hello"))
+            #expect(!collector.receiver.process.output.contains("Hello"))
             for token in [TestJob.token("a", 1), TestJob.token("dead", 2), TestJob.token("a", 20)] {
-                #expect(!collector.process.output.contains(token))
+                #expect(!collector.receiver.process.output.contains(token))
             }
             _ = try await simulator.stop()
         }
@@ -159,7 +130,7 @@ extension EndToEnd {
             }
             let collector = try await Collector("503", port: port)
             try await eventually("it is asked, and refuses") { try !collector.requests.isEmpty }
-            try collector.behave("200")
+            try collector.receiver.behave("200")
             try await eventually("it gets all spans") { try collector.spans.count == 100 }
             try await eventually("the log has the end") { worker.log.contains("traces_exported") }
             #expect(try collector.requests.allSatisfy { $0.path == "/in" })

@@ -31,9 +31,7 @@ public final class RedisCluster: Sendable {
         }
         for (index, node) in nodes.enumerated() { try node.run("CLUSTER", "SET-CONFIG-EPOCH", "\(index + 1)") }
         for index in 0..<masters {
-            let slots = (16384 * index / masters)..<(16384 * (index + 1) / masters)
-            let command = ["CLUSTER", "ADDSLOTS"] + slots.map(String.init)
-            try expectOK(try nodes[index].connect().run(command.map { Array($0.utf8) }), "CLUSTER ADDSLOTS")
+            try nodes[index].addSlots((16384 * index / masters)..<(16384 * (index + 1) / masters))
         }
         for node in nodes.dropFirst() {
             try expectOK(try node.run("CLUSTER", "MEET", "127.0.0.1", "\(nodes[0].port(tls: tls))"), "CLUSTER MEET")

@@ -129,10 +129,10 @@ extension RedisServer {
         try connect().run(command.map { Array($0.utf8) })
     }
 
-    /// Makes a node the owner of all slots of its Cluster.
-    public func addAllSlots() throws {
+    /// Makes a node the owner of slots of its Cluster, by default of all.
+    public func addSlots(_ slots: Range<Int> = 0..<16384) throws {
         // Before Redis 7 there is no CLUSTER ADDSLOTSRANGE.
-        let command = ["CLUSTER", "ADDSLOTS"] + (0..<16384).map(String.init)
+        let command = ["CLUSTER", "ADDSLOTS"] + slots.map(String.init)
         let answer = try connect().run(command.map { Array($0.utf8) })
         guard answer == .status("OK") else { throw Failure(description: "CLUSTER ADDSLOTS: \(answer)") }
     }

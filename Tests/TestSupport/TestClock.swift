@@ -1,15 +1,14 @@
 import Foundation
 import Synchronization
-import TestSupport
 
 /// The wall clock of a process, which can be set while the process runs. The monotonic clock stays as it is.
-final class TestClock: Sendable {
+public final class TestClock: Sendable {
     private let library: String
     private let file = FileManager.default.temporaryDirectory.appending(path: "clock-\(UUID().uuidString)")
     private let offset = Mutex(Int64(0))
 
     /// Makes a clock that is right.
-    init() throws {
+    public init() throws {
         library = try Self.compiled.get()
         try set(by: 0)
     }
@@ -17,10 +16,10 @@ final class TestClock: Sendable {
     deinit { unlink(file.path) }
 
     /// The variables of a process that has this clock.
-    var environment: [String: String] { ["LD_PRELOAD": library, "TEST_CLOCK": file.path] }
+    public var environment: [String: String] { ["LD_PRELOAD": library, "TEST_CLOCK": file.path] }
 
     /// Sets the clock forward, or back by a negative number.
-    func set(by seconds: Int) throws {
+    public func set(by seconds: Int) throws {
         try offset.withLock { offset in
             offset += Int64(seconds)
             let descriptor = open(file.path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
