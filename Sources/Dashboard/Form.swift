@@ -1,3 +1,4 @@
+import PrintableText
 import PushJob
 
 /// The fields of a form or of a query. A name can occur several times.
@@ -52,11 +53,5 @@ struct Form: Sendable {
             }
         }
         return String(decoding: bytes, as: UTF8.self)
-    }
-}
-
-extension StringProtocol {
-    var trimmed: String {
-        String(drop(while: \.isWhitespace).reversed().drop(while: \.isWhitespace).reversed())
     }
 }

@@ -18,6 +18,11 @@ extension Unicode.Scalar {
 }
 
 extension StringProtocol {
+    /// The text without white space around it.
+    package var trimmed: String {
+        String(drop(while: \.isWhitespace).reversed().drop(while: \.isWhitespace).reversed())
+    }
+
     /// The text without unprintable characters, safe for a terminal or a log line.
     package var printable: String {
         String(String.UnicodeScalarView(unicodeScalars.filter { !$0.isUnprintable }))

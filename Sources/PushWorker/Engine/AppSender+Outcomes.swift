@@ -53,7 +53,7 @@ extension AppSender: TransportDelegate {
         let verdict = Verdict(
             result, topic: lane.jobs[id].topicSource, isOnChannel: lane.jobs[id].isOnChannel)
         let time = lane.metrics.time() &- inFlight[flight].submittedAt
-        if lane.jobs[id].isTraced { trace(flight, result, status: result.status, time: time) }
+        if lane.jobs[id].isTraced { trace(flight, result, time: time) }
         if result.isAnswer {
             if lane.metrics.measuresTimes { lane.metrics.sendTimes.record(time, row: self.id.index) }
             lane.metrics.minutes.record(answer: Int(time / 1000), queue: lane.jobs[id].queue.index)
@@ -539,7 +539,7 @@ extension RequestResult {
     fileprivate var uniqueID: APNSID? { if case .response(let response) = self { response.uniqueID } else { nil } }
 
     /// The HTTP status or gateway status of an answer.
-    fileprivate var status: Int? {
+    var status: Int? {
         switch self {
         case .response(let response): response.status
         case .refused(let status): Int(status.code)

@@ -7,7 +7,7 @@ import Telemetry
 extension AppSender {
     /// Records a request that has ended, and the wait before it, if the producer's trace is sampled.
     /// - Parameter time: the time from its submission to its end, in microseconds.
-    func trace(_ flight: FlightID, _ result: RequestResult, status: Int?, time: UInt32) {
+    func trace(_ flight: FlightID, _ result: RequestResult, time: UInt32) {
         let id = inFlight[flight].job
         guard let job = lane.jobs[id].job, let trace = job.trace else { return }
         let producer = Span.Context(traceID: trace.traceID, spanID: trace.parentID)
@@ -45,7 +45,7 @@ extension AppSender {
         attributes["server.port"] = .number(configuration.endpoint.port)
         if case .response = result {
             attributes["http.request.method"] = .text("POST")
-            if let status { attributes["http.response.status_code"] = .number(status) }
+            if let status = result.status { attributes["http.response.status_code"] = .number(status) }
         }
         let isAccepted =
             switch result {

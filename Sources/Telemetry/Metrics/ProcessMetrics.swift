@@ -25,22 +25,25 @@ package enum ProcessMetrics {
         if getrusage(thisProcess, &usage) == 0 {
             set(processor, seconds(usage.ru_utime) + seconds(usage.ru_stime))
         }
-        // The command's name, which can contain anything, ends at the last parenthesis; field 3 follows.
-        if let stat = contents("/proc/self/stat"), let end = stat.lastIndex(of: ")") {
-            let fields = stat[end...].split(separator: " ").dropFirst().map { Double($0) }
-            set(virtualMemory, fields.count > 20 ? fields[20] : nil)
-            set(residentMemory, fields.count > 21 ? fields[21].map { $0 * pageSize } : nil)
-            set(startTime, start)
-        }
+        let fields = statusFields
+        set(virtualMemory, fields.count > 20 ? fields[20] : nil)
+        set(residentMemory, fields.count > 21 ? fields[21].map { $0 * pageSize } : nil)
+        set(startTime, start)
         set(openFiles, openFileCount())
         set(maximumFiles, DescriptorLimit.current.map(Double.init))
     }
 
     /// The start of the process in seconds since 1970.
-    package static var start: Double? {
-        guard let stat = contents("/proc/self/stat"), let end = stat.lastIndex(of: ")") else { return nil }
-        let fields = stat[end...].split(separator: " ").dropFirst()
-        return fields.count > 19 ? startTime(ticks: Double(fields[fields.startIndex + 19])) : nil
+    package static let start: Double? = {
+        let fields = statusFields
+        return fields.count > 19 ? startTime(ticks: fields[19]) : nil
+    }()
+
+    /// The numbers that the kernel reports about the process, from field 3 on.
+    private static var statusFields: [Double?] {
+        // The command's name, which can contain anything, ends at the last parenthesis.
+        guard let stat = contents("/proc/self/stat"), let end = stat.lastIndex(of: ")") else { return [] }
+        return stat[end...].split(separator: " ").dropFirst().map { Double($0) }
     }
 
     private static let thisProcess = __rusage_who_t(RUSAGE_SELF.rawValue)

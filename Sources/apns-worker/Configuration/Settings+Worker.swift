@@ -47,30 +47,20 @@ extension Settings {
         do { address = try HTTPAddress(url.text) } catch { throw Self.mistake(at: url.place.description, "\(error)") }
         // As with OpenTelemetry's own variables, a URL without a path is that of all signals.
         if address.target == "/" { address.target = "/v1/traces" }
-        return TraceExporter(
-            address: address, headers: try renewable(.tracesHeaders) { try HTTPHeaders(lines: $0) },
-            tls: address.usesTLS ? try collectorTLS() : nil, worker: worker, spans: SpanQueue(), logger: logger)
-    }
-
-    private func collectorTLS() throws -> Renewable<TLSContext> {
-        let name = text(.tracesCA) ?? ""
-        let context: @Sendable ([UInt8]?) throws -> TLSContext = { authorities in
-            var configuration = TLSClientConfiguration()
-            if let authorities { configuration.trust = .pem(authorities, name: name) }
-            configuration.applicationProtocols = ["http/1.1"]
-            return try TLSContext.client(configuration)
+        let authorities = value(.tracesCA)
+        let post: HTTPPost
+        do {
+            post = try HTTPPost(address, authorities: authorities?.text, timeout: TraceExporter.timeout)
+        } catch {
+            throw Self.mistake(at: (authorities ?? url).place.description, "\(error)")
         }
-        return try renewable(.tracesCA, context) ?? Renewable(context(nil))
-    }
-
-    /// Returns a value that is made from the file of a setting, and again when the file changes.
-    private func renewable<Value>(
-        _ setting: Setting, _ make: @escaping @Sendable ([UInt8]) throws -> Value
-    ) throws -> Renewable<Value>? {
-        guard let file = value(setting) else { return nil }
-        do { return try Renewable([.file(file.text)]) { try make($0[0]) } } catch {
-            throw Self.mistake(at: file.place.description, "\(error)")
+        var headers: Renewable<HTTPHeaders>?
+        if let file = value(.tracesHeaders) {
+            do { headers = try Renewable([.file(file.text)]) { try HTTPHeaders(lines: $0[0]) } } catch {
+                throw Self.mistake(at: file.place.description, "\(error)")
+            }
         }
+        return TraceExporter(post: post, headers: headers, worker: worker, spans: SpanQueue(), logger: logger)
     }
 
     // MARK: Redis

@@ -1,6 +1,7 @@
 import NIOCore
 import NIOHTTP1
 import NIOPosix
+import PushWorker
 import Sockets
 import TLS
 
@@ -11,10 +12,13 @@ struct HTTPExchange: Sendable {
         var status: Int
         var headers: HTTPHeaders
         var body: ByteBuffer
+
+        /// The pause in seconds that the server asks for, if it does and names it as a number.
+        var retryAfter: Int64? { headers.first(name: "Retry-After").flatMap { Int64($0) } }
     }
 
     /// The reason for which there is no answer.
-    enum Failure: Error {
+    enum Failure: Error, CustomStringConvertible {
         /// Nothing listens there, or TLS failed.
         case unreachable(String)
         case timeout(TimeAmount)
@@ -22,6 +26,16 @@ struct HTTPExchange: Sendable {
         case closed
         /// The answer is not HTTP, or is too long.
         case broken(String)
+
+        /// A sentence about the server.
+        var description: String {
+            switch self {
+            case .unreachable(let reason): "it cannot be reached: \(reason)"
+            case .timeout(let limit): "it did not answer within \(limit.nanoseconds / 1_000_000) ms"
+            case .closed: "it closed the connection without a complete answer"
+            case .broken(let reason): "its answer cannot be read: \(reason)"
+            }
+        }
     }
 
     let host: String
@@ -62,6 +76,48 @@ struct HTTPExchange: Sendable {
             connecting.whenSuccess { $0.close(promise: nil) }
         }
         return try await answered.futureResult.get()
+    }
+}
+
+/// Posts JSON to a server of a user's, such as a receiver of webhooks or a collector of traces.
+struct HTTPPost: Sendable, CustomStringConvertible {
+    let address: HTTPAddress
+    /// `nil` for an address without TLS.
+    let tls: Renewable<TLSContext>?
+    /// The maximum time for a request and its answer.
+    let timeout: TimeAmount
+
+    /// - Parameter authorities: the file with the trusted certificate authorities; `nil` for the system's.
+    /// - Throws: an error of the file.
+    init(_ address: HTTPAddress, authorities: String?, timeout: TimeAmount) throws {
+        self.address = address
+        self.timeout = timeout
+        guard address.usesTLS else {
+            tls = nil
+            return
+        }
+        tls = try Renewable(authorities.map { [.file($0)] } ?? []) { contents in
+            var configuration = TLSClientConfiguration()
+            if let authorities { configuration.trust = .pem(contents[0], name: authorities) }
+            configuration.applicationProtocols = ["http/1.1"]
+            return try TLSContext.client(configuration)
+        }
+    }
+
+    /// The scheme, host and port.
+    var description: String { address.description }
+
+    /// Sends a document and returns the answer.
+    /// - Parameter headers: in addition to the usual ones.
+    /// - Throws: ``HTTPExchange/Failure``.
+    func send(_ document: ByteBuffer, headers more: HTTPHeaders) async throws -> HTTPExchange.Answer {
+        var headers: HTTPHeaders = [
+            "Host": address.authority, "User-Agent": "apns-worker/\(WorkerVersion.current)",
+            "Content-Type": "application/json",
+        ]
+        for (name, value) in more { headers.replaceOrAdd(name: name, value: value) }
+        return try await HTTPExchange(host: address.host, port: address.port, tls: tls?.current)
+            .send(.POST, address.target, headers: headers, body: document, within: timeout)
     }
 }
 

@@ -2,6 +2,7 @@ import FoundationEssentials
 import Logging
 import NIOCore
 import NIOHTTP1
+import PrintableText
 import PushWorker
 import ServiceLifecycle
 import TLS
@@ -15,13 +16,11 @@ struct TraceExporter: Service {
     private static let batch = 512
     private static let interval = Duration.seconds(1)
     private static let longestPause = 32
-    private static let timeout = TimeAmount.seconds(10)
+    static let timeout = TimeAmount.seconds(10)
 
-    let address: HTTPAddress
+    let post: HTTPPost
     /// Additional headers, such as those with which a collector knows its users.
     let headers: Renewable<HTTPHeaders>?
-    /// `nil` for an address without TLS.
-    let tls: Renewable<TLSContext>?
     /// The name of this process among all workers.
     let worker: String
     let spans: SpanQueue
@@ -29,7 +28,7 @@ struct TraceExporter: Service {
 
     private enum Reception {
         case accepted
-        /// Accepted, but for a number of spans.
+        /// A number of spans was refused; the others were accepted.
         case partly(refused: Int, String)
         /// The same spans may be accepted later.
         case unavailable(String, seconds: Int?)
@@ -75,7 +74,7 @@ struct TraceExporter: Service {
         switch reception {
         case .accepted:
             guard hasFailed else { return }
-            logger.notice("spans are exported again", metadata: ["event": "traces_exported", "endpoint": "\(address)"])
+            logger.notice("spans are exported again", metadata: ["event": "traces_exported", "endpoint": "\(post)"])
         case .partly(let refused, let reason):
             spans.drop(refused)
             warn("the collector refused \(refused) of \(count) spans", reason)
@@ -90,28 +89,16 @@ struct TraceExporter: Service {
 
     private func warn(_ message: Logger.Message, _ reason: String) {
         logger.warning(
-            message, metadata: ["event": "traces_not_exported", "endpoint": "\(address)", "reason": "\(reason)"])
+            message, metadata: ["event": "traces_not_exported", "endpoint": "\(post)", "reason": "\(reason)"])
     }
 
     private func send(_ batch: [Span]) async -> Reception {
-        var headers: HTTPHeaders = [
-            "Host": address.authority, "User-Agent": "apns-worker/\(WorkerVersion.current)",
-            "Content-Type": "application/json",
-        ]
-        for (name, value) in self.headers?.current ?? [:] { headers.replaceOrAdd(name: name, value: value) }
-        let exchange = HTTPExchange(host: address.host, port: address.port, tls: tls?.current)
         do {
             let body = try TraceExport(batch, worker: worker).json()
-            return Self.reception(
-                try await exchange.send(.POST, address.target, headers: headers, body: body, within: Self.timeout))
-        } catch HTTPExchange.Failure.unreachable(let reason) {
-            return .unavailable("it cannot be reached: \(reason)", seconds: nil)
-        } catch HTTPExchange.Failure.timeout {
-            return .unavailable("it did not answer within 10 s", seconds: nil)
-        } catch HTTPExchange.Failure.closed {
-            return .unavailable("it closed the connection without a complete answer", seconds: nil)
-        } catch HTTPExchange.Failure.broken(let reason) {
-            return .refused("its answer cannot be read: \(reason)")
+            return Self.reception(try await post.send(body, headers: headers?.current ?? [:]))
+        } catch let failure as HTTPExchange.Failure {
+            if case .broken = failure { return .refused("\(failure)") }
+            return .unavailable("\(failure)", seconds: nil)
         } catch {
             return .refused("\(error)")
         }
@@ -125,8 +112,8 @@ struct TraceExporter: Service {
             return .partly(refused: partial.count, partial.reason)
         // The only statuses after which the specification lets a sender repeat a request.
         case 429, 502, 503, 504:
-            let seconds = answer.headers.first(name: "Retry-After").flatMap { Int($0) }
-            return .unavailable("it answered \(answer.status)", seconds: seconds.map { min(max(0, $0), 300) })
+            return .unavailable(
+                "it answered \(answer.status)", seconds: answer.retryAfter.map { Int(min(max(0, $0), 300)) })
         default: return .refused("it answered \(answer.status)")
         }
     }
@@ -247,20 +234,17 @@ extension HTTPHeaders {
     init(lines bytes: [UInt8]) throws(InvalidLines) {
         self.init()
         for (index, line) in bytes.split(separator: 0x0A, omittingEmptySubsequences: false).enumerated() {
-            let text = String(decoding: line, as: UTF8.self).drop(while: \.isWhitespace)
+            let text = String(decoding: line, as: UTF8.self).trimmed
             guard !text.isEmpty, !text.hasPrefix("#") else { continue }
             let name = text.prefix { $0 != ":" }
-            let value = text.dropFirst(name.count + 1).drop(while: \.isWhitespace).reversed().drop(
-                while: \.isWhitespace
-            )
-            .reversed()
+            let value = text.dropFirst(name.count + 1).trimmed
             let isToken = name.utf8.allSatisfy { byte in
                 byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26 || byte == 0x2D || byte == 0x5F
             }
             guard isToken, !name.isEmpty, !value.isEmpty, value.allSatisfy({ $0.isASCII && !$0.isNewline }) else {
                 throw InvalidLines(line: index + 1)
             }
-            replaceOrAdd(name: String(name), value: String(value))
+            replaceOrAdd(name: String(name), value: value)
         }
     }
 }

@@ -147,21 +147,13 @@ struct CallbackOptions: ParsableArguments {
                 command: exec, variables: execEnv, patience: .milliseconds(patience), stop: stop)
         }
         guard let address = try address() else { throw ValidationError("pass --exec or --webhook") }
-        var tls: Renewable<TLSContext>?
-        if address.usesTLS {
-            do {
-                tls = try Renewable(webhookCA.map { [.file($0)] } ?? []) { contents in
-                    var configuration = TLSClientConfiguration()
-                    if let webhookCA { configuration.trust = .pem(contents[0], name: webhookCA) }
-                    configuration.applicationProtocols = ["http/1.1"]
-                    return try TLSContext.client(configuration)
-                }
-            } catch {
-                throw ValidationError("--webhook-ca: \(error)")
-            }
+        let post: HTTPPost
+        do {
+            post = try HTTPPost(address, authorities: webhookCA, timeout: .milliseconds(Int64(patience)))
+        } catch {
+            throw ValidationError("--webhook-ca: \(error)")
         }
-        return Webhook(
-            address: address, secret: try secret(), tls: tls, timeout: .milliseconds(Int64(patience)))
+        return Webhook(post: post, secret: try secret())
     }
 
     private func secret() throws -> Renewable<WebhookSecret> {

@@ -4,48 +4,33 @@ import FoundationEssentials
 import NIOCore
 import NIOHTTP1
 import Operations
+import PrintableText
 import PushQueue
-import PushWorker
 import TLS
 
 /// A URL to which results are posted, signed according to the specification "Standard Webhooks": the headers
 /// `webhook-id`, `webhook-timestamp` and `webhook-signature`, the last with the HMAC-SHA256 of
 /// `<id>.<timestamp>.<body>` in base64.
 struct Webhook: ResultReceiver {
-    let address: HTTPAddress
+    let post: HTTPPost
     let secret: Renewable<WebhookSecret>
-    /// `nil` for an address without TLS.
-    let tls: Renewable<TLSContext>?
-    /// The maximum time for a request and its answer.
-    let timeout: TimeAmount
 
     /// The scheme, host and port.
-    var description: String { address.description }
+    var description: String { post.description }
 
     func hand(over batch: ResultBatch) async -> ResultReception {
         let body = batch.document
         let id = Self.identifier(of: batch)
         let timestamp = "\(Moment.now / 1000)"
-        var headers: HTTPHeaders = [
-            "Host": address.authority, "User-Agent": "apns-worker/\(WorkerVersion.current)",
-            "Content-Type": "application/json",
+        let headers: HTTPHeaders = [
+            "webhook-id": id, "webhook-timestamp": timestamp,
+            "webhook-signature": secret.current.signature(id: id, timestamp: timestamp, body: body),
         ]
-        headers.add(name: "webhook-id", value: id)
-        headers.add(name: "webhook-timestamp", value: timestamp)
-        headers.add(
-            name: "webhook-signature", value: secret.current.signature(id: id, timestamp: timestamp, body: body))
-        let exchange = HTTPExchange(host: address.host, port: address.port, tls: tls?.current)
         do {
-            return Self.reception(
-                try await exchange.send(.POST, address.target, headers: headers, body: body, within: timeout))
-        } catch HTTPExchange.Failure.unreachable(let reason) {
-            return .unreachable("it cannot be reached: \(reason)")
-        } catch HTTPExchange.Failure.timeout {
-            return .failed("it did not answer within \(timeout.nanoseconds / 1_000_000) ms")
-        } catch HTTPExchange.Failure.closed {
-            return .failed("it closed the connection without a complete answer")
-        } catch HTTPExchange.Failure.broken(let reason) {
-            return .failed("its answer cannot be read: \(reason)")
+            return Self.reception(try await post.send(body, headers: headers))
+        } catch let failure as HTTPExchange.Failure {
+            if case .unreachable = failure { return .unreachable("\(failure)") }
+            return .failed("\(failure)")
         } catch {
             return .unreachable("\(error)")
         }
@@ -61,8 +46,7 @@ struct Webhook: ResultReceiver {
         case 400..<500: return .refused(problem)
         default: break
         }
-        let seconds = answer.headers.first(name: "Retry-After").flatMap { Int64($0) }
-        return .failed(problem, retryAfter: seconds.map { min(max(0, $0), 3600) * 1000 })
+        return .failed(problem, retryAfter: answer.retryAfter.map { min(max(0, $0), 3600) * 1000 })
     }
 
     /// Returns the identifier of a batch, which is the same for the same results, so that a receiver recognizes a
@@ -82,7 +66,7 @@ struct WebhookSecret: Sendable, CustomStringConvertible, CustomReflectable {
     /// - Parameter text: `whsec_` and base64, or any text of at least 16 bytes.
     /// - Throws: `ValidationError`.
     init(_ text: String) throws {
-        let text = String(text.drop(while: \.isWhitespace).reversed().drop(while: \.isWhitespace).reversed())
+        let text = text.trimmed
         if text.hasPrefix("whsec_") {
             guard let bytes = Data(base64Encoded: String(text.dropFirst(6))) else {
                 throw ValidationError("the webhook's secret begins with whsec_, and the rest is not base64")
