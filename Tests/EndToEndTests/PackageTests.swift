@@ -151,15 +151,13 @@ extension EndToEnd {
             try folder.write("libc6 (>= 2.36), libssl3 (>= 3.0.0), libgcc-s1 | libc6 (<< 1)\n", as: "depends")
             try folder.write("0.1.0+abc\n", as: "version")
             let programs = URL(filePath: try BuiltProgram.path("apns-worker")).deletingLastPathComponent()
-            // Beside the build, whatever the links to it are.
-            let build = programs.resolvingSymlinksInPath().deletingLastPathComponent().deletingLastPathComponent()
             let script = DeployFolder.root.appending(path: "scripts/package.d/sbom.py").path
-            let command = "cd \"$1\" && exec python3 -B \"$2\" \"$3\" \"$4\" \"$5\""
+            let command = "cd \"$1\" && exec python3 -B \"$2\" \"$3\" \"$4\""
             var texts: Set<String> = []
             for _ in 0..<2 {
                 let run = try ChildProcess(
                     "/bin/sh",
-                    ["-c", command, "sh", DeployFolder.root.path, script, build.path, programs.path, folder.url.path],
+                    ["-c", command, "sh", DeployFolder.root.path, script, programs.path, folder.url.path],
                     environment: ["SOURCE_DATE_EPOCH": "1795279247"])
                 #expect(try await run.wait() == .exited(0), "\(run.errors)")
                 texts.insert(try String(contentsOf: folder.url.appending(path: "sbom.cdx.json"), encoding: .utf8))

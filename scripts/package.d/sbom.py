@@ -1,4 +1,4 @@
-"""scripts/package.d/sbom.py BUILD BIN DIR: writes DIR/sbom.cdx.json, the software bill of materials (CycloneDX 1.6) of the programs in DIR.
+"""scripts/package.d/sbom.py BIN DIR: writes DIR/sbom.cdx.json, the software bill of materials (CycloneDX 1.6) of the programs in DIR.
 
 Its components are the Swift packages whose modules were linked, by the linker's lists of files in BIN, with the versions of
 scripts/versions.txt; Swift itself, whose libraries are linked statically; and the Debian packages in DIR/depends, whose shared libraries
@@ -11,7 +11,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 
@@ -34,20 +33,20 @@ def linked_modules(bin_path, program):
     return set(re.findall(r"/([^/\s]+)\.build/", text))
 
 
-def linked_packages(build, modules):
-    """Returns the names of the packages that have the modules, without this package."""
-    own = {path.name.replace("-", "_") for path in pathlib.Path("Sources").iterdir()}
-    packages, missing = set(), set(modules - own)
-    for checkout in sorted((build / "checkouts").iterdir()):
-        with tempfile.TemporaryDirectory() as scratch:
-            manifest = json.loads(output(
-                "swift", "package", "--package-path", str(checkout), "--scratch-path", scratch, "dump-package"))
-        targets = {target["name"] for target in manifest["targets"]}
-        if targets & modules:
-            packages.add(checkout.name.lower())
-            missing -= targets
-    if missing:
-        sys.exit(f"sbom.py: the modules {', '.join(sorted(missing))} belong to no package")
+def linked_packages(bin_path, modules):
+    """Returns the names of the packages that have the modules, without this package: by the files that each was compiled from."""
+    packages = set()
+    for module in sorted(modules):
+        folder = bin_path / f"{module}.build"
+        swift = folder / "sources"
+        # A module in C has a list for each file, which begins with that file.
+        lists = [swift] if swift.exists() else sorted(folder.rglob("*.d"))
+        source = re.search(r"(?:^|\s)(/\S+)", lists[0].read_text()) if lists else None
+        if not source:
+            sys.exit(f"sbom.py: {folder} does not name what {module} was compiled from")
+        package = re.search(r"/checkouts/([^/]+)/", source[1])
+        if package:
+            packages.add(package[1].lower())
     return packages
 
 
@@ -87,14 +86,14 @@ def swift_component(name, version, licence, url):
 
 
 def main():
-    build, bin_path, directory = map(pathlib.Path, sys.argv[1:])
+    bin_path, directory = map(pathlib.Path, sys.argv[1:])
     named = versions()
     modules = set()
     for program in PROGRAMS:
         modules |= linked_modules(bin_path, program)
     # The first of alternatives, without versions.
     libraries = [depend.split()[0] for depend in (directory / "depends").read_text().split(",")]
-    packages = {"swift"} | linked_packages(build, modules)
+    packages = {"swift"} | linked_packages(bin_path, modules)
     unknown = packages - named.keys()
     if unknown:
         sys.exit(f"sbom.py: scripts/versions.txt does not name {', '.join(sorted(unknown))}")
