@@ -195,7 +195,7 @@ struct FeedbackSessionTests {
             }
             #expect(error?.description.contains("TLS was not set up within 300 ms") == true)
         }
-        let port = try RedisServer.freePort()
+        let port = try RedisServer.refusedPort()
         let error = await #expect(throws: FeedbackError.self) {
             try await FeedbackSession.connect(Self.configuration(port))
         }

@@ -158,7 +158,7 @@ extension EndToEnd {
                 }
             },
             Scene("Redis has become a replica", ["RedisUnavailable", "NotReady"], mayFire: ["LeaseOverdue"]) { stage in
-                try stage.redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.freePort())")
+                try stage.redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.refusedPort())")
                 // The worker reconnects, in order to find the new master.
                 try await stage.record("another master is missed") {
                     $0.sum("apns_worker_redis_up") == 0 && $0.value("apns_worker_ready") == 0
@@ -268,7 +268,7 @@ extension EndToEnd {
             Scene(
                 "no server listens at the endpoint of one of two apps", ["NoConnection"], continues: true
             ) { stage in
-                let nowhere = "localhost:\(try RedisServer.freePort())"
+                let nowhere = "localhost:\(try RedisServer.refusedPort())"
                 try await stage.restart(
                     environment: [
                         "APNS_WORKER_APPS": "default, other", "APNS_WORKER_APPS_OTHER_TOPIC": "com.example.other",

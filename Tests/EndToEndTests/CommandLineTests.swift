@@ -223,7 +223,7 @@ extension EndToEnd {
 
         @Test("an unreachable Redis is named, its password is not")
         func noRedis() async throws {
-            let port = try RedisServer.freePort()
+            let port = try RedisServer.refusedPort()
             let result = try await Self.run(
                 ["enqueue", "--token", "ab", "--alert", "x"],
                 environment: ["APNS_WORKER_REDIS_URL": "redis://:geheim@127.0.0.1:\(port)"])

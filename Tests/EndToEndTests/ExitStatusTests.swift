@@ -15,7 +15,7 @@ extension EndToEnd {
             "an unreachable Redis is reported at once, tried again until --timeout, and exits with 69",
             arguments: commands)
         func unavailable(command: [String]) async throws {
-            let port = try RedisServer.freePort()
+            let port = try RedisServer.refusedPort()
             let started = ContinuousClock.now
             let result = try await CommandLineTests.run(
                 command + ["--timeout", "1s"], environment: ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:\(port)"])
@@ -112,7 +112,7 @@ extension EndToEnd {
             #expect(critical.ending == .exited(2) && critical.output.hasPrefix("CRITICAL: queue default: 1 job"))
             let login = try await Self.check("redis://:wrong@127.0.0.1:\(redis.port)")
             #expect(login.ending == .exited(3) && login.output.hasPrefix("UNKNOWN: Redis at"), "\(login)")
-            let away = try await Self.check("redis://127.0.0.1:\(RedisServer.freePort())", "--timeout", "1s")
+            let away = try await Self.check("redis://127.0.0.1:\(RedisServer.refusedPort())", "--timeout", "1s")
             #expect(away.ending == .exited(2) && away.output.hasPrefix("CRITICAL: cannot connect to Redis"), "\(away)")
             let usage = try await Self.check(url, "--max-age", "old")
             #expect(usage.ending == .exited(3) && usage.output.hasPrefix("UNKNOWN: --max-age is old"), "\(usage)")

@@ -136,7 +136,7 @@ extension EndToEnd {
         func apps() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<100))
             let silent = try await FeedbackServer.start { $0.send(FeedbackScene.bytes(200..<210)) }
-            let nobody = try RedisServer.freePort()
+            let nobody = try RedisServer.refusedPort()
             let certificate = try TestCertificates.path("client.pem")
             let workshop = try OpenSSLWorkshop()
             try workshop.certificate("good", subject: "/UID=com.example.good/CN=Apple Push Services: com.example.good")

@@ -167,7 +167,7 @@ extension EndToEnd {
         func otherAppWithoutGateway() async throws {
             let redis = try RedisServer()
             let worker = try WorkerProcess(
-                redis: redis.url, gateway: try RedisServer.freePort(),
+                redis: redis.url, gateway: try RedisServer.refusedPort(),
                 environment: ["APNS_WORKER_TOPIC": "com.other.app"])
             try await eventually("the app is paused") { try BreakerTests.pause("default", redis) != nil }
             _ = try await worker.stop()

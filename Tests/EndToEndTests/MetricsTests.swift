@@ -186,7 +186,7 @@ extension EndToEnd {
         func noConnection() async throws {
             let redis = try RedisServer()
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: try RedisServer.freePort(), options: ["--admin-port", "0"])
+                redis: redis.url, endpoint: try RedisServer.refusedPort(), options: ["--admin-port", "0"])
             let port = try await worker.adminPort()
             try await eventually("it says what is wrong") {
                 try await Self.get(port, "/readyz").body.contains("the app default has no connection to APNs")

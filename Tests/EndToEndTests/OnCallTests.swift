@@ -244,7 +244,7 @@ extension EndToEnd {
             "Redis is unavailable: commands report it at once, with their own exit status and no usage text",
             arguments: [false, true])
         func redisIsAway(inCluster: Bool) async throws {
-            let port = try RedisServer.freePort()
+            let port = try RedisServer.refusedPort()
             let url = inCluster ? "redis+cluster://127.0.0.1:\(port)" : "redis://127.0.0.1:\(port)"
             for arguments in [
                 ["status"], ["jobs", "list"], ["dead", "list"], ["results"], ["pause"], ["campaign", "list"],

@@ -248,7 +248,7 @@ extension EndToEnd {
             try redis.push(TestJob.many(1))
             try redis.run("ZADD", "push:{default}:workers", "1", "host.1.ab.0")
             #expect(try await FleetView(redis.url).kinds == ["no_worker default", "worker_gone host.1.ab.0"])
-            try redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.freePort())")
+            try redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.refusedPort())")
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["redis_is_replica 127.0.0.1:\(redis.port)"])
             #expect(view.servers.first?.role == "replica" && view.workers.map(\.state) == ["unknown"])

@@ -13,7 +13,7 @@ extension EndToEnd {
         func readOnly() async throws {
             let scene = try await OutageScene()
             // A replica of a master that does not exist keeps its data.
-            try scene.redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.freePort())")
+            try scene.redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.refusedPort())")
             try await scene.worker.logs("redis_refused", "READONLY")
             try await scene.worker.logs("not_ready")
             func refusals() throws -> Int {
@@ -125,7 +125,7 @@ extension EndToEnd {
                 if round < 3 {
                     try redis.run("CLIENT", "UNBLOCK", waiter, round == 0 ? "TIMEOUT" : "ERROR")
                 } else {
-                    try redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.freePort())")
+                    try redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.refusedPort())")
                     try await eventually("the wait has ended") { try blocked() != waiter }
                     try redis.run("REPLICAOF", "NO", "ONE")
                 }

@@ -23,7 +23,7 @@ extension EndToEnd {
 
         @Test("without Redis, an error names it and the exit status is not 0")
         func absent() async throws {
-            let port = try RedisServer.freePort()
+            let port = try RedisServer.refusedPort()
             for options in [["--json"], ["--check"], ["--watch"], []] {
                 let result = try await CommandLineTests.run(
                     ["status", "--redis", "redis://:s3cret@127.0.0.1:\(port)"] + options)

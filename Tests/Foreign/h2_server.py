@@ -69,7 +69,10 @@ class Connection(asyncio.Protocol):
         if self.is_closing:
             return
         try:
-            for event in self.h2.receive_data(data):
+            events = self.h2.receive_data(data)
+            # After the client's GOAWAY, which can be in the same bytes as a request, h2 sends nothing.
+            self.is_closing = any(isinstance(event, h2.events.ConnectionTerminated) for event in events)
+            for event in events:
                 self.received(event)
         except h2.exceptions.ProtocolError as error:
             self.account.violations.append(repr(error))

@@ -62,7 +62,7 @@ struct StuckLoopTests {
             teamID: "TEAM123456")
         var app = AppConfiguration(
             name: "app", topic: "com.example.app", credential: .providerTokens([source]))
-        app.endpoint = APNSEndpoint(host: "127.0.0.1", port: try RedisServer.freePort())
+        app.endpoint = APNSEndpoint(host: "127.0.0.1", port: try RedisServer.refusedPort())
         var configuration = WorkerConfiguration(
             redis: .single(try RedisEndpoint(url: redis.url)), queues: [QueueConfiguration(keys: try QueueKeys())],
             sharedKeys: SharedKeys(prefix: "push"), apps: [app], workerName: "stuck")

@@ -161,7 +161,7 @@ struct RedisClusterTests {
     @Test("finds its node through any live node, and reports if none is a Cluster's")
     func seeds() async throws {
         let cluster = try await RedisCluster(password: "hunter2")
-        let dead = try RedisServer.freePort()
+        let dead = try RedisServer.refusedPort()
         let single = try RedisServer(password: "hunter2")
         let url = "redis+cluster://:hunter2@127.0.0.1:\(dead),127.0.0.1:\(single.port)"
         try await withClient("\(url),127.0.0.1:\(cluster.nodes[2].port)", key: "a") { client in

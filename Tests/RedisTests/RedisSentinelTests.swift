@@ -301,7 +301,7 @@ struct RedisSentinelTests {
     func badSentinels() async throws {
         let set = try await RedisSentinelSet(replicas: 0, sentinels: 1)
         let stopped = try RedisServer(arguments: ["--sentinel"], file: ["sentinel monitor x 127.0.0.1 1 1"])
-        let dead = try RedisServer.freePort()
+        let dead = try RedisServer.refusedPort()
         stopped.pause()
         defer { stopped.resume() }
         var configuration = RedisClientConfiguration()

@@ -152,6 +152,23 @@ public final class RedisServer: Sendable {
         ended.kill()
     }
 
+    /// Returns a port on 127.0.0.1 at which connections are refused until the process ends: no other process can take
+    /// it, as it could take one that is only free.
+    public static func refusedPort() throws -> Int {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = inet_addr("127.0.0.1")
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isBound = withUnsafeMutablePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+                bind(descriptor, pointer, length) == 0 && getsockname(descriptor, pointer, &length) == 0
+            }
+        }
+        guard isBound else { throw Failure(description: "no port on 127.0.0.1 can be reserved") }
+        return Int(UInt16(bigEndian: address.sin_port))
+    }
+
     /// Returns a port on 127.0.0.1 that was free a moment ago.
     ///
     /// It is below those that the system gives to clients, so that a server that is started again finds none of them in
