@@ -140,8 +140,9 @@ extension TLSError: CustomStringConvertible {
         case .wrongPassphrase(let source, given: false):
             "the private key in \(source) is encrypted. Set its passphrase."
         case .keyMismatch(let key, let certificate):
-            "the private key in \(key) does not belong to the certificate in \(certificate). Use a matching pair; "
-                + "the server's or client's own certificate must come first in its file."
+            key == certificate
+                ? "no private key in \(key) belongs to a certificate in it. Export both together."
+                : "no private key in \(key) belongs to a certificate in \(certificate). Use a matching pair."
         case .invalidHost:
             "this is neither a host name nor an IP address. Write names in ASCII (IDN in its xn-- form)."
         case .invalidConfiguration(let reason): "the TLS configuration is not usable: \(reason)."

@@ -1,3 +1,4 @@
+import COpenSSL
 import Foundation
 import TestSupport
 import Testing
@@ -26,6 +27,74 @@ struct IdentityFormTests {
         #expect(
             try kind { _ = try TLSIdentity(bytes: certificate, keyBytes: other, source: "a", keySource: "b") }
                 == .keyMismatch(key: "b", certificate: "a"))
+    }
+
+    /// The ways in which PEM is stored, each with one meaning.
+    private static let storages: [(name: String, store: @Sendable (String) -> [UInt8])] = [
+        ("a byte order mark", { [0xEF, 0xBB, 0xBF] + Array($0.utf8) }),
+        ("UTF-16 after a mark", { [0xFF, 0xFE] + $0.utf8.flatMap { [$0, 0] } }),
+        ("UTF-16 in the other order", { [0xFE, 0xFF] + $0.utf8.flatMap { [0, $0] } }),
+        ("UTF-16 without a mark", { $0.utf8.flatMap { [$0, 0] } }),
+        ("UTF-16 in the other order without a mark", { $0.utf8.flatMap { [0, $0] } }),
+        ("line ends of Windows", { Array($0.replacing("\n", with: "\r\n").utf8) }),
+        ("line ends of old Macs", { Array($0.replacing("\n", with: "\r").utf8) }),
+        ("written line ends", { Array($0.replacing("\n", with: "\\n").utf8) }),
+        ("written line ends of Windows", { Array($0.replacing("\n", with: "\\r\\n").utf8) }),
+        ("written line ends in quotation marks", { Array("\"\($0.replacing("\n", with: "\\n"))\"".utf8) }),
+        ("spaces for line ends", { Array($0.replacing("\n", with: " ").utf8) }),
+        ("nothing for line ends", { Array($0.replacing("\n", with: "").utf8) }),
+        ("indentation", { Array($0.replacing("\n", with: "\n    ").utf8) }),
+        ("text around", { Array("subject: x\n\($0)\nmore".utf8) }),
+    ]
+
+    @Test("may be PEM in every way in which people store it", arguments: storages.indices)
+    func stored(_ index: Int) throws {
+        let storage = Self.storages[index]
+        let workshop = try OpenSSLWorkshop()
+        try workshop.key("key.pem")
+        let key = String(decoding: try workshop.read("key.pem"), as: UTF8.self)
+        for (name, options) in [
+            ("plain.pem", []), ("pkcs8.pem", ["-aes256", "-passout", "pass:hunter2"]),
+            ("old.pem", ["-traditional", "-aes256", "-passout", "pass:hunter2"]),
+        ] {
+            try workshop.openssl(["pkey", "-in", "key.pem", "-out", name] + options)
+            let text = String(decoding: try workshop.read(name), as: UTF8.self)
+            // Without line ends, the headers of the old form have no end.
+            if name == "old.pem", storage.name.contains("for line ends") { continue }
+            let stored = storage.store(text)
+            #expect(throws: Never.self, "\(name) with \(storage.name)") {
+                EVP_PKEY_free(try PrivateKeyText(stored, source: "x").read(passphrase: "hunter2"))
+            }
+        }
+        #expect(throws: TLSError.self) {
+            _ = try PrivateKeyText(storage.store(String(key.dropLast(60))), source: "x").read(passphrase: nil)
+        }
+        let both = String(decoding: try contents("client.pem") + contents("client-key.pem"), as: UTF8.self)
+        let identity = try TLSIdentity(bytes: storage.store(both), source: "both")
+        #expect(identity.userID == "com.example.app", "\(storage.name)")
+        #expect(try PEM(bytes: storage.store(both), source: "both").certificates().count == 1)
+    }
+
+    @Test("may have several keys and certificates in any order")
+    func several() throws {
+        let workshop = try OpenSSLWorkshop()
+        try workshop.certificate("old", subject: "/UID=com.example.old/CN=old")
+        try workshop.certificate("new", subject: "/UID=com.example.new/CN=new")
+        let (old, new) = (try workshop.read("old.pem"), try workshop.read("new.pem"))
+        let (oldKey, newKey) = (try workshop.read("old-key.pem"), try workshop.read("new-key.pem"))
+        let authority = try contents("ca.pem")
+        for (bytes, keyBytes, topic) in [
+            (authority + new + newKey, nil, "new"), (newKey + authority + new, nil, "new"),
+            (new + oldKey + newKey, nil, "new"), (old + new + newKey, nil, "new"), (old + new, newKey, "new"),
+            (new, oldKey + newKey, "new"), (old + oldKey + new + newKey, nil, "old"),
+        ] as [([UInt8], [UInt8]?, String)] {
+            let identity = try TLSIdentity(bytes: bytes, keyBytes: keyBytes, source: "x")
+            #expect(identity.userID == "com.example.\(topic)")
+        }
+        let error = try #require(throws: TLSError.self) {
+            _ = try TLSIdentity(bytes: authority + old + newKey, source: "x.pem")
+        }
+        #expect(error.description == "no private key in x.pem belongs to a certificate in it. Export both together.")
     }
 
     @Test("may be Apple's .cer, but only with a separate key, in PEM or DER")

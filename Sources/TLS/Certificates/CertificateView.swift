@@ -142,6 +142,32 @@ package func printable(_ text: String) -> String {
 
 /// The order of certificates in a chain.
 enum CertificateChain {
+    /// Returns the first key that belongs to a certificate, and the chain that begins with that certificate. Of several
+    /// with this key, the one that is valid longest counts. The other keys and certificates are freed, and all of them if
+    /// no key belongs to a certificate.
+    /// - Parameter isChain: true if the certificates are a chain, unless the first one has another key.
+    static func matching(
+        _ keys: [OpaquePointer], _ certificates: [OpaquePointer], isChain: Bool = false
+    ) -> (chain: [OpaquePointer], key: OpaquePointer)? {
+        defer { ERR_clear_error() }
+        func belong(_ certificate: OpaquePointer, _ key: OpaquePointer) -> Bool {
+            X509_check_private_key(certificate, key) == 1
+        }
+        for (index, key) in keys.enumerated() {
+            let own = certificates.indices.filter { belong(certificates[$0], key) }
+            guard let first = own.first else { continue }
+            for (other, key) in keys.enumerated() where other != index { EVP_PKEY_free(key) }
+            if isChain, first == 0, own.count == 1 { return (certificates, key) }
+            let end = { (index: Int) in CertificateView(pointer: certificates[index]).notAfter ?? .min }
+            let leaf = own.max { end($0) < end($1) } ?? first
+            let others = certificates.indices.filter { $0 != leaf }.map { certificates[$0] }
+            return (ordered(from: certificates[leaf], among: others), key)
+        }
+        keys.forEach(EVP_PKEY_free)
+        certificates.forEach(X509_free)
+        return nil
+    }
+
     /// Puts a chain in order: a certificate, its issuer, the issuer's issuer, and so on.
     ///
     /// Certificates outside the chain are freed: a Keychain export may contain those of other identities, which must

@@ -1,10 +1,81 @@
 import COpenSSL
 
-/// Distinguishes PEM from binary forms.
+/// PEM as people store it.
 enum PEMText {
+    private static let begin = Array("-----BEGIN ".utf8)
+
     /// Returns true if the bytes contain the beginning of a PEM block. Text may precede it, as in the output of
     /// `openssl`.
-    static func isPEM(_ bytes: [UInt8]) -> Bool { bytes.firstRange(of: Array("-----BEGIN ".utf8)) != nil }
+    static func isPEM(_ bytes: [UInt8]) -> Bool { bytes.firstRange(of: begin) != nil }
+
+    /// Returns PEM as OpenSSL reads it, if the bytes are PEM in another form: in UTF-16 or after a byte order mark, with
+    /// other line ends, with line ends written as `\n` or replaced by spaces, indented, or in quotation marks. All of
+    /// these have one meaning, because white space has none in base64. Other bytes are unchanged.
+    static func normalized(_ bytes: [UInt8]) -> [UInt8] {
+        let text = ofUTF16(bytes) ?? bytes
+        var rest = text[...]
+        var blocks: [UInt8] = []
+        while let start = rest.firstRange(of: begin) {
+            let behind = rest[start.upperBound...]
+            guard let labelEnd = behind.firstRange(of: Array("-----".utf8)) else { return text }
+            let label = behind[..<labelEnd.lowerBound]
+            let end = Array("-----END ".utf8) + label + Array("-----".utf8)
+            guard label.count <= 64, let stop = behind.firstRange(of: end) else { return text }
+            blocks +=
+                begin + label + Array("-----\n".utf8) + lines(of: behind[labelEnd.upperBound..<stop.lowerBound]) + end
+            blocks.append(0x0A)
+            rest = behind[stop.upperBound...]
+        }
+        return blocks.isEmpty ? text : blocks
+    }
+
+    /// Returns the contents of a block in lines of 64 characters.
+    private static func lines(of body: ArraySlice<UInt8>) -> [UInt8] {
+        var characters: [UInt8] = []
+        var index = body.startIndex
+        // Headers of an encrypted key in the old form: their lines are kept.
+        let hasHeaders = body.contains(UInt8(ascii: ":"))
+        while index < body.endIndex {
+            let byte = body[index]
+            index += 1
+            switch byte {
+            case UInt8(ascii: "\\"):
+                guard index < body.endIndex else { return Array(body) }
+                if body[index] == UInt8(ascii: "n"), hasHeaders { characters.append(0x0A) }
+                guard body[index] == UInt8(ascii: "n") || body[index] == UInt8(ascii: "r") else { return Array(body) }
+                index += 1
+            case 0x0D where hasHeaders && (index == body.endIndex || body[index] != 0x0A): characters.append(0x0A)
+            case 0x0A where hasHeaders: characters.append(byte)
+            case 0x20 where hasHeaders && characters.last != 0x0A: characters.append(byte)
+            case 0x09, 0x0A, 0x0D, 0x20, UInt8(ascii: "\""), UInt8(ascii: "'"): continue
+            default: characters.append(byte)
+            }
+        }
+        if hasHeaders { return Array(characters.drop { $0 == 0x0A }) }
+        var lines: [UInt8] = []
+        for start in stride(from: 0, to: characters.count, by: 64) {
+            lines += characters[start..<min(start + 64, characters.count)]
+            lines.append(0x0A)
+        }
+        return lines
+    }
+
+    /// Returns the characters of a text in UTF-16, if all are of ASCII; a byte order mark is removed.
+    private static func ofUTF16(_ bytes: [UInt8]) -> [UInt8]? {
+        if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { return Array(bytes.dropFirst(3)) }
+        let isBigEndian = bytes.starts(with: [0xFE, 0xFF]) || bytes.starts(with: [0, UInt8(ascii: "-")])
+        guard isBigEndian || bytes.starts(with: [0xFF, 0xFE]) || bytes.starts(with: [UInt8(ascii: "-"), 0]) else {
+            return nil
+        }
+        let text = bytes.first ?? 0 >= 0xFE ? bytes.dropFirst(2) : bytes[...]
+        var characters: [UInt8] = []
+        for pair in stride(from: text.startIndex, to: text.endIndex - 1, by: 2) {
+            let (high, low) = isBigEndian ? (text[pair], text[pair + 1]) : (text[pair + 1], text[pair])
+            guard high == 0, low < 0x80 else { return nil }
+            characters.append(low)
+        }
+        return characters
+    }
 }
 
 /// Certificates and keys in PEM form, from a file or from memory.
@@ -14,7 +85,7 @@ struct PEM {
     let source: String
 
     init(bytes: [UInt8], source: String) {
-        self.bytes = bytes
+        self.bytes = PEMText.normalized(bytes)
         self.source = source
     }
 
@@ -47,11 +118,11 @@ struct PEM {
         return found
     }
 
-    /// Returns the first private key. The caller owns it.
+    /// Returns all private keys in order, at least one. The caller owns them.
     ///
     /// - Throws: `notPEM`; for an encrypted key also `wrongPassphrase` or `legacyProviderMissing`.
-    func privateKey(passphrase: String?) throws(TLSError) -> OpaquePointer {
-        try PrivateKeyText(bytes, source: source).read(passphrase: passphrase)
+    func privateKeys(passphrase: String?) throws(TLSError) -> [OpaquePointer] {
+        try PrivateKeyText(bytes, source: source).readAll(passphrase: passphrase)
     }
 
     /// Returns a BIO with the bytes. The caller frees it.
@@ -79,13 +150,13 @@ package struct PrivateKeyText {
     }
 
     init(_ bytes: [UInt8], source: String, modules: String?) {
-        self.bytes = bytes
+        self.bytes = PEMText.normalized(bytes)
         self.source = source
         self.modules = modules
     }
 
     private enum Attempt {
-        case read(OpaquePointer)
+        case read([OpaquePointer])
         case unsupportedAlgorithm
         case refused(TLSError)
     }
@@ -95,26 +166,34 @@ package struct PrivateKeyText {
     /// - Throws: `notPEM` if there is no private key; for an encrypted one also `wrongPassphrase` or
     ///   `legacyProviderMissing`.
     package func read(passphrase: String?) throws(TLSError) -> OpaquePointer {
+        let keys = try readAll(passphrase: passphrase)
+        keys.dropFirst().forEach(EVP_PKEY_free)
+        return keys[0]
+    }
+
+    /// Reads all private keys, up to the first one after them that can't be read; at least one.
+    func readAll(passphrase: String?) throws(TLSError) -> [OpaquePointer] {
         switch try attempt(passphrase) {
-        case .read(let key): return key
+        case .read(let keys): return keys
         case .refused(let error): throw error
         case .unsupportedAlgorithm: break
         }
         let exported = try LegacyAlgorithms.with(for: source, modules: modules) { () throws(TLSError) in
             switch try attempt(passphrase) {
-            case .read(let key):
-                defer { EVP_PKEY_free(key) }
-                return ExportedKey(key)
+            case .read(let keys):
+                defer { keys.forEach(EVP_PKEY_free) }
+                return keys.compactMap(ExportedKey.init)
             case .refused(let error): throw error
             case .unsupportedAlgorithm:
                 throw TLSError(
                     .notPEM(source: source, expected: "a private key with an encryption that OpenSSL supports"))
             }
         }
-        guard let key = exported?.imported() else {
+        let keys = exported.compactMap { $0.imported() }
+        guard !keys.isEmpty else {
             throw TLSError(.notPEM(source: source, expected: "a private key that OpenSSL can use"))
         }
-        return key
+        return keys
     }
 
     private func attempt(_ passphrase: String?) throws(TLSError) -> Attempt {
@@ -122,13 +201,16 @@ package struct PrivateKeyText {
         defer { BIO_free(bio) }
         var request = PassphraseRequest(passphrase)
         ERR_clear_error()
-        let key = withUnsafeMutablePointer(to: &request) { request in
-            PEMText.isPEM(bytes)
-                ? PEM_read_bio_PrivateKey(bio, nil, PassphraseRequest.answer, request)
-                : plainDER() ?? d2i_PKCS8PrivateKey_bio(bio, nil, PassphraseRequest.answer, request)
+        var keys: [OpaquePointer] = []
+        withUnsafeMutablePointer(to: &request) { request in
+            guard PEMText.isPEM(bytes) else {
+                let key = plainDER() ?? d2i_PKCS8PrivateKey_bio(bio, nil, PassphraseRequest.answer, request)
+                return keys = key.map { [$0] } ?? []
+            }
+            while let key = PEM_read_bio_PrivateKey(bio, nil, PassphraseRequest.answer, request) { keys.append(key) }
         }
         let failure = OpenSSLFailure.take()
-        if let key { return .read(key) }
+        if !keys.isEmpty { return .read(keys) }
         // OpenSSL's reasons vary with the encryption; only encrypted keys cause a request for a passphrase.
         guard request.wasAsked else { return .refused(TLSError(.notPEM(source: source, expected: "a private key"))) }
         guard passphrase != nil, failure.isUnsupportedAlgorithm else {

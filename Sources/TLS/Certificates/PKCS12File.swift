@@ -87,20 +87,14 @@ struct PKCS12File {
         guard !contents.keys.isEmpty else {
             throw TLSError(.identityIncomplete(source: source, missing: "private key"))
         }
-        var certificates = contents.certificates.compactMap(DERCertificate.read)
+        let certificates = contents.certificates.compactMap(DERCertificate.read)
         guard !certificates.isEmpty else {
             throw TLSError(.identityIncomplete(source: source, missing: "certificate"))
         }
-        for exported in contents.keys {
-            guard let key = exported.imported() else { continue }
-            if let own = certificates.firstIndex(where: { X509_check_private_key($0, key) == 1 }) {
-                let leaf = certificates.remove(at: own)
-                return (CertificateChain.ordered(from: leaf, among: certificates), key)
-            }
-            EVP_PKEY_free(key)
+        guard let pair = CertificateChain.matching(contents.keys.compactMap { $0.imported() }, certificates) else {
+            throw TLSError(.keyMismatch(key: source, certificate: source))
         }
-        certificates.forEach(X509_free)
-        throw TLSError(.keyMismatch(key: source, certificate: source))
+        return pair
     }
 
     private func unreadable(_ reason: String) -> TLSError { TLSError(.notPKCS12(source: source, reason: reason)) }

@@ -49,6 +49,7 @@ public struct TLSIdentity: Sendable {
         bytes: [UInt8], keyBytes: [UInt8]? = nil, passphrase: String? = nil, source: String, keySource: String? = nil
     ) throws(TLSError) {
         let keySource = keySource ?? (keyBytes == nil ? source : "the key given")
+        let bytes = PEMText.normalized(bytes)
         if PEMText.isPEM(bytes) {
             try self.init(
                 certificates: PEM(bytes: bytes, source: source),
@@ -85,14 +86,17 @@ public struct TLSIdentity: Sendable {
 
     /// Takes ownership of the certificates, even if the key is refused.
     private init(chain: [OpaquePointer], key: PEM, passphrase: String?, source: String) throws(TLSError) {
-        let privateKey: OpaquePointer
+        let keys: [OpaquePointer]
         do {
-            privateKey = try key.privateKey(passphrase: passphrase)
+            keys = try key.privateKeys(passphrase: passphrase)
         } catch {
             chain.forEach(X509_free)
             throw error
         }
-        try self.init(chain: chain, privateKey: privateKey, source: source, keySource: key.source)
+        guard let pair = CertificateChain.matching(keys, chain, isChain: true) else {
+            throw TLSError(.keyMismatch(key: key.source, certificate: source))
+        }
+        try self.init(chain: pair.chain, privateKey: pair.key, source: source, keySource: key.source)
     }
 
     private init(
