@@ -1,4 +1,5 @@
 import PushQueue
+import Redis
 
 extension FleetStatus.Server {
     /// The findings that need attention now. Only `check` reports those that matter when the server dies.
@@ -122,7 +123,8 @@ extension FleetStatus {
                     message: "queue \(queue.name) cannot be read: \(error)",
                     advice: queue.unreachable
                         ? "bring that server back; other queues are not affected"
-                        : "workers have the same problem; repair that key")
+                        : "workers have the same problem; "
+                            + (RedisServerError(text: error).advice ?? "see the Redis log"))
             ]
         }
         var problems: [Problem] = []

@@ -52,6 +52,8 @@ extension FleetStatus {
                 "\(jobs) a duration as `expiration` and no `enqueued_at` since these workers started: it counts from when a "
                     + "worker first saw them; have producers set `enqueued_at`")
         }
+        // Of a Redis that can't be read, the time is not known.
+        if status.at == 0 { status.at = Moment.now }
         status.problems = status.findProblems(limits)
         return status
     }
@@ -144,6 +146,9 @@ extension FleetStatus {
         return try await QueueOverview.read(client, other)
     }
 
+    /// The time from now in milliseconds beyond which a job was hardly meant to be scheduled: a year.
+    private static let farAhead: Int64 = 366 * 86_400_000
+
     private mutating func add(_ readings: [QueueReading]) {
         for reading in readings {
             wrongKeys += reading.wrongKeys
@@ -171,6 +176,11 @@ extension FleetStatus {
                 queue.today = found.counters
                 queue.deadReasons = found.deadReasons
                 queue.deadSampled = found.deadSampled
+                if let latest = found.latest, latest > found.now + Self.farAhead {
+                    notes.append(
+                        "queue \(queue.name) has a job that is scheduled for \(Moment.text(latest)), in more than a year; "
+                            + "`apns-worker jobs list --state scheduled` shows it")
+                }
                 if found.workerCount > found.workers.count {
                     notes.append(
                         "queue \(queue.name) has \(found.workerCount) workers; only \(found.workers.count) are shown")

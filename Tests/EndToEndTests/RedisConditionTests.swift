@@ -20,6 +20,48 @@ extension EndToEnd {
                 ])
         }
 
+        @Test("a server that has no place for another client is named as such, and not as a port for TLS")
+        func clients() async throws {
+            let redis = try RedisServer()
+            let waiting = try ChildProcess("redis-cli", ["-p", "\(redis.port)", "BLPOP", "x", "0"])
+            defer { waiting.kill() }
+            try await eventually("a client waits") {
+                try redis.run("INFO", "clients").text?.contains("blocked_clients:1") == true
+            }
+            try redis.run("CONFIG", "SET", "maxclients", "1")
+            for _ in 0..<5 {
+                let result = try await Self.status(redis.url, "--timeout", "1s")
+                #expect(result.ending == .exited(69))
+                #expect(result.errors.contains("Redis answered: ERR max number of clients reached: raise maxclients"))
+                #expect(!result.errors.contains("rediss://"), "\(result.errors)")
+            }
+        }
+
+        @Test(
+            "commands that Redis refuses have one advice: to have them under their names",
+            arguments: [["EVAL", "EVALSHA"], ["TIME"]])
+        func renamed(commands: [String]) async throws {
+            let redis = try RedisServer(file: commands.map { "rename-command \($0) \"\"" })
+            let advice = "let Redis have EVAL, EVALSHA, TIME and the other commands"
+            let page = try await Self.status(redis.url, "--queue", "default").output.replacing("\n    ", with: " ")
+            #expect(page.contains("workers have the same problem; \(advice)"), "\(page)")
+            #expect(!page.contains("00:00:00 UTC"))
+            let job = ["enqueue", "--token", TestJob.token("ab", 1), "--alert", "x", "--wait", "2s"]
+            let result = try await CommandLineTests.run(job, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            #expect(result.errors.contains(advice), "\(result)")
+            let isInQueue = try QueueContents(redis).jobs.count == 1
+            #expect(result.errors.contains("the job is in the queue nevertheless") == isInQueue, "\(result)")
+        }
+
+        @Test("a job that is scheduled for more than a year ahead is noted")
+        func farAhead() async throws {
+            let redis = try RedisServer()
+            try redis.run("ZADD", "push:{default}:retry", "99999999999000", "x")
+            let note = "queue default has a job that is scheduled for 5138-11-16T09:46:39Z, in more than a year"
+            let advice = "`apns-worker jobs list --state scheduled` shows it"
+            #expect(try await FleetView(redis.url).notes == ["\(note); \(advice)"])
+        }
+
         @Test("a full Redis is reported first, with a suggestion, and no advice to start workers")
         func full() async throws {
             let redis = try RedisServer()

@@ -179,8 +179,8 @@ struct FullRedisTests {
             for error in [requeue, enqueue] {
                 #expect(
                     error?.description
-                        == "Redis answered: OOM command not allowed when used memory > 'maxmemory'. Redis is full: "
-                        + "raise its maxmemory, or let workers drain the queues.")
+                        == "Redis answered: OOM command not allowed when used memory > 'maxmemory': Redis is full: "
+                        + "raise its maxmemory, or let workers drain the queues")
             }
             #expect(try queue.everything() == before)
         }

@@ -44,6 +44,8 @@ public struct QueueOverview: Sendable {
     public var deadBytes: Int
     /// The time for which the first of ``due`` has been due, in milliseconds; `nil` if none is due.
     public var overdue: Int64?
+    /// The time at which the last of ``due`` and ``later`` is due, in milliseconds since 1970; `nil` if there are none.
+    public var latest: Int64?
     /// The age in milliseconds of the first waiting job, if it contains the time at which it was enqueued.
     public var oldestWaiting: Int64?
     /// The pause of the queue; `nil` if it is not paused.
@@ -88,10 +90,10 @@ public struct QueueOverview: Sendable {
 
     private init?(_ reply: RESPReply) {
         let parts = Array(reply.root.children)
-        guard parts.count == 14, let now = parts[0].number, let jobs = parts[1].number, let due = parts[2].number,
+        guard parts.count == 15, let now = parts[0].number, let jobs = parts[1].number, let due = parts[2].number,
             let later = parts[3].number, let dead = parts[4].number, let overdue = parts[5].number,
             let head = parts[7].bytes, let members = parts[8].number, let sampled = parts[11].number,
-            let deadBytes = parts[13].number
+            let deadBytes = parts[13].number, let latest = parts[14].number
         else { return nil }
         self.now = Int64(now)
         waiting = jobs
@@ -100,6 +102,7 @@ public struct QueueOverview: Sendable {
         self.dead = dead
         self.deadBytes = deadBytes
         self.overdue = overdue < 0 ? nil : Int64(overdue)
+        self.latest = latest < 0 ? nil : Int64(latest)
         if head.readableBytes > 0, let job = try? JobDecoder.decode(head), let made = job.enqueuedAt {
             oldestWaiting = max(0, Int64(now) - made)
         }

@@ -115,20 +115,8 @@ extension QueueServer {
         return [
             Finding(
                 .refusesWrites, "Redis at \(address) refuses writes: \(writeRefusal.message.printable)",
-                advice: Self.advice(on: writeRefusal))
+                advice: writeRefusal.advice ?? "see the Redis log")
         ]
-    }
-
-    private static func advice(on refusal: RedisServerError) -> String {
-        switch refusal.prefix {
-        case "MOVED": "begin the Redis URL with redis+cluster://"
-        case "READONLY": "name the master in the Redis URL, or its Sentinels (redis+sentinel://)"
-        case "MISCONF": "see the Redis log and INFO persistence for the reason"
-        case "NOREPLICAS": "bring replicas back until min-replicas-to-write is met; INFO replication lists them"
-        case "LOADING": "wait until Redis has loaded its data"
-        case "BUSY": "end the script that keeps Redis busy: SCRIPT KILL"
-        default: "see the Redis log"
-        }
     }
 
     private func memory(_ info: ServerInfo) -> [Finding] {

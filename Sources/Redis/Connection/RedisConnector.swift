@@ -57,7 +57,16 @@ struct RedisConnector {
                 let address = connection.remoteAddress
                 run(steps.value, on: connection, timeout: timeout) { result in
                     AddressMemory.shared.note(result, at: address)
-                    completion.value(result.mapError { $0.naming(address, of: endpoint) })
+                    guard case .failure(.connect) = result, connection.ended != nil, tls == nil else {
+                        return completion.value(result.mapError { $0.naming(address, of: endpoint) })
+                    }
+                    // What the server said before it closed the connection was lost with it, if a command was sent
+                    // after that: a server without a place for another client does not read any.
+                    greeting(of: endpoint).assumeIsolated().whenSuccess { greeting in
+                        let error = RedisHandshake.refused(greeting, address: endpoint.address)
+                        completion.value(
+                            (error.map { .failure($0) } ?? result).mapError { $0.naming(address, of: endpoint) })
+                    }
                 }
             case .failure(let error):
                 AddressMemory.shared.failed(error)
@@ -99,6 +108,31 @@ struct RedisConnector {
         }
     }
 
+    /// The time in which a server says why it refuses a connection.
+    private static let greetingTime = TimeAmount.milliseconds(300)
+
+    /// Connects without sending anything, and returns the first line that the server sends; empty if it sends none.
+    private func greeting(of endpoint: RedisEndpoint) -> EventLoopFuture<String> {
+        let line = eventLoop.makePromise(of: String.self)
+        let bootstrap = ClientBootstrap(group: eventLoop).connectTimeout(Self.greetingTime)
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(GreetingHandler(line: line))
+                }
+            }
+        let channel =
+            switch endpoint.location {
+            case .host(let host, let port): bootstrap.connect(host: host, port: port)
+            case .unixSocket(let path): bootstrap.connect(unixDomainSocketPath: path)
+            }
+        channel.whenFailure { _ in line.succeed("") }
+        channel.whenSuccess { channel in
+            let timeout = channel.eventLoop.scheduleTask(in: Self.greetingTime) { channel.close(promise: nil) }
+            channel.closeFuture.whenComplete { _ in timeout.cancel() }
+        }
+        return line.futureResult
+    }
+
     /// Sends all steps in one write, so that they cost one round trip.
     private func run(
         _ handshake: RedisHandshake, on connection: RedisConnection, timeout: TimeAmount,
@@ -132,6 +166,27 @@ struct RedisConnector {
     private func connectError(for error: any Error, address: String) -> RedisError {
         if let error = error as? RedisError { return error }
         return .connect(address: address, reason: plainReason(of: error))
+    }
+}
+
+/// Reads the first line that a server sends, and closes the connection.
+private final class GreetingHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+
+    private let line: EventLoopPromise<String>
+    private var text = ""
+
+    init(line: EventLoopPromise<String>) { self.line = line }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        text += String(decoding: unwrapInboundIn(data).readableBytesView.prefix(512), as: UTF8.self)
+        if text.contains("\n") || text.utf8.count >= 512 { context.close(promise: nil) }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        line.succeed(String(text.prefix { $0 != "\r" && $0 != "\n" && $0 != "\r\n" }))
     }
 }
 

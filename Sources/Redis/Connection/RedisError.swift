@@ -20,6 +20,29 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
     /// The text of the error.
     public var description: String { message }
 
+    /// What an operator can do about its cause; `nil` if nothing is known. Ends the sentence "…: ".
+    public var advice: String? {
+        let isRefusedAtAccept = message.contains("max number of clients")
+        return switch prefix {
+        case "OOM": "Redis is full: raise its maxmemory, or let workers drain the queues"
+        case "MOVED": "the server is a node of a Cluster: begin the Redis URL with redis+cluster://"
+        case "READONLY": "name the master in the Redis URL, or its Sentinels (redis+sentinel://)"
+        case "MISCONF": "see the Redis log and INFO persistence for the reason"
+        case "NOREPLICAS": "bring replicas back until min-replicas-to-write is met; INFO replication lists them"
+        case "LOADING": "wait until Redis has loaded its data"
+        case "BUSY": "end the script that keeps Redis busy: SCRIPT KILL"
+        case "MASTERDOWN", "CLUSTERDOWN": "bring the masters back"
+        case "NOPERM": "allow it to the Redis user: docs/redis.md lists the commands and keys"
+        case "DENIED": "Redis is in protected mode: set a password, or bind it to an address that only its users reach"
+        case "WRONGTYPE": "rename or delete that key"
+        case _ where isRefusedAtAccept: "raise maxclients, or end clients that are not used; CLIENT LIST names them"
+        case _ where message.contains("cluster is down"): "bring the masters back"
+        case _ where message.lowercased().contains("unknown command") || message.contains("Unknown Redis command"):
+            "let Redis have EVAL, EVALSHA, TIME and the other commands of docs/redis.md under their own names"
+        default: nil
+        }
+    }
+
     /// Removes the position in the script that Redis 7 and later append, which is useless without the script's text:
     /// ` script: <40 hex digits>, on @user_script:242.`, in Valkey 9 without the digest.
     private static func withoutPlace(_ text: Substring) -> Substring {
@@ -85,13 +108,11 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         case .timeout(let address, let after):
             "Redis at \(address) did not answer within \(after.formatted): "
                 + "check that it is not stalled, overloaded or cut off by the network"
-        case .server(let error) where error.prefix == "OOM":
-            "Redis answered: \(error.message) Redis is full: raise its maxmemory, or let workers drain the queues."
-        case .server(let error) where error.prefix == "MOVED":
-            "Redis answered: \(error.message): the server is a node of a Cluster: "
-                + "begin the Redis URL with redis+cluster://"
         case .server(let error):
-            "Redis answered: \(error.message)"
+            "Redis answered: "
+                + (error.advice.map {
+                    "\(error.message.hasSuffix(".") ? String(error.message.dropLast()) : error.message): \($0)"
+                } ?? error.message)
         case .protocolViolation(let address, let reason):
             "the server at \(address) broke the Redis protocol (\(reason)): "
                 + "check that it is a Redis server, and redis:// against rediss:// (TLS)"

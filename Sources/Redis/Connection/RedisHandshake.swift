@@ -81,8 +81,16 @@ struct RedisHandshake {
                 address: address, reason: "\(error.message): check the database (/db) of the Redis URL")
         default:
             // LOADING, MASTERDOWN, DENIED (protected mode), too many clients: about the server, not the command.
-            return .connect(address: address, reason: "Redis answered: \(error.message)")
+            return .connect(address: address, reason: Self.answered(error))
         }
+    }
+
+    static func answered(_ error: RedisServerError) -> String { RedisError.server(error).description }
+
+    /// Returns the failure of a connection that the server closed, with what it had said before anything was sent.
+    static func refused(_ greeting: String, address: String) -> RedisError? {
+        guard greeting.hasPrefix("-") else { return nil }
+        return .connect(address: address, reason: answered(RedisServerError(text: String(greeting.dropFirst()))))
     }
 
     /// A TLS port closes the connection after plain commands, and so does a proxy without a server; a plain port waits

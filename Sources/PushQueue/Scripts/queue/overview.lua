@@ -15,10 +15,12 @@
 --       3 max letters     the maximum number of dead letters that are read, the newest first
 --       4 max bytes       reading them ends when they add up to this; a larger head of the list is not returned
 --       5 head            the index of the list's head, 0 or -1
--- Reply { now, jobs, due, later, dead, overdue, paused, head, members, workers, counters, sampled, reasons, dead_bytes }
+-- Reply { now, jobs, due, later, dead, overdue, paused, head, members, workers, counters, sampled, reasons, dead_bytes,
+--         latest }
 --       jobs              including those of the inbox
 --       due, later        the numbers of retries that are due, and of the others
 --       overdue           for how long the first retry has been due, ms; -1 when none is due
+--       latest            when the last retry is due, ms; -1 when there is none
 --       paused            the value of the key; nil when the queue is not paused
 --       head              the first job of the list, '' when there is none
 --       members           the number of lanes
@@ -50,6 +52,11 @@ if due > 0 then
     local first = tonumber(redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')[2])
     -- Another client may have written any number.
     overdue = math.max(0, math.min(now - first, now))
+end
+
+local latest = -1
+if retries > 0 then
+    latest = math.max(0, math.min(tonumber(redis.call('ZRANGE', retry, -1, -1, 'WITHSCORES')[2]), 253402300799999))
 end
 
 local reason = false
@@ -112,4 +119,5 @@ end
 return {
     now, redis.call('LLEN', jobs) + redis.call('LLEN', inbox), due, retries - due, redis.call('ZCARD', dead), overdue,
     reason, head, redis.call('ZCARD', workers), lanes, counters, sampled, reasons, dead_length(dead_bytes),
+    latest,
 }
