@@ -35,7 +35,9 @@ extension EndToEnd {
             let key = directory.appending(path: "key.p8")
             let stranger = try TestCertificates.path("server-key.pem")
             try FileManager.default.copyItem(at: URL(filePath: stranger), to: key)
-            let environment = Self.apps.merging(["APNS_WORKER_APPS_OTHER_KEY": key.path]) { $1 }
+            let environment = Self.apps.merging([
+                "APNS_WORKER_APPS_OTHER_KEY": key.path, "APNS_WORKER_APPS_OTHER_KEY_ID": "ABC123DEFG",
+            ]) { $1 }
             let workers = try (0..<2).map { _ in
                 try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: environment)
             }

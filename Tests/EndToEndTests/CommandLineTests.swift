@@ -207,7 +207,10 @@ extension EndToEnd {
                 (["pause", "--queue", "{q}", "--reason", "x"], "queue name"),
                 (["run"], "APNS_WORKER_TOPIC"), (["run", "--topic", "a"], "--key"),
                 (
-                    ["run", "--topic", "a", "--key", "/does/not/exist", "--key-id", "A", "--team-id", "TEAM123456"],
+                    [
+                        "run", "--topic", "a", "--key", "/does/not/exist", "--key-id", "ABC123DEFG", "--team-id",
+                        "TEAM123456",
+                    ],
                     "/does/not/exist"
                 ),
                 (["run", "--topic", "a", "--key", "/dev/null"], "--key-id"),

@@ -157,7 +157,9 @@ extension EndToEnd {
 
         @Test("its output can be used as a file and then prints the same")
         func roundTrip() async throws {
-            let folder = try Folder(
+            let folder = try Folder()
+            let authority = try folder.write("", as: "a: \"b\" # c")
+            try folder.write(
                 try Self.credential() + """
                     redis: {url: "redis://127.0.0.1:7777/3"}
                     queues:
@@ -166,7 +168,7 @@ extension EndToEnd {
                     apps:
                       shop.example: {topic: com.example.shop, gateway: {window: 9}}
                       "42": {topic: "com.example.news", endpoint: sandbox}
-                    ca: "/tmp/a: \\"b\\" # c"
+                    ca: "\(authority.replacing("\"", with: "\\\""))"
                     """)
             let printed = try await CommandLineTests.run(["config", "--config", folder.file])
             #expect(printed.ending == .exited(0), "\(printed.errors)")
@@ -176,7 +178,7 @@ extension EndToEnd {
             )
             #expect(one.mapValues(\.value) == other.mapValues(\.value))
             #expect(one["queues.default.weight"]?.value == "1" && one["queues.critical.weight"]?.value == "6")
-            #expect(one["ca"]?.value == #"/tmp/a: "b" # c"#)
+            #expect(one["ca"]?.value == authority)
         }
 
         @Test("secrets are never shown, and can be in files of their own")
@@ -308,7 +310,9 @@ extension EndToEnd {
 
         @Test("the file may use all forms of YAML, including aliases")
         func forms() async throws {
-            let folder = try Folder(
+            let folder = try Folder()
+            let authority = try folder.write("", as: "a b")
+            try folder.write(
                 """
                 \u{FEFF}%YAML 1.1
                 ---\r
@@ -319,7 +323,7 @@ extension EndToEnd {
                 'log_level': debug
                 redis: {url: "redis://127.0.0.1:7777/\\x33"}
                 ca: >-
-                  /tmp/a
+                  \(folder.url.path)/a
                   b
                 proxy: ~
                 idle_timeout:
@@ -336,7 +340,7 @@ extension EndToEnd {
                 ["--config", folder.file], environment: ["APNS_WORKER_KEY": key, "APNS_WORKER_KEY_ID": "ABC123DEFG"])
             #expect(settings["team_id"]?.value == "TEAM123456" && settings["apps.a.team_id"]?.value == "TEAM123456")
             #expect(settings["lease"]?.value == "8s" && settings["retry_base"]?.value == "100ms")
-            #expect(settings["log_level"]?.value == "debug" && settings["ca"]?.value == "/tmp/a b")
+            #expect(settings["log_level"]?.value == "debug" && settings["ca"]?.value == authority)
             #expect(settings["redis.url"]?.value == "redis://127.0.0.1:7777/3")
             #expect(settings["queues.default.weight"]?.value == "2" && settings["queues.other.weight"]?.value == "2")
             #expect(settings["apps.b.topic"]?.value == "a.c")
@@ -381,6 +385,85 @@ extension EndToEnd {
                 #expect(result.errors.contains(sentence), "\(sentence) in \(result.errors)")
             }
             #expect(!result.errors.contains("SERVICE") && !result.errors.contains("PORT"))
+        }
+
+        /// Returns what `check` says about the credentials, without connections.
+        private static func check(_ environment: [String: String]) async throws -> CommandLineTests.Output {
+            try await CommandLineTests.run(["check", "--no-redis", "--no-connect"], environment: environment)
+        }
+
+        private static func variables() throws -> [String: String] {
+            [
+                "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
+                "APNS_WORKER_KEY_ID": "ABC123DEFG", "APNS_WORKER_TEAM_ID": "TEAM123456",
+                "APNS_WORKER_TOPIC": "com.example.app",
+            ]
+        }
+
+        @Test("line ends after a value are not a part of it", arguments: ["\n", "\r\n", "\n\n"])
+        func lineEnds(end: String) async throws {
+            let variables = try Self.variables().merging([
+                "APNS_WORKER_LOG_LEVEL": "info", "APNS_WORKER_REDIS_URL": "redis://127.0.0.1:6379",
+                "APNS_WORKER_ENDPOINT": "localhost:30443", "APNS_WORKER_MAX_CONNECTIONS": "3",
+                "APNS_WORKER_QUEUE": "a,b", "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
+                "APNS_WORKER_LEASE": "60s", "APNS_WORKER_STRICT_PAYLOADS": "on",
+            ]) { $1 }
+            let plain = try await Self.settings([], environment: variables)
+            let ended = try await Self.settings([], environment: variables.mapValues { $0 + end })
+            #expect(plain.count >= variables.count && plain.mapValues(\.value) == ended.mapValues(\.value))
+            let result = try await Self.check(variables.mapValues { $0 + end })
+            #expect(result.ending == .exited(0), "\(result)")
+        }
+
+        @Test(
+            "quotation marks and other additions are named, with the variable",
+            arguments: [
+                ("TOPIC", "\"com.example.app\"", "APNS_WORKER_TOPIC is in quotation marks"),
+                ("TEAM_ID", "'TEAM123456'", "APNS_WORKER_TEAM_ID is in quotation marks"),
+                ("TOPIC", "com.example .app", "APNS_WORKER_TOPIC names the topic com.example .app; a topic is"),
+                ("KEY_ID", "abc", "APNS_WORKER_KEY_ID is abc; a key ID has ten capital letters and digits"),
+                ("LANES", "\u{FEFF}3", "APNS_WORKER_LANES begins with a byte order mark"),
+                ("ENDPOINT", "a\u{1B}[31m", "APNS_WORKER_ENDPOINT has a control character"),
+            ])
+        func additions(name: String, value: String, words: String) async throws {
+            let result = try await Self.check(try Self.variables().merging(["APNS_WORKER_\(name)": value]) { $1 })
+            #expect(result.ending == .exited(1) && (result.output + result.errors).contains(words), "\(result)")
+        }
+
+        @Test("all mistakes in credentials are reported at once")
+        func credentials() async throws {
+            let folder = try Folder("")
+            var variables = try Self.variables()
+            variables["APNS_WORKER_KEY"] = folder.url.appending(path: "no.p8").path
+            variables["APNS_WORKER_CA"] = folder.url.appending(path: "no-ca.pem").path
+            variables["APNS_WORKER_MIN_CONNECTIONS"] = "9"
+            variables["APNS_WORKER_MAX_CONNECTIONS"] = "3"
+            let result = try await Self.check(variables)
+            for words in ["no.p8", "no-ca.pem", "min_connections is more than max_connections"] {
+                #expect(result.output.contains(words), "\(words) in \(result)")
+            }
+        }
+
+        @Test("an app's own key has its own ID and no common next key")
+        func ownKey() async throws {
+            let folder = try Folder("")
+            let key = try Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8")))
+            let own = folder.url.appending(path: "AuthKey_NEWKEY1234.p8")
+            try key.write(to: own)
+            var variables = try Self.variables()
+            variables["APNS_WORKER_APPS"] = "shop,news"
+            variables["APNS_WORKER_NEXT_KEY"] = variables["APNS_WORKER_KEY"]
+            variables["APNS_WORKER_NEXT_KEY_ID"] = "NEXTKEY123"
+            variables["APNS_WORKER_APPS_NEWS_KEY"] = own.path
+            variables["APNS_WORKER_APPS_NEWS_TOPIC"] = "com.example.news"
+            let result = try await Self.check(variables)
+            let news = result.output.split(separator: "\n").filter { $0.contains("app news: signing key") }
+            #expect(news.count == 1 && news[0].contains("signing key NEWKEY1234 of team TEAM123456"), "\(result)")
+            #expect(result.output.contains("app shop: signing key NEXTKEY123"))
+            variables["APNS_WORKER_APPS_NEWS_KEY_ID"] = "OTHERKEY12"
+            let contradiction = try await Self.check(variables)
+            #expect(
+                contradiction.errors.contains("is OTHERKEY12, but the file"), "\(contradiction.errors)")
         }
 
         @Test("a missing file is reported, and so are a directory and a file that is not text")

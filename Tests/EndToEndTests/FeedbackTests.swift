@@ -178,7 +178,7 @@ extension EndToEnd {
             let onlyKeyed = [
                 "APNS_WORKER_CERTIFICATE": "", "APNS_WORKER_KEY": "x.p8", "APNS_WORKER_TEAM_ID": "TEAM123456",
             ]
-            let none = try await scene.run(environment: onlyKeyed.merging(["APNS_WORKER_KEY_ID": "K"]) { $1 })
+            let none = try await scene.run(environment: onlyKeyed.merging(["APNS_WORKER_KEY_ID": "ABC123DEFG"]) { $1 })
             #expect(none.ending == .exited(78) && none.errors.contains("no app has a certificate"), "\(none.errors)")
         }
 

@@ -201,7 +201,7 @@ extension EndToEnd {
                     ["--simulate", "--transport", "gateway", "--simulate-rule", "answer=410"], [:],
                     "--simulate-rule has no effect, because all apps use the gateway"
                 ), (["--simulate", "--simulate-record", "/nowhere/file"], [:], "--simulate-record: cannot record to"),
-                (["--simulate", "--topic", "a b"], [:], "the topic must be a bundle identifier"),
+                (["--simulate", "--topic", "a b"], [:], "--topic names the topic a b; a topic is"),
             ] as [([String], [String: String], String)])
         func refused(_ options: [String], _ environment: [String: String], _ words: String) async throws {
             let result = try await CommandLineTests.run(["run"] + options, environment: environment)

@@ -1,5 +1,6 @@
 import APNS
 import ArgumentParser
+import PrintableText
 import PushWorker
 import TLS
 
@@ -44,9 +45,13 @@ extension AppSettings {
         case (let key?, nil):
             return try keys(first: key)
         case (nil, let certificate?):
+            // The common key belongs to the common certificate, if there is one.
+            let usesKey =
+                !ownsCertificate || isOwn(.certificateKey, .certificateKeyBase64)
+                || !isCommon(.certificate, .certificateBase64)
             return CredentialPlan(
                 .certificate(
-                    certificate, key: try secret(.certificateKey, .certificateKeyBase64),
+                    certificate, key: usesKey ? try secret(.certificateKey, .certificateKeyBase64) : nil,
                     passphrase: passphrase(.certificatePassphrase, .certificatePassphraseFile)))
         }
     }
@@ -60,21 +65,38 @@ extension AppSettings {
         guard teamID.utf8.count == 10, teamID.utf8.allSatisfy({ $0 &- 0x30 < 10 || $0 &- 0x41 < 26 }) else {
             let place = value(.teamID)?.place.description ?? variable(.teamID)
             throw invalid(
-                "\(place) is \(teamID); a team ID has ten capital letters and digits, such as TEAM123456; "
+                "\(place) is \(teamID.printable); a team ID has ten capital letters and digits, such as TEAM123456; "
                     + "Apple's developer site shows it under Membership")
         }
         func key(
-            _ source: SecretSource, id: Setting, _ passphrase: Setting, _ passphraseFile: Setting
+            _ source: SecretSource, id: Setting, isOwn ownsKey: Bool, _ passphrase: Setting, _ passphraseFile: Setting
         ) throws -> CredentialPlan.Key {
-            guard let keyID = text(id) ?? Self.keyID(inNameOf: source) else {
+            // The common ID is that of the common key, if there is one.
+            let isOfOther = ownsKey && !isOwn(id) && isCommon(.key, .keyBase64)
+            let given = isOfOther ? nil : text(id)
+            guard let keyID = given ?? Self.keyID(inNameOf: source) else {
                 throw invalid("the signing key \(source) needs its ID: \(id.flag ?? "") or \(variable(id))")
+            }
+            if let named = Self.keyID(inNameOf: source), named != keyID {
+                let place = value(id)?.place.description ?? variable(id)
+                Terminal.noteOnce(
+                    "warning: \(place) is \(keyID.printable), but the file \(source) has the name of the key \(named)\n"
+                )
+            }
+            guard keyID.utf8.count == 10, keyID.utf8.allSatisfy({ $0 &- 0x30 < 10 || $0 &- 0x41 < 26 }) else {
+                let place = value(id)?.place.description ?? variable(id)
+                throw invalid(
+                    "\(place) is \(keyID.printable); a key ID has ten capital letters and digits, such as ABC123DEFG")
             }
             return CredentialPlan.Key(
                 source: source, passphrase: self.passphrase(passphrase, passphraseFile), keyID: keyID, teamID: teamID)
         }
-        var keys = [try key(first, id: .keyID, .keyPassphrase, .keyPassphraseFile)]
-        if let next = try secret(.nextKey, .nextKeyBase64) {
-            keys.append(try key(next, id: .nextKeyID, .nextKeyPassphrase, .nextKeyPassphraseFile))
+        let ownsKey = isOwn(.key, .keyBase64)
+        var keys = [try key(first, id: .keyID, isOwn: ownsKey, .keyPassphrase, .keyPassphraseFile)]
+        let ownsNext = isOwn(.nextKey, .nextKeyBase64)
+        // The common next key replaces the common key.
+        if ownsNext || !ownsKey, let next = try secret(.nextKey, .nextKeyBase64) {
+            keys.append(try key(next, id: .nextKeyID, isOwn: ownsNext, .nextKeyPassphrase, .nextKeyPassphraseFile))
         }
         return CredentialPlan(.keys(keys))
     }

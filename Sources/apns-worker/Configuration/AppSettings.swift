@@ -1,6 +1,7 @@
 import APNS
 import ArgumentParser
 import FoundationEssentials
+import PrintableText
 import PushWorker
 import TLS
 
@@ -44,6 +45,9 @@ struct AppSettings {
         isNamed && keys.contains { settings.own($0, app: name) != nil }
     }
 
+    /// True if a setting in one of its forms is given for all apps.
+    func isCommon(_ keys: Setting...) -> Bool { keys.contains { settings.given($0) != nil } }
+
     func invalid(_ what: String) -> CommandFailure {
         CommandFailure(.configuration, isNamed ? "the app \(name): \(what)" : what)
     }
@@ -64,16 +68,32 @@ struct AppSettings {
         }
         for topic in topics {
             guard topic.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }), topic.utf8.count <= 255 else {
-                throw invalid("the topic must be a bundle identifier such as com.example.app")
+                let place = value(.topic)?.place.description ?? variable(.topic)
+                throw invalid(
+                    "\(place) names the topic \(topic.printable); a topic is a bundle identifier such as com.example.app"
+                )
             }
         }
         let otherTopics = Array(topics.dropFirst())
-        var app = try appWithCredential(topic: topic, otherTopics: otherTopics)
+        // All mistakes are reported together: each costs a deployment.
+        var mistakes: [String] = []
+        var app = AppConfiguration(name: name, topic: topic, credential: .providerTokens([]))
+        collect(&mistakes) { app = try appWithCredential(topic: topic, otherTopics: otherTopics) }
+        let hasCredential = mistakes.isEmpty
         app.otherTopics = otherTopics
-        try setTransport(of: &app)
-        try setEndpoint(of: &app)
-        try setLimits(of: &app)
+        if hasCredential { collect(&mistakes) { try setTransport(of: &app) } }
+        collect(&mistakes) { try setEndpoint(of: &app) }
+        collect(&mistakes) { try setLimits(of: &app) }
+        guard mistakes.isEmpty else { throw CommandFailure(.configuration, mistakes.joined(separator: "\n")) }
         return app
+    }
+
+    private func collect(_ mistakes: inout [String], _ body: () throws -> Void) {
+        do {
+            try body()
+        } catch {
+            mistakes.append(CommandFailure.message(of: error))
+        }
     }
 
     private func setEndpoint(of app: inout AppConfiguration) throws {
@@ -95,7 +115,13 @@ struct AppSettings {
             app.endpoint = .productionGateway
         }
         if let ca = try secret(.ca, .caBase64) {
-            do { try app.trust(ca) } catch { throw CommandFailure(.configuration, "\(error)") }
+            do {
+                try app.trust(ca)
+                // A directory of authorities is left to OpenSSL.
+                if case .file(let path) = ca, !FileManager.default.fileExists(atPath: path) { _ = try ca.read() }
+            } catch {
+                throw CommandFailure(.configuration, "\(error)")
+            }
         }
         app.proxy = try proxy(for: app.endpoint)
     }

@@ -215,6 +215,22 @@ enum SettingContent: Sendable, Equatable, ExpressibleByStringLiteral, Expressibl
 }
 
 extension Setting {
+    /// Throws for a value in quotation marks, which files with variables for Docker keep, and for control characters.
+    func refuseQuotes(_ text: String) throws(SettingMistake) {
+        let (first, last) = (text.first, text.last)
+        // A password can have any characters.
+        let canBeQuoted = isSecret && self != .redisURL && !name.hasSuffix("base64")
+        if !canBeQuoted, text.count >= 2, first == last, first == "\"" || first == "'" {
+            throw SettingMistake(sentence: "is in quotation marks, which would be a part of the value; remove them")
+        }
+        if text.unicodeScalars.contains(where: { $0.value < 0x20 && $0 != "\n" && $0 != "\r" && $0 != "\t" }) {
+            throw SettingMistake(sentence: "has a control character")
+        }
+        if text.unicodeScalars.first == "\u{FEFF}" {
+            throw SettingMistake(sentence: "begins with a byte order mark; remove it")
+        }
+    }
+
     /// Reads a value.
     /// - Throws: what is wrong with it, to be printed after its name.
     func content(_ text: String) throws(SettingMistake) -> SettingContent {
@@ -227,7 +243,7 @@ extension Setting {
                 sentence:
                     "has a value that looks like a secret, and is therefore not shown; it must be \(kind.expectation)")
         }
-        let shown = isSecret ? "wrong" : text
+        let shown = isSecret ? "wrong" : text.printable
         if let content = kind.content(text) {
             if let memberUnit, case .number(let number) = content, number % memberUnit.milliseconds != 0 {
                 throw SettingMistake(sentence: "is \(shown); it must be in whole \(memberUnit.name)")

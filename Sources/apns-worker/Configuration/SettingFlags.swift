@@ -33,6 +33,7 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
     private(set) var file: String?
     /// The flags that were given.
     private(set) var given: [Setting: String] = [:]
+    private var timeoutText: String?
     /// The time to wait for Redis in milliseconds, if one was given.
     private(set) var timeout: Int?
 
@@ -45,13 +46,15 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
     init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: Key.self)
         if Sections.haveFile { file = try container.decodeIfPresent(String.self, forKey: .file) }
-        if Sections.haveTimeout {
-            timeout = try container.decodeIfPresent(String.self, forKey: .timeout)
-                .map { try DurationText.option($0, "--timeout", bare: .seconds, 1...86_400) }
-        }
+        if Sections.haveTimeout { timeoutText = try container.decodeIfPresent(String.self, forKey: .timeout) }
         for setting in Self.settings {
             given[setting] = try container.decodeIfPresent(String.self, forKey: Key(setting))
         }
+    }
+
+    // Here, because the parser reports an error of its own for one that is thrown while it decodes.
+    mutating func validate() throws {
+        timeout = try timeoutText.map { try DurationText.option($0, "--timeout", bare: .seconds, 1...86_400) }
     }
 
     var customMirror: Mirror {
@@ -174,7 +177,8 @@ extension QueueOptions {
     func only(_ settings: Settings) throws -> QueueConfiguration {
         let queues = try settings.queues()
         guard let only = queues.first, queues.count == 1 else {
-            throw ValidationError("APNS_WORKER_QUEUE names \(queues.count) queues; choose one with --queue")
+            let place = settings.given(.queueNames)?.place.description ?? "the configuration"
+            throw ValidationError("\(place) names \(queues.count) queues; choose one with --queue")
         }
         return only
     }

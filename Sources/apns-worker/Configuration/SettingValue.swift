@@ -19,7 +19,10 @@ extension SettingValue {
         throw CommandFailure(.configuration, "\(place) is \(text); did you mean \(meant)?")
     }
 
+    /// Reads a value. Line ends after it are not a part of it: `echo`, editors and secrets of Kubernetes add them.
     init(_ text: String, of setting: Setting, at place: SettingPlace) throws(SettingMistake) {
+        let text = String(decoding: text.utf8.reversed().drop { $0 == 0x0A || $0 == 0x0D }.reversed(), as: UTF8.self)
+        try setting.refuseQuotes(text)
         let content = try setting.content(text)
         self.init(text: setting.kind.text(content), content: content, place: place)
     }

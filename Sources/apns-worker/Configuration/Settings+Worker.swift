@@ -128,7 +128,15 @@ extension Settings {
     /// - Parameter simulated: replaces the apps' own credentials if APNs is simulated; the endpoints must be set once
     ///   they are known.
     func apps(simulated: SimulatedCredentials? = nil) throws -> [AppConfiguration] {
-        let apps = try appSettings(simulated: simulated).map { try $0.app() }
+        var (apps, mistakes): ([AppConfiguration], [String]) = ([], [])
+        for settings in try appSettings(simulated: simulated) {
+            do { apps.append(try settings.app()) } catch { mistakes.append(CommandFailure.message(of: error)) }
+        }
+        guard mistakes.isEmpty else {
+            // What is wrong with a common setting is wrong for each app.
+            let distinct = mistakes.enumerated().filter { !mistakes[..<$0].contains($1) }.map(\.element)
+            throw CommandFailure(.configuration, distinct.joined(separator: "\n"))
+        }
         // All of them use the simulator's endpoint.
         guard simulated == nil else { return apps }
         for (index, app) in apps.enumerated() {
