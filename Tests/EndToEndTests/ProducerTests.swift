@@ -23,9 +23,11 @@ extension EndToEnd {
         }
 
         /// Runs a producer with the libraries from Debian's packages.
-        private func run(_ producer: Producer, _ redis: RedisServer, _ arguments: [String]) async throws -> String {
+        private func run(_ producer: Producer, _ url: String, _ arguments: [String]) async throws -> String {
             let path = Self.directory.appending(path: producer.rawValue).path
-            var environment = ["REDIS_URL": redis.url]
+            let authority = try TestCertificates.path("ca.pem")
+            // OpenSSL's variable, and that of Node.js.
+            var environment = ["REDIS_URL": url, "SSL_CERT_FILE": authority, "NODE_EXTRA_CA_CERTS": authority]
             let command: [String]
             let workshop = FileManager.default.temporaryDirectory.appending(path: "producer-\(UUID().uuidString)")
             try FileManager.default.createDirectory(at: workshop, withIntermediateDirectories: true)
@@ -63,7 +65,7 @@ extension EndToEnd {
             let record = FileManager.default.temporaryDirectory.appending(path: "record-\(UUID().uuidString)")
             defer { try? FileManager.default.removeItem(at: record) }
             let simulator = try await SimulatorProcess(options: ["--record", record.path])
-            let output = try await run(producer, redis, [Self.token, Self.text])
+            let output = try await run(producer, redis.url, [Self.token, Self.text])
             let isTask = producer == .celery
             let list = producer == .sidekiq ? "queue:push" : "push:{default}:jobs"
             let jobs = try redis.run("LRANGE", list, "0", "-1").strings()
@@ -92,7 +94,27 @@ extension EndToEnd {
             #expect(Set(received.map(\.token)).count == 101)
 
             try redis.run("SADD", "push:{shared}:invalid-tokens", Self.token.lowercased())
-            #expect(try await run(producer, redis, [Self.token]) == "enqueued 102 jobs; the token is invalid\n")
+            #expect(try await run(producer, redis.url, [Self.token]) == "enqueued 102 jobs; the token is invalid\n")
+        }
+
+        @Test("honour the URL's database, user, password and TLS", arguments: Producer.allCases)
+        func url(_ producer: Producer) async throws {
+            let port = try RedisServer.freePort()
+            let redis = try RedisServer(arguments: [
+                "--tls-port", "\(port)", "--tls-auth-clients", "no",
+                "--tls-cert-file", try TestCertificates.path("server.pem"),
+                "--tls-key-file", try TestCertificates.path("server-key.pem"),
+                "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
+            ])
+            let password = "p@ss/#?%:+ w=1"
+            try redis.run("ACL", "SETUSER", "producer", "on", ">\(password)", "~*", "&*", "+@all")
+            let encoded = try #require(password.addingPercentEncoding(withAllowedCharacters: .alphanumerics))
+            let url = "rediss://producer:\(encoded)@localhost:\(port)/9"
+            _ = try await run(producer, url, [Self.token, Self.text])
+            #expect(try redis.run("DBSIZE").number == 0)
+            let list = producer == .sidekiq ? "queue:push" : "push:{default}:jobs"
+            let length = "redis.call('SELECT', '9') return redis.call('LLEN', ARGV[1])"
+            #expect(try redis.run("EVAL", length, "0", list).number == (producer == .celery ? 1 : 102))
         }
 
         private struct Notification: Decodable {

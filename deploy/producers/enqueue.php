@@ -10,11 +10,15 @@ $text = $argv[2] ?? 'Grüße aus Köln';
 
 $url = parse_url(getenv('REDIS_URL') ?: 'redis://127.0.0.1:6379');
 $redis = new Redis();
-$redis->connect($url['host'], $url['port'] ?? 6379);
+$redis->connect(($url['scheme'] === 'rediss' ? 'tls://' : '') . $url['host'], $url['port'] ?? 6379);
 if (isset($url['pass'])) {
-    $user = $url['user'] ?? '';
+    $user = rawurldecode($url['user'] ?? '');
     $password = rawurldecode($url['pass']);
     $redis->auth($user === '' ? $password : [$user, $password]);
+}
+$database = (int) ltrim($url['path'] ?? '', '/');
+if ($database !== 0) {
+    $redis->select($database);
 }
 
 function job(array $members): string
