@@ -55,7 +55,7 @@ let package = Package(
             name: "Redis",
             dependencies: ["CHiredis", "PrintableText", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
-        .target(name: "PushJob", dependencies: [nioCore], resources: [.embedInCode("Schema")]),
+        .target(name: "PushJob", dependencies: ["PrintableText", nioCore], resources: [.embedInCode("Schema")]),
         .target(
             name: "PushQueue", dependencies: ["COpenSSL", "PrintableText", "PushJob", "Redis", nioCore],
             resources: [.embedInCode("Scripts")]),
@@ -83,8 +83,8 @@ let package = Package(
         .target(
             name: "APNSSimulator",
             dependencies: [
-                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "PrintableText", "Sockets", "TLS", "WebPages", hummingbird,
-                nioCore, nioPosix, logging,
+                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "PrintableText", "PushJob", "Sockets", "TLS", "WebPages",
+                hummingbird, nioCore, nioPosix, logging,
             ]),
         .executableTarget(
             name: "apns-worker",
@@ -149,7 +149,7 @@ let package = Package(
                 "PushJob", "PushWorker", "APNSSimulator", "Redis", "TLS", "Telemetry", "TestSupport", nioEmbedded,
                 nioPosix, logging,
             ],
-            exclude: ["schema_verdicts.py"]),
+            exclude: ["foreign-jobs.ndjson", "schema_verdicts.py"]),
         // A module of its own, so that scripts/test can optimize it.
         .testTarget(
             name: "FleetSimulationTests",

@@ -29,6 +29,8 @@ public struct DeviceToken: Hashable, Sendable {
         case notHexadecimal(offset: Int)
         /// The hex digits have something added to them.
         case decorated(Decoration, offset: Int)
+        /// It is an identifier of another service.
+        case foreign(Service)
         case oddNumberOfDigits(Int)
         case tooLong(digits: Int)
         /// The binary protocol carries tokens of 64 to 200 digits.
@@ -41,6 +43,7 @@ public struct DeviceToken: Hashable, Sendable {
             case .notHexadecimal(let offset): "the device token has a character that is not hexadecimal at \(offset)"
             case .decorated(let decoration, let offset):
                 "the device token has \(decoration.rawValue) at \(offset); send its hex digits alone"
+            case .foreign(let service): "the device token is \(service.rawValue)"
             case .oddNumberOfDigits(let digits): "the device token has an odd number of hex digits (\(digits))"
             case .tooLong(let digits):
                 "the device token has \(digits) hex digits, more than \(DeviceToken.maximumDigits)"
@@ -59,6 +62,48 @@ public struct DeviceToken: Hashable, Sendable {
         case prefix = "the prefix 0x"
         /// `{length = 32, bytes = 0x1234 … abcd}`: most of the digits are missing.
         case dataDescription = "the description of a Data object, which does not contain the whole token,"
+    }
+
+    /// Services and interfaces whose identifiers are taken for device tokens, and where to get these instead.
+    public enum Service: String, Sendable, CaseIterable {
+        case firebase = """
+            a token of Firebase (FCM), which APNs does not accept; have the app send that of \
+            `didRegisterForRemoteNotificationsWithDeviceToken`
+            """
+        case expo = "a token of Expo; have the app send the result of `getDevicePushTokenAsync`"
+        case uuid = """
+            a UUID, such as an ID of OneSignal or of the vendor; have the app send the token of \
+            `didRegisterForRemoteNotificationsWithDeviceToken`
+            """
+
+        /// - Parameter text: a text that is not a device token.
+        init?(_ text: ByteBuffer) {
+            let view = text.readableBytesView
+            if Self.isFirebase(view) {
+                self = .firebase
+            } else if view.starts(with: "ExponentPushToken[".utf8) || view.starts(with: "ExpoPushToken[".utf8) {
+                self = .expo
+            } else if Self.isUUID(view) {
+                self = .uuid
+            } else {
+                return nil
+            }
+        }
+
+        /// An instance ID, a colon, and a part that begins with APA91b; formerly, that part alone.
+        static func isFirebase(_ text: ByteBufferView) -> Bool {
+            if text.starts(with: "APA91".utf8) { return true }
+            guard let colon = text.firstIndex(of: UInt8(ascii: ":")) else { return false }
+            return text.count > 100 || text[(colon + 1)...].starts(with: "APA91".utf8)
+        }
+
+        private static func isUUID(_ text: ByteBufferView) -> Bool {
+            text.count == 36
+                && text.enumerated().allSatisfy { index, byte in
+                    [8, 13, 18, 23].contains(index) == (byte == UInt8(ascii: "-"))
+                        && (byte == UInt8(ascii: "-") || DeviceToken.isHexadecimal(byte))
+                }
+        }
     }
 
     /// Reads a token as people store it: spaces, `<` and `>` are removed, and digits are lower-cased. Base64 of 32 to
@@ -128,6 +173,7 @@ public struct DeviceToken: Hashable, Sendable {
     }
 
     private static func normalized(_ text: ByteBuffer) throws(Invalid) -> ByteBuffer {
+        if let service = Service(text) { throw .foreign(service) }
         if let bytes = base64(text) { return bytes }
         var digits = ByteBuffer()
         digits.reserveCapacity(min(text.readableBytes, maximumDigits))
@@ -189,7 +235,7 @@ public struct DeviceToken: Hashable, Sendable {
             || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_")
     }
 
-    private static func isHexadecimal(_ byte: UInt8) -> Bool { byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 6 }
+    fileprivate static func isHexadecimal(_ byte: UInt8) -> Bool { byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 6 }
 }
 
 extension DeviceToken {

@@ -1,5 +1,7 @@
 import FoundationEssentials
 import Glibc
+import NIOCore
+import PushJob
 
 /// Reads the lines of standard input or of a file, which need not be UTF-8.
 final class LineReader {
@@ -34,5 +36,61 @@ final class LineReader {
         guard length >= 0, let line else { return nil }
         if length > 0, line[length - 1] == 10 { length -= 1 }
         return try body(UnsafeRawBufferPointer(start: line, count: length))
+    }
+}
+
+/// Reads jobs from lines: one job per line, or objects that are written over several lines, as `jq` does.
+struct JobLines {
+    private let lines = LineReader()
+    private var ahead: ByteBuffer?
+    /// The number of the last line that was read.
+    private(set) var number = 0
+
+    /// Returns the next job that is not an empty line, and the number of its first line; `nil` at the end.
+    mutating func next() -> (text: ByteBuffer, line: Int)? {
+        while let line = nextLine() {
+            let first = number
+            guard line.readableBytes > 0 else { continue }
+            return (isCut(line) ? completed(line) : line, first)
+        }
+        return nil
+    }
+
+    private mutating func nextLine() -> ByteBuffer? {
+        let line = ahead ?? lines.next { ByteBuffer(bytes: $0) }
+        ahead = nil
+        if line != nil { number += 1 }
+        return line
+    }
+
+    /// Returns the lines of an object that ends on a later line. A line that begins with a brace begins another job.
+    private mutating func completed(_ line: ByteBuffer) -> ByteBuffer {
+        var text = line
+        while let next = nextLine() {
+            guard next.readableBytesView.first != UInt8(ascii: "{") else {
+                ahead = next
+                number -= 1
+                break
+            }
+            // A string contains no line end.
+            text.writeInteger(UInt8(ascii: " "))
+            text.writeImmutableBuffer(next)
+            let last = next.readableBytesView.last { $0 > 0x20 }
+            if last == UInt8(ascii: "}"), !isCut(text) { break }
+        }
+        return text
+    }
+
+    /// Returns true for an object that ends before its last brace.
+    private func isCut(_ text: ByteBuffer) -> Bool {
+        guard text.readableBytesView.first(where: { $0 > 0x20 }) == UInt8(ascii: "{") else { return false }
+        return text.withUnsafeReadableBytes { bytes in
+            do throws(JSONError) {
+                try JSONScanner.validate(bytes)
+                return false
+            } catch {
+                return error.kind == .unexpectedEnd
+            }
+        }
     }
 }

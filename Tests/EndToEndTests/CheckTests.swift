@@ -141,8 +141,14 @@ extension EndToEnd {
                 (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "payload of 22 bytes of at most 4096, made from"),
                 (#"{"token":"abcd","payload":{}}"#, true, "it has no `id`"),
                 (#"{"id":"x","tokens":["abcd","ef01"],"payload":{},"priority":5}"#, true, "to 2 devices"),
-                (#"{"id":"x","token":"abcd","payload":{},"expiration":1}"#, true, "it has expired"),
-                (#"{"id":"x","token":"abcd","payload":{},"send_at":"2999-01-01T00:00:00Z"}"#, true, "be deferred for"),
+                (
+                    #"{"id":"x","token":"abcd","payload":{},"expiration":1}"#, true,
+                    "a time that has passed; write a duration as"
+                ),
+                (
+                    #"{"id":"x","token":"abcd","payload":{},"send_at":"2999-01-01T00:00:00Z"}"#, true,
+                    "be deferred until 2999-01-01T00:00:00Z"
+                ),
                 (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "push type alert (default, without `push_type`"),
                 (
                     #"{"id":"x","token":"abcd","alert":"hi","expiration":"1h"}"#, true,

@@ -42,7 +42,8 @@ extension EndToEnd {
             #expect(queue.count("delivered") == count)
             #expect(queue.count("reclaimed") == claims)
             #expect(accepted.distinctIDs == count && accepted.distinctTokens == count)
-            #expect(accepted.duplicates > 0 && accepted.duplicates <= claims)
+            // None, if all answers had been written when the process was killed.
+            #expect(accepted.duplicates <= claims)
             #expect(account.lostClaims == 0 && account.delivered < count)
         }
 

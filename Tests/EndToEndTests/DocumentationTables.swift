@@ -25,6 +25,14 @@ enum DocumentationTables {
         case "shared-keys": try sharedKeys()
         case "members": try members(shortForms: false)
         case "short-forms": try members(shortForms: true)
+        case "payload-members":
+            table(
+                ["Member", "Value", "Apple's page"],
+                PayloadMember.allCases.map { member in
+                    let place = PayloadMember.inAPS.contains(member) ? "aps." : ""
+                    let value = member.value.expectation(in: .payload).replacing(/\{.*\}|"[^"]*"/) { "`\($0.0)`" }
+                    return ["`\(place)\(member.name)`", value, member.source]
+                })
         case "exit-statuses": table(["Status", "Meaning"], ExitStatus.reference.map { [$0.status, $0.meaning] })
         case "check-statuses":
             table(

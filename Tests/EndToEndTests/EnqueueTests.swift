@@ -71,6 +71,91 @@ extension EndToEnd {
             #expect(try QueueContents(redis).jobs.last == Array(lines[0].utf8))
         }
 
+        @Test("a job whose ID is null gets one, in both formats")
+        func nullID() async throws {
+            for (options, job) in [
+                ([], #"{"token":"\#(Self.token)","id" : null ,"alert":"x"}"#),
+                (
+                    ["--format", "sidekiq"],
+                    #"{"class":"P","args":[{"token":"\#(Self.token)","alert":"x"}],"jid":null}"#
+                ),
+            ] {
+                let redis = try RedisServer()
+                let result = try await Self.enqueue(["--json"] + options, redis, input: job)
+                #expect(result.ending == .exited(0), "\(result)")
+                let id = try #require(try Self.objects(result.output).first?["id"] as? String)
+                let list = options.isEmpty ? "push:{default}:jobs" : "queue:default"
+                let stored = try #require(try redis.run("LINDEX", list, "0").text)
+                #expect(stored.contains(options.isEmpty ? "\"id\" : \"\(id)\" ," : "\"jid\":\"\(id)\""), "\(stored)")
+                let worker = try await Self.worker(redis, ["--exit-when-done"] + options)
+                #expect(try await worker.finish().delivered == 1)
+            }
+        }
+
+        @Test("notes likely mistakes once for each kind, with numbers; --strict refuses them")
+        func hints() async throws {
+            let redis = try RedisServer()
+            let good = #"{"token":"\#(Self.token)","alert":"x"}"#
+            let misspelled = #"{"token":"\#(Self.token)","alert":"x","sendAt":1899999999}"#
+            let wrong = #"{"token":"\#(Self.token)","alert":{"title":5}}"#
+            let lines = [good] + Array(repeating: misspelled, count: 300) + Array(repeating: wrong, count: 250) + [good]
+            let input = lines.joined(separator: "\n")
+            let result = try await Self.enqueue(["--json"], redis, input: input)
+            #expect(result.ending == .exited(1))
+            let offset = wrong.utf8.count - 3
+            #expect(
+                result.errors == """
+                    note: no worker claims jobs from queue default
+                    line 2: note: unknown member `sendAt`; did you mean `send_at`?
+                    line 302: the job's `alert.title` at byte \(offset) must be a string, not a number
+                    line 2 and 299 more (3, 4, 5, …): the same
+                    line 302 and 249 more (303, 304, 305, …): the same
+
+                    """)
+            let objects = try Self.objects(result.output)
+            #expect(objects.count { $0["id"] != nil } == 302)
+            let notes = objects.filter { $0["line"] != nil }
+            #expect(notes.map { $0["lines"] as? Int } == [300, 250])
+            #expect(notes.map { $0["hint"] as? String } == ["unknown_member", nil])
+            let strict = try await Self.enqueue(["--strict"], redis, input: input)
+            #expect(
+                strict.ending == .exited(1) && strict.output == "enqueued 2 jobs on default, refused 550\n", "\(strict)"
+            )
+            let one = try await Self.enqueue(
+                ["--token", Self.token, "--payload", #"{"aps":{"badge":"1"}}"#, "--strict"], redis)
+            #expect(one.ending == .exited(64) && one.errors.contains("`aps.badge` must be"), "\(one)")
+        }
+
+        @Test("reads objects that are written over several lines, and names the first line of a wrong one")
+        func pretty() async throws {
+            let redis = try RedisServer()
+            let input = """
+                {
+                  "token": "\(Self.token)",
+                  "alert": {
+                    "title": "a"
+                  },
+                  "custom": {"a": [
+                    {"b": 1}
+                  ]}
+                }
+                {"token":"\(Self.token)","alert":"x"}
+                { "token": "\(Self.token)",
+                  "alert": "y" }
+                {"token":"\(Self.token)","alert":"cut
+                {"token":"\(Self.token)","alert":"z"}
+                [{"token":"\(Self.token)","alert":"x"}]
+                """
+            let result = try await Self.enqueue([], redis, input: input)
+            #expect(result.output == "enqueued 4 jobs on default, refused 2\n", "\(result)")
+            #expect(
+                result.errors.contains("line 13: the job is not valid JSON: the text ends in the middle of a value"))
+            #expect(result.errors.contains("line 15: the job must be a JSON object; it is an array; push each of its"))
+            let alerts = try Self.jobs(redis).map { ($0["alert"] as? String) ?? "object" }
+            #expect(alerts == ["object", "x", "y", "z"])
+            #expect(try QueueContents(redis).jobs.allSatisfy { !$0.contains(UInt8(ascii: "\n")) })
+        }
+
         @Test("gives a job in Sidekiq's format an ID in its wrapper")
         func sidekiqIDs() async throws {
             let redis = try RedisServer()

@@ -153,7 +153,7 @@ struct JSONMutationTests {
             #expect(payload as? NSDictionary == object["payload"] as? NSDictionary)
         } catch let error as JobError {
             if let scannerError {
-                #expect(error == .malformedJSON(scannerError))
+                #expect(error.plain == .malformedJSON(scannerError))
             } else {
                 #expect(error.code.rawValue != "MalformedJSON", "\(String(decoding: bytes, as: UTF8.self))")
             }

@@ -106,9 +106,11 @@ struct JobEncoderTests {
                 == "the `custom` is not valid JSON: something follows the end of the value at byte 2")
         #expect(error(.badge, .integer(-1))?.code.rawValue == "InvalidMember")
         #expect(error(.relevanceScore, .number(.infinity)) != nil)
-        #expect(error(.alert, .text("x"), payload: ByteBuffer(string: "{}")) == .payloadAndShortForm(.alert))
-        #expect(throws: JobError.missingPayload) { try JobEncoder(tokens: ["ab"]).encode() }
-        #expect(throws: JobError.missingToken) { try JobEncoder(tokens: []).encode() }
+        #expect(
+            error(.alert, .text("x"), payload: ByteBuffer(string: "{}"))
+                == .payloadAndShortForm(.alert, isOwnData: true))
+        #expect(throws: JobError.missingPayload(found: nil)) { try JobEncoder(tokens: ["ab"]).encode() }
+        #expect(throws: JobError.missingToken(found: nil)) { try JobEncoder(tokens: []).encode() }
     }
 
     @Test("refuses jobs that the worker would refuse")

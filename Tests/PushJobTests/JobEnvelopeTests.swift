@@ -105,10 +105,10 @@ struct JobEnvelopeTests {
 
     @Test("offsets in errors count from the start of what the producer wrote")
     func offsets() {
-        #expect(jobError(#"{"apns_worker":1,"attempt":2,"job":[]}"#) == .notAnObject(offset: 0))
+        #expect(jobError(#"{"apns_worker":1,"attempt":2,"job":[]}"#) == .notAnObject(offset: 0, .array))
         let inner = #"{"token":"ab","priority":3,"payload":{}}"#
-        #expect(jobError(inner) == .invalidMember(.priority, offset: 25))
-        #expect(jobError(#"{"apns_worker":1,"attempt":2,"job":\#(inner)}"#) == .invalidMember(.priority, offset: 25))
+        #expect(jobError(inner)?.plain == .invalid(.priority, 25))
+        #expect(jobError(#"{"apns_worker":1,"attempt":2,"job":\#(inner)}"#)?.plain == .invalid(.priority, 25))
         #expect(
             jobError(#"{"apns_worker":1,"attempt":2,"job":{"token":x}}"#)
                 == .malformedJSON(JSONError(kind: .expectedValue, offset: 9)))
@@ -153,7 +153,9 @@ struct JobEnvelopeTests {
 
     @Test("wrappers do not nest: one inside another is a job without a token")
     func nested() {
-        #expect(jobError(#"{"apns_worker":1,"job":{"apns_worker":1,"job":\#(Self.original)}}"#) == .missingToken)
+        #expect(
+            jobError(#"{"apns_worker":1,"job":{"apns_worker":1,"job":\#(Self.original)}}"#) == .missingToken(found: nil)
+        )
     }
 
     @Test("cut anywhere, a wrapper is never read beyond its end")

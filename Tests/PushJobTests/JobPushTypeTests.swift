@@ -10,10 +10,11 @@ struct JobPushTypeTests {
             #"{"aps":{"content-available":1}}"#, #"{"x":[1],"aps" : { "content-available" : 1 } , "y":{}}"#,
             #"{"aps":{"content-available":1,"category":"a","mutable-content":1},"alert":"not in aps"}"#,
             #"{"aps":{"content\u002davailable":1}}"#, #"{"\u0061ps":{"content-available":1}}"#,
-            #"{"-":"--","aps":{"content-available":1}}"#,
+            #"{"-":"--","aps":{"content-available":1}}"#, #"{"aps":{"content-available":true}}"#,
+            #"{"aps":{"content-available":1,"alert":null}}"#,
         ])
     func background(payload: String) throws {
-        #expect(try decodeJob(#"{"token":"ab","payload":\#(payload)}"#).payloadIsBackground)
+        #expect(try decodeJob(#"{"token":"ab","payload":\#(payload)}"#).kind == .background)
     }
 
     @Test(
@@ -29,13 +30,13 @@ struct JobPushTypeTests {
             #"{"-content-availabl":"e-"}"#,
         ])
     func other(payload: String) throws {
-        #expect(try !decodeJob(#"{"token":"ab","payload":\#(payload)}"#).payloadIsBackground)
+        #expect(try decodeJob(#"{"token":"ab","payload":\#(payload)}"#).kind != .background)
     }
 
     @Test("uses only the payload, not the rest of the job")
     func elsewhere() throws {
         let job = try decodeJob(#"{"content-available":1,"token":"ab","aps":{"content-available":1},"payload":{}}"#)
-        #expect(!job.payloadIsBackground)
+        #expect(job.kind == .alert)
     }
 
     @Test(
@@ -51,7 +52,6 @@ struct JobPushTypeTests {
     func shortForms(members: String, kind: Job.Kind) throws {
         let job = try decodeJob(#"{"token":"ab",\#(members)}"#)
         #expect(job.kind == kind)
-        #expect(job.payloadIsBackground == (kind == .background))
     }
 
     @Test(
@@ -64,9 +64,13 @@ struct JobPushTypeTests {
             (#"{"x":1,"aps":{"event":"end","timestamp":1}}"#, .liveActivity),
             (#"{"aps":{"event":"end"}}"#, .alert), (#"{"aps":{"event":"tap","timestamp":1}}"#, .alert),
             (#"{"aps":{"alert":"x","content-state":{}}}"#, .alert),
+            (#"{"aps":{"event":"Update","content-state":{},"timestamp":1}}"#, .liveActivity),
+            (#"{"aps":{"event":"tap","alert":"x","content-state":{}}}"#, .alert),
+            (#"{"aps":{"content-changed":true}}"#, .widgetOrControl),
+            (#"{"aps":{"content-changed":true,"alert":"x"}}"#, .alert),
             (#"{"event":"end","timestamp":1,"aps":{}}"#, .alert),
             (#"{"mdm":"magic"}"#, .mdm), (#"{ "mdm" : "magic" }"#, .mdm), (#"{"mdm":1}"#, .alert),
-            (#"{"aps":{"alert":"x"},"mdm":"magic"}"#, .alert), (#"{"mdm":"magic","aps":{}}"#, .alert),
+            (#"{"aps":{"alert":"x"},"mdm":"magic"}"#, .alert), (#"{"mdm":"magic","aps":{}}"#, .mdm),
             (#"{"aps":{"mdm":"magic"}}"#, .alert), (#"{"aps":{"content-available":1},"mdm":"x"}"#, .background),
         ])
     func payloads(payload: String, kind: Job.Kind) throws {

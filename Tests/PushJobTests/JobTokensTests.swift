@@ -48,7 +48,7 @@ struct JobTokensTests {
     func cut(text: String, rest: String) throws {
         let job = try decodeJob(text)
         #expect(originalWithoutTokens(job) == rest)
-        #expect(jobError(rest) == .missingToken)
+        #expect(jobError(rest) == .missingToken(found: nil))
     }
 
     @Test("only the producer's own tokens are cut out")

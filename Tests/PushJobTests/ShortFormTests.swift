@@ -13,7 +13,7 @@ func composed(_ members: String) throws -> String {
 
 @Suite("Short forms")
 struct ShortFormTests {
-    static let members = JobMember.allCases.filter { $0.shortForm != nil }
+    static let members = JobMember.allCases.filter { $0.isShortForm }
 
     /// Values of each short form, with the values that are sent; `nil` if the payload then has no such member.
     static let good: [(JobMember, [(String, String?)])] = [
@@ -121,7 +121,7 @@ struct ShortFormTests {
         let start = shortJob(#""\#(member.name)":"#).dropLast()
         for value in values {
             #expect(
-                jobError(start + value + "}") == .invalidMember(member, offset: start.utf8.count),
+                jobError(start + value + "}")?.plain == .invalid(member, start.utf8.count),
                 "\(member.name) = \(value)")
         }
     }
@@ -139,16 +139,19 @@ struct ShortFormTests {
         let value = (Self.good.first { $0.0 == member }?.1.first?.0) ?? (member == .mdm ? #""x""# : "{}")
         #expect(jobError(shortJob(#""\#(member.name)":\#(value)"#)) == nil)
         let both = jobError(shortJob(#""\#(member.name)":\#(value),"payload":{}"#))
-        #expect(both == .payloadAndShortForm(member))
+        #expect(both == .payloadAndShortForm(member, isOwnData: member != .mdm))
         #expect(both?.description.contains("both `payload` and `\(member.name)`") == true)
         #expect(jobError(shortJob(#""\#(member.name)":null,"payload":{}"#)) == nil)
-        #expect(jobError(shortJob(#""\#(member.name)":null"#)) == .missingPayload)
+        #expect(jobError(shortJob(#""\#(member.name)":null"#)) == .missingPayload(found: nil))
     }
 
-    @Test("every expectation ends the sentence \"it must be\"", arguments: members)
-    func expectations(member: JobMember) {
-        let error = JobError.invalidMember(member, offset: 3).description
-        #expect(error.hasPrefix("the job's `\(member.name)` at byte 3 is invalid: it must be "))
+    @Test("an error names the member and its place, what it must be, and what was found", arguments: members)
+    func expectations(member: JobMember) throws {
+        let start = shortJob(#""\#(member.name)":"#).dropLast()
+        let error = try #require(jobError(start + "[[]]}")?.description)
+        #expect(error.hasPrefix("the job's `\(member.name)"))
+        #expect(error.contains(" at byte ") && error.contains(" must be "), "\(error)")
+        #expect(error.hasSuffix(", not an array"), "\(error)")
         #expect(member.expectation.count > 6)
     }
 
@@ -156,7 +159,7 @@ struct ShortFormTests {
     func scores() throws {
         let member = #""relevance_score":100"#
         let offset = shortJob(#""relevance_score":"#).utf8.count - 1
-        #expect(jobError(shortJob(member)) == .invalidMember(.relevanceScore, offset: offset))
+        #expect(jobError(shortJob(member))?.plain == .invalid(.relevanceScore, offset))
         #expect(jobError(shortJob(member + #","push_type":"alert","event":"end""#))?.code.rawValue == "InvalidMember")
         #expect(jobError(shortJob(member + #","event":"end""#)) == nil)
         #expect(jobError(shortJob(member + #","content_state":{}"#)) == nil)
@@ -181,7 +184,7 @@ struct ShortFormTests {
         #expect(try composed(#""custom":{"a":1},"badge":1,"mdm":"m""#) == #"{"aps":{"badge":1},"mdm":"m","a":1}"#)
         #expect(try composed(#""custom":{"mdm":1}"#) == #"{"aps":{},"mdm":1}"#)
         let member = shortJob(#""mdm":"x","custom":"#).dropLast()
-        #expect(jobError(member + #"{"mdm":1}}"#) == .invalidMember(.custom, offset: member.utf8.count))
+        #expect(jobError(member + #"{"mdm":1}}"#)?.plain == .invalid(.custom, member.utf8.count))
     }
 
     @Test("values nested in the payload may be one level less deep")

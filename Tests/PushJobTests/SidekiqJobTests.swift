@@ -101,15 +101,15 @@ struct SidekiqJobTests {
         #expect(refusal(#"{"class":"P","args":[{}]"#)?.code.rawValue == "MalformedJSON")
         #expect(refusal(#"[1}"#)?.code.rawValue == "MalformedJSON")
         #expect(refusal(#"{"class":"P","args":["{\"token\":}"]}"#)?.code.rawValue == "MalformedJSON")
-        #expect(refusal(#"{"class":"P","args":[{"alert":""}]}"#) == .missingToken)
+        #expect(refusal(#"{"class":"P","args":[{"alert":""}]}"#)?.plain == .missingToken(found: nil))
         let text = #"{"class":"P","args":[{"token":"ab","alert":"","priority":2}]}"#
-        #expect(refusal(text) == .invalidMember(.priority, offset: text.utf8.count - 4))
+        #expect(refusal(text)?.plain == .invalid(.priority, text.utf8.count - 4))
         #expect(
-            refusal(#"{"apns_worker":1,"attempt":2,"job":\#(text)}"#)
-                == .invalidMember(.priority, offset: text.utf8.count - 4))
+            refusal(#"{"apns_worker":1,"attempt":2,"job":\#(text)}"#)?.plain
+                == .invalid(.priority, text.utf8.count - 4))
         #expect(
-            refusal(#"{"class":"P","args":["{\"token\":\"ab\",\"alert\":\"\",\"priority\":2}"]}"#)
-                == .invalidMember(.priority, offset: 36))
+            refusal(#"{"class":"P","args":["{\"token\":\"ab\",\"alert\":\"\",\"priority\":2}"]}"#)?.plain
+                == .invalid(.priority, 36))
     }
 
     @Test("of other classes are refused by name, if valid; ActiveJob's own class counts")

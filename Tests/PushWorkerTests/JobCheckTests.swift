@@ -127,7 +127,7 @@ struct JobCheckTests {
             (#"{"token":"ab","payload":{"aps":{}},"push_type":"background"}"#, nil),
         ] as [(String, String?)])
     func defects(job: String, words: String?) {
-        let defect = JobCheck.defect(of: ByteBuffer(string: job), as: .native)
+        let defect = JobCheck.review(ByteBuffer(string: job), as: .native, now: 0).defect
         if let words { #expect(defect?.contains(words) == true, "\(defect ?? "nil")") } else { #expect(defect == nil) }
     }
 }

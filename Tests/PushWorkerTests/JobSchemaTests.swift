@@ -234,7 +234,7 @@ struct JobSchemaTests {
     private static func cannotSay(_ refusal: JobError?, of job: String) -> Bool {
         switch refusal {
         case .duplicateMember: return true
-        case .invalidMember(let member, _):
+        case .invalidMember(let member, _, _):
             switch member {
             case .sendAt, .registeredAt, .enqueuedAt, .staleDate, .timestamp, .dismissalDate, .expiration, .uniqueFor:
                 return true
@@ -288,11 +288,11 @@ struct JobSchemaTests {
             if let type = job.pushType.map(job.text), !type.withUnsafeReadableBytes({ PushType(bytes: $0) != nil }),
                 job.topic == nil || UnknownPushType(type) == nil
             {
-                return .invalidMember(.pushType, offset: 0)
+                return .missingID
             }
             let fields = job.tokens.map { Array($0) } ?? job.token.map { [$0] } ?? []
             let isGood = fields.allSatisfy { (try? DeviceToken(job.text($0))) != nil }
-            return isGood ? nil : .invalidMember(.token, offset: 0)
+            return isGood ? nil : .missingToken(found: nil)
         } catch {
             return error
         }

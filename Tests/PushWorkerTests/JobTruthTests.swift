@@ -110,6 +110,43 @@ struct JobTruthTests {
         #expect(scene.log.events.count { $0 == "payload_hint" } == 1)
     }
 
+    @Test("logs a member with the name of another one once, and other names never")
+    func names() throws {
+        let scene = try EngineScene()
+        for number in 0..<20 {
+            scene.pushOne(token: "aa", #""alert":"x","pushtype":"alert","own\#(number)":1"#)
+            scene.pushOne(token: "bb", #""alert":"x","own":{"a":1}"#)
+            scene.run(.milliseconds(20))
+        }
+        #expect(scene.transport.tokens.count == 40)
+        #expect(scene.log.events.count { $0 == "job_hint" } == 1)
+        #expect(!scene.log.events.contains("payload_hint"))
+    }
+
+    @Test("logs a value of the wrong type once for each member, also for payloads of alerts")
+    func values() throws {
+        let scene = try EngineScene()
+        for _ in 0..<20 {
+            scene.pushOne(token: "aa", #""payload":{"aps":{"alert":"x","badge":"1"}}"#)
+            scene.run(.milliseconds(20))
+            scene.pushOne(token: "bb", #""payload":{"aps":{"alert":"x","sound":5}}"#)
+            scene.run(.milliseconds(20))
+        }
+        #expect(scene.transport.tokens.count == 40 && scene.log.events.count { $0 == "payload_hint" } == 2)
+    }
+
+    @Test("an enqueued_at ahead of Redis' clock counts as the time at which the job was first seen")
+    func ahead() throws {
+        let scene = try EngineScene()
+        let second = EngineScene.time(scene.loop.now) / 1000
+        scene.pushOne(token: "aa", #""alert":"x","expiration":"1h","enqueued_at":\#(second + 86_400)"#)
+        scene.pushOne(token: "bb", #""alert":"x","expiration":"1h","enqueued_at":\#(second + 60)"#)
+        scene.run()
+        let expirations = scene.transport.sent.map { $0.expiration.map { $0 - second } }
+        #expect(expirations == [3600, 3660], "\(expirations)")
+        #expect(scene.log.events.count { $0 == "job_hint" } == 1)
+    }
+
     @Test("sends a Wallet pass' empty payload without a hint")
     func wallet() throws {
         let scene = try EngineScene()
@@ -184,8 +221,16 @@ struct JobTruthTests {
         scene.pushOne(token: "aa", #""payload":{"aps":{}},"push_type":"background""#)
         scene.pushOne(token: "bb", #""payload":{},"push_type":"background""#)
         scene.pushOne(token: "cc", #""alert":"x","push_type":"hologram","topic":"a.b.hologram""#)
+        for payload in [
+            #"{"aps":{"alert":"x","badge":"1"}}"#, #"{"aps":{"alert":"x","own":1}}"#, #"{"aps":{"mutable-content":1}}"#,
+            #"{"aps":{"alert":"x"},"a":1,"a":2}"#,
+        ] {
+            scene.pushOne(token: "dd", #""payload":\#(payload)"#)
+        }
+        scene.pushOne(token: "ee", #""alert":"x","pushtype":"alert""#)
         scene.run()
-        #expect(scene.queue.dead.map(\.reason) == ["BadPayload"] && scene.transport.tokens == ["bb", "cc"])
+        #expect(scene.queue.dead.map(\.reason) == Array(repeating: "BadPayload", count: 5))
+        #expect(scene.transport.tokens == ["bb", "cc", "ee"])
     }
 
     @Test("counts jobs whose duration has no starting time")

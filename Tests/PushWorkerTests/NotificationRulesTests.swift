@@ -8,27 +8,37 @@ import Testing
 
 @Suite("Notification rules")
 struct NotificationRulesTests {
-    /// Returns the verdict of the rules on a notification: the refusal, otherwise the first hint.
+    /// Returns the verdict of the rules on a notification: the refusal, otherwise the first hint. Mistakes in single
+    /// members come after the rules of its type.
     private static func verdict(
-        _ type: PushType, _ payload: String, priority: UInt8? = nil, isOnChannel: Bool = false,
-        isInferred: Bool = false, isPass: Bool = false
-    ) -> (refusal: Reason?, hint: NotificationRules.Hint?, payload: String) {
+        _ type: PushType, _ payload: String, priority: UInt8? = nil, isOnChannel: Bool = false, isPass: Bool = false
+    ) -> (refusal: Reason?, hint: Hint?, payload: String) {
         let subject = NotificationRules.Subject(
-            pushType: type, isInferred: isInferred, priority: priority, isOnChannel: isOnChannel, isPass: isPass)
+            pushType: type, priority: priority, isOnChannel: isOnChannel, isPass: isPass)
         var buffer = ByteBuffer(string: payload)
-        var first: NotificationRules.Hint?
+        var first: Hint?
         do throws(Reason) {
-            try NotificationRules.check(subject, &buffer, second: 7) { first = first ?? $0 }
+            let job = try read(payload)
+            try NotificationRules.check(subject, job.facts, &buffer, second: 7) { first = first ?? $0 }
+            for mistake in job.mistakes where type.tellsOf(mistake) && !isPass { first = first ?? Hint(mistake) }
             return (nil, first, String(buffer: buffer))
         } catch {
             return (error, first, String(buffer: buffer))
         }
     }
 
+    private static func read(_ payload: String) throws(Reason) -> Job {
+        do throws(JobError) {
+            return try JobDecoder.decode(ByteBuffer(string: #"{"token":"ab","payload":\#(payload)}"#))
+        } catch {
+            throw Reason(error)
+        }
+    }
+
     private static func refusal(
-        _ type: PushType, _ payload: String, priority: UInt8? = nil, isOnChannel: Bool = false, isInferred: Bool = false
+        _ type: PushType, _ payload: String, priority: UInt8? = nil, isOnChannel: Bool = false
     ) -> Reason? {
-        verdict(type, payload, priority: priority, isOnChannel: isOnChannel, isInferred: isInferred).refusal
+        verdict(type, payload, priority: priority, isOnChannel: isOnChannel).refusal
     }
 
     /// Returns a payload of exactly the given size that follows all rules of its type.
@@ -41,7 +51,8 @@ struct NotificationRulesTests {
         .background: #"{"aps":{"content-available":1}}"#,
         .liveactivity: #"{"aps":{"event":"update","timestamp":1,"content-state":{}}}"#,
         .widgets: #"{"aps":{"content-changed":true}}"#, .controls: #"{"aps":{"content-changed":true}}"#,
-        .mdm: #"{"mdm":"magic"}"#,
+        .mdm: #"{"mdm":"magic"}"#, .alert: #"{"aps":{"alert":"x"}}"#,
+        .accessory: #"{"aps":{"encryptedData":"x","sessionIdentifier":"x","keyID":"x","messageIndex":"x"}}"#,
         .fileprovider: #"{"container-identifier":"NSFileProviderRootContainerItemIdentifier"}"#,
     ]
 
@@ -88,14 +99,15 @@ struct NotificationRulesTests {
     @Test(
         "a payload without what its type needs gets a hint that names it",
         arguments: [
-            (PushType.background, #"{"aps":{}}"#, NotificationRules.Rule.backgroundContentAvailable),
+            (PushType.background, #"{"aps":{}}"#, Hint.Rule.backgroundContentAvailable),
             (.background, #"{"aps":{"content-available":0}}"#, .backgroundContentAvailable),
             (.background, #"{"aps":{"content-available":1,"alert":"x"}}"#, .backgroundAlert),
             (.background, #"{"aps":{"content-available":1,"badge":0}}"#, .backgroundAlert),
             (.background, #"{"aps":{"content-available":1,"sound":""}}"#, .backgroundAlert),
             (.liveactivity, "{}", .liveActivityEvent),
-            (.liveactivity, #"{"aps":{"event":"stop","timestamp":1}}"#, .liveActivityEvent),
-            (.liveactivity, #"{"aps":{"event":"end","timestamp":"1"}}"#, .liveActivityTimestamp),
+            (.liveactivity, #"{"aps":{"event":"stop","timestamp":1,"content-state":{}}}"#, .payloadValue),
+            (.liveactivity, #"{"aps":{"event":"end","timestamp":"1"}}"#, .payloadValue),
+            (.liveactivity, #"{"aps":{"event":"update","timestamp":1700000000000,"content-state":{}}}"#, .payloadValue),
             (.liveactivity, #"{"aps":{"event":"update","timestamp":1}}"#, .liveActivityContentState),
             (.liveactivity, #"{"aps":{"event":"start","timestamp":1,"content-state":{}}}"#, .liveActivityStart),
             (
@@ -106,13 +118,31 @@ struct NotificationRulesTests {
                 .liveactivity,
                 #"{"aps":{"event":"start","timestamp":1,"content-state":{},"alert":"x","attributes-type":"T"}}"#,
                 .liveActivityStart
-            ), (.widgets, #"{"aps":{}}"#, .contentChanged), (.widgets, "{}", .contentChanged),
+            ),
+            (
+                .liveactivity,
+                #"{"aps":{"event":"start","timestamp":1,"content-state":{},"alert":"x","attributes-type":"T","attributes":{},"input-push-token":1,"input-push-channel":"YQ=="}}"#,
+                .liveActivityInput
+            ),
+            (.alert, #"{"aps":{}}"#, .alertShowsNothing), (.alert, #"{"aps":{"thread-id":"x"}}"#, .alertShowsNothing),
+            (.alert, #"{"aps":{"mutable-content":1}}"#, .alertShowsNothing),
+            (.alert, #"{"aps":{"content-available":1}}"#, .alertShowsNothing),
+            (.alert, #"{"aps":{"alert":""}}"#, .alertShowsNothing),
+            (.alert, #"{"aps":{"alert":{"title":""}}}"#, .alertShowsNothing),
+            (.alert, #"{"aps":{"alert":5}}"#, .payloadValue),
+            (.alert, #"{"aps":{"alert":"x","own":1}}"#, .payloadMember),
+            (.alert, #"{"aps":{"alert":"x","badge":1,"badge":2}}"#, .payloadRepeat),
+            (.alert, #"{"aps":{"alert":"x","relevance-score":5}}"#, .relevanceScore),
+            (.alert, "{}", .payloadWithoutAPS),
+            (.accessory, #"{"aps":{}}"#, .accessory), (.accessory, #"{"aps":{"keyID":"x"}}"#, .accessory),
+            (.voip, #"{"aps":{"badge":"1"}}"#, .payloadValue),
+            (.widgets, #"{"aps":{}}"#, .contentChanged), (.widgets, "{}", .contentChanged),
             (.controls, #"{"aps":{"content-changed":false}}"#, .contentChanged),
             (.mdm, #"{"aps":{}}"#, .mdm), (.mdm, #"{"mdm":5}"#, .mdm), (.mdm, "{}", .mdm),
             (.mdm, #"{"mdm":"x","aps":{}}"#, .mdmAPS),
             (.fileprovider, #"{"aps":{"container-identifier":"x"}}"#, .containerIdentifier),
         ])
-    func hints(type: PushType, payload: String, rule: NotificationRules.Rule) throws {
+    func hints(type: PushType, payload: String, rule: Hint.Rule) throws {
         let verdict = Self.verdict(type, payload)
         #expect(verdict.refusal == nil && verdict.hint?.rule == rule && verdict.payload == payload)
         #expect(verdict.hint?.reason.code.text == "BadPayload")
@@ -153,9 +183,10 @@ struct NotificationRulesTests {
     @Test(
         "unwise payloads, and ones that only lack optional members, are sent",
         arguments: [
-            (PushType.alert, "{}"), (.alert, #"{"aps":{"content-available":1}}"#), (.alert, #"{"mdm":"x"}"#),
+            (PushType.alert, #"{"aps":{"badge":0}}"#), (.alert, #"{"aps":{"alert":"","sound":"s"}}"#),
+            (.alert, #"{"mdm":"x"}"#), (.voip, #"{"aps":{"own":1}}"#),
             (.voip, "{}"), (.complication, "{}"), (.location, "{}"), (.pushtotalk, #"{"aps":{}}"#),
-            (.background, #"{"aps":{"content-available":true,"category":"c","mutable-content":1},"x":{"alert":"y"}}"#),
+            (.background, #"{"aps":{"content-available":1,"category":"c","mutable-content":1},"x":{"alert":"y"}}"#),
             (.liveactivity, #"{"aps":{"event":"end","timestamp":1}}"#),
             (
                 .liveactivity,
@@ -175,16 +206,6 @@ struct NotificationRulesTests {
         #expect(
             refusal.code.text == "BadPayload" && refusal.detail?.contains("cannot be started on a `channel`") == true)
         #expect(Self.refusal(.liveactivity, #"{"aps":{"event":"end","timestamp":1}}"#, isOnChannel: true) == nil)
-    }
-
-    @Test("an inferred background notification is not checked again")
-    func inferred() {
-        // No scan could accept this, so any check would refuse it.
-        #expect(Self.refusal(.background, "not JSON", isInferred: true) == nil)
-        #expect(Self.refusal(.alert, "not JSON") == nil)
-        #expect(Self.refusal(.background, "not JSON")?.code.text == "BadPayload")
-        #expect(Self.refusal(.background, "{}", priority: 10, isInferred: true)?.code.text == "BadPriority")
-        #expect(Self.verdict(.mdm, #"{"aps":{}}"#, isInferred: true).hint?.rule == .mdm)
     }
 
     @Test("a background notification without a priority gets 5; a broadcast has one")
@@ -215,7 +236,7 @@ struct NotificationRulesTests {
         #expect(PushType.inferred(for: job.kind) == type)
         let isOnChannel = job.channel != nil
         let payload = try job.payload(limit: NotificationRules.sizeLimit(type, isOnChannel: isOnChannel))
-        let verdict = Self.verdict(type, String(buffer: payload), isOnChannel: isOnChannel, isInferred: true)
+        let verdict = Self.verdict(type, String(buffer: payload), isOnChannel: isOnChannel)
         #expect(verdict.refusal == nil && verdict.hint == nil)
     }
 

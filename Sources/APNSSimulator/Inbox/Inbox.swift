@@ -310,7 +310,13 @@ struct Inbox: Sendable {
         return """
             <p class="muted">\(notification.payloadSize) bytes\(if: cut > 0, ", of which the last \(cut) are not kept")</p>
             \(Elements.source(PayloadText.pretty(notification.payload), title: "Payload"))
+            \(mistakes(notification))
             """
+    }
+
+    /// What Apple's documentation shows to be mistakes in a payload, although APNs accepts them.
+    private func mistakes(_ notification: ReceivedNotification) -> HTML {
+        HTML(notification.mistakes.map { "<p class=\"notice\">\($0)</p>" })
     }
 
     /// The attempts to send the same notification, newest first.

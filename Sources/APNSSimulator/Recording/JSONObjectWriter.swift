@@ -42,6 +42,16 @@ struct JSONObjectWriter {
         bytes.append(UInt8(ascii: "}"))
     }
 
+    mutating func member(_ name: StaticString, _ texts: [String]) {
+        begin(name)
+        bytes.append(UInt8(ascii: "["))
+        for (index, text) in texts.enumerated() {
+            if index > 0 { bytes.append(UInt8(ascii: ",")) }
+            append(text)
+        }
+        bytes.append(UInt8(ascii: "]"))
+    }
+
     private mutating func begin(_ name: StaticString) {
         if bytes.count > 1 { bytes.append(UInt8(ascii: ",")) }
         bytes.append(UInt8(ascii: "\""))

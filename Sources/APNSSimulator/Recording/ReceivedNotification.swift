@@ -1,4 +1,6 @@
 import APNS
+import NIOCore
+import PushJob
 
 /// A notification as the simulator received it, and its answer.
 ///
@@ -93,6 +95,13 @@ extension ReceivedNotification.Outcome {
 }
 
 extension ReceivedNotification {
+    /// What Apple's documentation shows to be mistakes in the payload, although APNs accepts them.
+    package var mistakes: [String] {
+        // Of other types, only the app reads the payload.
+        guard payload.count == payloadSize, pushType != "mdm" else { return [] }
+        return MemberMistake.inPayload(ByteBuffer(bytes: payload)).map(\.description)
+    }
+
     /// Returns the notification as a JSON object on one line, without the members that it does not have.
     ///
     /// `payload` is the payload with its numbers and the order of its members unchanged. A payload that is not a JSON
@@ -117,6 +126,8 @@ extension ReceivedNotification {
         if !malformedHeaders.isEmpty { object.member("malformed_headers", malformedHeaders) }
         write(payloadInto: &object)
         object.member("payload_bytes", payloadSize)
+        let mistakes = mistakes
+        if !mistakes.isEmpty { object.member("mistakes", mistakes) }
         object.member("accepted", accepted)
         switch outcome {
         case .answered(let status, let reason):

@@ -142,6 +142,21 @@ extension UnsafeRawBufferPointer {
         return memcmp(baseAddress, literal.utf8Start, literal.utf8CodeUnitCount) == 0
     }
 
+    /// A hash of a name: of its length, its first and its last eight bytes. The same in every process.
+    @inline(__always)
+    var nameHash: UInt64 {
+        let factor: UInt64 = 0x9E37_79B9_7F4A_7C15
+        var hash = UInt64(truncatingIfNeeded: count) &* factor
+        if count >= 8 {
+            hash = (hash ^ loadUnaligned(fromByteOffset: 0, as: UInt64.self)) &* factor
+            hash ^= loadUnaligned(fromByteOffset: count &- 8, as: UInt64.self)
+        } else {
+            for byte in self { hash = hash &<< 8 ^ UInt64(byte) }
+        }
+        hash = hash &* factor
+        return (hash ^ hash &>> 32) &* factor
+    }
+
     /// Returns the offset of the next occurrence of a byte; nil if there is none.
     package func firstOffset(of byte: UInt8, from start: Int) -> Int? {
         guard let baseAddress, start < count,

@@ -66,6 +66,8 @@ public struct Job: Sendable {
     public internal(set) var onUncertain = OnUncertain.resend
 
     var traits: JobTraits = []
+    /// Facts about the payload, as it was written or as it will be composed.
+    package internal(set) var facts = PayloadFacts()
     var tokenList: JobTokenList?
     /// The place of the job's own object, if it is not all that the producer wrote.
     var argument: JobField?
@@ -87,6 +89,19 @@ public struct Job: Sendable {
 
     /// True if this object is not among the claimed bytes, but was rewritten after them.
     public var isRewritten: Bool { document.lowerBound >= original.upperBound }
+
+    /// A number made of the names of all members that the worker does not know; 0 if there are none. Jobs with the same
+    /// names have the same number.
+    package internal(set) var otherNames: UInt64 = 0
+    /// The members that are ignored because they are not valid.
+    package var ignoredMembers: [JobMember] {
+        var members: [JobMember] = []
+        if traits.contains(.ignoredCampaign) { members.append(.campaign) }
+        if traits.contains(.ignoredLabels) { members.append(.labels) }
+        if traits.contains(.ignoredKeepResult) { members.append(.keepResult) }
+        if traits.contains(.ignoredTraceparent) || traceparent != nil && trace == nil { members.append(.traceparent) }
+        return members
+    }
 
     /// The device tokens, if there is an array of them: the wrapper's if it has one, else the producer's.
     public var tokens: JobTokens? {

@@ -19,6 +19,7 @@ extension JobDecoder {
         } catch {
             // Not in Sidekiq's format: it may have the members of a native job.
             identify(envelope.original, &job)
+            if job.id == nil { job.id = body.withUnsafeReadableBytes { sidekiqID($0, in: envelope.original) } }
         }
         return job
     }
@@ -38,6 +39,18 @@ extension JobDecoder {
         guard job.id == nil, let id = sidekiq.id else { return }
         job.body.withUnsafeReadableBytes { bytes in
             if MemberRules.isIdentifier(id, in: bytes) { job.id = JobField(id) }
+        }
+    }
+
+    private static func sidekiqID(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) -> JobField? {
+        do throws(JSONError) {
+            guard let id = try SidekiqReader.id(bytes, in: range), MemberRules.isIdentifier(id, in: bytes) else {
+                return nil
+            }
+            return JobField(id)
+        } catch {
+            // The decoder has reported the error.
+            return nil
         }
     }
 

@@ -7,7 +7,7 @@ import NIOCore
 public struct JobDecoder {
     /// Reads a job. Allocates nothing if it succeeds.
     /// - Parameter body: the claimed bytes: a producer's, perhaps in a wrapper.
-    /// - Throws: ``JobError/malformedJSON(_:)`` for a body that is not JSON, else the first rule that is broken.
+    /// - Throws: ``JobError/malformedJSON(_:_:)`` for a body that is not JSON, else the first rule that is broken.
     ///   ``Envelope/read(_:)`` still finds the wrapper and the original.
     public static func decode(_ body: ByteBuffer) throws(JobError) -> Job {
         guard body.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
@@ -29,9 +29,12 @@ public struct JobDecoder {
             // The reader stopped at the rule. A text that is not JSON must be reported as such, wherever its error is.
             var scanner = JSONScanner(bytes, in: document)
             try scanner.skipDocument()
+            if case .notAnObject(let offset, _) = brokenRule {
+                return .notAnObject(offset: offset, ForeignText.recognize(bytes, in: document))
+            }
             return brokenRule
         } catch {
-            return .malformedJSON(error)
+            return .malformedJSON(error, ForeignText.recognize(bytes, in: document, isJSON: false))
         }
     }
 }

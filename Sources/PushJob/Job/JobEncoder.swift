@@ -106,15 +106,15 @@ public struct JobEncoder: Sendable {
         if collapsesDuplicates { writer.write(.collapseDuplicates, flag: true) }
         if truncates { writer.write(.truncate, flag: true) }
         if keepsResult { writer.write(.keepResult, flag: true) }
-        for member in JobMember.allCases where member.shortForm != nil {
+        for member in JobMember.allCases where member.isShortForm {
             if let value = shortForms[member] { writer.write(member, value) }
         }
         if let payload { writer.write(.payload, json: payload) }
         writer.end()
         let job = try JobDecoder.decode(writer.buffer)
         // The worker ignores these if they are not valid.
-        if campaign != nil, job.campaign == nil { throw .invalidMember(.campaign, offset: 0) }
-        if !labels.isEmpty, job.labels == nil { throw .invalidMember(.labels, offset: 0) }
+        if campaign != nil, job.campaign == nil { throw .ignored(.campaign) }
+        if !labels.isEmpty, job.labels == nil { throw .ignored(.labels) }
         return writer.buffer
     }
 

@@ -1,31 +1,31 @@
 /// The reason why a body is not a valid job. Offsets are bytes from the start of the producer's text.
 ///
-/// It never holds a piece of the job: payloads and tokens must not reach a log.
+/// It holds names of members, but never a value: payloads and tokens must not reach a log.
 public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The body is not JSON.
-    case malformedJSON(JSONError)
+    /// The body is not JSON; perhaps it is something else.
+    case malformedJSON(JSONError, ForeignText? = nil)
     /// The body is JSON, but not an object.
-    case notAnObject(offset: Int)
+    case notAnObject(offset: Int, ForeignText? = nil)
     /// The payload for ``JobEncoder`` is not JSON; the offset counts from the payload's start.
     case malformedPayload(JSONError)
-    /// The job has neither `token` nor `tokens`.
-    case missingToken
+    /// The job has neither `token` nor `tokens`, and perhaps something else instead.
+    case missingToken(found: String?)
     /// The job has both `token` and `tokens`.
     case tokenAndTokens
     /// The job has a `channel` and this member: `token` or `tokens`.
     case channelAndToken(JobMember)
-    /// The job has neither a `payload` nor a short form.
-    case missingPayload
-    /// The job has a `payload` and this short form.
-    case payloadAndShortForm(JobMember)
+    /// The job has neither a `payload` nor a short form, and perhaps something else instead.
+    case missingPayload(found: String?)
+    /// The job has a `payload` and this short form. The payload may be only the app's own data.
+    case payloadAndShortForm(JobMember, isOwnData: Bool)
     /// A value that ``JobEncoder`` got as JSON text is not JSON; the offset counts from its start.
     case malformedMember(JobMember, JSONError)
     /// The payload cannot be shortened to the limit: even with an empty alert body it has this many bytes too many.
     case payloadTooLong(excess: Int, limit: Int)
     /// The job has `unique_for` but no `id`.
     case missingID
-    /// A member has the wrong type or is out of range.
-    case invalidMember(JobMember, offset: Int)
+    /// A member, whose value begins at the offset, has the wrong type or is out of range.
+    case invalidMember(JobMember, offset: Int, MemberMistake)
     /// A known member occurs twice, perhaps with different values.
     case duplicateMember(JobMember, offset: Int)
     /// The body is a wrapper of a version that only a newer apns-worker knows.
@@ -60,7 +60,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The error's code.
     public var code: Code {
         switch self {
-        case .malformedJSON(let error), .malformedPayload(let error), .malformedMember(_, let error):
+        case .malformedJSON(let error, _), .malformedPayload(let error), .malformedMember(_, let error):
             error.kind == .tooDeep ? .tooDeep : .malformedJSON
         case .notAnObject: .notAnObject
         case .missingToken: .missingToken
@@ -82,25 +82,33 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The problem, its place, and the expected value.
     public var description: String {
         switch self {
-        case .malformedJSON(let error): "the job is not valid JSON: \(error)"
+        case .malformedJSON(let error, let foreign): "the job is not valid JSON: \(foreign?.rawValue ?? "\(error)")"
         case .malformedPayload(let error): "the payload is not valid JSON: \(error)"
-        case .notAnObject(let offset): "the job must be a JSON object; another value starts at byte \(offset)"
-        case .missingToken:
-            "the job has no device token: it needs `token` (a string) or `tokens` (an array of strings), or a `channel`"
+        case .notAnObject(let offset, let foreign):
+            "the job must be a JSON object; \(foreign?.rawValue ?? "another value starts at byte \(offset)")"
+        case .missingToken(let found):
+            "the job has no device token: "
+                + (found ?? "it needs `token` (a string) or `tokens` (an array of strings), or a `channel`")
         case .tokenAndTokens: "the job has both `token` and `tokens`; it must have exactly one of them"
         case .channelAndToken(let member):
             "the job has both `channel` and `\(member.name)`; it goes either to a channel or to devices"
-        case .missingPayload:
-            "the job has no `payload`: it needs the APNs payload as a JSON object, or short forms such as `alert`"
-        case .payloadAndShortForm(let member):
-            "the job has both `payload` and `\(member.name)`; it must have either the payload or short forms"
+        case .missingPayload(let found):
+            "the job has no `payload`: "
+                + (found ?? "it needs the APNs payload as a JSON object, or short forms such as `alert`")
+        case .payloadAndShortForm(let member, let isOwnData):
+            "the job has both `payload` and `\(member.name)`; "
+                + (isOwnData
+                    ? "if the `payload` is data of the app, name it `custom`"
+                    : member == .custom
+                        ? "put the members of `custom` into `payload`, beside `aps`"
+                        : "it must have either the payload or short forms")
         case .malformedMember(let member, let error): "the `\(member.name)` is not valid JSON: \(error)"
         case .payloadTooLong(let excess, let limit):
             "the payload is \(excess) bytes too long for the limit of \(limit) even with an empty alert body;"
                 + " shorten something else"
         case .missingID: "the job has `unique_for` but no `id`: add an id that no other job has"
-        case .invalidMember(let member, let offset):
-            "the job's `\(member.name)` at byte \(offset) is invalid: it must be \(member.expectation)"
+        case .invalidMember(_, _, let mistake):
+            "the job's `\(mistake.path)` at byte \(mistake.offset) \(mistake.sentence)"
         case .duplicateMember(let member, let offset):
             "the job has `\(member.name)` more than once, again at byte \(offset); it may appear only once"
         case .notSidekiq(let mistake):
@@ -118,14 +126,24 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// The error of a member that a worker ignores if it is not valid.
+    static func ignored(_ member: JobMember) -> JobError {
+        let sentence = "must be \(member.expectation)"
+        return .invalidMember(
+            member, offset: 0, MemberMistake(kind: .value, path: "\(member.name)", offset: 0, sentence: sentence))
+    }
+
     /// Returns the same error with its offset counted from a later start.
     func offset(by distance: Int) -> JobError {
         guard distance != 0 else { return self }
         switch self {
-        case .malformedJSON(let error):
-            return .malformedJSON(JSONError(kind: error.kind, offset: error.offset - distance))
-        case .notAnObject(let offset): return .notAnObject(offset: offset - distance)
-        case .invalidMember(let member, let offset): return .invalidMember(member, offset: offset - distance)
+        case .malformedJSON(let error, let foreign):
+            return .malformedJSON(JSONError(kind: error.kind, offset: error.offset - distance), foreign)
+        case .notAnObject(let offset, let foreign): return .notAnObject(offset: offset - distance, foreign)
+        case .invalidMember(let member, let offset, let mistake):
+            let moved = MemberMistake(
+                kind: mistake.kind, path: mistake.path, offset: mistake.offset - distance, sentence: mistake.sentence)
+            return .invalidMember(member, offset: offset - distance, moved)
         case .duplicateMember(let member, let offset): return .duplicateMember(member, offset: offset - distance)
         case .malformedPayload, .missingToken, .tokenAndTokens, .channelAndToken, .missingPayload, .payloadAndShortForm,
             .malformedMember, .payloadTooLong, .missingID, .newerWrapper, .tooLarge, .notSidekiq, .otherClass:
@@ -148,5 +166,9 @@ public enum SidekiqMistake: String, Sendable {
     /// An ActiveJob has no arguments.
     case noActiveJobArguments = "its `arguments` (it is an ActiveJob's) are not an array of at least one argument"
     /// The first argument is neither an object nor the JSON text of one.
-    case notAJob = "its first argument is neither an object nor the JSON text of one"
+    case notAJob = "its first argument is neither an object nor the JSON text of one; pass the job as one hash"
+    /// The first argument is a string that contains a string.
+    case encodedTwice = "its first argument was encoded more than once; pass the job as one hash"
+    /// The arguments are encrypted by Sidekiq Enterprise.
+    case encrypted = "its arguments are encrypted (`encrypt`), which only Sidekiq can read; push it without that option"
 }

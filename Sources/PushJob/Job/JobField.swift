@@ -51,8 +51,7 @@ public struct JobField: Equatable, Sendable {
     }
 }
 
-/// Facts about a job's short forms, recorded while it is read: enough to know its push type and that a payload must be
-/// composed. The values stay in the body, where ``PayloadComposer`` finds them again.
+/// Properties of a job that need one bit. The values of short forms stay in the body, where ``PayloadComposer`` finds them.
 struct JobTraits: OptionSet, Sendable {
     let rawValue: UInt16
 
@@ -60,15 +59,15 @@ struct JobTraits: OptionSet, Sendable {
     static let shortForms = JobTraits(rawValue: 1)
     static let truncate = JobTraits(rawValue: 2)
     static let collapseDuplicates = JobTraits(rawValue: 4)
-    /// `alert`, `badge` or `sound` among the short forms.
-    static let visible = JobTraits(rawValue: 8)
-    /// `content_available` among the short forms, and not 0 or false.
-    static let contentAvailable = JobTraits(rawValue: 16)
-    /// `event` or `content_state` among the short forms.
-    static let liveActivity = JobTraits(rawValue: 32)
     /// `mdm` among the short forms.
-    static let mdm = JobTraits(rawValue: 64)
-    /// `content_changed` among the short forms, and not 0 or false.
-    static let contentChanged = JobTraits(rawValue: 128)
-    static let keepResult = JobTraits(rawValue: 256)
+    static let mdm = JobTraits(rawValue: 8)
+    static let keepResult = JobTraits(rawValue: 16)
+    /// There is a `campaign` that is not valid.
+    static let ignoredCampaign = JobTraits(rawValue: 32)
+    /// There are `labels` that are not valid.
+    static let ignoredLabels = JobTraits(rawValue: 64)
+    /// There is a `keep_result` that is not valid.
+    static let ignoredKeepResult = JobTraits(rawValue: 128)
+    /// There is a `traceparent` that is not a string.
+    static let ignoredTraceparent = JobTraits(rawValue: 256)
 }

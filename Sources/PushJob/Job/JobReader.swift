@@ -4,6 +4,7 @@
 /// error.
 struct JobReader {
     private var scanner: JSONScanner
+    private let document: Range<Int>
     private let ignoresTokens: Bool
     private var seen: UInt64 = 0
     private var hasPayload = false
@@ -19,6 +20,7 @@ struct JobReader {
     ///   - ignoresTokens: true if a wrapper lists the tokens to send to, so that the job's own are ignored.
     init(_ scanner: JSONScanner, ignoresTokens: Bool) {
         self.scanner = scanner
+        document = scanner.offset..<scanner.end
         self.ignoresTokens = ignoresTokens
     }
 
@@ -43,16 +45,27 @@ struct JobReader {
                     try scanner.skipLiteral()
                 } else {
                     guard try readValue(of: member, nameStart: nameStart, into: &job) else {
-                        return .invalidMember(member, offset: start)
+                        return invalid(member, at: start)
                     }
                 }
             } else {
+                job.otherNames ^= JSONText.withCharacters(of: name, in: scanner.bytes) { $0.nameHash }
                 try scanner.skipValue()
             }
             more = try scanner.nextMember()
         }
         try scanner.finish()
+        if shortForms != 0, !hasPayload {
+            job.facts.compose(hasAPS: !job.traits.contains(.mdm) || shortForms & Self.apsBits != 0)
+        }
         return brokenRule(of: job)
+    }
+
+    private static let apsBits = JobMember.apsMembers.reduce(0 as UInt64) { $0 | 1 &<< UInt64($1.rawValue) }
+
+    private func invalid(_ member: JobMember, at start: Int) -> JobError {
+        .invalidMember(
+            member, offset: start, .of(member, JSONScanner(scanner.bytes, in: start..<scanner.end)))
     }
 
     /// Reads the members that identify a job, and steps over all other members and over invalid values.
@@ -70,11 +83,21 @@ struct JobReader {
                 seen |= 1 &<< UInt64(member.rawValue)
                 let before = job
                 if try !readValue(of: member, nameStart: nameStart, into: &job) { job = before }
+            } else if member(named: name) == .id, let number = try numberedID() {
+                // Not valid, but the producer knows the job by it.
+                if job.id == nil { job.id = number }
             } else {
                 try scanner.skipValue()
             }
             more = try scanner.nextMember()
         }
+    }
+
+    /// Steps over an ID that is a number.
+    private mutating func numberedID() throws(JSONError) -> JobField? {
+        let start = scanner.offset
+        guard try scanner.number() != nil, scanner.offset - start <= 255 else { return nil }
+        return JobField(start..<scanner.offset)
     }
 
     /// Returns the first broken rule between members.
@@ -83,24 +106,33 @@ struct JobReader {
             if job.token != nil { return .channelAndToken(.token) }
             if job.tokenList != nil { return .channelAndToken(.tokens) }
         } else {
-            if job.token == nil, job.tokenList == nil { return .missingToken }
+            if job.token == nil, job.tokenList == nil {
+                return .missingToken(found: instead(of: [.token, .tokens, .channel]))
+            }
             if job.token != nil, job.tokenList != nil { return .tokenAndTokens }
         }
         if shortForms != 0 {
             if let error = brokenShortForm(of: job) { return error }
         } else if !hasPayload {
-            return .missingPayload
+            return .missingPayload(found: instead(of: [.payload, .alert, .custom]))
         }
         return job.uniqueFor != nil && job.id == nil ? .missingID : nil
     }
 
     private func brokenShortForm(of job: Job) -> JobError? {
         if hasPayload {
-            return JobMember(rawValue: UInt8(shortForms.trailingZeroBitCount)).map { .payloadAndShortForm($0) }
+            let isOwnData = !job.facts.hasAPS && !job.facts.named.contains(.mdm)
+            return JobMember(rawValue: UInt8(shortForms.trailingZeroBitCount)).map {
+                .payloadAndShortForm($0, isOwnData: isOwnData)
+            }
         }
-        if let wideScore, !isLiveActivity(job) { return .invalidMember(.relevanceScore, offset: wideScore) }
-        if let customMDM, job.traits.contains(.mdm) { return .invalidMember(.custom, offset: customMDM) }
+        if let wideScore, !isLiveActivity(job) { return invalid(.relevanceScore, at: wideScore) }
+        if let customMDM, job.traits.contains(.mdm) { return invalid(.custom, at: customMDM) }
         return nil
+    }
+
+    private func instead(of members: Set<JobMember>) -> String? {
+        ForeignJob.instead(of: members, scanner.bytes, in: document)
     }
 
     private func isLiveActivity(_ job: Job) -> Bool {
@@ -108,7 +140,7 @@ struct JobReader {
             let string = JSONString(range: type.range, hasEscapes: type.hasEscapes)
             return JSONText.withCharacters(of: string, in: scanner.bytes) { $0.isEqual(to: "liveactivity") }
         }
-        return job.channel != nil || job.traits.contains(.liveActivity)
+        return job.kind == .liveActivity
     }
 
     @inline(__always)
@@ -127,7 +159,7 @@ struct JobReader {
         case .payload:
             guard scanner.next == UInt8(ascii: "{") else { return false }
             let start = scanner.offset
-            try scanner.skipValue()
+            try job.facts.readPayload(&scanner)
             job.payload = JobField(start..<scanner.offset)
             hasPayload = true
         case .tokens:
@@ -176,6 +208,7 @@ struct JobReader {
         case .traceparent:
             // Any value: an invalid trace must not keep a job from being sent. It is validated when it is used.
             guard scanner.next == UInt8(ascii: "\"") else {
+                job.traits.insert(.ignoredTraceparent)
                 try scanner.skipValue()
                 return true
             }
@@ -184,21 +217,32 @@ struct JobReader {
         case .campaign:
             // Producers may have used this name before it had a meaning: an invalid campaign must not keep a job from
             // being sent.
+            job.traits.insert(.ignoredCampaign)
             guard scanner.next == UInt8(ascii: "\"") else {
                 try scanner.skipValue()
                 return true
             }
             let name = try scanner.string()
-            if JobLabels.isCampaign(name, in: scanner.bytes) { job.campaign = JobField(name) }
+            guard JobLabels.isCampaign(name, in: scanner.bytes) else { return true }
+            job.traits.remove(.ignoredCampaign)
+            job.campaign = JobField(name)
             return true
         case .labels:
             let start = scanner.offset
             let areValid = try JobLabels.skip(&scanner)
-            if areValid { job.labels = JobField(start..<scanner.offset) }
+            if areValid {
+                job.labels = JobField(start..<scanner.offset)
+            } else {
+                job.traits.insert(.ignoredLabels)
+            }
             return true
         case .keepResult:
             // As with labels, an invalid value must not keep a job from being sent.
-            if scanner.next == UInt8(ascii: "t") { job.traits.insert(.keepResult) }
+            switch scanner.next {
+            case UInt8(ascii: "t"): job.traits.insert(.keepResult)
+            case UInt8(ascii: "f"): break
+            default: job.traits.insert(.ignoredKeepResult)
+            }
             try scanner.skipValue()
             return true
         case .truncate, .collapseDuplicates:
@@ -208,41 +252,28 @@ struct JobReader {
             }
             try scanner.skipLiteral()
             return true
-        default:
-            guard let kind = member.shortForm else { return false }
-            return try readShortForm(member, kind, into: &job)
+        default: return try readShortForm(member, into: &job)
         }
     }
 
-    private mutating func readShortForm(
-        _ member: JobMember, _ kind: ShortFormKind, into job: inout Job
-    ) throws(JSONError) -> Bool {
+    private mutating func readShortForm(_ member: JobMember, into job: inout Job) throws(JSONError) -> Bool {
         let start = scanner.offset
         shortForms |= 1 &<< UInt64(member.rawValue)
         job.traits.insert(.shortForms)
-        switch member {
-        case .alert, .badge, .sound: job.traits.insert(.visible)
-        case .event, .contentState: job.traits.insert(.liveActivity)
-        case .mdm: job.traits.insert(.mdm)
-        case .contentAvailable:
-            guard let isSet = try scanner.flag() else { return false }
-            if isSet { job.traits.insert(.contentAvailable) }
-            return true
-        case .contentChanged:
-            guard let isSet = try scanner.flag() else { return false }
-            if isSet { job.traits.insert(.contentChanged) }
-            return true
-        case .relevanceScore:
-            guard let score = try scanner.finiteNumber() else { return false }
-            if !(0...1).contains(score) { wideScore = start }
-            return true
-        case .custom:
-            guard let hasMDM = try scanner.skipCustom() else { return false }
-            if hasMDM { customMDM = start }
-            return true
-        default: break
-        }
-        return try scanner.skipShortForm(kind)
+        guard let payloadMember = member.payloadMember else { return try readCustom(into: &job) }
+        if member == .mdm { job.traits.insert(.mdm) }
+        guard try job.facts.read(payloadMember, as: .job, &scanner) != .invalid else { return false }
+        if member == .relevanceScore, job.facts.hasWideScore { wideScore = start }
+        return true
+    }
+
+    /// Steps over an object without a member `aps`.
+    private mutating func readCustom(into job: inout Job) throws(JSONError) -> Bool {
+        let start = scanner.offset
+        guard scanner.next == UInt8(ascii: "{") else { return false }
+        guard let hasMDM = try job.facts.readCustom(&scanner) else { return false }
+        if hasMDM { customMDM = start }
+        return true
     }
 
     private func assign(_ string: JSONString, to member: JobMember, of job: inout Job) -> Bool {

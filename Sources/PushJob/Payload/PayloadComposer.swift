@@ -5,6 +5,9 @@ import NIOCore
 /// The members have the order of ``JobMember/apsMembers``, regardless of their order in the job, so that equal jobs
 /// have equal payloads. Values that need no conversion are copied as written.
 struct PayloadComposer {
+    /// The beginning of a payload with members of `aps`.
+    static let start: StaticString = #"{"aps":{"#
+
     private let bytes: UnsafeRawBufferPointer
     private var output: ByteBuffer
 
@@ -45,11 +48,11 @@ struct PayloadComposer {
     }
 
     private mutating func write(_ starts: [Int]) throws(JSONError) {
-        var separator: StaticString = #"{"aps":{"#
+        var separator = Self.start
         for member in JobMember.apsMembers {
             let start = starts[Int(member.rawValue)]
-            guard start > 0, let kind = member.shortForm else { continue }
-            try write(member, kind, at: start, after: &separator)
+            guard start > 0, let payloadMember = member.payloadMember else { continue }
+            try write(payloadMember, at: start, after: &separator)
         }
         let mdm = starts[Int(JobMember.mdm.rawValue)]
         if separator.utf8CodeUnitCount == 1 {
@@ -76,34 +79,24 @@ struct PayloadComposer {
     }
 
     private mutating func write(
-        _ member: JobMember, _ kind: ShortFormKind, at start: Int, after separator: inout StaticString
+        _ member: PayloadMember, at start: Int, after separator: inout StaticString
     ) throws(JSONError) {
         var scanner = JSONScanner(bytes, in: start..<bytes.count)
         // APNs knows only flags that are set: in a payload, a missing flag is not set.
-        if case .flag = kind, try scanner.flag() != true { return }
-        output.writeStaticString(separator)
-        separator = ","
-        writeName(member)
-        switch kind {
-        case .flag: output.writeStaticString(member == .contentChanged ? "true" : "1")
+        switch member.value {
+        case .flag, .truth: guard try scanner.flag() == true else { return }
+        default: break
+        }
+        writeName(member.name, behind: &separator)
+        switch member.value {
+        case .flag: output.writeStaticString("1")
+        case .truth: output.writeStaticString("true")
         case .count: output.writeJSONInteger(try scanner.integer(in: 0...Int64.max) ?? 0)
         case .time: output.writeJSONInteger((try scanner.time() ?? 0) / 1000)
         case .alert where scanner.next == UInt8(ascii: "{"): try writeShortest(&scanner)
-        case .sound where scanner.next == UInt8(ascii: "{"): try writeSound(&scanner)
+        case .sound where scanner.next == UInt8(ascii: "{"): try writeParts(.sound, &scanner)
         default: try copyValue(at: start)
         }
-    }
-
-    /// Writes a member's name. Apple's names are the job's with hyphens.
-    private mutating func writeName(_ member: JobMember) {
-        output.writeInteger(UInt8(ascii: "\""))
-        let start = output.writerIndex
-        output.writeStaticString(member.name)
-        let name = UnsafeBufferPointer(start: member.name.utf8Start, count: member.name.utf8CodeUnitCount)
-        for (index, byte) in name.enumerated() where byte == UInt8(ascii: "_") {
-            output.setInteger(UInt8(ascii: "-"), at: start + index)
-        }
-        output.writeStaticString("\":")
     }
 
     private mutating func writeName(_ name: StaticString, behind separator: inout StaticString) {
@@ -120,7 +113,7 @@ struct PayloadComposer {
         var (body, others) = (Range(0...0), 0)
         var more = try probe.enterObject()
         while more {
-            let member = try probe.alertMember()
+            let member = try probe.part(among: .alert, .job)
             let start = probe.offset
             let isText = probe.next == UInt8(ascii: "\"")
             let isNull = probe.next == UInt8(ascii: "n")
@@ -128,38 +121,24 @@ struct PayloadComposer {
             if member == .body, isText { body = start..<probe.offset } else if !isNull { others += 1 }
             more = try probe.nextMember()
         }
-        guard others == 0, body.count > 1 else { return try writeAlert(&scanner) }
+        guard others == 0, body.count > 1 else { return try writeParts(.alert, &scanner) }
         output.writeBytes(bytes[body])
     }
 
-    /// Writes an alert's object, or that of a title or body within it.
-    private mutating func writeAlert(_ scanner: inout JSONScanner) throws(JSONError) {
+    /// Writes an object with members that Apple documents.
+    private mutating func writeParts(_ parts: PayloadParts, _ scanner: inout JSONScanner) throws(JSONError) {
         var separator: StaticString = "{"
         var more = try scanner.enterObject()
         while more {
-            let member = try scanner.alertMember()
+            let part = try scanner.part(among: parts, .job)
             if scanner.next == UInt8(ascii: "n") {
                 try scanner.skipLiteral()
-            } else if let member {
-                writeName(member.name, behind: &separator)
-                if scanner.next == UInt8(ascii: "{") { try writeAlert(&scanner) } else { try copyValue(&scanner) }
-            }
-            more = try scanner.nextMember()
-        }
-        output.writeStaticString(separator.utf8Start.pointee == UInt8(ascii: "{") ? "{}" : "}")
-    }
-
-    private mutating func writeSound(_ scanner: inout JSONScanner) throws(JSONError) {
-        var separator: StaticString = "{"
-        var more = try scanner.enterObject()
-        while more {
-            let member = try scanner.soundMember()
-            if scanner.next == UInt8(ascii: "n") {
-                try scanner.skipLiteral()
-            } else if let member {
-                writeName(member.name, behind: &separator)
-                if member == .critical {
+            } else if let part {
+                writeName(part.appleName, behind: &separator)
+                if part == .critical {
                     output.writeStaticString(try scanner.flag() == true ? "1" : "0")
+                } else if let inner = part.value.parts, scanner.next == UInt8(ascii: "{") {
+                    try writeParts(inner, &scanner)
                 } else {
                     try copyValue(&scanner)
                 }

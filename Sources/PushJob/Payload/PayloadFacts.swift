@@ -1,175 +1,258 @@
 import NIOCore
 
-/// Facts about a payload, for the rules about it. One pass over its bytes records them without extracting a value.
-public struct PayloadFacts: Equatable, Sendable {
-    /// The members that are present with the type that Apple documents; null and other types count as absent.
-    public struct Members: OptionSet, Sendable {
-        /// One bit per member.
-        public let rawValue: UInt32
+/// Facts about a payload: enough to infer its push type and to check the rules about it. They are recorded while the job
+/// is read, in the pass that validates its JSON.
+///
+/// ``Job/mistakes`` names what is only counted here.
+package struct PayloadFacts: Equatable, Sendable {
+    /// A set of members of `aps`, and of `mdm` and `container-identifier` beside it.
+    package struct Members: OptionSet, Sendable {
+        package let rawValue: UInt32
 
-        /// Makes a set of the bits.
-        public init(rawValue: UInt32) { self.rawValue = rawValue }
+        package init(rawValue: UInt32) { self.rawValue = rawValue }
 
-        /// An object `aps`. The following are members of it unless stated otherwise.
-        public static let aps = Members(rawValue: 1)
-        /// `alert`: a text or an object.
-        public static let alert = Members(rawValue: 2)
-        /// `badge` of any type.
-        public static let badge = Members(rawValue: 4)
-        /// `sound` of any type.
-        public static let sound = Members(rawValue: 8)
-        /// `content-available` that is neither 0 nor false.
-        public static let contentAvailable = Members(rawValue: 16)
-        /// `content-changed` that is neither 0 nor false.
-        public static let contentChanged = Members(rawValue: 32)
-        /// `timestamp`: a number.
-        public static let timestamp = Members(rawValue: 64)
-        /// `content-state`: an object.
-        public static let contentState = Members(rawValue: 128)
-        /// `attributes-type`: a string.
-        public static let attributesType = Members(rawValue: 256)
-        /// `attributes`: an object.
-        public static let attributes = Members(rawValue: 512)
-        /// `mdm` beside `aps`: a string.
-        public static let mdm = Members(rawValue: 1024)
-        /// `container-identifier` beside `aps`: a string.
-        public static let containerIdentifier = Members(rawValue: 2048)
-        /// The name `aps` itself, with a value of any type.
-        public static let apsName = Members(rawValue: 4096)
+        package init(_ member: PayloadMember) { rawValue = 1 &<< UInt32(member.rawValue) }
+
+        package static let alert = Members(.alert)
+        package static let badge = Members(.badge)
+        package static let sound = Members(.sound)
+        package static let contentAvailable = Members(.contentAvailable)
+        package static let mutableContent = Members(.mutableContent)
+        package static let contentChanged = Members(.contentChanged)
+        package static let timestamp = Members(.timestamp)
+        package static let event = Members(.event)
+        package static let contentState = Members(.contentState)
+        package static let attributesType = Members(.attributesType)
+        package static let attributes = Members(.attributes)
+        package static let inputPushToken = Members(.inputPushToken)
+        package static let inputPushChannel = Members(.inputPushChannel)
+        package static let encryptedData = Members(.encryptedData)
+        package static let sessionIdentifier = Members(.sessionIdentifier)
+        package static let keyID = Members(.keyID)
+        package static let messageIndex = Members(.messageIndex)
+        package static let mdm = Members(.mdm)
+        package static let containerIdentifier = Members(.containerIdentifier)
+
+        /// The members that a device shows or plays.
+        package static let visible: Members = [.alert, .badge, .sound]
     }
 
     /// The event of a Live Activity.
-    public enum Event: Equatable, Sendable {
+    package enum Event: Equatable, Sendable {
         case start
         case update
         case end
-        /// `event` has another value.
-        case other
     }
 
-    /// The members that are present.
-    public private(set) var members: Members = []
-    /// `event` in `aps`.
-    public private(set) var event: Event?
-    /// The offset of the object `aps` in the payload; of the last one if there are several.
-    private var apsStart: Int?
-    /// True if `aps` has a `timestamp` of any type.
+    /// The members that have an effect: not null and, for flags, neither 0 nor false. Their values can be wrong.
+    package private(set) var named: Members = []
+    /// Those of them whose values can be understood.
+    package private(set) var valid: Members = []
+    /// `event` in `aps`, if it is one that Apple defines.
+    package private(set) var event: Event?
+    /// True if there is an `aps` of any type.
+    package private(set) var hasAPS = false
+    /// True if the alert has a text, of its own or from the app's tables.
+    package private(set) var showsText = false
+    /// True if `relevance-score` is beyond the range of a notification that is not a Live Activity's.
+    package private(set) var hasWideScore = false
+    /// True if ``Job/mistakes`` has something to tell; seldom true if it has not.
+    package internal(set) var mayHaveMistakes = false
+    /// True if `aps` has a `timestamp` of any kind.
     private var namesTimestamp = false
-    private var apsIsEmpty = true
+    /// The offset of the object `aps` in the payload; of the last one if there are several.
+    private var apsStart: Int32?
 
-    /// Reads a payload.
-    /// - Parameter payload: the JSON text.
-    /// - Throws: ``JSONError`` if it is not JSON. JSON that is not an object has no facts.
-    public init(_ payload: ByteBuffer) throws(JSONError) {
-        try payload.withUnsafeReadableBytes { bytes throws(JSONError) in
-            var scanner = JSONScanner(bytes)
-            try scanner.begin()
-            try read(&scanner)
-            try scanner.finish()
-        }
-    }
+    init() {}
 
-    private mutating func read(_ scanner: inout JSONScanner) throws(JSONError) {
-        guard scanner.next == UInt8(ascii: "{") else { return try scanner.skipValue() }
+    // MARK: Reading
+
+    /// Reads a payload as a producer wrote it.
+    /// - Parameter scanner: at the first byte of the payload, an object.
+    mutating func readPayload(_ scanner: inout JSONScanner) throws(JSONError) {
+        let start = scanner.offset
+        var names = SeenNames()
         var more = try scanner.enterObject()
         while more {
             let name = try scanner.name()
-            let member: Members = JSONText.withCharacters(of: name, in: scanner.bytes) { name in
-                if name.isEqual(to: "aps") { return .aps }
-                if name.isEqual(to: "mdm") { return .mdm }
-                return name.isEqual(to: "container-identifier") ? .containerIdentifier : []
+            let (isAPS, isRepeated) = JSONText.withCharacters(of: name, in: scanner.bytes) { name in
+                (name.isEqual(to: "aps"), names.insert(name))
             }
-            if member == .aps {
-                members.insert(.apsName)
-                try readAPS(&scanner)
+            if isRepeated { mayHaveMistakes = true }
+            if isAPS {
+                hasAPS = true
+                if scanner.next == UInt8(ascii: "{") {
+                    apsStart = Int32(truncatingIfNeeded: scanner.offset - start)
+                    try readAPS(&scanner)
+                } else {
+                    mayHaveMistakes = true
+                    try scanner.skipValue()
+                }
             } else {
-                if scanner.next == UInt8(ascii: "\"") { members.insert(member) }
-                try scanner.skipValue()
+                try readOwn(name, &scanner)
             }
             more = try scanner.nextMember()
         }
+        if !hasAPS, !named.contains(.mdm) { mayHaveMistakes = true }
     }
 
     private mutating func readAPS(_ scanner: inout JSONScanner) throws(JSONError) {
-        guard scanner.next == UInt8(ascii: "{") else { return try scanner.skipValue() }
-        members.insert(.aps)
-        apsStart = scanner.offset
+        var seen: Members = []
         var more = try scanner.enterObject()
-        apsIsEmpty = !more
         while more {
             let name = try scanner.name()
-            let start = scanner.offset
-            if JSONText.withCharacters(of: name, in: scanner.bytes, { $0.isEqual(to: "event") }) {
-                event = try Self.event(&scanner)
-            } else {
-                try scanner.skipValue()
-                let value = UnsafeRawBufferPointer(rebasing: scanner.bytes[start..<scanner.offset])
-                JSONText.withCharacters(of: name, in: scanner.bytes) { name in
-                    if let member = Self.member(name, with: value) { members.insert(member) }
-                    if name.isEqual(to: "timestamp") { namesTimestamp = true }
+            let member = JSONText.withCharacters(of: name, in: scanner.bytes) { PayloadMember(inAPS: $0) }
+            if let member {
+                if !seen.insert(Members(member)).inserted { mayHaveMistakes = true }
+                if scanner.next == UInt8(ascii: "\""), member.canBeText {
+                    // Most values, without the rest.
+                    let text = try scanner.string()
+                    named.insert(Members(member))
+                    valid.insert(Members(member))
+                    if member == .alert { showsText = !text.range.isEmpty }
+                } else {
+                    var trial = scanner
+                    if try read(member, as: .payload, &trial) == .invalid {
+                        try scanner.skipValue()
+                    } else {
+                        scanner = trial
+                    }
                 }
+            } else {
+                mayHaveMistakes = true
+                try scanner.skipValue()
             }
             more = try scanner.nextMember()
         }
+        if seen.contains(.timestamp) { namesTimestamp = true }
     }
 
-    private static func event(_ scanner: inout JSONScanner) throws(JSONError) -> Event? {
-        guard scanner.next == UInt8(ascii: "\"") else {
-            let isNull = scanner.next == UInt8(ascii: "n")
-            try scanner.skipValue()
-            return isNull ? nil : .other
+    /// Reads the value of a member of `aps`, or of a short form.
+    mutating func read(
+        _ member: PayloadMember, as dialect: PayloadDialect, _ scanner: inout JSONScanner
+    ) throws(JSONError) -> ValueReading {
+        let start = scanner.offset
+        var hasText = false
+        let reading = try scanner.read(member.value, as: dialect, showsText: &hasText)
+        switch reading {
+        case .absent: return .absent
+        case .valid: valid.insert(Members(member))
+        case .odd:
+            valid.insert(Members(member))
+            mayHaveMistakes = true
+        case .invalid: mayHaveMistakes = true
         }
-        return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { text in
-            if text.isEqual(to: "start") { return .start }
-            if text.isEqual(to: "update") { return .update }
-            return text.isEqual(to: "end") ? .end : .other
+        named.insert(Members(member))
+        guard reading != .invalid else { return .invalid }
+        switch member {
+        case .alert: showsText = hasText
+        case .event: event = try Self.event(scanner, at: start)
+        case .relevanceScore: hasWideScore = try Self.isWide(scanner, at: start)
+        default: break
+        }
+        return reading
+    }
+
+    /// Reads a member beside `aps`, of a payload or of `custom`.
+    mutating func readOwn(_ name: JSONString, _ scanner: inout JSONScanner) throws(JSONError) {
+        let member = JSONText.withCharacters(of: name, in: scanner.bytes) { name -> PayloadMember? in
+            if name.isEqual(to: "mdm") { return .mdm }
+            if name.isEqual(to: "container-identifier") { return .containerIdentifier }
+            return PayloadMember(inAPS: name)
+        }
+        if let member, member == .mdm || member == .containerIdentifier {
+            // An app can have data of its own with these names.
+            if scanner.next == UInt8(ascii: "\"") {
+                named.insert(Members(member))
+                valid.insert(Members(member))
+            }
+        } else if let member, !member.isCommonName {
+            mayHaveMistakes = true
+        }
+        try scanner.skipValue()
+    }
+
+    /// Reads the members beside `aps` of a job with short forms.
+    /// - Returns: true if there is a member `mdm`; `nil` if there is an `aps`, which can't be beside itself.
+    mutating func readCustom(_ scanner: inout JSONScanner) throws(JSONError) -> Bool? {
+        var names = SeenNames()
+        var hasMDM = false
+        var more = try scanner.enterObject()
+        while more {
+            let name = try scanner.name()
+            let (isAPS, isRepeated) = JSONText.withCharacters(of: name, in: scanner.bytes) { name in
+                if name.isEqual(to: "mdm") { hasMDM = true }
+                return (name.isEqual(to: "aps"), names.insert(name))
+            }
+            if isAPS { return nil }
+            if isRepeated { mayHaveMistakes = true }
+            try readOwn(name, &scanner)
+            more = try scanner.nextMember()
+        }
+        return hasMDM
+    }
+
+    /// Records that the payload is composed of short forms.
+    /// - Parameter hasAPS: false if its only members are `mdm` and own ones.
+    mutating func compose(hasAPS: Bool) {
+        self.hasAPS = hasAPS
+        apsStart = hasAPS ? Int32(PayloadComposer.start.utf8CodeUnitCount - 1) : nil
+    }
+
+    /// Returns a valid event.
+    private static func event(_ scanner: JSONScanner, at start: Int) throws(JSONError) -> Event {
+        var again = JSONScanner(scanner.bytes, in: start..<scanner.offset)
+        return JSONText.withCharacters(of: try again.string(), in: again.bytes) { text in
+            text.isEqual(to: "start") ? .start : text.isEqual(to: "update") ? .update : .end
         }
     }
 
-    /// Returns the member of this name, if its value has the right type.
-    private static func member(_ name: UnsafeRawBufferPointer, with value: UnsafeRawBufferPointer) -> Members? {
-        let first = value[0]
-        let isString = first == UInt8(ascii: "\"")
-        let isObject = first == UInt8(ascii: "{")
-        if first == UInt8(ascii: "n") { return nil }
-        if name.isEqual(to: "alert") { return isString || isObject ? .alert : nil }
-        if name.isEqual(to: "badge") { return .badge }
-        if name.isEqual(to: "sound") { return .sound }
-        if name.isEqual(to: "content-available") { return isSet(value) ? .contentAvailable : nil }
-        if name.isEqual(to: "content-changed") { return isSet(value) ? .contentChanged : nil }
-        if name.isEqual(to: "timestamp") {
-            return first == UInt8(ascii: "-") || first &- UInt8(ascii: "0") < 10 ? .timestamp : nil
-        }
-        if name.isEqual(to: "content-state") { return isObject ? .contentState : nil }
-        if name.isEqual(to: "attributes-type") { return isString ? .attributesType : nil }
-        if name.isEqual(to: "attributes") { return isObject ? .attributes : nil }
-        return nil
+    private static func isWide(_ scanner: JSONScanner, at start: Int) throws(JSONError) -> Bool {
+        var again = JSONScanner(scanner.bytes, in: start..<scanner.offset)
+        return try again.finiteNumber().map { !(0...1).contains($0) } ?? false
     }
+
+    // MARK: Filling in
 
     /// Returns a payload of these facts with a `timestamp` added as the first member of its `aps`.
     /// - Parameter second: seconds since 1970.
     /// - Returns: nil if there already is a `timestamp`, or there is no `aps`.
-    public func fillingTimestamp(in payload: ByteBuffer, _ second: Int64) -> ByteBuffer? {
-        guard let apsStart, !namesTimestamp else { return nil }
-        let place = payload.readerIndex + apsStart + 1
+    package func fillingTimestamp(in payload: ByteBuffer, _ second: Int64) -> ByteBuffer? {
+        guard let apsStart, !namesTimestamp, !named.contains(.timestamp) else { return nil }
+        let brace = payload.readerIndex + Int(apsStart)
+        guard let before = payload.getSlice(at: payload.readerIndex, length: Int(apsStart) + 1),
+            let after = payload.getSlice(at: brace + 1, length: payload.writerIndex - brace - 1)
+        else { return nil }
         var filled = ByteBuffer()
         filled.reserveCapacity(payload.readableBytes + Self.longestTimestamp)
-        guard let before = payload.getSlice(at: payload.readerIndex, length: apsStart + 1),
-            let after = payload.getSlice(at: place, length: payload.writerIndex - place)
-        else { return nil }
         filled.writeImmutableBuffer(before)
         filled.writeStaticString("\"timestamp\":")
         filled.writeJSONInteger(second)
-        if !apsIsEmpty { filled.writeStaticString(",") }
+        if after.readableBytesView.first(where: { $0 > 0x20 }) != UInt8(ascii: "}") { filled.writeStaticString(",") }
         filled.writeImmutableBuffer(after)
         return filled
     }
 
     /// The maximum number of bytes that ``fillingTimestamp(in:_:)`` adds.
-    public static let longestTimestamp = 25
+    package static let longestTimestamp = 25
+}
 
-    /// Returns true if the value is neither 0 nor false.
-    private static func isSet(_ value: UnsafeRawBufferPointer) -> Bool {
-        !value.isEqual(to: "0") && !value.isEqual(to: "false")
+/// The names of an object's members, to notice one that occurs twice. Two numbers instead of the names: a repeated name
+/// is always noticed, and a new one is seldom taken for it.
+private struct SeenNames {
+    private var first: UInt64 = 0
+    private var second: UInt64 = 0
+
+    /// - Returns: true if the name may have been inserted before.
+    @inline(__always)
+    mutating func insert(_ name: UnsafeRawBufferPointer) -> Bool {
+        let hash = name.nameHash
+        let one: UInt64 = 1 &<< (hash &>> 58)
+        let two: UInt64 = 1 &<< (hash &>> 32 & 63)
+        defer {
+            first |= one
+            second |= two
+        }
+        return first & one != 0 && second & two != 0
     }
 }

@@ -4,8 +4,8 @@ import NIOCore
 /// objects.
 ///
 /// Source: Rails, `ActiveJob::Arguments` and `ActiveJob::Serializers`: each hash has `_aj_symbol_keys`,
-/// `_aj_ruby2_keywords` or `_aj_hash_with_indifferent_access`, and a symbol or a time is
-/// `{"_aj_serialized":…,"value":"…"}`. Left in a payload, they would be sent to the device.
+/// `_aj_ruby2_keywords` or `_aj_hash_with_indifferent_access`, a symbol or a time is
+/// `{"_aj_serialized":…,"value":"…"}`, and a duration has a number of seconds there. Left in a payload, they would be sent to the device.
 struct ActiveJobArgument {
     private let bytes: UnsafeRawBufferPointer
     private var output = ByteBuffer()
@@ -49,7 +49,13 @@ struct ActiveJobArgument {
     }
 
     private mutating func writeObject(_ range: Range<Int>) throws(JSONError) {
-        if let value = try serializedText(range) { return try write(value) }
+        switch try serialized(range) {
+        case .text(let value): return try write(value)
+        case .duration(let seconds):
+            output.writeString("\"\(seconds)s\"")
+            return
+        case nil: break
+        }
         var separator = UInt8(ascii: "{")
         var scanner = JSONScanner(bytes, in: range)
         var more = try scanner.enterObject()
@@ -72,10 +78,17 @@ struct ActiveJobArgument {
         output.writeInteger(UInt8(ascii: "}"))
     }
 
-    /// Returns the range of the text of a symbol or a time. A duration, whose value is a number, stays as it is: its
-    /// seconds would look like a time.
-    private func serializedText(_ range: Range<Int>) throws(JSONError) -> Range<Int>? {
+    private enum Serialized {
+        /// A symbol or a time: the range of its text.
+        case text(Range<Int>)
+        /// A duration in seconds, which as a number would look like a time.
+        case duration(Int64)
+    }
+
+    /// Returns the value of an object that Rails has serialized.
+    private func serialized(_ range: Range<Int>) throws(JSONError) -> Serialized? {
         var isSerialized = false
+        var isDuration = false
         var value: Range<Int>?
         var scanner = JSONScanner(bytes, in: range)
         var more = try scanner.enterObject()
@@ -83,13 +96,23 @@ struct ActiveJobArgument {
             let name = try scanner.name()
             let start = scanner.offset
             try scanner.skipValue()
+            let end = scanner.offset
             JSONText.withCharacters(of: name, in: bytes) { name in
-                if name.isEqual(to: "_aj_serialized") { isSerialized = true }
-                if name.isEqual(to: "value"), bytes[start] == UInt8(ascii: "\"") { value = start..<scanner.offset }
+                if name.isEqual(to: "_aj_serialized") {
+                    isSerialized = true
+                    isDuration = UnsafeRawBufferPointer(rebasing: bytes[start..<end]).isEqual(
+                        to: #""ActiveJob::Serializers::DurationSerializer""#)
+                }
+                if name.isEqual(to: "value") { value = start..<end }
             }
             more = try scanner.nextMember()
         }
-        return isSerialized ? value : nil
+        guard isSerialized, let value else { return nil }
+        if bytes[value.lowerBound] == UInt8(ascii: "\"") { return .text(value) }
+        guard isDuration else { return nil }
+        var number = JSONScanner(bytes, in: value)
+        return try number.number().flatMap { JSONNumber.value(of: $0, decimals: 0, exact: false) }
+            .flatMap { $0 >= 0 ? .duration($0) : nil }
     }
 
     private func isRails(_ name: JSONString) -> Bool {

@@ -65,7 +65,8 @@ extension JobDecoder {
                 return .failure(.otherClass(job.printableClass(in: bytes), accepted: classes))
             }
         } catch {
-            return .failure(.malformedJSON(error).offset(by: envelope.original.lowerBound))
+            let foreign = ForeignText.recognize(bytes, in: envelope.original, isJSON: false)
+            return .failure(.malformedJSON(error, foreign).offset(by: envelope.original.lowerBound))
         }
     }
 

@@ -50,7 +50,9 @@ struct SidekiqJob {
             if bytes[argument.lowerBound] == UInt8(ascii: "\"") {
                 let text = unescaped(bytes)
                 let first = text.readableBytesView.first { $0 > 0x20 }
-                guard first == UInt8(ascii: "{") else { throw .notSidekiq(.notAJob) }
+                guard first == UInt8(ascii: "{") else {
+                    throw .notSidekiq(first == UInt8(ascii: "\"") ? .encodedTwice : .notAJob)
+                }
                 return text
             }
             guard isActiveJob else { return nil }

@@ -12,6 +12,8 @@ struct SidekiqReader {
     private var maxAttempts: Int?
     private var argument: Range<Int>?
     private var hasArguments = false
+    private var hasTwoArguments = false
+    private var isEncrypted = false
 
     private init(_ scanner: JSONScanner) { self.scanner = scanner }
 
@@ -27,6 +29,15 @@ struct SidekiqReader {
         var scanner = JSONScanner(bytes, in: range)
         try scanner.skipDocument()
         return .failure(Mistaken(mistake: mistake))
+    }
+
+    /// Returns the ID of a job that is perhaps not in the format: Sidekiq's `jid`, or ActiveJob's `job_id`.
+    static func id(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) throws(JSONError) -> JSONString? {
+        var reader = SidekiqReader(JSONScanner(bytes, in: range))
+        _ = try reader.readDocument()
+        if let jid = reader.jid { return jid }
+        guard let argument = reader.argument, bytes[argument.lowerBound] == UInt8(ascii: "{") else { return nil }
+        return try ActiveJobMembers.read(bytes, in: argument)?.id
     }
 
     struct Mistaken: Error {
@@ -46,8 +57,11 @@ struct SidekiqReader {
             case .createdAt: createdAt = try time()
             case .enqueuedAt: enqueuedAt = try time()
             case .retry: maxAttempts = try attempts()
+            case .encrypt:
+                isEncrypted = scanner.next == UInt8(ascii: "t")
+                try scanner.skipValue()
             case .args:
-                guard !hasArguments else { return .twoArguments }
+                if hasArguments { hasTwoArguments = true }
                 hasArguments = true
                 argument = try scanner.firstElement()
             case .other: try scanner.skipValue()
@@ -55,12 +69,16 @@ struct SidekiqReader {
             more = try scanner.nextMember()
         }
         try scanner.finish()
+        if hasTwoArguments { return .twoArguments }
         if className == nil { return .noClass }
         return argument == nil ? .noArguments : nil
     }
 
     private func job() throws(JSONError) -> Result<SidekiqJob, Mistaken> {
         guard let className, let argument else { return .failure(Mistaken(mistake: .noArguments)) }
+        if isEncrypted, scanner.bytes[argument.lowerBound] != UInt8(ascii: "{") {
+            return .failure(Mistaken(mistake: .encrypted))
+        }
         var job = SidekiqJob(
             className: className, wrappedClass: wrappedClass, id: jid, enqueuedAt: enqueuedAt ?? createdAt,
             maxAttempts: maxAttempts, argument: argument)
@@ -82,7 +100,7 @@ struct SidekiqReader {
     }
 
     private enum Member {
-        case className, wrapped, jid, createdAt, enqueuedAt, retry, args, other
+        case className, wrapped, jid, createdAt, enqueuedAt, retry, encrypt, args, other
 
         init(_ name: JSONString, in bytes: UnsafeRawBufferPointer) {
             self = JSONText.withCharacters(of: name, in: bytes) { name in
@@ -92,6 +110,7 @@ struct SidekiqReader {
                 if name.isEqual(to: "enqueued_at") { return .enqueuedAt }
                 if name.isEqual(to: "created_at") { return .createdAt }
                 if name.isEqual(to: "retry") { return .retry }
+                if name.isEqual(to: "encrypt") { return .encrypt }
                 return name.isEqual(to: "wrapped") ? .wrapped : .other
             }
         }

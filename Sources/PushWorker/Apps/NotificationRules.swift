@@ -3,52 +3,95 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// The rules for notifications, checked before sending so that errors can name the mistake.
-///
-/// There are two classes. A breach that APNs answers with an error, as Apple documents, is a refusal: the job becomes a
-/// dead letter that names the rule. A requirement of Apple's on an app or a device is a ``Hint``: the notification is
-/// sent, because a false dead letter is worse than a notification that a device ignores. Each rule cites Apple's page.
-enum NotificationRules {
-    /// A requirement of Apple's that APNs does not check.
-    struct Hint: Equatable {
-        /// The rule, as named in the log.
-        let rule: Rule
-        /// The requirement, and how to meet it.
-        let detail: String
-        /// The reason of the dead letter if the app is strict.
-        var reason: Reason {
-            Reason(rule == .liveActivityPriority ? .apns(.badPriority) : .own(.badPayload), detail: detail)
-        }
-
-        init(_ rule: Rule, _ detail: String) {
-            self.rule = rule
-            self.detail = detail
-        }
-    }
-
-    /// The rules that are hints.
-    enum Rule: String, CaseIterable {
+/// A likely mistake in a job that is sent nevertheless, because a false dead letter is worse than a notification that a
+/// device ignores.
+public struct Hint: Equatable, Sendable {
+    /// The kinds of mistakes, as the log names them.
+    public enum Rule: String, CaseIterable, Sendable {
         case backgroundContentAvailable = "background_content_available"
         case backgroundAlert = "background_alert"
+        case alertShowsNothing = "alert_shows_nothing"
         case liveActivityPriority = "live_activity_priority"
         case liveActivityEvent = "live_activity_event"
         case liveActivityTimestamp = "live_activity_timestamp"
         case liveActivityContentState = "live_activity_content_state"
         case liveActivityStart = "live_activity_start"
+        case liveActivityInput = "live_activity_input"
         case contentChanged = "content_changed"
         case contentChangedPushType = "content_changed_push_type"
         case mdm
         case mdmAPS = "mdm_aps"
         case containerIdentifier = "container_identifier"
-        /// A push type that this version does not know. Even a strict app sends it.
+        case accessory
+        case relevanceScore = "relevance_score"
+        /// A member of the payload has a value that Apple does not allow.
+        case payloadValue = "payload_value"
+        /// Apple defines no such member where it is.
+        case payloadMember = "payload_member"
+        /// A member of the payload occurs more than once.
+        case payloadRepeat = "payload_repeat"
+        case payloadWithoutAPS = "payload_without_aps"
+        /// A push type that this version does not know.
         case unknownPushType = "unknown_push_type"
+        /// The topic is that of another push type.
+        case topicSuffix = "topic_suffix"
+        /// A member of the job has a name like that of another one.
+        case unknownMember = "unknown_member"
+        /// A member of the job is ignored, because it is not valid.
+        case ignoredMember = "ignored_member"
+        /// A time of the job is hardly what was meant.
+        case time
+        case token
     }
 
+    /// The kind of mistake.
+    public let rule: Rule
+    /// The member or the name that distinguishes it from others of its kind; empty if there is only one.
+    public var subject = ""
+    /// The mistake, and what to write instead.
+    public let detail: String
+
+    init(_ rule: Rule, _ detail: String, subject: String = "") {
+        self.rule = rule
+        self.detail = detail
+        self.subject = subject
+    }
+
+    /// A mistake in a payload.
+    init(_ mistake: MemberMistake) {
+        let rule: Rule =
+            switch mistake.kind {
+            case .value: .payloadValue
+            case .unknown: .payloadMember
+            case .repeat: .payloadRepeat
+            case .noAPS: .payloadWithoutAPS
+            }
+        self.init(rule, "\(mistake)", subject: mistake.path)
+    }
+
+    /// True if it is about the payload or the priority, which a strict app refuses.
+    var isOfPayload: Bool {
+        switch rule {
+        case .unknownPushType, .topicSuffix, .unknownMember, .ignoredMember, .time, .token: false
+        default: true
+        }
+    }
+
+    /// The reason of the dead letter if the app is strict.
+    var reason: Reason {
+        Reason(rule == .liveActivityPriority ? .apns(.badPriority) : .own(.badPayload), detail: detail)
+    }
+}
+
+/// The rules for notifications, checked before sending so that errors can name the mistake.
+///
+/// There are two classes. A breach that APNs answers with an error, as Apple documents, is a refusal: the job becomes a
+/// dead letter that names the rule. A requirement of Apple's on an app or a device is a ``Hint``. Each rule cites
+/// Apple's page.
+enum NotificationRules {
     /// The properties of a notification that the rules use.
     struct Subject {
         var pushType: PushType
-        /// True if the push type was inferred because the job specifies none.
-        var isInferred = false
         /// The job's own priority; `nil` if it has none.
         var priority: UInt8?
         var isOnChannel = false
@@ -74,16 +117,15 @@ enum NotificationRules {
     static func isPass(_ topic: ByteBuffer) -> Bool { topic.readableBytesView.starts(with: "pass.".utf8) }
 
     /// Checks a notification and completes its payload.
-    ///
-    /// The payload is scanned only if the push type has rules about it. `alert` has none, and a background notification
-    /// whose type was inferred from its payload needs no scan.
     /// - Parameters:
+    ///   - facts: those of the payload.
     ///   - payload: the payload; a Live Activity's missing `timestamp` is filled in.
     ///   - second: the `timestamp` to fill in, in seconds since 1970.
     ///   - report: called with each hint.
     /// - Throws: the first broken rule whose breach APNs answers with an error.
     static func check(
-        _ subject: Subject, _ payload: inout ByteBuffer, second: Int64, report: (Hint) throws(Reason) -> Void
+        _ subject: Subject, _ facts: PayloadFacts, _ payload: inout ByteBuffer, second: Int64,
+        report: (Hint) throws(Reason) -> Void
     ) throws(Reason) {
         try checkHeaders(subject, report)
         let limit = sizeLimit(subject.pushType, isOnChannel: subject.isOnChannel)
@@ -94,32 +136,15 @@ enum NotificationRules {
                     + (subject.isOnChannel ? "on a channel" : "for push type \(subject.pushType.rawValue)")
                     + "; shorten it, or set the job's `truncate` to have the alert's body shortened")
         }
-        guard hasPayloadRules(subject.pushType), !subject.isPass,
-            !(subject.isInferred && subject.pushType == .background)
-        else { return }
-        var facts = try facts(of: payload)
-        if subject.pushType == .liveactivity, !facts.members.contains(.timestamp),
-            let filled = facts.fillingTimestamp(in: payload, second), filled.readableBytes <= limit
+        var hasTimestamp = facts.named.contains(.timestamp)
+        if subject.pushType == .liveactivity, let filled = facts.fillingTimestamp(in: payload, second),
+            filled.readableBytes <= limit
         {
             payload = filled
-            facts = try self.facts(of: filled)
+            hasTimestamp = true
         }
-        try check(facts, subject, report)
-    }
-
-    private static func facts(of payload: ByteBuffer) throws(Reason) -> PayloadFacts {
-        do throws(JSONError) {
-            return try PayloadFacts(payload)
-        } catch {
-            throw Reason(.badPayload, detail: "the payload is not valid JSON: \(error)")
-        }
-    }
-
-    private static func hasPayloadRules(_ pushType: PushType) -> Bool {
-        switch pushType {
-        case .background, .liveactivity, .widgets, .controls, .mdm, .fileprovider: true
-        case .accessory, .alert, .complication, .location, .other, .pushtotalk, .voip: false
-        }
+        guard !subject.isPass else { return }
+        try check(facts, hasTimestamp: hasTimestamp, subject, report)
     }
 
     private static func checkHeaders(
@@ -154,9 +179,14 @@ enum NotificationRules {
     }
 
     private static func check(
-        _ facts: PayloadFacts, _ subject: Subject, _ report: (Hint) throws(Reason) -> Void
+        _ facts: PayloadFacts, hasTimestamp: Bool, _ subject: Subject, _ report: (Hint) throws(Reason) -> Void
     ) throws(Reason) {
+        if facts.hasWideScore, subject.pushType != .liveactivity {
+            try report(
+                Hint(.relevanceScore, "`aps.relevance-score` must be from 0 to 1, except that of a Live Activity"))
+        }
         switch subject.pushType {
+        case .alert: if let hint = alert(facts) { try report(hint) }
         case .background: if let hint = background(facts) { try report(hint) }
         case .liveactivity:
             // "You can't use broadcast push notifications to start a Live Activity."
@@ -166,10 +196,10 @@ enum NotificationRules {
                     detail: "a Live Activity cannot be started on a `channel`; start it on each device, by its "
                         + "push-to-start token, with the channel's id as `input-push-channel`")
             }
-            if let hint = liveActivity(facts) { try report(hint) }
+            if let hint = liveActivity(facts, hasTimestamp: hasTimestamp) { try report(hint) }
         case .widgets, .controls:
             // Apple, "Updating widgets with WidgetKit push notifications" and "Updating controls locally and remotely".
-            if !facts.members.contains(.contentChanged) {
+            if !facts.named.contains(.contentChanged) {
                 try report(
                     Hint(
                         .contentChanged,
@@ -178,28 +208,64 @@ enum NotificationRules {
         case .mdm: if let hint = mdm(facts) { try report(hint) }
         case .fileprovider:
             // Apple, "Using push notifications to signal changes".
-            if !facts.members.contains(.containerIdentifier) {
+            if !facts.named.contains(.containerIdentifier) {
                 try report(
                     Hint(
                         .containerIdentifier,
                         "a notification of push type fileprovider needs `container-identifier`, a string, beside `aps`")
                 )
             }
-        case .accessory, .alert, .complication, .location, .other, .pushtotalk, .voip: break
+        case .accessory:
+            // Apple, "Accessory notifications".
+            let missing = names([.encryptedData, .sessionIdentifier, .keyID, .messageIndex], missingIn: facts)
+            if !missing.isEmpty {
+                try report(Hint(.accessory, "a notification of push type accessory needs \(missing) in its `aps`"))
+            }
+        case .complication, .location, .other, .pushtotalk, .voip: break
         }
+    }
+
+    /// Returns the names of members that a payload lacks, as a list; empty if it has all.
+    private static func names(_ members: PayloadFacts.Members, missingIn facts: PayloadFacts) -> String {
+        let missing = PayloadMember.allCases.filter {
+            members.contains(.init($0)) && !facts.named.contains(.init($0))
+        }.map { "`\($0.name)`" }
+        guard missing.count > 1, let last = missing.last else { return missing.first ?? "" }
+        return missing.dropLast().joined(separator: ", ") + " and " + last
+    }
+
+    // Apple, "Generating a remote notification": the keys that show an alert, play a sound or set a badge; for
+    // `mutable-content` "Modifying content in newly delivered notifications": the extension is only called for an alert
+    // that is shown. A payload without `aps` is told as such, and so is an alert of the wrong type.
+    private static func alert(_ facts: PayloadFacts) -> Hint? {
+        guard !facts.showsText, facts.hasAPS, facts.named.isDisjoint(with: [.badge, .sound, .contentChanged]),
+            facts.valid.contains(.alert) || !facts.named.contains(.alert)
+        else { return nil }
+        let detail =
+            if facts.named.contains(.mutableContent) {
+                "`mutable-content` needs an `alert` with a text: without one, the app's extension is not called"
+            } else if facts.named.contains(.alert) {
+                "its `alert` has no text: nothing is shown without `title` or `body`"
+            } else if facts.named.contains(.contentAvailable) {
+                "an alert without `alert`, `badge` or `sound` shows nothing; for a background notification omit "
+                    + "`push_type`"
+            } else {
+                "it has no `alert`, `badge` or `sound`: nothing is shown"
+            }
+        return Hint(.alertShowsNothing, detail)
     }
 
     // Apple, "Pushing background updates to your App": "an aps dictionary that includes only the content-available key
     // […] must not contain any keys that would trigger user interactions". A payload without `aps` is exempt: a Wallet
     // pass's is empty.
     private static func background(_ facts: PayloadFacts) -> Hint? {
-        guard facts.members.contains(.apsName) else { return nil }
-        guard facts.members.contains(.contentAvailable) else {
+        guard facts.hasAPS else { return nil }
+        guard facts.named.contains(.contentAvailable) else {
             return Hint(
                 .backgroundContentAvailable,
                 "a background notification needs `content-available` 1 in its `aps`; without it, no app is woken")
         }
-        guard facts.members.isDisjoint(with: [.alert, .badge, .sound]) else {
+        guard facts.named.isDisjoint(with: .visible) else {
             return Hint(
                 .backgroundAlert,
                 "a background notification must not have `alert`, `badge` or `sound` in its `aps`; "
@@ -209,35 +275,43 @@ enum NotificationRules {
     }
 
     // Apple, "Starting and updating Live Activities with ActivityKit push notifications", "Construct the ActivityKit
-    // remote push notification payload" and "Construct the payload that starts a Live Activity".
-    private static func liveActivity(_ facts: PayloadFacts) -> Hint? {
-        guard let event = facts.event, event != .other else {
+    // remote push notification payload" and "Construct the payload that starts a Live Activity". Wrong values are told
+    // as such.
+    private static func liveActivity(_ facts: PayloadFacts, hasTimestamp: Bool) -> Hint? {
+        guard facts.named.contains(.event) else {
             return Hint(.liveActivityEvent, #"a Live Activity's `event` in `aps` must be "start", "update" or "end""#)
         }
-        guard facts.members.contains(.timestamp) else {
+        guard hasTimestamp else {
             return Hint(
                 .liveActivityTimestamp,
                 "a Live Activity's `timestamp` in `aps` must be the current time in whole seconds since 1970; "
                     + "if omitted, it is filled in")
         }
-        // The last state may be kept at the end: Apple only recommends a final one.
-        if event != .end, !facts.members.contains(.contentState) {
+        // A wrong event is told as such. The last state may be kept at the end: Apple only recommends a final one.
+        if let event = facts.event, event != .end, !facts.named.contains(.contentState) {
             return Hint(
                 .liveActivityContentState,
                 "a Live Activity that starts or is updated needs `content-state`, an object, in its `aps`")
         }
-        guard event == .start, !facts.members.isSuperset(of: [.alert, .attributesType, .attributes]) else { return nil }
+        guard facts.event == .start else { return nil }
+        let missing = names([.alert, .attributesType, .attributes], missingIn: facts)
+        if !missing.isEmpty {
+            return Hint(.liveActivityStart, "to start a Live Activity, `aps` needs \(missing) too")
+        }
+        guard facts.named.isSuperset(of: [.inputPushToken, .inputPushChannel]) else { return nil }
         return Hint(
-            .liveActivityStart, "to start a Live Activity, `aps` needs `alert`, `attributes-type` and `attributes`")
+            .liveActivityInput,
+            "a Live Activity is updated by its token or by a channel: use either `input-push-token` or "
+                + "`input-push-channel`")
     }
 
     // Apple, Device Management, "Sending MDM commands to a device": "only include the PushMagic string as the value of
     // the mdm key […] This is the complete message. Don't include an aps key".
     private static func mdm(_ facts: PayloadFacts) -> Hint? {
-        if !facts.members.contains(.mdm) {
+        if !facts.named.contains(.mdm) {
             return Hint(.mdm, "a notification of push type mdm needs `mdm`, the device's push magic, in its payload")
         }
-        return facts.members.contains(.apsName)
+        return facts.hasAPS
             ? Hint(.mdmAPS, "a notification of push type mdm must not have `aps` in its payload; remove it") : nil
     }
 }

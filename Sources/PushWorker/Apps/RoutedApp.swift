@@ -63,14 +63,16 @@ final class RoutedApp {
     /// Makes the notification of a job with one token, or the shared parts of the notifications of a job with many.
     /// - Parameters:
     ///   - firstSeen: the time at which the job was first seen, in milliseconds since 1970.
+    ///   - readsMistakes: true to read the payload again if it may have mistakes in single members. A strict app always
+    ///     does.
     ///   - report: called with each requirement of Apple's that the job does not meet, unless the app is strict.
     func notification(
-        for job: Job, identity: ByteBuffer, firstSeen: Int64,
-        report: (NotificationRules.Hint) -> Void = { _ in }
+        for job: Job, identity: ByteBuffer, firstSeen: Int64, readsMistakes: Bool = false,
+        report: (Hint) -> Void = { _ in }
     ) throws(Reason) -> Notification {
         let isStrict = configuration.strictPayloads
-        func note(_ hint: NotificationRules.Hint) throws(Reason) {
-            if isStrict, hint.rule != .unknownPushType { throw hint.reason }
+        func note(_ hint: Hint) throws(Reason) {
+            if isStrict, hint.isOfPayload { throw hint.reason }
             report(hint)
         }
         let isOnChannel = job.channel != nil
@@ -90,9 +92,13 @@ final class RoutedApp {
             if let refusal { throw refusal }
         }
         let subject = NotificationRules.Subject(
-            pushType: pushType, isInferred: job.pushType == nil, priority: given, isOnChannel: isOnChannel,
-            isPass: pushType == .background && NotificationRules.isPass(topic))
-        try NotificationRules.check(subject, &payload, second: firstSeen / 1000, report: note)
+            pushType: pushType, priority: given, isOnChannel: isOnChannel,
+            isPass: (pushType == .background || pushType == .alert) && NotificationRules.isPass(topic))
+        try NotificationRules.check(subject, job.facts, &payload, second: firstSeen / 1000, report: note)
+        if job.facts.mayHaveMistakes, readsMistakes || isStrict, !subject.isPass {
+            for mistake in job.mistakes where pushType.tellsOf(mistake) { try note(Hint(mistake)) }
+        }
+        if job.topic != nil, let hint = suffixHint(topic, pushType) { report(hint) }
         // Made in one expression, because the compiler copies a large value that is changed afterwards.
         let (deviceToken, broadcast, recipient) = try address(job, topic: topic)
         return Notification(
@@ -123,7 +129,7 @@ final class RoutedApp {
         if let own = job.expirationSecond(firstSeen: firstSeen) { return own }
         if job.channel != nil || isCall(job) { return 0 }
         if let seconds = configuration.expiration {
-            return seconds == 0 ? 0 : (job.enqueuedAt ?? firstSeen) / 1000 + Int64(seconds)
+            return seconds == 0 ? 0 : job.made(firstSeen: firstSeen) / 1000 + Int64(seconds)
         }
         return gateway == nil ? nil : GatewayRules.expiration(firstSeen: firstSeen)
     }
@@ -192,7 +198,7 @@ final class RoutedApp {
     }
 
     private func pushType(
-        of job: Job, _ report: (NotificationRules.Hint) throws(Reason) -> Void
+        of job: Job, _ report: (Hint) throws(Reason) -> Void
     ) throws(Reason) -> (PushType, UnknownPushType?) {
         guard let field = job.pushType else {
             let kind = job.kind
@@ -224,14 +230,57 @@ final class RoutedApp {
     }
 }
 
+extension RoutedApp {
+    /// Returns a hint if the topic of a job is that of another push type: "com.example.app.voip" is no topic of an alert.
+    private func suffixHint(_ topic: ByteBuffer, _ pushType: PushType) -> Hint? {
+        let text = String(buffer: topic)
+        let lower = text.lowercased()
+        for type in PushType.allCases
+        where type != pushType && !type.topicSuffix.isEmpty && lower.hasSuffix(type.topicSuffix) {
+            return Hint(
+                .topicSuffix,
+                "its `topic` ends in \(type.topicSuffix), as for push type \(type.rawValue), but it is sent as "
+                    + "\(pushType.rawValue); set `push_type`")
+        }
+        // The suffix was added to another spelling of it.
+        let suffix = pushType.topicSuffix
+        guard !suffix.isEmpty, lower.hasSuffix(suffix + suffix), !text.hasSuffix(suffix + suffix) else { return nil }
+        return Hint(
+            .topicSuffix, "its `topic` has another spelling of \(suffix), which was added to it; write it in lower case"
+        )
+    }
+}
+
+extension PushType {
+    /// True if a mistake in a payload concerns this type. Some payloads are read only by the app, which may have members
+    /// of its own in `aps`.
+    func tellsOf(_ mistake: MemberMistake) -> Bool {
+        switch self {
+        case .alert: true
+        case .background, .liveactivity, .widgets, .controls: mistake.kind != .noAPS
+        case .accessory, .complication, .fileprovider, .location, .mdm, .other, .pushtotalk, .voip:
+            mistake.kind != .unknown && mistake.kind != .noAPS
+        }
+    }
+}
+
 extension Job {
     /// Returns the `apns-expiration` in seconds since 1970; `nil` if the job does not specify one.
     func expirationSecond(firstSeen: Int64) -> Int64? {
         switch expiration {
         case nil: nil
         case .epoch(let second): second
-        case .after(let seconds): (enqueuedAt ?? firstSeen) / 1000 + seconds
+        case .after(let seconds): made(firstSeen: firstSeen) / 1000 + seconds
         }
+    }
+
+    /// The maximum difference of a producer's clock, in milliseconds.
+    static let clockTolerance: Int64 = 300_000
+
+    /// Returns the time at which the job was made, in milliseconds since 1970: its `enqueued_at`, if it has one that is
+    /// not in the future; with a clock that is years ahead, a duration of an hour would end in years.
+    func made(firstSeen: Int64) -> Int64 {
+        enqueuedAt.map { $0 > firstSeen + Self.clockTolerance ? firstSeen : $0 } ?? firstSeen
     }
 }
 

@@ -147,6 +147,12 @@ public struct AppCheck: Sendable {
                 .warning, subject,
                 "the gateway does not report an invalid token; does it send error packets at all?")
         case .notProcessed, .uncertain:
+            // Frames of command 0 are never answered: the gateway closes the connection.
+            if case .gateway(let options) = app.transport, options.frame == .simple {
+                return .init(
+                    .warning, subject,
+                    "the frame simple has no error packets, so the gateway cannot show whether it accepts \(name)")
+            }
             return .init(.failure, subject, "APNs did not answer: \(result.inWords)")
         }
         if response.status == 200, response.origin == .unnamed {
@@ -167,8 +173,24 @@ public struct AppCheck: Sendable {
         default:
             return .init(
                 .failure, subject,
-                "APNs refuses \(name) for \(app.topic): \(result.inWords). Check the key, key ID, team ID, topic and "
-                    + "environment")
+                "APNs refuses \(name) for \(app.topic): \(result.inWords). "
+                    + CredentialAdvice.text(response.reason, now: now))
+        }
+    }
+}
+
+/// What to check if APNs refuses an app's credential.
+enum CredentialAdvice {
+    /// - Parameters:
+    ///   - reason: APNs' reason.
+    ///   - now: this machine's time in seconds since 1970.
+    static func text(_ reason: APNSReason?, now: Int64) -> String {
+        let clock = "this machine's clock, which says \(JobHints.text(now * 1000))"
+        return switch reason {
+        // Tokens are signed again long before they expire.
+        case .expiredProviderToken: "The token was signed a moment ago, so only the clock can be wrong: check \(clock)"
+        case .invalidProviderToken: "Check the key, key ID, team ID, topic and environment, and \(clock)"
+        default: "Check the key, key ID, team ID, topic and environment"
         }
     }
 }

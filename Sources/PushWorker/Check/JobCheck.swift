@@ -14,9 +14,7 @@ public struct JobCheck {
         /// The tokens that would become dead letters while others are sent: their positions, from 1, and the reasons.
         var refused: [(place: Int, why: DeviceToken.Invalid)] = []
         /// The requirements of Apple's that the job does not meet and that APNs does not check.
-        var hints: [NotificationRules.Hint] = []
-        /// The number of repeated tokens.
-        var repeatedTokens = 0
+        var hints: [Hint] = []
     }
 
     private let apps: [AppConfiguration]
@@ -37,32 +35,46 @@ public struct JobCheck {
         router = JobRouter(apps.map(RoutedApp.init))
     }
 
-    /// Returns the reason for which no worker could send a job, whatever its apps are; `nil` if one could.
-    public static func defect(of body: ByteBuffer, as format: JobFormat) -> String? {
+    /// The result of a check of a job that does not depend on the apps of a worker.
+    public struct Review: Sendable {
+        /// The job; `nil` if it can't be read.
+        public var job: Job?
+        /// The reason for which no worker could send it; `nil` if one could.
+        public var defect: String?
+        /// The likely mistakes in it, if it can be sent.
+        public var hints: [Hint] = []
+    }
+
+    /// Checks a job, whatever the apps of the workers are.
+    /// - Parameter now: milliseconds since 1970.
+    public static func review(_ body: ByteBuffer, as format: JobFormat, now: Int64) -> Review {
         let job: Job
         do throws(JobError) {
             job = try JobDecoder.decode(body, as: format)
         } catch {
-            return "\(error)"
+            return Review(defect: "\(error)")
         }
         var place = 0
         for field in job.tokens.map(Array.init) ?? [] {
             place += 1
             do throws(DeviceToken.Invalid) { _ = try DeviceToken(job.text(field)) } catch {
-                return "token \(place): \(error)"
+                return Review(job: job, defect: "token \(place): \(error)")
             }
         }
         // Another transport would accept less, never more.
         let app = RoutedApp(AppConfiguration(name: "", topic: "com.example.app", credential: .providerTokens([])))
-        var hasUnknownType = false
+        var hints: [Hint] = []
         do throws(Reason) {
-            _ = try app.notification(for: job, identity: ByteBuffer(), firstSeen: 0) { hint in
-                if hint.rule == .unknownPushType { hasUnknownType = true }
+            _ = try app.notification(for: job, identity: ByteBuffer(), firstSeen: now, readsMistakes: true) {
+                hints.append($0)
             }
-            return hasUnknownType ? mistypedPushType(of: job) : nil
         } catch {
-            return error.detail ?? error.code.text
+            return Review(job: job, defect: error.detail ?? error.code.text)
         }
+        if hints.contains(where: { $0.rule == .unknownPushType }), let mistyped = mistypedPushType(of: job) {
+            return Review(job: job, defect: mistyped)
+        }
+        return Review(job: job, hints: hints + JobHints.of(body, as: format, now: now))
     }
 
     /// Returns an error if a job's unknown push type resembles a known one. Otherwise it may be new.
@@ -77,7 +89,7 @@ public struct JobCheck {
     ///   - name: its name in the findings, such as `job, line 3`.
     ///   - now: milliseconds since 1970.
     public func run(_ body: ByteBuffer, name: String, now: Int64) -> (verdicts: [CheckVerdict], plan: Plan?) {
-        let hints = JobHints.of(body, as: format).map { CheckVerdict(.warning, name, $0) }
+        let hints = JobHints.of(body, as: format, now: now).map { CheckVerdict(.warning, name, $0.detail) }
         let job: Job
         do throws(JobError) {
             job = try JobDecoder.decode(body, as: format)
@@ -112,13 +124,14 @@ public struct JobCheck {
         let routed = router.apps[app]
         let identity = job.id.map(job.text) ?? ByteBuffer(string: "check")
         var plan = Plan(app: app, notifications: [])
-        let template = try routed.notification(for: job, identity: identity, firstSeen: now) { plan.hints.append($0) }
+        let template = try routed.notification(
+            for: job, identity: identity, firstSeen: now, readsMistakes: true
+        ) { plan.hints.append($0) }
         guard let tokens = job.tokens else {
             plan.notifications = [template]
             return plan
         }
         var distinct = DistinctTokens(tokens, of: job)
-        plan.repeatedTokens = tokens.count - distinct.count
         while let field = distinct.next() {
             do throws(DeviceToken.Invalid) {
                 var notification = template

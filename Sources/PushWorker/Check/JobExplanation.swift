@@ -57,28 +57,12 @@ struct JobExplanation {
     /// Properties that work but may not be intended.
     var warnings: [String] {
         var warnings = omitted
-        if plan.repeatedTokens > 0 {
-            let tokens = plan.repeatedTokens == 1 ? "1 of its tokens is" : "\(plan.repeatedTokens) of its tokens are"
-            warnings.append("\(tokens) repeated; each device gets one notification")
-        }
-        if case .after = job.expiration, job.enqueuedAt == nil {
-            warnings.append(
-                "its `expiration` is a duration, and it has no `enqueued_at`: the duration counts from the time at "
-                    + "which a worker first sees the job, even if it has waited for long by then")
-        }
-        if let second = plan.notifications.first?.expiration, second > 0, second * 1000 <= now {
-            warnings.append("it has expired and would end as `expired`, without being sent")
-        }
         if let sendAt = job.sendAt, sendAt > now {
-            warnings.append(
-                "it would be deferred for \((sendAt - now + 999) / 1000) s, until \(Self.text(sendAt)) (`send_at`)")
+            warnings.append("it would be deferred until \(JobHints.text(sendAt)) (`send_at`)")
         }
         if job.id == nil {
             warnings.append(
                 "it has no `id`; add one, so that every repetition carries the same apns-id")
-        }
-        if job.apnsID != nil, job.tokens != nil {
-            warnings.append("its `apns_id` is ignored, because each of its `tokens` has an apns-id of its own")
         }
         return warnings
     }
@@ -157,7 +141,7 @@ struct JobExplanation {
                     + "after \(RoutedApp.callPatience / 1000) s"
             case 0?: "now or never (\(source)): APNs does not store it for an offline device"
             case let second?:
-                "valid until \(Self.text(Int64(second) * 1000)) (\(source)), after which it is not retried"
+                "valid until \(JobHints.text(Int64(second) * 1000)) (\(source)), after which it is not retried"
             }
         return "\(begin)at most \(attempts) attempts; \(end)"
     }
@@ -171,10 +155,5 @@ struct JobExplanation {
         return job.id == nil
             ? "apns-id made when the job is claimed, because it has no `id`"
             : "apns-id \(notification.apnsID.map { "\($0)" } ?? "none") (derived from its `id` and the token)"
-    }
-
-    /// Returns a time in milliseconds since 1970 as text.
-    private static func text(_ milliseconds: Int64) -> String {
-        Date(timeIntervalSince1970: Double(milliseconds / 1000)).formatted(.iso8601)
     }
 }

@@ -1,106 +1,137 @@
 import APNS
+import FoundationEssentials
 import NIOCore
 import PushJob
 import PushQueue
 
-/// Likely mistakes in a job, whether or not it can be sent. A worker must not complain about them, because it leaves
-/// unknown members to the producer.
+/// Likely mistakes in the members of a job, as opposed to those in its payload.
 enum JobHints {
-    /// - Returns: one sentence per mistake; none if the job contains no object to examine.
-    static func of(_ body: ByteBuffer, as format: JobFormat) -> [String] {
-        guard let document = JobDecoder.document(of: body, as: format),
-            let members = JSONValue.read(document)?.members
-        else { return [] }
-        if format == .native, members["args"]?.elements != nil, members["class"] != nil {
-            return [
-                "it looks like a job of Sidekiq or Resque: run the worker with --format sidekiq or resque;"
-                    + " `check --job` has the same flag"
-            ]
+    /// Returns hints about a job, whether or not it can be sent; none if there is no object to examine.
+    /// - Parameter now: milliseconds since 1970.
+    static func of(_ body: ByteBuffer, as format: JobFormat, now: Int64) -> [Hint] {
+        let job: Job
+        do throws(JobError) {
+            job = try JobDecoder.decode(body, as: format)
+        } catch {
+            // The identity is enough for the hints that do not need more.
+            return unknownMembers(body, format)
         }
-        return unknownMembers(members) + payload(members) + alert(members) + tokens(members)
-            + labels(body, members, format)
+        return unknownMembers(body, format) + ignored(job) + times(job, now: now) + expirations(job, now: now)
+            + tokens(job)
     }
 
-    private static func unknownMembers(_ members: [String: JSONValue]) -> [String] {
-        var hints: [String] = []
-        for name in members.keys.sorted() where !SimilarName.jobMembers.contains(name) {
-            if name == "aps" {
-                hints.append("it has `aps` at the top level, where it is ignored; move it into `payload`")
-            } else if let meant = SimilarName.jobMember(like: name) {
-                hints.append("unknown member \(quoted(name)); did you mean `\(meant)`?")
+    /// Returns hints about members that resemble those of a job.
+    static func unknownMembers(_ body: ByteBuffer, _ format: JobFormat) -> [Hint] {
+        let members = JobDecoder.otherMembers(of: body, as: format)
+        return members.compactMap { member in
+            if member.name == "aps" {
+                return Hint(
+                    .unknownMember, "it has `aps` at the top level, where it is ignored; move it into `payload`",
+                    subject: "aps")
+            }
+            guard let meant = MemberName.jobMember(like: member.name, isObject: member.isObject) else { return nil }
+            return Hint(
+                .unknownMember, "unknown member \(MemberName.quoted(member.name)); did you mean `\(meant)`?",
+                subject: MemberName.quoted(member.name))
+        }
+    }
+
+    /// Returns hints about members that are ignored.
+    private static func ignored(_ job: Job) -> [Hint] {
+        var hints = job.ignoredMembers.map { member in
+            Hint(
+                .ignoredMember, "its `\(member.name)` is ignored: it must be \(member.expectation)",
+                subject: "\(member.name)")
+        }
+        if job.apnsID != nil, job.tokens != nil {
+            hints.append(
+                Hint(
+                    .ignoredMember, "its `apns_id` is ignored, because each of its `tokens` has an apns-id of its own",
+                    subject: "apns_id"))
+        }
+        return hints
+    }
+
+    /// Returns hints about an expiration that has passed, or whose start is not certain.
+    private static func expirations(_ job: Job, now: Int64) -> [Hint] {
+        if let second = job.expirationSecond(firstSeen: now), second > 0, second * 1000 <= now {
+            let isDuration = if case .epoch(let second) = job.expiration { second < firstTime } else { false }
+            // Told by its time.
+            if isDuration { return [] }
+            return [
+                Hint(
+                    .time, "it has expired and would end as `expired`, without being sent", subject: "expired")
+            ]
+        }
+        guard case .after = job.expiration, job.enqueuedAt == nil else { return [] }
+        return [
+            Hint(
+                .time,
+                "its `expiration` is a duration, and it has no `enqueued_at`: the duration counts from the time at "
+                    + "which a worker first sees the job, even if it has waited for long by then", subject: "undated")
+        ]
+    }
+
+    /// The time from now in milliseconds beyond which a `send_at` is hardly what was meant: a year.
+    static let farAhead: Int64 = 366 * 86_400_000
+    /// The first time in seconds that can be meant: 2001. Smaller numbers are durations.
+    private static let firstTime: Int64 = 1_000_000_000
+
+    /// Returns hints about times that are valid but hardly meant.
+    static func times(_ job: Job, now: Int64) -> [Hint] {
+        var hints: [Hint] = []
+        func add(_ member: JobMember, _ detail: String) { hints.append(Hint(.time, detail, subject: "\(member.name)")) }
+        if let made = job.enqueuedAt, made > now + Job.clockTolerance {
+            add(
+                .enqueuedAt,
+                "its `enqueued_at` is \(text(made)), which is ahead of the clock of Redis; it counts as now")
+        }
+        if let sendAt = job.sendAt {
+            if sendAt > now + farAhead {
+                add(.sendAt, "its `send_at` is \(text(sendAt)), in more than a year")
+            } else if sendAt < firstTime * 1000 {
+                add(.sendAt, "its `send_at` is \(text(sendAt)), a time that has passed; a number is seconds since 1970")
             }
         }
-        return hints
-    }
-
-    /// Returns hints about members that are ignored because they are not valid.
-    private static func labels(_ body: ByteBuffer, _ members: [String: JSONValue], _ format: JobFormat) -> [String] {
-        let job = JobDecoder.identify(body, as: format)
-        return [(JobMember.campaign, job.campaign), (.labels, job.labels)].compactMap { member, field in
-            guard field == nil, let value = members["\(member.name)"], !value.isNothing else { return nil }
-            return "its `\(member.name)` is ignored: it must be \(member.expectation)"
-        }
-    }
-
-    private static func payload(_ members: [String: JSONValue]) -> [String] {
-        guard let payload = members["payload"]?.members else { return [] }
-        guard let aps = payload["aps"] else {
-            if payload["mdm"] != nil { return [] }
-            return ["its `payload` has no `aps`: nothing is shown unless the app shows it"]
-        }
-        guard let aps = aps.members else { return ["its `payload` has an `aps` that is not an object"] }
-        var hints: [String] = []
-        for name in aps.keys.sorted() where !SimilarName.apsMembers.contains(name) {
-            guard let meant = SimilarName.apsMember(like: name) else { continue }
-            hints.append("`aps` has \(quoted(name)), which Apple does not define; did you mean `\(meant)`?")
-        }
-        for name in payload.keys.sorted() where name != "aps" && SimilarName.apsMembers.contains(name) {
-            hints.append("its `payload` has `\(name)` next to `aps`, where iOS ignores it; move it into `aps`")
+        if case .epoch(let second) = job.expiration, second > 0, second < firstTime {
+            add(
+                .expiration,
+                "its `expiration` is \(text(second * 1000)), a time that has passed; write a duration as \"1h\" or \"3600s\""
+            )
         }
         return hints
     }
 
-    private static func alert(_ members: [String: JSONValue]) -> [String] {
-        let alert = members["alert"] ?? members["payload"]?.members?["aps"]?.members?["alert"]
-        if alert?.text == "" { return ["its `alert` is empty: nothing is shown"] }
-        guard let parts = alert?.members else { return [] }
-        let shown = ["title", "subtitle", "body", "loc-key", "loc_key", "title-loc-key", "title_loc_key"]
-        guard shown.allSatisfy({ parts[$0]?.isNothing ?? true }) else { return [] }
-        return ["its `alert` has no text: nothing is shown without `title` or `body`"]
-    }
-
-    private static func tokens(_ members: [String: JSONValue]) -> [String] {
-        let listed = members["tokens"]?.elements?.compactMap(\.text) ?? []
-        let tokens = members["token"]?.text.map { [$0] } ?? listed
-        if tokens.contains(where: isFromFirebase) {
-            return [
-                "a token looks like a Firebase (FCM) token, which APNs does not accept; have the app send the token of"
-                    + " `didRegisterForRemoteNotificationsWithDeviceToken`"
+    /// Returns hints about tokens that are repeated or look cut off.
+    private static func tokens(_ job: Job) -> [Hint] {
+        var hints: [Hint] = []
+        if let tokens = job.tokens {
+            let repeated = tokens.count - DistinctTokens(tokens, of: job).count
+            let which = repeated == 1 ? "1 of its tokens is" : "\(repeated) of its tokens are"
+            if repeated > 0 {
+                hints.append(Hint(.token, "\(which) repeated; each device gets one notification", subject: "repeated"))
+            }
+        }
+        let fields = job.tokens.map { Array($0) } ?? job.token.map { [$0] } ?? []
+        for field in fields {
+            do throws(DeviceToken.Invalid) {
+                guard try DeviceToken(job.text(field)).hex.readableBytes < 64 else { continue }
+            } catch {
+                // It is told as an error.
+                continue
+            }
+            return hints + [
+                Hint(
+                    .token,
+                    "a token has \(job.text(field).readableBytes) characters; Apple's have at least 64. Is it complete?"
+                )
             ]
         }
-        if tokens.contains(where: { $0.hasPrefix("ExponentPushToken[") || $0.hasPrefix("ExpoPushToken[") }) {
-            return ["a token is an Expo token; have the app send the result of `getDevicePushTokenAsync`"]
-        }
-        // A token that is not hex has its own error; this one looks complete but is not.
-        if tokens.contains(where: { $0.hasPrefix("{length") }) {
-            return [
-                "a token is the description of a `Data` object, which lacks most of its bytes; have the app send"
-                    + " `deviceToken.map { String(format: \"%02x\", $0) }.joined()`"
-            ]
-        }
-        let short = tokens.filter { (try? DeviceToken($0)).map { $0.hex.readableBytes < 64 } ?? false }
-        guard let first = short.first else { return [] }
-        return ["a token has \(first.utf8.count) characters; Apple's have at least 64. Is it complete?"]
+        return hints
     }
 
-    // An instance ID, a colon, and a part that begins with APA91b.
-    private static func isFromFirebase(_ token: String) -> Bool {
-        token.contains(":APA91") || token.hasPrefix("APA91") || (token.utf8.count > 100 && token.contains(":"))
-    }
-
-    /// Returns a member's name if it can be printed: it is untrusted text.
-    private static func quoted(_ name: String) -> String {
-        let isPlain = name.utf8.count <= 60 && name.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value < 0x7F }
-        return isPlain ? "`\(name)`" : "a member with an unprintable name"
+    /// Returns a time in milliseconds since 1970 as text.
+    static func text(_ milliseconds: Int64) -> String {
+        Date(timeIntervalSince1970: Double(milliseconds / 1000)).formatted(.iso8601)
     }
 }

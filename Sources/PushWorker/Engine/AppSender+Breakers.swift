@@ -175,9 +175,13 @@ extension AppSender {
             .error, "app_paused",
             """
             the app is paused: \(breaker.reason?.explanation ?? ""); its jobs are deferred, and occasional probes \
-            check whether it can be resumed. Check its key, key ID, team ID, topic and environment
+            check whether it can be resumed. \(credentialAdvice)
             """, of: "app \(name)",
             metadata: logMetadata.merging(breaker.reason.map { ["reason": "\($0.code.text)"] } ?? [:]) { $1 })
+    }
+
+    private var credentialAdvice: String {
+        CredentialAdvice.text(breaker.reason.flatMap { APNSReason(rawValue: $0.code.text) }, now: lane.wallClock())
     }
 
     private func logResumption(_ reason: Reason) {

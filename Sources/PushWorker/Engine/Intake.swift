@@ -168,9 +168,16 @@ final class Intake {
         let tokens = job.tokens.map { DistinctTokens($0, of: job) }
         let identity = queue.identity(of: job, claim: claim, generation: queue.generation)
         // Collected first, because a closure that captures the job would copy it for each call.
-        var hints: [NotificationRules.Hint] = []
+        var hints: [Hint] = []
         defer { for hint in hints { log(hint, app, job) } }
-        let notification = try app.notification(for: job, identity: identity, firstSeen: firstSeen) { hints.append($0) }
+        let readsMistakes = job.facts.mayHaveMistakes && isLookingClosely()
+        let notification = try app.notification(
+            for: job, identity: identity, firstSeen: firstSeen, readsMistakes: readsMistakes
+        ) { hints.append($0) }
+        if job.otherNames != 0 { hints += suggestions(for: job, queue) }
+        if let made = job.enqueuedAt, made > now &+ Job.clockTolerance, isLookingClosely() {
+            hints += JobHints.times(job, now: now)
+        }
         if case .after = job.expiration, job.enqueuedAt == nil { ledger.recordUndatedExpiration() }
         let id = lane.jobs.insert()
         lane.jobs[id].claim = claim
@@ -196,7 +203,7 @@ final class Intake {
         // Earlier attempts and deferrals delayed the job for reasons other than a full queue.
         if job.envelope.attempt == 1, job.envelope.error == nil {
             let sendAt = job.envelope.isDue ? 0 : job.sendAt ?? 0
-            let queuedSince = max(job.enqueuedAt ?? firstSeen, sendAt)
+            let queuedSince = max(job.made(firstSeen: firstSeen), sendAt)
             lane.jobs[id].queuedSince = queuedSince
             if job.enqueuedAt != nil { lane.metrics.minutes.noteAge(now &- queuedSince, queue: queue.id.index) }
         }
@@ -224,16 +231,41 @@ final class Intake {
         return job.envelope.attempt > 1 ? .alone : .withFew
     }
 
-    /// Logs a requirement of Apple's that a job does not meet: once per rule and app, and then at most once per minute.
-    private func log(_ hint: NotificationRules.Hint, _ app: RoutedApp, _ job: Job) {
+    /// The time at which a job may be examined again for mistakes in single members, which takes longer than sending it.
+    private var nextExamination = NIODeadline.distantPast
+    /// The hints about the names of members, by ``Job/otherNames``.
+    private var suggestions: [UInt64: [Hint]] = [:]
+
+    /// Returns true if it is time to examine a job: a producer repeats its mistakes.
+    private func isLookingClosely() -> Bool {
+        guard lane.now >= nextExamination else { return false }
+        nextExamination = lane.now + .milliseconds(10)
+        return true
+    }
+
+    /// Returns hints about members whose names resemble those of a job.
+    private func suggestions(for job: Job, _ queue: QueueContext) -> [Hint] {
+        if let known = suggestions[job.otherNames] { return known }
+        guard isLookingClosely() else { return [] }
+        // A producer may invent names.
+        if suggestions.count >= 1000 { suggestions.removeAll() }
+        let found = JobHints.unknownMembers(job.body, queue.format)
+        suggestions[job.otherNames] = found
+        return found
+    }
+
+    /// Logs a likely mistake in a job: once per rule, member and app, and then at most once per minute.
+    private func log(_ hint: Hint, _ app: RoutedApp, _ job: Job) {
         let name = app.configuration.name
-        let isUnknownType = hint.rule == .unknownPushType
+        let (level, event, message): (Logger.Level, String, String) =
+            switch hint.rule {
+            case .unknownPushType: (.notice, "unknown_push_type", "sent an unknown push type under the job's topic")
+            case _ where hint.isOfPayload:
+                (.warning, "payload_hint", "sent a notification that violates a requirement of Apple: \(hint.detail)")
+            default: (.warning, "job_hint", "sent a job that is perhaps not as it was meant: \(hint.detail)")
+            }
         lane.logThrottled(
-            isUnknownType ? .notice : .warning, isUnknownType ? "unknown_push_type" : "payload_hint",
-            isUnknownType
-                ? "sent an unknown push type under the job's topic"
-                : "sent a notification that violates a requirement of Apple: \(hint.detail)",
-            kind: "\(hint.rule.rawValue) \(name)",
+            level, event, message, kind: "\(hint.rule.rawValue) \(name) \(hint.subject)",
             metadata: ["app": "\(name)", "rule": "\(hint.rule.rawValue)"],
             example: job.id.map { ["job": "\(String(buffer: job.text($0)))"] } ?? [:])
     }

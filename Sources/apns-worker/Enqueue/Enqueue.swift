@@ -18,7 +18,9 @@ struct Enqueue: AsyncParsableCommand {
 
             Lines that no worker could send, such as invalid JSON, a malformed device token, an app that no worker has or a \
             payload that is too large, are reported with their numbers and not enqueued. All other lines are, and the exit \
-            status is 1. A job without an ID gets one. With --unchecked all lines are enqueued unchanged.
+            status is 1. Likely mistakes are noted: the first of a kind with its line, the others as a number; with \
+            --strict such jobs are refused too. A job without an ID gets one. An object can span several lines. With \
+            --unchecked all lines are enqueued unchanged.
 
             --wait follows a job to its outcome, and exits with 1 if it is not delivered. The job asks for its result with \
             `keep_result`, so this works with any setting of `results`.
@@ -61,7 +63,8 @@ struct Enqueue: AsyncParsableCommand {
     var label: [String] = []
     @Flag(help: "Put the job at the head of the queue.") var first = false
     @Flag(help: "Enqueue jobs without checking them.") var unchecked = false
-    @Flag(help: "Print a JSON object with id and queue for each job.") var json = false
+    @Flag(help: "Refuse jobs with likely mistakes, such as misspelled members.") var strict = false
+    @Flag(help: "Print a JSON object with id and queue for each job, and one for each kind of note.") var json = false
     @Option(help: ArgumentHelp("Wait for the outcome of the job, for at most this time.", valueName: "duration"))
     var wait: String?
 
@@ -75,6 +78,7 @@ struct Enqueue: AsyncParsableCommand {
 
     func validate() throws {
         _ = try waitLimit()
+        if strict, unchecked { throw ValidationError("--strict and --unchecked cannot be combined") }
         guard let replicas else {
             if replicasTimeout != nil { throw ValidationError("--replicas-timeout is for --replicas") }
             return
@@ -102,11 +106,13 @@ struct Enqueue: AsyncParsableCommand {
         let configuration = try queueOfJobs(settings)
         let (keys, format) = (configuration.keys, configuration.format)
         let job = try jobOfFlags(keys, format)
-        if !unchecked, let job, let defect = JobCheck.defect(of: job.body, as: format) { throw ValidationError(defect) }
+        if !unchecked, let job {
+            _ = try EnqueueCheck(format: format, apps: nil, isStrict: strict).prepare(job.body).accepted
+        }
         try await settings.withClient(for: keys.jobs) { client in
             let state = await QueueState.read(client, keys, settings)
             state.warn()
-            let check = unchecked ? nil : EnqueueCheck(format: format, apps: state.apps)
+            let check = unchecked ? nil : EnqueueCheck(format: format, apps: state.apps, isStrict: strict)
             if let job {
                 try await enqueue(job, check, client, keys)
             } else {
@@ -259,7 +265,8 @@ struct Enqueue: AsyncParsableCommand {
     private func enqueue(
         _ job: FlagJob, _ check: EnqueueCheck?, _ client: RedisClient, _ keys: QueueKeys
     ) async throws {
-        if case .failure(let refusal)? = check?.prepare(job.body) { throw ValidationError("\(refusal)") }
+        let hints = try check?.prepare(job.body).accepted.hints ?? []
+        for hint in hints { Terminal.note("note: \(hint.detail)\n") }
         var following: OutcomeWatch?
         if let limit = try waitLimit() {
             following = try await OutcomeWatch(
@@ -277,7 +284,13 @@ struct Enqueue: AsyncParsableCommand {
         }
         try report([job.id], keys, "enqueued 1 job on \(keys.queue), id \(job.id)\(pushed.inWords("it"))")
         guard var following else { return }
-        let isDelivered = try await following.follow(isJSON: json)
+        let isDelivered: Bool
+        do {
+            isDelivered = try await following.follow(isJSON: json)
+        } catch {
+            Terminal.note("the job is in the queue nevertheless; its outcome is not known\n")
+            throw error
+        }
         if !isDelivered { throw ExitCode(1) }
     }
 
@@ -294,12 +307,13 @@ struct Enqueue: AsyncParsableCommand {
     // MARK: Lines
 
     private func enqueueLines(_ check: EnqueueCheck?, _ client: RedisClient, _ keys: QueueKeys) async throws {
-        var (number, enqueued, refused) = (0, 0, 0)
+        var (enqueued, refused) = (0, 0)
         var (batch, ids, bytes): ([ByteBuffer], [String?], Int) = ([], [], 0)
         // The number of the batch's first line.
         var first = 1
         var last = PushConfirmation.Outcome.unasked
-        let lines = LineReader()
+        var lines = JobLines()
+        var notes = LineNotes()
         func flush() async throws {
             guard !batch.isEmpty else { return }
             last = try await push(batch, client, keys)
@@ -307,30 +321,30 @@ struct Enqueue: AsyncParsableCommand {
             try report(ids, keys, nil)
             (batch, ids, bytes) = ([], [], 0)
         }
-        while last.shortfall == nil, let line = lines.next({ ByteBuffer(bytes: $0) }) {
-            number += 1
+        while last.shortfall == nil, let (text, number) = lines.next() {
             if batch.isEmpty { first = number }
-            guard line.readableBytes > 0 else { continue }
-            switch check?.prepare(line) ?? .success((line, nil)) {
+            switch check?.prepare(text) ?? .success(.init(job: text)) {
             case .failure(let refusal):
                 refused += 1
-                Terminal.note("line \(number): \(refusal)\n")
+                notes.refused(refusal, line: number)
                 continue
-            case .success(let (job, id)):
-                batch.append(job)
-                ids.append(id)
-                bytes += job.readableBytes
+            case .success(let accepted):
+                for hint in accepted.hints { notes.found(hint, line: number) }
+                batch.append(accepted.job)
+                ids.append(accepted.id)
+                bytes += accepted.job.readableBytes
             }
             if batch.count == 1000 || bytes > 1 << 20 { try await flush() }
         }
         try await flush()
+        try notes.summarize(isJSON: json)
         let jobs = enqueued == 1 ? "1 job" : "\(enqueued) jobs"
         let others = refused > 0 ? ", refused \(refused)" : ""
         try report([], keys, "enqueued \(jobs) on \(keys.queue)\(last.inWords(enqueued == 1 ? "it" : "them"))\(others)")
         if let shortfall = last.shortfall {
             Terminal.note(
                 """
-                lines \(first) to \(number): \(shortfall): a failover may lose their jobs; enqueueing them again may send \
+                lines \(first) to \(lines.number): \(shortfall): a failover may lose their jobs; enqueueing them again may send \
                 them twice; no later line was enqueued
 
                 """)
@@ -375,6 +389,19 @@ struct Enqueue: AsyncParsableCommand {
         }
         for (campaign, total) in totals {
             try await CampaignCounts.addTotal(total, of: String(buffer: campaign), client, keys)
+        }
+    }
+}
+
+extension Result where Success == EnqueueCheck.Accepted, Failure == EnqueueCheck.Refusal {
+    /// The job.
+    /// - Throws: the refusal, as a mistake in the command line.
+    fileprivate var accepted: EnqueueCheck.Accepted {
+        get throws {
+            switch self {
+            case .success(let accepted): accepted
+            case .failure(let refusal): throw ValidationError("\(refusal)")
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
 import NIOCore
+import Operations
 import PrintableText
 import PushJob
 import PushQueue
@@ -51,22 +52,37 @@ struct EnqueueCheck {
         let description: String
     }
 
+    /// A job that can be enqueued.
+    struct Accepted {
+        var job: ByteBuffer
+        /// Its existing or new ID; `nil` for a wrapped job without one.
+        var id: String?
+        var hints: [Hint] = []
+    }
+
     let format: JobFormat
     /// The names of the workers' apps; `nil` if unknown.
     let apps: Set<String>?
+    /// True to refuse jobs with likely mistakes.
+    var isStrict = false
 
-    /// Returns a job that can be enqueued, and its existing or new ID.
-    func prepare(_ body: ByteBuffer) -> Result<(job: ByteBuffer, id: String?), Refusal> {
-        if let defect = JobCheck.defect(of: body, as: format) { return .failure(Refusal(description: defect)) }
-        guard let job = try? JobDecoder.decode(body, as: format) else {
-            return .failure(Refusal(description: "the job cannot be read"))
-        }
+    func prepare(_ body: ByteBuffer) -> Result<Accepted, Refusal> {
+        let review = JobCheck.review(body, as: format, now: Moment.now)
+        if let defect = review.defect { return .failure(Refusal(description: defect)) }
+        guard let job = review.job else { return .failure(Refusal(description: "the job cannot be read")) }
         if let unknown = unknownApp(of: job) { return .failure(Refusal(description: unknown)) }
-        if let id = job.id { return .success((body, String(buffer: job.text(id)))) }
+        if isStrict, let hint = review.hints.first { return .failure(Refusal(description: hint.detail)) }
+        var accepted = Accepted(job: body, id: job.id.map { String(buffer: job.text($0)) }, hints: review.hints)
         // A worker's wrapper must begin with its mark.
-        guard !job.envelope.isWrapped else { return .success((body, nil)) }
+        guard accepted.id == nil, !job.envelope.isWrapped else { return .success(accepted) }
         let id = NewID.make()
-        return .success((NewID.insert(id, into: body, as: format), id))
+        accepted.job = NewID.insert(id, into: body, as: format)
+        accepted.id = id
+        let isReadable = (try? JobDecoder.decode(accepted.job, as: format)).map { job in
+            job.id.map { String(buffer: job.text($0)) } == id
+        }
+        guard isReadable == true else { return .failure(Refusal(description: "no ID can be added to the job")) }
+        return .success(accepted)
     }
 
     /// Returns the problem of a job whose app no worker has.
@@ -78,5 +94,63 @@ struct EnqueueCheck {
         let hint =
             name.nearest(of: known).map { "; did you mean \($0)?" } ?? "; they have \(known.joined(separator: ", "))"
         return "no worker has an app \(name.printable)\(hint.printable)"
+    }
+}
+
+/// What is to be said about lines: the first line of a kind at once, the others as a number at the end.
+struct LineNotes {
+    /// A kind of note, as `--json` prints it.
+    struct Kind: Encodable {
+        /// The number of the first line.
+        let line: Int
+        /// The number of all lines.
+        var lines = 1
+        /// The rule of a hint; `nil` for a refusal.
+        let hint: String?
+        /// The text of the first.
+        let message: String
+        /// The next lines, for an example.
+        var others: [Int] = []
+
+        enum CodingKeys: String, CodingKey { case line, lines, hint, message }
+    }
+
+    private var order: [String] = []
+    private var kinds: [String: Kind] = [:]
+
+    /// Notes that a line was refused.
+    mutating func refused(_ refusal: EnqueueCheck.Refusal, line: Int) {
+        // Texts of a kind differ in positions and sizes.
+        note("\(refusal)".filter { !$0.isNumber }, nil, "\(refusal)", line, "line \(line): \(refusal)")
+    }
+
+    mutating func found(_ hint: Hint, line: Int) {
+        note(
+            "\(hint.rule.rawValue) \(hint.subject)", hint.rule, hint.detail, line, "line \(line): note: \(hint.detail)")
+    }
+
+    private mutating func note(
+        _ kind: String, _ rule: Hint.Rule?, _ message: String, _ line: Int, _ text: String
+    ) {
+        guard kinds[kind] == nil else {
+            kinds[kind]?.lines += 1
+            if kinds[kind]?.others.count ?? 3 < 3 { kinds[kind]?.others.append(line) }
+            return
+        }
+        order.append(kind)
+        kinds[kind] = Kind(line: line, hint: rule?.rawValue, message: message)
+        Terminal.note(text + "\n")
+    }
+
+    /// Writes the numbers of lines to standard error and, for programs, all kinds to standard output.
+    func summarize(isJSON: Bool) throws {
+        for kind in order.compactMap({ kinds[$0] }) {
+            if kind.lines > 1 {
+                let others = kind.others.map(String.init).joined(separator: ", ")
+                let more = kind.lines - 1 > kind.others.count ? ", …" : ""
+                Terminal.note("line \(kind.line) and \(kind.lines - 1) more (\(others)\(more)): the same\n")
+            }
+            if isJSON { Terminal.print(try JSONLine.text(kind) + "\n") }
+        }
     }
 }

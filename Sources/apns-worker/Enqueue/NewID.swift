@@ -11,16 +11,43 @@ enum NewID {
         }.joined()
     }
 
-    /// Inserts an ID into a job that has none, before its other members, which are unchanged.
+    /// Inserts an ID into a job that has none, before its other members, or in the place of an ID that is null. All else
+    /// is unchanged.
     static func insert(_ id: String, into job: ByteBuffer, as format: JobFormat) -> ByteBuffer {
+        let name = format == .native ? "id" : "jid"
+        let null = job.withUnsafeReadableBytes { bytes in try? nullValue(of: name, in: bytes) }
         let bytes = job.readableBytesView
-        guard let brace = bytes.firstIndex(of: UInt8(ascii: "{")) else { return job }
         var text = ByteBuffer()
         text.reserveCapacity(job.readableBytes + id.utf8.count + 12)
-        text.writeBytes(bytes[...brace])
-        text.writeString("\"\(format == .native ? "id" : "jid")\":\"\(id)\",")
-        text.writeBytes(bytes[(brace + 1)...])
+        if let null {
+            text.writeBytes(bytes.prefix(null.lowerBound))
+            text.writeString("\"\(id)\"")
+            text.writeBytes(bytes.dropFirst(null.upperBound))
+        } else if let brace = bytes.firstIndex(of: UInt8(ascii: "{")) {
+            text.writeBytes(bytes[...brace])
+            text.writeString("\"\(name)\":\"\(id)\",")
+            text.writeBytes(bytes[(brace + 1)...])
+        }
         return text
+    }
+
+    /// Returns the range of the value of a job's own member if that is null.
+    private static func nullValue(
+        of wanted: String, in bytes: UnsafeRawBufferPointer
+    ) throws(JSONError) -> Range<Int>? {
+        var scanner = JSONScanner(bytes)
+        try scanner.begin()
+        var more = try scanner.enterObject()
+        while more {
+            let name = try scanner.name()
+            let isWanted = JSONText.withCharacters(of: name, in: bytes) { $0.elementsEqual(wanted.utf8) }
+            let start = scanner.offset
+            let isNull = scanner.next == UInt8(ascii: "n")
+            try scanner.skipValue()
+            if isWanted, isNull { return start..<scanner.offset }
+            more = try scanner.nextMember()
+        }
+        return nil
     }
 }
 

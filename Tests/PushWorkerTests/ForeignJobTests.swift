@@ -1,0 +1,233 @@
+import Foundation
+import NIOCore
+import PushJob
+import PushQueue
+import TestSupport
+import Testing
+
+@testable import PushWorker
+
+/// Jobs as producers of other libraries and services write them, and what each producer learns.
+@Suite("Jobs written for other programs")
+struct ForeignJobTests {
+    /// What becomes of a job.
+    enum Verdict: String, Decodable {
+        /// It is sent as its producer meant it, without a word.
+        case sent
+        /// It is sent with a hint.
+        case told
+        /// It is refused.
+        case refused
+    }
+
+    /// A line of the file: a job of another library or service.
+    struct Sample: Decodable {
+        let origin: String
+        private let text: String
+        let verdict: Verdict
+        /// A part of the hint or of the refusal.
+        let words: String?
+        private let formatName: String?
+        /// The ID that its dead letter must have.
+        let id: String?
+
+        /// The job with a whole token.
+        var job: String { text.replacing("TOKEN", with: ForeignJobTests.token) }
+        var format: JobFormat { formatName == nil ? .native : .sidekiq(classes: []) }
+
+        private enum CodingKeys: String, CodingKey {
+            case origin, verdict, words, id
+            case text = "job"
+            case formatName = "format"
+        }
+    }
+
+    private static let token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+    private static let now: Int64 = 1_795_000_000_000
+
+    static let corpus: [Sample] = {
+        let file = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "foreign-jobs.ndjson")
+        do {
+            let text = try String(contentsOf: file, encoding: .utf8)
+            return try text.split(separator: "\n").map { try JSONDecoder().decode(Sample.self, from: Data($0.utf8)) }
+        } catch {
+            fatalError("\(file.path): \(error)")
+        }
+    }()
+
+    @Test("are sent as they were meant, or an answer says what to write", arguments: corpus.indices)
+    func verdict(_ index: Int) throws {
+        let sample = Self.corpus[index]
+        let body = ByteBuffer(string: sample.job)
+        let review = JobCheck.review(body, as: sample.format, now: Self.now)
+        let said = review.defect ?? review.hints.map(\.detail).joined(separator: "\n")
+        #expect((review.defect != nil) == (sample.verdict == .refused), "\(sample.origin): \(said)")
+        #expect(
+            said.isEmpty == (sample.verdict == .sent) && (sample.words.map { said.contains($0) } ?? true),
+            "\(sample.origin): \(said)")
+        if sample.verdict == .refused {
+            let job = JobDecoder.identify(body, as: sample.format)
+            #expect(job.id.map { String(buffer: job.text($0)) } == sample.id, "\(sample.origin)")
+        }
+        // Its token is in no message: messages reach logs.
+        #expect(!said.contains(Self.token) && !said.contains("APA91b"))
+    }
+
+    @Test(
+        "are named if they are not text at all",
+        arguments: [
+            ([0x1F, 0x8B, 0x08, 0x00], "gzip"), ([0x78, 0x9C, 0xAB, 0x56], "zlib"),
+            ([0x28, 0xB5, 0x2F, 0xFD], "Zstandard"), ([0x80, 0x04, 0x95, 0x10], "pickle of Python"),
+            ([0x04, 0x08, 0x7B, 0x06], "Ruby's Marshal"), ([0xAC, 0xED, 0x00, 0x05], "Java"),
+            ([0x82, 0xA5, 0x74, 0x6F], "MessagePack"), ([0xDE, 0x00, 0x02, 0xA5], "MessagePack"),
+            ([0xFF, 0xFE, 0x7B, 0x00], "UTF-16"), ([0x7B, 0x00, 0x22, 0x00], "UTF-16"),
+            ([0x00, 0x7B, 0x00, 0x22], "UTF-16"),
+        ] as [([UInt8], String)])
+    func binary(bytes: [UInt8], words: String) {
+        for format in [JobFormat.native, .sidekiq(classes: [])] {
+            let review = JobCheck.review(ByteBuffer(bytes: bytes), as: format, now: Self.now)
+            #expect(review.defect?.contains(words) == true, "\(review.defect ?? "")")
+        }
+    }
+
+    @Test("there are at least 60, of at least 15 origins")
+    func size() { #expect(Self.corpus.count >= 60 && Set(Self.corpus.map(\.origin)).count >= 15) }
+
+    // MARK: One mistake at a time
+
+    /// Valid jobs, which together have all members.
+    /// Valid jobs, which together have all members.
+    private static let valid = corpus.filter { $0.origin == "all members" }.map(\.job)
+
+    /// The names of members whose contents are the producer's own.
+    private static let own: Set = ["custom", "labels", "content_state", "content-state", "attributes"]
+
+    /// Returns misspellings of a name that a person can make.
+    private static func misspellings(_ name: String) -> [String] {
+        let words = name.split { $0 == "_" || $0 == "-" }
+        let camel = words.enumerated().map { $0 == 0 ? String($1) : $1.prefix(1).uppercased() + $1.dropFirst() }
+            .joined()
+        var others = [
+            camel, name.prefix(1).uppercased() + name.dropFirst(), name.replacing("_", with: "-"),
+            name.replacing("-", with: "_"), words.joined(), name.uppercased(),
+        ]
+        // Shorter names have neighbours with other meanings.
+        if name.utf8.count >= 5 {
+            let letters = Array(name)
+            let middle = letters.count / 2
+            others.append(String(letters[..<middle] + letters[(middle + 1)...]))
+            others.append(String(letters[...middle] + letters[middle...]))
+            var swapped = letters
+            swapped.swapAt(middle, middle - 1)
+            others.append(String(swapped))
+        }
+        return Array(Set(others)).filter { $0 != name }
+    }
+
+    /// Returns other values, most of another type.
+    private static func others(_ value: Any) -> [Any] {
+        var others: [Any] = ["x", 7, 1_795_000_000_000 as Int64, -1, 0.5, true, [value], ["x": 1], "\(value)", ""]
+        if let text = value as? String { others += [text.uppercased(), text + "x", " " + text] }
+        return others
+    }
+
+    /// Returns the object with each of its members, and those of objects in it, renamed or changed.
+    private static func broken(_ object: [String: Any], _ path: String = "") -> [(what: String, object: [String: Any])]
+    {
+        var found: [(String, [String: Any])] = []
+        for (name, value) in object.sorted(by: { $0.key < $1.key }) {
+            let here = path.isEmpty ? name : "\(path).\(name)"
+            for other in misspellings(name) {
+                var changed = object
+                changed[name] = nil
+                changed[other] = value
+                found.append(("\(here) as \(other)", changed))
+            }
+            for other in others(value) {
+                var changed = object
+                changed[name] = other
+                found.append(("\(here) is \(other)", changed))
+            }
+            guard let inner = value as? [String: Any], !own.contains(name) else { continue }
+            for (what, part) in broken(inner, here) {
+                var changed = object
+                changed[name] = part
+                found.append((what, changed))
+            }
+        }
+        return found
+    }
+
+    /// Returns everything that would be sent for a job.
+    private static func sent(_ job: Job) -> [String] {
+        let app = RoutedApp(
+            AppConfiguration(name: "default", topic: "com.example.app", credential: .providerTokens([])))
+        guard let notification = try? app.notification(for: job, identity: ByteBuffer(string: "i"), firstSeen: now)
+        else {
+            return []
+        }
+        let tokens = job.tokens.map { $0.map { String(buffer: job.text($0)) } } ?? []
+        let payload = (try? JSONSerialization.jsonObject(with: Data(notification.payload.readableBytesView))) ?? [:]
+        let sorted = try? JSONSerialization.data(withJSONObject: payload, options: .sortedKeys)
+        return tokens + [
+            String(decoding: sorted ?? Data(), as: UTF8.self), String(buffer: notification.deviceToken.hex),
+            String(buffer: notification.topic),
+            "\(notification.pushType) \(notification.priority ?? 0) \(notification.expiration ?? -1)",
+            notification.collapseID.map { String(buffer: $0) } ?? "", notification.apnsID.map { "\($0)" } ?? "",
+            "\(job.maxAttempts ?? 0) \(job.sendAt ?? 0) \(job.uniqueFor ?? 0) \(job.onUncertain) \(job.collapsesDuplicates)",
+            "\(job.registeredAt ?? 0) \(job.enqueuedAt ?? 0) \(job.keepsResult) \(job.trace.map { "\($0)" } ?? "")",
+            [job.id, job.app, job.campaign, job.labels].map { $0.map { String(buffer: job.text($0)) } ?? "" }.joined(
+                separator: " "),
+        ]
+    }
+
+    @Test("with one mistake in a valid job: none goes out as something else in silence")
+    func oneMistake() throws {
+        var (count, silent) = (0, 0)
+        var different: [String] = []
+        for text in Self.valid {
+            let data = Data(text.utf8)
+            let object = try #require(try JSONSerialization.jsonObject(with: data) as? [String: Any])
+            let original = JobCheck.review(ByteBuffer(bytes: data), as: .native, now: Self.now)
+            #expect(
+                original.defect == nil && original.hints.isEmpty, "\(text): \(original.defect ?? "") \(original.hints)")
+            let meant = Self.sent(try #require(original.job))
+            for (what, changed) in Self.broken(object) {
+                count += 1
+                let body = ByteBuffer(bytes: try JSONSerialization.data(withJSONObject: changed))
+                let review = JobCheck.review(body, as: .native, now: Self.now)
+                if review.defect != nil || !review.hints.isEmpty { continue }
+                silent += 1
+                guard let job = review.job, Self.sent(job) != meant else { continue }
+                different.append(what)
+            }
+        }
+        #expect(count > 2000 && silent < count / 2, "\(silent) of \(count)")
+        // The value of a text or a number can be any other: only its producer knows.
+        let unexpected = different.filter { what in
+            !Self.anyValue.contains { what.hasPrefix("\($0) is ") }
+        }
+        #expect(unexpected.isEmpty, "\(unexpected.prefix(60).joined(separator: "\n"))")
+    }
+
+    /// The members that can have other values of the same type.
+    private static let anyValue: [String] = {
+        let texts = [
+            "id", "app", "topic", "collapse_id", "apns_id", "campaign", "token", "channel", "thread_id", "category",
+            "target_content_id", "filter_criteria", "attributes_type", "mdm", "sound", "alert", "sound.name",
+        ]
+        let numbers = [
+            "badge", "sound.volume", "max_attempts", "relevance_score", "send_at", "registered_at", "enqueued_at",
+            "stale_date", "timestamp", "dismissal_date",
+        ]
+        let alert = ["title", "subtitle", "body", "launch_image", "title_loc_key", "loc_key", "action_loc_key"]
+        let aps = [
+            "alert", "badge", "sound", "thread-id", "category", "target-content-id", "filter-criteria",
+            "relevance-score", "stale-date", "timestamp", "dismissal-date", "sound.name", "sound.volume",
+            "sound.critical", "attributes-type", "encryptedData", "sessionIdentifier",
+            "keyID", "messageIndex", "alert.title", "alert.body",
+        ]
+        return texts + numbers + alert.map { "alert.\($0)" } + aps.map { "payload.aps.\($0)" }
+            + ["custom", "content_state", "attributes", "payload.aps.content-state", "payload.aps.attributes"]
+    }()
+}
