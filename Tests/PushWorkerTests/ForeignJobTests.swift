@@ -10,7 +10,7 @@ import Testing
 /// Jobs as producers of other libraries and services write them, and what each producer learns.
 @Suite("Jobs written for other programs")
 struct ForeignJobTests {
-    /// What becomes of a job.
+    /// The fate of a job.
     enum Verdict: String, Decodable {
         /// It is sent as its producer meant it, without a word.
         case sent

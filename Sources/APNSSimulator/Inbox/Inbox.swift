@@ -314,7 +314,7 @@ struct Inbox: Sendable {
             """
     }
 
-    /// What Apple's documentation shows to be mistakes in a payload, although APNs accepts them.
+    /// The mistakes in a payload by Apple's documentation, which APNs accepts.
     private func mistakes(_ notification: ReceivedNotification) -> HTML {
         HTML(notification.mistakes.map { "<p class=\"notice\">\($0)</p>" })
     }

@@ -95,7 +95,7 @@ extension ReceivedNotification.Outcome {
 }
 
 extension ReceivedNotification {
-    /// What Apple's documentation shows to be mistakes in the payload, although APNs accepts them.
+    /// The mistakes in the payload by Apple's documentation, which APNs accepts.
     package var mistakes: [String] {
         // Of other types, only the app reads the payload.
         guard payload.count == payloadSize, pushType != "mdm" else { return [] }

@@ -236,7 +236,7 @@ enum NotificationRules {
 
     // Apple, "Generating a remote notification": the keys that show an alert, play a sound or set a badge; for
     // `mutable-content` "Modifying content in newly delivered notifications": the extension is only called for an alert
-    // that is shown. A payload without `aps` is told as such, and so is an alert of the wrong type.
+    // that is shown. Payloads without `aps` and alerts of the wrong type have hints of their own.
     private static func alert(_ facts: PayloadFacts) -> Hint? {
         guard !facts.showsText, facts.hasAPS, facts.named.isDisjoint(with: [.badge, .sound, .contentChanged]),
             facts.valid.contains(.alert) || !facts.named.contains(.alert)
@@ -275,8 +275,8 @@ enum NotificationRules {
     }
 
     // Apple, "Starting and updating Live Activities with ActivityKit push notifications", "Construct the ActivityKit
-    // remote push notification payload" and "Construct the payload that starts a Live Activity". Wrong values are told
-    // as such.
+    // remote push notification payload" and "Construct the payload that starts a Live Activity". Wrong values have
+    // hints of their own.
     private static func liveActivity(_ facts: PayloadFacts, hasTimestamp: Bool) -> Hint? {
         guard facts.named.contains(.event) else {
             return Hint(.liveActivityEvent, #"a Live Activity's `event` in `aps` must be "start", "update" or "end""#)
@@ -287,7 +287,7 @@ enum NotificationRules {
                 "a Live Activity's `timestamp` in `aps` must be the current time in whole seconds since 1970; "
                     + "if omitted, it is filled in")
         }
-        // A wrong event is told as such. The last state may be kept at the end: Apple only recommends a final one.
+        // A wrong event is reported as a wrong value. The last state may be kept at the end: Apple only recommends a final one.
         if let event = facts.event, event != .end, !facts.named.contains(.contentState) {
             return Hint(
                 .liveActivityContentState,

@@ -6,7 +6,7 @@ import PushQueue
 
 /// Likely mistakes in the members of a job, as opposed to those in its payload.
 enum JobHints {
-    /// Returns hints about a job, whether or not it can be sent; none if there is no object to examine.
+    /// Returns hints about a job, whether or not it can be sent; an empty list if it contains no object.
     /// - Parameter now: milliseconds since 1970.
     static func of(_ body: ByteBuffer, as format: JobFormat, now: Int64) -> [Hint] {
         let job: Job
@@ -56,7 +56,7 @@ enum JobHints {
     private static func expirations(_ job: Job, now: Int64) -> [Hint] {
         if let second = job.expirationSecond(firstSeen: now), second > 0, second * 1000 <= now {
             let isDuration = if case .epoch(let second) = job.expiration { second < firstTime } else { false }
-            // Told by its time.
+            // `times` reports it.
             if isDuration { return [] }
             return [
                 Hint(
@@ -117,7 +117,7 @@ enum JobHints {
             do throws(DeviceToken.Invalid) {
                 guard try DeviceToken(job.text(field)).hex.readableBytes < 64 else { continue }
             } catch {
-                // It is told as an error.
+                // It is reported as an error.
                 continue
             }
             return hints + [

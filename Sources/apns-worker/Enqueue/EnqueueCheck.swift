@@ -97,7 +97,7 @@ struct EnqueueCheck {
     }
 }
 
-/// What is to be said about lines: the first line of a kind at once, the others as a number at the end.
+/// Notes about lines: the first line of a kind is printed at once, the others as a number at the end.
 struct LineNotes {
     /// A kind of note, as `--json` prints it.
     struct Kind: Encodable {
