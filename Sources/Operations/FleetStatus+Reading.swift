@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 import PushQueue
 import Redis
 
@@ -146,9 +147,6 @@ extension FleetStatus {
         return try await QueueOverview.read(client, other)
     }
 
-    /// The time from now in milliseconds beyond which a job was hardly meant to be scheduled: a year.
-    private static let farAhead: Int64 = 366 * 86_400_000
-
     private mutating func add(_ readings: [QueueReading]) {
         for reading in readings {
             wrongKeys += reading.wrongKeys
@@ -176,7 +174,7 @@ extension FleetStatus {
                 queue.today = found.counters
                 queue.deadReasons = found.deadReasons
                 queue.deadSampled = found.deadSampled
-                if let latest = found.latest, latest > found.now + Self.farAhead {
+                if let latest = found.latest, latest > found.now + JobTime.farAhead {
                     notes.append(
                         "queue \(queue.name) has a job that is scheduled for \(Moment.text(latest)), in more than a year; "
                             + "`apns-worker jobs list --state scheduled` shows it")

@@ -32,6 +32,11 @@ package enum JSONText {
         }
     }
 
+    /// Returns a string's characters.
+    static func string(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> String {
+        withCharacters(of: string, in: bytes) { String(decoding: $0, as: UTF8.self) }
+    }
+
     /// Decodes a string's escapes.
     /// - Parameters:
     ///   - raw: the bytes between the quotes. The scanner has validated them, so every escape is complete.

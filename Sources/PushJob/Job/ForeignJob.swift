@@ -17,11 +17,11 @@ package enum MemberName {
         "expirytime": .expiration, "expiresat": .expiration, "notafter": .expiration, "apnsexpiration": .expiration,
         "apnspriority": .priority, "data": .custom, "userinfo": .custom, "extra": .custom, "customdata": .custom,
         "custompayload": .custom, "payloadextra": .custom, "message": .alert, "title": .alert,
-        "body": .alert, "contents": .alert, "notification": .alert, "apnsid": .apnsID,
+        "body": .alert, "contents": .alert, "notification": .alert,
         "apnscollapseid": .collapseID, "collapsekey": .collapseID, "at": .sendAt, "sendafter": .sendAt,
         "deliverafter": .sendAt, "retries": .maxAttempts, "maxretries": .maxAttempts, "retrylimit": .maxAttempts,
         "idempotencykey": .id, "jobid": .id, "notifid": .id, "channelid": .channel,
-        "newsstandavailable": .contentAvailable, "contentavailable": .contentAvailable,
+        "newsstandavailable": .contentAvailable,
         "truncateatwordend": .truncate,
     ]
 
@@ -190,7 +190,7 @@ enum ForeignJob {
         var more = try scanner.enterObject()
         while more {
             let name = try scanner.name()
-            let text = JSONText.withCharacters(of: name, in: bytes) { String(decoding: $0, as: UTF8.self) }
+            let text = JSONText.string(name, in: bytes)
             members.append((text, JSONKind(first: scanner.next)))
             try scanner.skipValue()
             more = try scanner.nextMember()

@@ -3,6 +3,8 @@ public enum JobTime {
     /// The valid times: 1970 to the end of the year 9999, in milliseconds. Current milliseconds, mistaken for seconds,
     /// are always outside.
     public static let range: ClosedRange<Int64> = 0...(latestSecond * 1000 + 999)
+    /// The time from now in milliseconds beyond which a job is hardly meant to be scheduled: a year.
+    package static let farAhead: Int64 = 366 * 86_400_000
     /// The last second of the year 9999.
     static let latestSecond: Int64 = 253_402_300_799
 

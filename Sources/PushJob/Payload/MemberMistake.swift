@@ -103,7 +103,7 @@ extension MemberMistake {
     static func unknown(
         _ name: JSONString, in path: String, among known: [String], _ scanner: JSONScanner
     ) -> MemberMistake {
-        let text = JSONText.withCharacters(of: name, in: scanner.bytes) { String(decoding: $0, as: UTF8.self) }
+        let text = JSONText.string(name, in: scanner.bytes)
         let meant = MemberName.nearest(to: text, among: known).map { "; did you mean `\($0)`?" }
         return MemberMistake(
             kind: .unknown, path: path, offset: scanner.offset,
@@ -133,7 +133,7 @@ extension MemberMistake {
     }
 
     static func repeated(_ name: JSONString, in path: String, _ scanner: JSONScanner) -> MemberMistake {
-        let text = JSONText.withCharacters(of: name, in: scanner.bytes) { String(decoding: $0, as: UTF8.self) }
+        let text = JSONText.string(name, in: scanner.bytes)
         return MemberMistake(
             kind: .repeat, path: path, offset: scanner.offset,
             sentence: "has \(MemberName.quoted(text)) more than once; readers differ in which one counts")
@@ -220,7 +220,7 @@ extension PayloadValue {
     private static func meant(_ choices: [StaticString], _ scanner: JSONScanner) -> String? {
         var scanner = scanner
         guard scanner.next == UInt8(ascii: "\""), let text = try? scanner.string() else { return nil }
-        let found = JSONText.withCharacters(of: text, in: scanner.bytes) { String(decoding: $0, as: UTF8.self) }
+        let found = JSONText.string(text, in: scanner.bytes)
         return MemberName.nearest(to: found, among: choices.map { "\($0)" }).map { "; did you mean \"\($0)\"?" }
     }
 }
@@ -346,7 +346,7 @@ extension Job {
         var more = try scanner.enterObject()
         while more {
             let name = try scanner.name()
-            let text = JSONText.withCharacters(of: name, in: scanner.bytes) { String(decoding: $0, as: UTF8.self) }
+            let text = JSONText.string(name, in: scanner.bytes)
             if !names.insert(text).inserted { mistakes.append(.repeated(name, in: path, scanner)) }
             if let found = try read(text, scanner) {
                 mistakes += found

@@ -3,7 +3,7 @@ import NIOCore
 /// Facts about a payload: enough to infer its push type and to check the rules about it. They are recorded while the job
 /// is read, in the pass that validates its JSON.
 ///
-/// ``Job/mistakes`` names what is only counted here.
+/// ``Job/mistakes`` names the mistakes that are only noticed here.
 package struct PayloadFacts: Equatable, Sendable {
     /// A set of members of `aps`, and of `mdm` and `container-identifier` beside it.
     package struct Members: OptionSet, Sendable {
@@ -56,7 +56,7 @@ package struct PayloadFacts: Equatable, Sendable {
     package private(set) var showsText = false
     /// True if `relevance-score` is beyond the range of a notification that is not a Live Activity's.
     package private(set) var hasWideScore = false
-    /// True if ``Job/mistakes`` has something to tell; seldom true if it has not.
+    /// True if ``Job/mistakes`` is not empty; seldom true if it is.
     package internal(set) var mayHaveMistakes = false
     /// True if `aps` has a `timestamp` of any kind.
     private var namesTimestamp = false

@@ -26,22 +26,18 @@ struct SidekiqJob {
         classes.isEmpty
             || [className, wrappedClass].contains { name in
                 guard let name else { return false }
-                return classes.contains(Self.text(name, in: bytes))
+                return classes.contains(JSONText.string(name, in: bytes))
             }
     }
 
     /// Returns the name of the class, if it looks like one: any other text must not reach a log.
     func printableClass(in bytes: UnsafeRawBufferPointer) -> String? {
-        let text = Self.text(wrappedClass ?? className, in: bytes)
+        let text = JSONText.string(wrappedClass ?? className, in: bytes)
         let isName = text.utf8.allSatisfy { byte in
             byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26 || byte == UInt8(ascii: ":") || byte == UInt8(ascii: "_")
                 || byte == UInt8(ascii: ".")
         }
         return isName && (1...100).contains(text.utf8.count) ? text : nil
-    }
-
-    static func text(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> String {
-        JSONText.withCharacters(of: string, in: bytes) { String(decoding: $0, as: UTF8.self) }
     }
 
     /// Returns the job's text if it cannot be read in place, because it is a string or has ActiveJob's additions.

@@ -63,8 +63,8 @@ final class RoutedApp {
     /// Makes the notification of a job with one token, or the shared parts of the notifications of a job with many.
     /// - Parameters:
     ///   - firstSeen: the time at which the job was first seen, in milliseconds since 1970.
-    ///   - readsMistakes: true to read the payload again if it may have mistakes in single members. A strict app always
-    ///     does.
+    ///   - readsMistakes: true to read the payload again if it may have mistakes in single members, and to examine the
+    ///     topic. A strict app always reads the payload.
     ///   - report: called with each requirement of Apple's that the job does not meet, unless the app is strict.
     func notification(
         for job: Job, identity: ByteBuffer, firstSeen: Int64, readsMistakes: Bool = false,
@@ -98,7 +98,7 @@ final class RoutedApp {
         if job.facts.mayHaveMistakes, readsMistakes || isStrict, !subject.isPass {
             for mistake in job.mistakes where pushType.tellsOf(mistake) { try note(Hint(mistake)) }
         }
-        if job.topic != nil, let hint = suffixHint(topic, pushType) { report(hint) }
+        if readsMistakes, job.topic != nil, let hint = suffixHint(topic, pushType) { report(hint) }
         // Made in one expression, because the compiler copies a large value that is changed afterwards.
         let (deviceToken, broadcast, recipient) = try address(job, topic: topic)
         return Notification(
@@ -231,7 +231,7 @@ final class RoutedApp {
 }
 
 extension RoutedApp {
-    /// Returns a hint if the topic of a job is that of another push type: "com.example.app.voip" is no topic of an alert.
+    /// Returns a hint if the topic of a job is that of another push type, as "com.example.app.voip" for an alert.
     private func suffixHint(_ topic: ByteBuffer, _ pushType: PushType) -> Hint? {
         let text = String(buffer: topic)
         let lower = text.lowercased()

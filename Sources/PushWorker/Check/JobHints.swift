@@ -72,8 +72,6 @@ enum JobHints {
         ]
     }
 
-    /// The time from now in milliseconds beyond which a `send_at` is hardly what was meant: a year.
-    static let farAhead: Int64 = 366 * 86_400_000
     /// The first time in seconds that can be meant: 2001. Smaller numbers are durations.
     private static let firstTime: Int64 = 1_000_000_000
 
@@ -87,7 +85,7 @@ enum JobHints {
                 "its `enqueued_at` is \(text(made)), which is ahead of the clock of Redis; it counts as now")
         }
         if let sendAt = job.sendAt {
-            if sendAt > now + farAhead {
+            if sendAt > now + JobTime.farAhead {
                 add(.sendAt, "its `send_at` is \(text(sendAt)), in more than a year")
             } else if sendAt < firstTime * 1000 {
                 add(.sendAt, "its `send_at` is \(text(sendAt)), a time that has passed; a number is seconds since 1970")

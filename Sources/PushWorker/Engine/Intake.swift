@@ -170,7 +170,8 @@ final class Intake {
         // Collected first, because a closure that captures the job would copy it for each call.
         var hints: [Hint] = []
         defer { for hint in hints { log(hint, app, job) } }
-        let readsMistakes = job.facts.mayHaveMistakes && isLookingClosely()
+        let isUnusual = job.facts.mayHaveMistakes || job.topic.map { job.text($0) != app.topic } ?? false
+        let readsMistakes = isUnusual && isLookingClosely()
         let notification = try app.notification(
             for: job, identity: identity, firstSeen: firstSeen, readsMistakes: readsMistakes
         ) { hints.append($0) }

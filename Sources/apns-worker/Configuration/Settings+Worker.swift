@@ -133,7 +133,7 @@ extension Settings {
             do { apps.append(try settings.app()) } catch { mistakes.append(CommandFailure.message(of: error)) }
         }
         guard mistakes.isEmpty else {
-            // What is wrong with a common setting is wrong for each app.
+            // A mistake in a common setting is found for each app.
             let distinct = mistakes.enumerated().filter { !mistakes[..<$0].contains($1) }.map(\.element)
             throw CommandFailure(.configuration, distinct.joined(separator: "\n"))
         }
