@@ -93,6 +93,23 @@ extension EndToEnd {
             #expect(noConnect.ending == .exited(0) && !noConnect.output.contains("redis:"))
         }
 
+        @Test(
+            "a refused credential is reported with what can be wrong, and with the clock only where it can be",
+            arguments: [
+                (
+                    "ExpiredProviderToken", "so only the clock can be wrong: check this machine's clock, which says 20",
+                    true
+                ),
+                ("InvalidProviderToken", "environment, and this machine's clock, which says 20", true),
+                ("TopicDisallowed", "Check the key, key ID, team ID, topic and environment", false),
+            ])
+        func advice(reason: String, words: String, namesClock: Bool) async throws {
+            let scene = try await Scene(rules: ["answer=\(reason)"])
+            let result = try await scene.check(["--no-redis"])
+            #expect(result.ending == .exited(1) && result.output.contains(words), "\(result.output)")
+            #expect(result.output.contains("clock") == namesClock, "\(result.output)")
+        }
+
         @Test("problems with Redis are reported with a suggestion")
         func redis() async throws {
             let scene = try await Scene()

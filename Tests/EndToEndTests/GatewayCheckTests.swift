@@ -46,6 +46,15 @@ extension EndToEnd {
             #expect(result.output.contains(words), "\(result.output)")
         }
 
+        @Test("reports that no gateway can answer to simple frames")
+        func simple() async throws {
+            let scene = try await GatewayScene()
+            let result = try await Self.check(scene, ["--gateway-frame", "simple"])
+            #expect(result.ending == .exited(0), "\(result.output)")
+            #expect(result.output.contains("warning  app default: the frame simple has no error packets"))
+            #expect(!result.output.contains("FAILED"), "\(result.output)")
+        }
+
         @Test("reports as much of a job's outcome as the gateway reveals")
         func send() async throws {
             let scene = try await GatewayScene(rules: ["prefix=dead,answer=8"])

@@ -155,6 +155,9 @@ extension UnsafeRawBufferPointer {
         if count >= 8 {
             hash = (hash ^ loadUnaligned(fromByteOffset: 0, as: UInt64.self)) &* factor
             hash ^= loadUnaligned(fromByteOffset: count &- 8, as: UInt64.self)
+        } else if count >= 4 {
+            hash ^= UInt64(loadUnaligned(fromByteOffset: 0, as: UInt32.self)) &<< 32
+            hash ^= UInt64(loadUnaligned(fromByteOffset: count &- 4, as: UInt32.self))
         } else {
             for byte in self { hash = hash &<< 8 ^ UInt64(byte) }
         }

@@ -252,18 +252,18 @@ package struct PayloadParts: OptionSet, Sendable {
 
     package init(rawValue: UInt32) { self.rawValue = rawValue }
 
-    static let alert = PayloadParts(PayloadPart.allCases.filter { $0.rawValue < PayloadPart.critical.rawValue })
-    static let localizedText = PayloadParts([.locKey, .locArgs])
-    static let sound = PayloadParts([.critical, .name, .volume])
+    private init(_ part: PayloadPart) { rawValue = 1 &<< UInt32(part.rawValue) }
 
-    init(_ parts: [PayloadPart]) {
-        self = []
-        for part in parts { insert(part) }
-    }
+    /// The parts before those of a sound.
+    static let alert = PayloadParts(rawValue: PayloadParts(.critical).rawValue &- 1)
+    static let localizedText = PayloadParts(.locKey).union(PayloadParts(.locArgs))
+    static let sound = PayloadParts(.critical).union(PayloadParts(.name)).union(PayloadParts(.volume))
 
-    func contains(_ part: PayloadPart) -> Bool { rawValue & 1 &<< UInt32(part.rawValue) != 0 }
+    @inline(__always)
+    func contains(_ part: PayloadPart) -> Bool { rawValue & PayloadParts(part).rawValue != 0 }
 
-    mutating func insert(_ part: PayloadPart) { self = PayloadParts(rawValue: rawValue | 1 &<< UInt32(part.rawValue)) }
+    @inline(__always)
+    mutating func insert(_ part: PayloadPart) { formUnion(PayloadParts(part)) }
 }
 
 extension JobMember {
