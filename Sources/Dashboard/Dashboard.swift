@@ -54,7 +54,7 @@ package struct Dashboard: Service {
         let pages: [any DashboardPage] = [
             OverviewPage(), QueuesPage(), QueuePage(), JobsPage(), JobPage(), DevicesPage(), DevicePage(),
             CampaignsPage(), CampaignPage(), DeadLettersPage(), DeadLetterPage(), AppsPage(), InvalidTokensPage(),
-            WorkersPage(), RedisPage(), TryPage(), ActivityPage(), BulkRunPage(),
+            WorkersPage(), RedisPage(), TryPage(), ActivityPage(), ChangeRunPage(),
         ]
         for page in pages { add(page, of: site, to: routes) }
         Actions(site: site).add(to: routes)

@@ -24,44 +24,30 @@ actor DashboardData {
 
     init(_ source: DashboardSource) { self.source = source }
 
-    /// Returns the queues in Redis, with the lists of jobs that the configuration names. The result is at most ten
-    /// seconds old, because finding the queues scans all keys.
+    /// Returns the queues in Redis. The result is at most ten seconds old, because finding the queues scans all keys.
     func queues() async throws -> [QueueKeys] { try await foundQueues().keys }
 
     private func foundQueues() async throws -> (keys: [QueueKeys], incomplete: String?) {
         if let queueList, queueList.at.duration(to: .now) < .seconds(10) { return queueList.value }
         let found = try await source.fleet.queues()
-        let list = (found.keys.map { source.configured($0).keys }, found.incomplete)
-        queueList = Kept(value: list, at: .now)
-        return list
+        queueList = Kept(value: found, at: .now)
+        return found
     }
 
     /// Returns a queue by name.
     /// - Throws: ``WebError`` if there is none.
-    func queue(_ name: String) async throws -> DashboardSource.Queue {
-        guard let keys = try await queues().first(where: { $0.queue == name }) else {
-            throw WebError(.notFound, "there is no queue \(name)")
-        }
-        return source.configured(keys)
+    func queue(_ name: String) async throws -> QueueSource {
+        try await source.fleet.queue(queues(named: [name])[0])
     }
 
     /// Returns the queues of a filter; all without one.
-    func queues(named names: [String]) async throws -> [DashboardSource.Queue] {
+    /// - Throws: ``WebError`` for a name that is not known.
+    func queues(named names: [String]) async throws -> [QueueKeys] {
         let all = try await queues()
         for name in names where !all.contains(where: { $0.queue == name }) {
-            throw WebError(.notFound, "there is no queue \(name)")
+            throw WebError(.notFound, Desk.unknown("queue", name, all.map(\.queue)))
         }
-        return all.filter { names.isEmpty || names.contains($0.queue) }.map(source.configured)
-    }
-
-    /// Returns access to the jobs of a queue.
-    func jobs(of queue: DashboardSource.Queue) async throws -> QueueJobs {
-        QueueJobs(
-            try await source.fleet.client(for: queue.keys.jobs), queue.keys, format: queue.format, limits: queue.limits)
-    }
-
-    func deadLetters(of keys: QueueKeys) async throws -> DeadLetters {
-        DeadLetters(try await source.fleet.client(for: keys.dead), keys)
+        return all.filter { names.isEmpty || names.contains($0.queue) }
     }
 
     /// Makes the next page read the status again, so that it shows the effect of an action.

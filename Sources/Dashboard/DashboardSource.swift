@@ -30,17 +30,6 @@ package struct DashboardConfiguration: Sendable {
 
 /// The data sources of the dashboard, and what its actions need.
 package struct DashboardSource: Sendable {
-    /// A queue, and the format of its jobs.
-    package struct Queue: Sendable {
-        package var keys: QueueKeys
-        package var format = JobFormat.native
-        package var limits = QueueLimits()
-
-        package init(_ keys: QueueKeys, format: JobFormat = .native, limits: QueueLimits = QueueLimits()) {
-            (self.keys, self.format, self.limits) = (keys, format, limits)
-        }
-    }
-
     /// A finding about a job.
     package struct Verdict: Encodable, Sendable {
         /// `ok`, `warning` or `failure`.
@@ -68,26 +57,26 @@ package struct DashboardSource: Sendable {
     /// The queues, workers and apps, through clients that stay connected.
     package var fleet: Fleet
     package var invalidTokens: InvalidTokenClient
-    /// Returns the configuration of a queue that was found in Redis.
-    package var configured: @Sendable (QueueKeys) -> Queue
     /// Apps to show even if no worker has reported them.
     package var appNames: [String] = []
     /// Checks a job of a queue, as `check --job` does.
-    package var check: @Sendable (_ job: ByteBuffer, Queue) async -> Check
+    package var check: @Sendable (_ job: ByteBuffer, QueueSource) async -> Check
     /// Returns the rule behind a reason, in Apple's words for reasons of APNs; `nil` if it is unknown.
     package var explain: @Sendable (_ reason: String) -> String?
     /// Returns the name of an environment under which invalid tokens are stored: `sandbox` for its host name.
     package var environment: @Sendable (String) -> String
+    /// Returns a device token in hex; `nil` for a text that is none.
+    package var token: @Sendable (String) -> String?
     package var version: String
 
     package init(
         fleet: Fleet, invalidTokens: InvalidTokenClient, version: String,
-        configured: @escaping @Sendable (QueueKeys) -> Queue,
-        check: @escaping @Sendable (_ job: ByteBuffer, Queue) async -> Check,
+        check: @escaping @Sendable (_ job: ByteBuffer, QueueSource) async -> Check,
         explain: @escaping @Sendable (_ reason: String) -> String?,
-        environment: @escaping @Sendable (String) -> String
+        environment: @escaping @Sendable (String) -> String, token: @escaping @Sendable (String) -> String?
     ) {
+        self.token = token
         (self.fleet, self.invalidTokens, self.version) = (fleet, invalidTokens, version)
-        (self.configured, self.check, self.explain, self.environment) = (configured, check, explain, environment)
+        (self.check, self.explain, self.environment) = (check, explain, environment)
     }
 }

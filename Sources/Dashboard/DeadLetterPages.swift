@@ -12,7 +12,7 @@ struct DeadLettersPage: DashboardPage {
     private static let (limit, sample) = (50, 1000)
 
     func content(_ request: PageRequest) async throws -> PageContent {
-        let filter = try DeadLetterFilter(request.query)
+        let filter = try DeadLetterFilter(request.query, now: Moment.now)
         let queues = try await request.site.data.queues()
         let listing = try await list(request, filter, after: request.query["after"])
         let form = request.filters(
@@ -22,8 +22,8 @@ struct DeadLettersPage: DashboardPage {
                 request.field("Reason", "reason", placeholder: "BadPayload or Bad*"),
                 request.field("App", "app"), request.field("Campaign", "campaign"), request.field("ID", "id"),
                 request.field("Token", "token"), request.field("Error or status", "error"),
-                request.field("Older than", "older_than", placeholder: "30m"),
-                request.field("Newer than", "newer_than"),
+                request.field("Since", "since", placeholder: "2h, or 2026-11-21T08:00:00Z"),
+                request.field("Until", "until", placeholder: "30m"),
             ])
         var groups: HTML = ""
         if request.query["after"] == nil, !listing.rows.isEmpty {
@@ -54,11 +54,11 @@ struct DeadLettersPage: DashboardPage {
         try await .of(
             request.site.data.queues(named: request.query.all("queue")), after: cursor, limit: limit,
             until: request.searchEnd
-        ) { queue, cursor, missing in
-            let page = try await request.site.data.deadLetters(of: queue.keys).page(
+        ) { keys, cursor, missing in
+            let page = try await request.source.fleet.deadLetters(of: keys).page(
                 .list, filter, after: cursor, limit: missing, newestFirst: true)
             return ListPart(
-                rows: page.letters.map { DeadLetterRow($0, queue: queue.keys.queue) }, looked: page.looked,
+                rows: page.letters.map { DeadLetterRow($0, queue: keys.queue) }, looked: page.looked,
                 cursor: page.cursor)
         }
     }
@@ -118,8 +118,8 @@ struct DeadLetterPage: DashboardPage {
     static func find(_ request: PageRequest) async throws -> DeadLetterRow {
         let queue = try await request.site.data.queue(request.parameters("queue") ?? "")
         let key = request.parameters("key") ?? ""
-        let filter = try DeadLetterFilter(Form(fields: [("key", key)]))
-        var sweep = DeadLetterSweep(try await request.site.data.deadLetters(of: queue.keys), .show, filter)
+        let filter = try DeadLetterFilter(Form([("key", key)]), now: 0)
+        var sweep = DeadLetterSweep(try await request.source.fleet.deadLetters(of: queue.keys), .show, filter)
         sweep.newestFirst = true
         var found: DeadLetterRow?
         try await sweep.run { page, _ in

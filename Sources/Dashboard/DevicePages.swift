@@ -47,9 +47,9 @@ struct DevicePage: DashboardPage {
         findings.record = try await DeviceRecord.read(token, request.source.fleet.client(for: keys.invalidTokens), keys)
         let queues = try await request.site.data.queues(named: [])
         let time = request.query["search"] == "all" ? nil : searchTime / max(1, queues.count)
-        for queue in queues {
+        for keys in queues {
             try await findings.search(
-                request.site.data.jobs(of: queue), request.source.fleet.client(for: queue.keys.results), limit: 20,
+                request.source.fleet.jobs(of: keys), request.source.fleet.client(for: keys.results), limit: 20,
                 for: time)
         }
         return findings
@@ -132,7 +132,7 @@ struct InvalidTokensPage: DashboardPage {
 
     /// Returns a page of tokens that match the query.
     static func list(_ request: PageRequest) async throws -> (tokens: [InvalidTokenSet.Listed], cursor: String?) {
-        let filter = try InvalidTokenFilter(request.query)
+        let filter = try InvalidTokenFilter(request.query, now: Moment.now)
         var (tokens, cursor): ([InvalidTokenSet.Listed], String?) = ([], request.query["after"])
         let end = request.searchEnd
         if let cursor, UInt64(cursor) == nil {
@@ -161,7 +161,7 @@ struct InvalidTokensPage: DashboardPage {
                     ],
                     chosen: request.query["source"] ?? ""),
                 request.field("Environment", "environment", placeholder: "sandbox"), request.field("Topic", "topic"),
-                request.field("Newer than", "newer_than", placeholder: "2h"),
+                request.field("Since", "since", placeholder: "2h"), request.field("Until", "until"),
             ])
         let titles: [HTML] =
             request.selectAll + ["Token", "Since", "Reason", "Source", "Environment", "Topic"]

@@ -1,38 +1,18 @@
+import Operations
 import PrintableText
 import PushJob
 
-/// The fields of a form or of a query. A name can occur several times.
-struct Form: Sendable {
-    private var fields: [(name: String, value: String)] = []
+/// The fields of a form or of a query.
+typealias Form = Fields
 
-    init() {}
-
-    var isEmpty: Bool { fields.isEmpty }
-
+extension Fields {
     /// Reads `application/x-www-form-urlencoded`.
     init(_ text: some StringProtocol) {
-        for pair in text.split(separator: "&") {
-            let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            fields.append((Self.decoded(parts[0]), parts.count > 1 ? Self.decoded(parts[1]) : ""))
-        }
-    }
-
-    /// The value of a field without surrounding white space; `nil` if it is missing or empty.
-    subscript(name: String) -> String? { all(name).first }
-
-    /// Creates a form from names and values, such as the members of a JSON object.
-    init(fields: [(name: String, value: String)]) { self.fields = fields }
-
-    func all(_ name: String) -> [String] {
-        fields.lazy.filter { $0.name == name }.map { $0.value.trimmed }.filter { !$0.isEmpty }
-    }
-
-    /// Returns the value as it was sent.
-    func raw(_ name: String) -> String { fields.first { $0.name == name }?.value ?? "" }
-
-    /// Returns the fields except some, for a link or a form that repeats them.
-    func without(_ names: Set<String>) -> [(name: String, value: String?)] {
-        fields.filter { !names.contains($0.name) && !$0.value.isEmpty }.map { ($0.name, $0.value) }
+        self.init(
+            text.split(separator: "&").map { pair in
+                let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+                return (Self.decoded(parts[0]), parts.count > 1 ? Self.decoded(parts[1]) : "")
+            })
     }
 
     /// Decodes percent-encoded text.

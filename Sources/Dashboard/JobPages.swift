@@ -13,7 +13,7 @@ struct JobsPage: DashboardPage {
     static let limit = 50
 
     func content(_ request: PageRequest) async throws -> PageContent {
-        let filter = try JobFilter(request.query)
+        let filter = try JobFilter(request.query, now: Moment.now)
         let names = try await request.site.data.queues().map(\.queue)
         let listing = try await list(request, filter)
         let states = [("", "all")] + StoredJob.State.allCases.map { ($0.rawValue, $0.rawValue) }
@@ -26,8 +26,8 @@ struct JobsPage: DashboardPage {
                 request.field("ID", "id"), request.field("Token", "token"),
                 request.field("Last error", "reason", placeholder: "ServiceUnavailable or Too*"),
                 request.visitor.seesContent ? request.field("Text in the job", "match") : "",
-                request.field("Older than", "older_than", placeholder: "30m"),
-                request.field("Newer than", "newer_than"),
+                request.field("Since", "since", placeholder: "2h, or 2026-11-21T08:00:00Z"),
+                request.field("Until", "until", placeholder: "30m"),
             ])
         let titles: [HTML] =
             request.selectAll
@@ -70,11 +70,11 @@ struct JobsPage: DashboardPage {
             request.site.data.queues(named: request.query.all("queue")), after: request.query["after"],
             limit: Self.limit,
             until: end
-        ) { queue, cursor, missing in
-            let found = try await request.site.data.jobs(of: queue).list(
+        ) { keys, cursor, missing in
+            let found = try await request.source.fleet.jobs(of: keys).list(
                 filter, after: cursor, limit: missing, until: end)
             return ListPart(
-                rows: found.jobs.map { JobRow(queue: queue.keys.queue, job: $0, now: found.now) },
+                rows: found.jobs.map { JobRow(queue: keys.queue, job: $0, now: found.now) },
                 looked: found.looked, cursor: found.cursor)
         }
     }
@@ -110,13 +110,13 @@ struct JobPage: DashboardPage {
     let section = Section.jobs
 
     /// Returns the job that the path names, and its queue.
-    static func find(_ request: PageRequest) async throws -> (row: JobRow, queue: DashboardSource.Queue) {
+    static func find(_ request: PageRequest) async throws -> (row: JobRow, queue: QueueSource) {
         let queue = try await request.site.data.queue(request.parameters("queue") ?? "")
         let key = request.parameters("key") ?? ""
-        var filter = try JobFilter(Form(fields: [("key", key)]))
+        var filter = try JobFilter(Form([("key", key)]), now: 0)
         // Search the state that the list showed first, because the job was there a moment ago.
         if let state = request.query["state"].flatMap(StoredJob.State.init) { filter.states = [state] }
-        let jobs = try await request.site.data.jobs(of: queue)
+        let jobs = try await request.source.fleet.jobs(of: queue.keys)
         var row = try await find(jobs, filter)
         if row == nil, !filter.states.isEmpty {
             filter.states = []
@@ -143,7 +143,7 @@ struct JobPage: DashboardPage {
         return found
     }
 
-    private func html(_ row: JobRow, _ queue: DashboardSource.Queue, _ request: PageRequest) async -> HTML {
+    private func html(_ row: JobRow, _ queue: QueueSource, _ request: PageRequest) async -> HTML {
         let job = row.job
         func text(_ value: ByteBuffer?) -> HTML? { value.map { "\(String(buffer: $0))" } }
         let devices = job.tokens.prefix(20).map { token -> HTML in

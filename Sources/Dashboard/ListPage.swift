@@ -20,12 +20,12 @@ extension ListPart {
     ///   - end: the time at which it ends, even with fewer rows.
     ///   - read: reads rows of a queue, given the cursor within it and the number of missing rows.
     static func of(
-        _ queues: [DashboardSource.Queue], after cursor: String?, limit: Int, until end: ContinuousClock.Instant,
-        _ read: (DashboardSource.Queue, _ cursor: String?, _ missing: Int) async throws -> ListPart
+        _ queues: [QueueKeys], after cursor: String?, limit: Int, until end: ContinuousClock.Instant,
+        _ read: (QueueKeys, _ cursor: String?, _ missing: Int) async throws -> ListPart
     ) async throws -> ListPart {
         let parts = (cursor ?? "").split(separator: "|", maxSplits: 1).map(String.init)
         var rest = queues[...]
-        if let name = parts.first, let index = queues.firstIndex(where: { $0.keys.queue == name }) {
+        if let name = parts.first, let index = queues.firstIndex(where: { $0.queue == name }) {
             rest = queues[index...]
         }
         var inner = parts.count > 1 ? parts[1] : nil
@@ -38,12 +38,12 @@ extension ListPart {
                 sum.looked += found.looked
                 inner = found.cursor
                 if let inner, isFull {
-                    sum.cursor = "\(queue.keys.queue)|\(inner)"
+                    sum.cursor = "\(queue.queue)|\(inner)"
                     return sum
                 }
             } while inner != nil
             if isFull, let next = rest.first {
-                sum.cursor = "\(next.keys.queue)|"
+                sum.cursor = "\(next.queue)|"
                 return sum
             }
         }

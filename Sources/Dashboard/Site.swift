@@ -13,7 +13,7 @@ final class Site: Sendable {
     let links: Links
     let live = LiveUpdates()
     let data: DashboardData
-    let runs = BulkRuns()
+    let runs = ChangeRuns()
     let admission: AdmissionMiddleware
     let logger: Logger
     private let hasWarned = Atomic(false)
@@ -84,24 +84,6 @@ final class Site: Sendable {
     /// Returns the hidden field that every form needs.
     func formToken(_ visitor: Visitor) -> HTML {
         "<input type=\"hidden\" name=\"form_token\" value=\"\(visitor.formToken)\">"
-    }
-
-    /// Records an operator's action. A failure is only logged, because the action has already happened.
-    func record(
-        _ action: AuditEntry.Action, _ subject: String, by visitor: Visitor, count: Int? = nil, detail: String? = nil
-    ) async {
-        let entry = AuditEntry(
-            action, subject, by: visitor.name ?? "anonymous", count: count, detail: detail, via: .web)
-        do {
-            try await source.fleet.record(entry)
-        } catch {
-            logger.warning(
-                "could not record an operator's action",
-                metadata: [
-                    "event": "audit_failed", "action": "\(action.rawValue)", "subject": "\(entry.subject)",
-                    "by": "\(entry.by)", "error": "\(error)",
-                ])
-        }
     }
 }
 

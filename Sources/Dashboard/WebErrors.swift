@@ -2,6 +2,7 @@ import FoundationEssentials
 import HTTPTypes
 import Hummingbird
 import NIOCore
+import Operations
 import PushQueue
 import Redis
 import WebPages
@@ -20,11 +21,24 @@ struct WebError: Error {
     init(_ error: any Error) {
         switch error {
         case let error as WebError: self = error
+        case let error as FieldMistake: self.init(.badRequest, error.text(.member))
+        case let error as ChangeRefusal: self.init(error.status, error.message)
+        case let error as Fleet.Contradiction: self.init(.conflict, error.description)
         case let error as RedisError: self.init(.serviceUnavailable, "Redis: \(error)")
         case let error as QueueConnection.Failure: self.init(.serviceUnavailable, "Redis: \(error)")
         case let error as HTTPError where error.status == .notFound: self.init(.notFound, "there is no such page")
         case let error as any HTTPResponseError: self.init(error.status, "\(error)")
         default: self.init(.internalServerError, "\(error)")
+        }
+    }
+}
+
+extension ChangeRefusal {
+    fileprivate var status: HTTPResponse.Status {
+        switch kind {
+        case .invalid: .badRequest
+        case .unknown: .notFound
+        case .conflict: .conflict
         }
     }
 }

@@ -13,6 +13,8 @@ package struct Fleet: Sendable {
     package let isNamed: Bool
     /// True if other queues are searched for.
     package let searches: Bool
+    /// Returns where the jobs of a queue are according to the settings, and whether these say so, or have only defaults.
+    package let configured: @Sendable (_ queue: String) throws -> (source: QueueSource, isGiven: Bool)
     /// Waits until a client is connected.
     package let waitUntilReady: @Sendable (RedisClient) async throws -> Void
     /// The time until which clients without a connection are awaited only briefly, because one was awaited in vain.
@@ -21,6 +23,7 @@ package struct Fleet: Sendable {
 
     package init(
         clients: RedisClients, prefix: String, named: [QueueKeys], isNamed: Bool, searches: Bool,
+        configured: @escaping @Sendable (_ queue: String) throws -> (source: QueueSource, isGiven: Bool),
         waitUntilReady: @escaping @Sendable (RedisClient) async throws -> Void
     ) {
         self.clients = clients
@@ -28,6 +31,7 @@ package struct Fleet: Sendable {
         self.named = named
         self.isNamed = isNamed
         self.searches = searches
+        self.configured = configured
         self.waitUntilReady = waitUntilReady
     }
 
@@ -82,6 +86,47 @@ package struct Fleet: Sendable {
             queues = Array(queues.prefix(Self.maximumQueues))
         }
         return (queues, found.incomplete)
+    }
+
+    /// The settings name other jobs than those that the workers of a queue claim.
+    package struct Contradiction: Error, Sendable, CustomStringConvertible {
+        package let queue: String
+        /// The jobs that the workers claim, and those that the settings name.
+        package let workers, settings: QueueSource
+
+        package var description: String {
+            "the workers of queue \(queue) claim \(workers.words), but the settings format and list of this command name "
+                + "\(settings.words); omit them, or make them agree"
+        }
+    }
+
+    /// Returns where the jobs of a queue are: as its workers have written it or, before there was one, as the settings
+    /// say.
+    /// - Parameter ignoresSettings: true to prefer the workers even if the settings contradict them.
+    /// - Throws: ``Contradiction``, `RedisError`, or an error of the settings.
+    package func queue(_ keys: QueueKeys, ignoresSettings: Bool = false) async throws -> QueueSource {
+        let (own, isGiven) = try configured(keys.queue)
+        guard let source = try await QueueSource.read(client(for: keys.source), keys, prefix: prefix) else { return own }
+        if case .cluster = clients.topology, !source.keys.listIsInSlot { return own }
+        if isGiven, !ignoresSettings, !source.agrees(with: own) {
+            throw Contradiction(queue: keys.queue, workers: source, settings: own)
+        }
+        return source
+    }
+
+    /// Returns the jobs of a queue.
+    /// - Throws: as ``queue(_:ignoresSettings:)`` does.
+    package func jobs(of keys: QueueKeys) async throws -> QueueJobs {
+        let source = try await queue(keys)
+        return QueueJobs(
+            try await client(for: source.keys.retry), source.keys, format: source.format, limits: source.limits)
+    }
+
+    /// Returns the dead letters of a queue, which can be requeued to its list of jobs.
+    /// - Throws: as ``queue(_:ignoresSettings:)`` does.
+    package func deadLetters(of keys: QueueKeys) async throws -> DeadLetters {
+        let source = try await queue(keys)
+        return DeadLetters(try await client(for: source.keys.dead), source.keys)
     }
 
     /// Records an operator's action.

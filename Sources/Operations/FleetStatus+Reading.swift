@@ -119,7 +119,8 @@ extension FleetStatus {
         var reading: QueueReading
         var lanes: [String] = []
         do {
-            let found = try await overview(fleet, keys)
+            let source = try await fleet.queue(keys, ignoresSettings: true)
+            let found = try await QueueOverview.read(fleet.client(for: keys.retry), source.keys)
             lanes = found.workers.map(\.name)
             reading = QueueReading(keys: keys, result: .success(found))
         } catch let error as RedisError {
@@ -133,18 +134,6 @@ extension FleetStatus {
             if case .success = reading.result { reading.result = .failure(.server(answer)) }
         }
         return reading
-    }
-
-    /// Reads a queue. An operator need not specify that its jobs are in another list, because its workers report this.
-    private static func overview(_ fleet: Fleet, _ keys: QueueKeys) async throws -> QueueOverview {
-        let client = try await fleet.client(for: keys.retry)
-        let first = try await QueueOverview.read(client, keys)
-        guard !keys.hasOtherList, let report = first.workers.compactMap(\.report).first(where: { $0.list != nil }),
-            let other = try? QueueKeys(
-                prefix: fleet.prefix, queue: keys.queue, list: report.list, head: report.headIsRight ? .right : .left)
-        else { return first }
-        if case .cluster = fleet.clients.topology, !other.listIsInSlot { return first }
-        return try await QueueOverview.read(client, other)
     }
 
     private mutating func add(_ readings: [QueueReading]) {

@@ -133,10 +133,10 @@ public final class QueueConnection {
             keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
             keys.configurations,
         ]
-        if let heartbeat { keyNames += [keys.workerInfo, keys.order(heartbeat.process)] }
+        if let heartbeat { keyNames += [keys.workerInfo, keys.order(heartbeat.process), keys.source] }
         scripts.run(
             .claim, keyNames,
-            arguments: { [worker, limits, random, head = keys.head.rawValue] command in
+            arguments: { [worker, limits, random, keys] command in
                 command.append(worker)
                 command.append(join ? 1 : 0)
                 command.append(limits.lease)
@@ -148,7 +148,7 @@ public final class QueueConnection {
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
                 command.append(limits.maximumDeadLetterBytes)
-                command.append(head)
+                command.append(keys.head.rawValue)
                 command.append(limits.resultsKept)
                 command.append(limits.idleLease)
                 command.append(knownCommands)
@@ -156,6 +156,7 @@ public final class QueueConnection {
                 guard let heartbeat else { return }
                 command.append(Int(heartbeat.uptime))
                 command.append(heartbeat.members)
+                command.append(QueueSource(keys: keys, format: heartbeat.format, limits: limits).json)
             },
             completion: { result in completion(result.flatMap(Self.readClaim)) })
     }

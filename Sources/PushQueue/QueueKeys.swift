@@ -38,6 +38,8 @@ public struct QueueKeys: Sendable {
     public let workerInfo: String
     /// HASH: the digest of a configuration → the time in ms until which a worker that has it counts as living.
     public let configurations: String
+    /// STRING: where the queue's jobs are, in JSON, as its workers know it; see ``QueueSource``.
+    public let source: String
     /// The prefix of the keys of a day's counters, before the date.
     public let statsPrefix: String
     /// The prefix of the keys of a minute's counters, before the minute.
@@ -102,6 +104,7 @@ public struct QueueKeys: Sendable {
         paused = base + "paused"
         workerInfo = base + "worker-info"
         configurations = base + "configurations"
+        source = base + "source"
         statsPrefix = base + "stats:"
         minutesPrefix = base + "minute:"
         jobCommands = base + "job-commands"
@@ -115,7 +118,7 @@ public struct QueueKeys: Sendable {
         [
             (jobs, "list"), (retry, "zset"), (workers, "zset"), (inbox, "list"), (dead, "zset"), (deadBytes, "string"),
             (gauges, "string"), (results, "stream"), (paused, "string"), (workerInfo, "hash"),
-            (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"),
+            (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"), (source, "string"),
         ] + lanes.flatMap { [(claimed($0), "hash"), (next($0), "string")] }
     }
 
@@ -125,9 +128,6 @@ public struct QueueKeys: Sendable {
 
     /// The command by which producers push jobs.
     package var pushCommand: String { head == .left ? "RPUSH" : "LPUSH" }
-
-    /// True if the list of jobs or its head is not the default.
-    public var hasOtherList: Bool { jobs != base + "jobs" || head != .left }
 
     /// HASH of a lane's claims: `<number>.<stamp>` → job.
     public func claimed(_ worker: String) -> String { "\(base)claimed:\(worker)" }

@@ -119,8 +119,9 @@ struct Check: AsyncParsableCommand {
                 return printer.report([.init(.failure, "redis", "\(place): \(error.message)")])
             }
         }
+        let keys = settings.sharedKeys
         for app in apps {
-            try await settings.withClient(forApp: app.name) { client, keys in
+            try await settings.withClient(for: keys.appPaused(app.name)) { client in
                 guard let pause = try await AppPauses.read(app.name, client, keys) else { return }
                 printer.report([.init(.warning, "app \(app.name)", "it is paused: \(pause.inWords)")])
             }

@@ -21,7 +21,7 @@ struct DashboardAPI: Sendable {
         }
         get(api, "/history") { request in try await history(request) }
         get(api, "/jobs") { request in
-            let part = try await JobsPage().list(request, JobFilter(request.query))
+            let part = try await JobsPage().list(request, JobFilter(request.query, now: Moment.now))
             return list("jobs", try part.rows.map { try $0.json(nil) }, looked: part.looked, part.cursor)
         }
         get(api, "/jobs/{queue}/{key}") { request in try await job(request) }
@@ -37,7 +37,7 @@ struct DashboardAPI: Sendable {
         }
         get(api, "/dead-letters") { request in
             let part = try await DeadLettersPage().list(
-                request, DeadLetterFilter(request.query), after: request.query["after"])
+                request, DeadLetterFilter(request.query, now: Moment.now), after: request.query["after"])
             return list("dead_letters", try part.rows.map { try $0.json(isWhole: false) }, part.cursor)
         }
         get(api, "/dead-letters/{queue}/{key}") { request in
@@ -100,21 +100,26 @@ struct DashboardAPI: Sendable {
         let run: RunObject?
     }
 
-    /// A bulk run.
+    /// A change that waits for its confirmation, is carried out, or has ended.
     private struct RunObject: Encodable {
-        let id, state, action, subject: String
+        let id, state, action: String
+        var subject, question, message, error: String?
         var total, done: Int?
         var groups: [String: Int]?
-        var error: String?
+        var notes: [String]?
 
-        init(_ run: BulkRun) {
-            (id, action, subject) = (run.id, run.work.action.rawValue, run.work.subject)
+        init(_ run: ChangeRun) {
+            (id, action) = (run.id, run.change.action.rawValue)
             switch run.phase {
             case .counting(let found): (state, total) = ("counting", found)
-            case .ready(let count): (state, total, groups) = ("ready", count.total, count.groups)
-            case .running(let done, let total): (state, self.done, self.total) = ("running", done, total)
-            case .done(let done): (state, self.done) = ("done", done)
-            case .stopped(let done): (state, self.done) = ("stopped", done)
+            case .ready(let plan):
+                (state, total, groups) = ("ready", plan.count, plan.groups)
+                (subject, question, notes) = (AuditEntry.maskingTokens(plan.subject), plan.question, plan.notes)
+            case .running(let done, let plan): (state, self.done, total) = ("running", done, plan.count)
+            case .done(let result):
+                (state, done, message, notes) = ("done", result.count, result.sentence, result.notes)
+            case .stopped(let result):
+                (state, done, message, notes) = ("stopped", result.count, result.sentence, result.notes)
             case .failed(let problem): (state, error) = ("failed", problem)
             }
         }
@@ -136,7 +141,7 @@ struct DashboardAPI: Sendable {
         do {
             let members = try JSONDecoder().decode(
                 [String: FieldValue].self, from: Data(context.body.readableBytesView))
-            return Form(fields: members.flatMap { name, value in value.texts.map { (name, $0) } })
+            return Form(members.flatMap { name, value in value.texts.map { (name, $0) } }, refusesEmpty: true)
         } catch {
             throw WebError(
                 .badRequest,
@@ -181,14 +186,14 @@ struct DashboardAPI: Sendable {
             let id, by, action, subject: String
             let at: Int64
             let count: Int?
-            let detail, via: String?
+            let detail, via, ending: String?
         }
         let entries = try await ActivityPage.entries(request)
         let lines = try entries.map { entry in
             try JSONLine.text(
                 Entry(
                     id: entry.id, by: entry.by, action: entry.actionName, subject: entry.subject, at: entry.at,
-                    count: entry.count, detail: entry.detail, via: entry.via?.rawValue))
+                    count: entry.count, detail: entry.detail, via: entry.via?.rawValue, ending: entry.ending?.rawValue))
         }
         return list("activity", lines, entries.count == ActivityPage.limit ? entries.last?.id : nil)
     }
@@ -205,7 +210,7 @@ struct DashboardAPI: Sendable {
         guard let span = QueueHistory.Span(rawValue: text) else {
             throw WebError(.badRequest, "span is \(text); it must be hour, day or days")
         }
-        let queues = try await request.site.data.queues(named: request.query.all("queue")).map(\.keys)
+        let queues = try await request.site.data.queues(named: request.query.all("queue"))
         let history = try await request.site.data.history(span, of: queues)
         let points = try (history?.points ?? []).map { point in
             try JSONLine.text(

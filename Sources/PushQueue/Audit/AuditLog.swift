@@ -11,6 +11,7 @@ package struct AuditEntry: Sendable, Equatable {
         case quiet, work, stop
         // Jobs.
         case cancelJobs = "cancel_jobs"
+        case uncancelJobs = "uncancel_jobs"
         case runJobs = "run_jobs"
         case moveJobs = "move_jobs"
         // Dead letters.
@@ -28,6 +29,15 @@ package struct AuditEntry: Sendable, Equatable {
         case removeInvalidTokens = "remove_invalid_tokens"
         // Tests.
         case testSend = "test_send"
+    }
+
+    /// The end of an action.
+    package enum Ending: String, CaseIterable, Sendable {
+        case done
+        /// Nothing was changed, because the state or the fields did not allow it.
+        case refused
+        /// An error ended it; a part may be done.
+        case failed
     }
 
     /// The interface that the operator used.
@@ -51,19 +61,25 @@ package struct AuditEntry: Sendable, Equatable {
     package let count: Int?
     /// The operator's reason, or another explanation.
     package let detail: String?
+    /// The end of the action; `nil` for one that this version does not know.
+    package let ending: Ending?
     /// The interface; `nil` for one that this version does not know.
     package let via: Interface?
 
     /// The entry for an action. Texts are made printable and shortened; what looks like a device token is masked.
     package init(
-        _ action: Action, _ subject: String, by: String, count: Int? = nil, detail: String? = nil, via: Interface
+        _ action: Action, _ subject: String, by: String, count: Int? = nil, detail: String? = nil,
+        ending: Ending = .done, via: Interface
     ) {
-        self.init(actionName: action.rawValue, subject, by: by, count: count, detail: detail, via: via)
+        self.init(
+            actionName: action.rawValue, subject, by: by, count: count, detail: detail, ending: ending, via: via)
     }
 
     private init(
-        actionName: String, _ subject: String, by: String, count: Int?, detail: String?, via: Interface?
+        actionName: String, _ subject: String, by: String, count: Int?, detail: String?, ending: Ending?,
+        via: Interface?
     ) {
+        self.ending = ending
         self.actionName = Self.clean(actionName, atMost: Self.maximumName)
         self.by = Self.clean(by, atMost: Self.maximumName)
         self.subject = Self.clean(subject, atMost: Self.maximumText)
@@ -132,6 +148,7 @@ package struct AuditEntry: Sendable, Equatable {
         var fields = [("action", actionName), ("by", by), ("subject", subject), ("via", via?.rawValue ?? "")]
         if let count { fields.append(("count", "\(count)")) }
         if let detail { fields.append(("detail", detail)) }
+        if let ending, ending != .done { fields.append(("ending", ending.rawValue)) }
         return fields
     }
 
@@ -146,6 +163,7 @@ package struct AuditEntry: Sendable, Equatable {
         self.init(
             actionName: fields["action"] ?? "", fields["subject"] ?? "", by: fields["by"] ?? "",
             count: fields["count"].flatMap { Int($0) }, detail: fields["detail"],
+            ending: fields["ending"].map(Ending.init) ?? .done,
             via: fields["via"].flatMap(Interface.init))
         (self.id, self.at) = (id, at)
     }

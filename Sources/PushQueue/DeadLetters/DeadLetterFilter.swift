@@ -16,10 +16,9 @@ public struct DeadLetterFilter: Sendable, Equatable {
     public var tokens: [String] = []
     /// Texts that occur in the error or its detail, ignoring case; or the status.
     public var errors: [String] = []
-    /// The minimum age in seconds.
-    public var olderThan: Int64?
-    /// The maximum age in seconds.
-    public var newerThan: Int64?
+    /// The range of the times at which they became dead letters, in milliseconds since 1970.
+    public var since: Int64?
+    public var until: Int64?
 
     /// Makes a filter that matches all dead letters.
     public init() {}
@@ -38,10 +37,10 @@ public struct DeadLetterFilter: Sendable, Equatable {
                 command.append(value)
             }
         }
-        for (name, seconds) in [("older", olderThan), ("newer", newerThan)] {
-            guard let seconds else { continue }
+        for (name, time) in [("since", since), ("until", until)] {
+            guard let time else { continue }
             command.append(name)
-            command.append("\(seconds)s")
+            command.append(Int(time))
         }
     }
 }

@@ -13,6 +13,8 @@ public struct DeadLetters: Sendable {
         ///   - first: true to put them at the head of the list instead of its end.
         ///   - keepsAttempts: true to count their earlier attempts; else the jobs start with none.
         case requeue(first: Bool, keepsAttempts: Bool)
+        /// Put another job to the end of the queue for each, and remove them.
+        case replace(with: ByteBuffer)
         /// Delete the dead letters, and the jobs with them.
         case delete
         /// Count all dead letters, or only those that can be requeued.
@@ -86,6 +88,10 @@ public struct DeadLetters: Sendable {
         command.append(Self.pageSize)
         command.append(max(1, limit))
         filter.append(to: &command)
+        if case .replace(let job) = action {
+            command.append("instead")
+            command.append(job)
+        }
         let others = (newestFirst ? ["newest"] : []) + (keys.head == .right ? ["right"] : [])
         for option in action.options + others {
             command.append(option)
@@ -121,7 +127,7 @@ public struct DeadLetters: Sendable {
 extension DeadLetters.Action {
     fileprivate var name: String {
         switch self {
-        case .requeue: "requeue"
+        case .requeue, .replace: "requeue"
         case .delete: "delete"
         case .count: "count"
         case .list: "list"
@@ -133,7 +139,7 @@ extension DeadLetters.Action {
         switch self {
         case .requeue(let first, let keepsAttempts): (first ? ["first"] : []) + (keepsAttempts ? ["keep"] : [])
         case .count(let onlyReadable): onlyReadable ? ["readable"] : []
-        case .delete, .list, .show: []
+        case .replace, .delete, .list, .show: []
         }
     }
 }

@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 
 /// A lane's report in the form in which it is sent with a claim. Redis adds the times.
 public struct WorkerHeartbeat: Sendable {
@@ -8,9 +9,14 @@ public struct WorkerHeartbeat: Sendable {
     public var uptime: Int64
     /// The members of the report's JSON object, with its closing brace.
     public var members: ByteBuffer
+    /// The format of the queue's jobs.
+    public var format: JobFormat
 
-    /// - Parameter report: the report; its times are ignored.
-    public init(_ report: WorkerReport, uptime: Int64) {
+    /// - Parameters:
+    ///   - report: the report; its times are ignored.
+    ///   - format: the format of the queue's jobs.
+    public init(_ report: WorkerReport, uptime: Int64, format: JobFormat = .native) {
+        self.format = format
         process = report.process
         self.uptime = uptime
         var json = ByteBuffer()
@@ -46,11 +52,6 @@ public struct WorkerHeartbeat: Sendable {
                 json.write(obstacle)
             }
             json.writeString("]")
-        }
-        if let list = report.list {
-            json.writeString(",\"list\":")
-            json.writeJSONString(list)
-            if report.headIsRight { json.writeString(",\"head\":\"right\"") }
         }
         json.writeString(",\"apps\":[")
         let apps = Self.chosen(report.apps)

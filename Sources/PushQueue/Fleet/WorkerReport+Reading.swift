@@ -46,8 +46,6 @@ extension WorkerReport {
         var rate: Double?
         var failover_watch: String?
         var redis: String?
-        var list: String?
-        var head: String?
         var apps: [App]?
         var more_apps: Int?
     }
@@ -82,8 +80,6 @@ extension WorkerReport {
         rate = max(0, min(form.rate ?? 0, 1e9))
         failoverWatch = form.failover_watch.map(Self.shown)
         redis = Self.shown(form.redis)
-        list = form.list.map { $0.prefix(255).printable }
-        headIsRight = form.head == "right"
         let apps = form.apps ?? []
         self.apps = apps.prefix(Self.maximumApps).map { app in
             var read = App()

@@ -114,10 +114,6 @@ public struct WorkerReport: Sendable, Equatable {
     public var failoverWatch: String?
     /// The topology of its Redis: `single`, `sentinel` or `cluster`.
     public var redis = ""
-    /// The list from which it claims, if it is not the queue's own.
-    public var list: String?
-    /// True if the head of ``list`` is its right end.
-    public var headIsRight = false
     /// Its apps, at most ``maximumApps``.
     public var apps: [App] = []
     /// The number of its further apps.

@@ -59,10 +59,11 @@ package struct JobChanges {
     /// Moves jobs to another queue. In a Redis Cluster they are pushed there first, and then removed.
     /// - Parameter client: a client of the server that has the other queue.
     package static func move(
-        _ jobs: QueueJobs, to keys: QueueKeys, _ filter: JobFilter, _ client: RedisClient, isCluster: Bool
+        _ jobs: QueueJobs, to keys: QueueKeys, _ filter: JobFilter, _ client: RedisClient, isCluster: Bool,
+        limit: Int? = nil
     ) -> JobChanges {
-        guard isCluster else { return JobChanges(jobs, .move(to: keys), filter) }
-        return JobChanges(jobs, .remove, filter) { try await push($0, to: keys, client) }
+        guard isCluster else { return JobChanges(jobs, .move(to: keys), filter, limit: limit) }
+        return JobChanges(jobs, .remove, filter, limit: limit) { try await push($0, to: keys, client) }
     }
 
     /// Changes jobs until no job matches, or `portion` returns 0.

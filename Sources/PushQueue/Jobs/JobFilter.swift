@@ -21,10 +21,10 @@ package struct JobFilter: Sendable, Equatable {
     package var reasons: [String] = []
     /// Texts that occur in the producer's bytes, ignoring the case of ASCII letters.
     package var texts: [String] = []
-    /// The minimum age in seconds.
-    package var olderThan: Int64?
-    /// The maximum age in seconds.
-    package var newerThan: Int64?
+    /// The range of the times at which they were enqueued or, if that is unknown, first claimed, in milliseconds since
+    /// 1970. Jobs of unknown age do not match a range.
+    package var since: Int64?
+    package var until: Int64?
     /// The time before which the next attempt is due, in milliseconds since 1970.
     package var dueBefore: Int64?
 
@@ -47,8 +47,8 @@ package struct JobFilter: Sendable, Equatable {
 
     /// True if jobs must be decoded to know whether they match.
     var readsJobs: Bool {
-        !(ids.isEmpty && tokens.isEmpty && apps.isEmpty && topics.isEmpty && campaigns.isEmpty) || olderThan != nil
-            || newerThan != nil
+        !(ids.isEmpty && tokens.isEmpty && apps.isEmpty && topics.isEmpty && campaigns.isEmpty) || since != nil
+            || until != nil
     }
 
     /// Returns true if jobs of a state can match.
@@ -60,7 +60,9 @@ package struct JobFilter: Sendable, Equatable {
         guard includes(job.state) else { return false }
         if matchesAll { return true }
         if let dueBefore, (job.due ?? now) >= dueBefore { return false }
-        if !matches(age: job.enqueuedAt.map { now - $0 }) { return false }
+        if since != nil || until != nil {
+            guard let at = job.enqueuedAt, at >= since ?? .min, at <= until ?? .max else { return false }
+        }
         for (wanted, value) in [(ids, job.id), (apps, job.app), (topics, job.topic), (campaigns, job.campaign)]
         where !wanted.isEmpty {
             guard let value, wanted.contains(String(buffer: value)) else { return false }
@@ -71,12 +73,6 @@ package struct JobFilter: Sendable, Equatable {
         if !tokens.isEmpty, !job.tokens.contains(where: matches(token:)) { return false }
         if !texts.isEmpty, !matches(text: job.original) { return false }
         return keys.isEmpty || keys.contains(job.key)
-    }
-
-    private func matches(age: Int64?) -> Bool {
-        guard olderThan != nil || newerThan != nil else { return true }
-        guard let age else { return false }
-        return age >= (olderThan ?? 0) * 1000 && age <= newerThan.map { $0 * 1000 } ?? .max
     }
 
     private func matches(reason: String) -> Bool {

@@ -99,12 +99,9 @@ extension Lane {
             case .sentinel: "sentinel"
             case .cluster: "cluster"
             }
-        if queue.keys.hasOtherList {
-            report.list = queue.keys.jobs
-            report.headIsRight = queue.keys.head == .right
-        }
         report.apps = senders.filter { !$0.isRemoved }.map(\.report)
-        return WorkerHeartbeat(report, uptime: (now - observation.startedAt).nanoseconds / 1_000_000)
+        return WorkerHeartbeat(
+            report, uptime: (now - observation.startedAt).nanoseconds / 1_000_000, format: queue.format)
     }
 
     // MARK: Counts

@@ -1,8 +1,6 @@
 import ArgumentParser
 import Operations
-import PrintableText
 import PushQueue
-import Redis
 
 /// The options of commands that change how a campaign is sent.
 struct CampaignChangeOptions: ParsableArguments {
@@ -10,41 +8,33 @@ struct CampaignChangeOptions: ParsableArguments {
 
     @Option(help: "Reason, for other operators.") var reason: String?
 
+    @Flag(help: "Continue if no queue knows the campaign.") var force = false
+
     @Flag(help: "Print JSON: one object per queue.") var json = false
 
-    func validate() throws { try Person.check(reason: reason) }
-
-    /// Changes the campaign in each queue, and waits until workers have confirmed the change.
-    func change(_ change: JobCommands.Change, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignChange] {
-        let changes = try await CampaignChange.apply(
-            change, to: options.campaign, by: Person.name, reason: reason?.printable ?? "", in: queues, fleet)
-        await fleet.record(.init(change), "campaign \(options.campaign)", detail: reason)
-        try await CampaignChange.makeDue(after: change, changes, of: options.campaign, in: queues, fleet)
-        return changes
+    func change(
+        _ change: JobCommands.Change, _ more: [(name: String, value: String?)] = []
+    ) throws -> (Int64) throws(FieldMistake) -> CampaignChange {
+        var fields = Fields(refusesEmpty: true)
+        fields.append("campaign", options.campaign)
+        fields.append("reason", reason)
+        for (name, value) in more { fields.append(name, value) }
+        let make = { (now: Int64) throws(FieldMistake) in try CampaignChange(change, fields, now: now) }
+        // Mistakes are reported before anything else is done.
+        _ = try readingFlags { () throws(FieldMistake) in try make(Moment.now) }
+        return make
     }
 
-    func queues(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> (keys: [QueueKeys], isKnown: Bool) {
-        try await CampaignStatus.queues(knowing: options.campaign, of: queues, fleet)
-    }
-
-    /// Prints changes.
-    /// - Returns: the exit status: 1 if workers have not confirmed them.
-    func report(_ changes: [CampaignChange], _ sentence: (CampaignChange) -> String) throws -> ExitCode? {
-        for change in changes {
-            if json {
-                print(try JSONLine.text(change, keys: .convertToSnakeCase))
-            } else {
-                print(sentence(change))
-            }
+    /// Changes the campaign in all queues, or in those of `--queue`, and waits until workers have confirmed it.
+    func run(
+        _ make: (Int64) throws(FieldMistake) -> CampaignChange, isConfirmed: Bool = true
+    ) async throws {
+        let settings = try options.fleet.settings()
+        try await options.withQueues { fleet, queues in
+            let command = ChangeCommand(isJSON: json, isConfirmed: isConfirmed)
+            try await command.run(
+                make(try await fleet.now()), Desk(fleet, queues, settings, isForced: force))
         }
-        let unconfirmed = changes.reduce(0) { $0 + $1.unconfirmed }
-        guard unconfirmed > 0 else { return nil }
-        Terminal.note(
-            """
-            \(unconfirmed) \(unconfirmed == 1 ? "lane" : "lanes") with jobs did not confirm it within 10 seconds; \
-            see `apns-worker status`\n
-            """)
-        return ExitCode(1)
     }
 }
 
@@ -57,25 +47,9 @@ struct CampaignPause: AsyncParsableCommand {
 
     @OptionGroup var change: CampaignChangeOptions
 
-    func run() async throws {
-        try await change.options.withQueues { fleet, queues in
-            let changes = try await change.change(.pause, in: change.queues(fleet, queues).keys, fleet)
-            let status = try change.report(changes) { change in
-                if change.state == "cancelled" {
-                    return """
-                        campaign \(change.campaign) in queue \(change.queue) is cancelled; to send it after all: \
-                        apns-worker campaign requeue \(change.campaign)
-                        """
-                }
-                return """
-                    campaign \(change.campaign) in queue \(change.queue) is paused. To end the pause:
-                      apns-worker campaign resume \(change.campaign)
-                    """
-            }
-            if let status { throw status }
-            if changes.contains(where: { $0.state == "cancelled" }) { throw ExitCode(1) }
-        }
-    }
+    func validate() throws { _ = try change.change(.pause) }
+
+    func run() async throws { try await change.run(change.change(.pause)) }
 }
 
 struct CampaignCancel: AsyncParsableCommand {
@@ -96,34 +70,13 @@ struct CampaignCancel: AsyncParsableCommand {
 
     @Flag(help: "Do not ask for confirmation.") var yes = false
 
-    func run() async throws {
-        try await change.options.withQueues { fleet, queues in
-            let (known, isKnown) = try await change.queues(fleet, queues)
-            let name = change.options.campaign
-            let names = known.map(\.queue).joined(separator: ", ")
-            let what = "campaign \(name.printable) in \(known.count == 1 ? "queue" : "queues") \(names)"
-            if !isKnown {
-                Terminal.note("no notification of campaign \(name.printable) has ended yet; check the name\n")
-            }
-            try Confirmation.demand(
-                discard ? "Cancel \(what) and discard its jobs? This cannot be undone." : "Cancel \(what)?",
-                isGiven: yes)
-            let changes = try await change.change(.cancel(discard: discard), in: known, fleet)
-            let status = try change.report(changes) { change in
-                let delivered = Words.number(change.outcomes["delivered"] ?? 0)
-                let inFlight = change.inFlight ?? 0
-                let inWords =
-                    inFlight == 1
-                    ? "1 notification was in flight" : "\(Words.number(inFlight)) notifications were in flight"
-                return """
-                    campaign \(change.campaign) in queue \(change.queue) is cancelled: \(delivered) were delivered, and \
-                    \(inWords). \(discard ? "Its other jobs are discarded." : "To send it after all:")
-                    """
-                        + (discard ? "" : "\n  apns-worker campaign requeue \(change.campaign)")
-            }
-            if let status { throw status }
-        }
+    private func made() throws -> (Int64) throws(FieldMistake) -> CampaignChange {
+        try change.change(.cancel(discard: discard), [("discard", discard ? "1" : nil)])
     }
+
+    func validate() throws { _ = try made() }
+
+    func run() async throws { try await change.run(made(), isConfirmed: yes) }
 }
 
 struct CampaignRequeue: AsyncParsableCommand {
@@ -137,42 +90,13 @@ struct CampaignRequeue: AsyncParsableCommand {
 
     @Option(help: "Maximum number of requeued jobs per second. (default: unlimited)") var rate: Int?
 
-    func validate() throws {
-        try DeadLetterOptions.check(rate: rate)
+    private func made() throws -> (Int64) throws(FieldMistake) -> CampaignChange {
+        try change.change(.uncancel, [("rate", rate.map { "\($0)" })])
     }
 
-    func run() async throws {
-        try await change.options.withQueues { fleet, queues in
-            let (known, isKnown) = try await change.queues(fleet, queues)
-            guard isKnown else { try await change.options.unknown(fleet, queues) }
-            let changes = try await change.change(.uncancel, in: known, fleet)
-            Interruption.watch()
-            var (requeued, failure): (Int, CommandFailure?) = (0, nil)
-            for keys in known where failure == nil {
-                var filter = DeadLetterFilter()
-                filter.reasons = ["Cancelled"]
-                filter.campaigns = [change.options.campaign]
-                let letters = DeadLetters(try await fleet.client(for: keys.jobs), keys)
-                var sweep = DeadLetterSweep(letters, .requeue(first: false, keepsAttempts: false), filter)
-                sweep.pace = RequeuePace(perSecond: rate)
-                var summary = DeadLetterSummary(queue: keys.queue, verb: "requeued", isDryRun: false)
-                try await sweep.run(into: &summary, DeadLetterProgress("requeued", of: nil, isShown: !change.json))
-                requeued += summary.tally.chosen
-                failure = summary.error
-                if summary.tally.isInterrupted { failure = CommandFailure(.attention, "interrupted") }
-            }
-            let status = try change.report(changes) { change in
-                change.before == "cancelled"
-                    ? "campaign \(change.campaign) in queue \(change.queue) is sent again"
-                    : "campaign \(change.campaign) in queue \(change.queue) was not cancelled"
-            }
-            if !change.json { print("requeued \(Words.number(requeued)) \(requeued == 1 ? "job" : "jobs")") }
-            if let failure {
-                throw CommandFailure(failure.status, "requeueing ended: \(failure); repeat the command to continue")
-            }
-            if let status { throw status }
-        }
-    }
+    func validate() throws { _ = try made() }
+
+    func run() async throws { try await change.run(made()) }
 }
 
 struct CampaignResume: AsyncParsableCommand {
@@ -181,26 +105,9 @@ struct CampaignResume: AsyncParsableCommand {
 
     @OptionGroup var change: CampaignChangeOptions
 
-    func run() async throws {
-        try await change.options.withQueues { fleet, queues in
-            let (known, isKnown) = try await change.queues(fleet, queues)
-            guard isKnown else { try await change.options.unknown(fleet, queues) }
-            let changes = try await change.change(.resume, in: known, fleet)
-            let status = try change.report(changes) { change in
-                switch change.before {
-                case "paused": "campaign \(change.campaign) in queue \(change.queue) is resumed"
-                case "cancelled":
-                    """
-                    campaign \(change.campaign) in queue \(change.queue) is cancelled; to send it after all: \
-                    apns-worker campaign requeue \(change.campaign)
-                    """
-                default: "campaign \(change.campaign) in queue \(change.queue) was not paused"
-                }
-            }
-            if let status { throw status }
-            if !changes.contains(where: { $0.before == "paused" }) { throw ExitCode(1) }
-        }
-    }
+    func validate() throws { _ = try change.change(.resume) }
+
+    func run() async throws { try await change.run(change.change(.resume)) }
 }
 
 struct CampaignLimit: AsyncParsableCommand {
@@ -217,20 +124,13 @@ struct CampaignLimit: AsyncParsableCommand {
 
     @Flag(help: "End the limit.") var off = false
 
-    func validate() throws {
-        guard (perSecond != nil) != off else { throw ValidationError("pass either --per-second or --off") }
-        try DeadLetterOptions.check(rate: perSecond, "--per-second")
+    private func made() throws -> (Int64) throws(FieldMistake) -> CampaignChange {
+        try change.change(.limit(perSecond: perSecond), [
+            ("per_second", perSecond.map { "\($0)" }), ("off", off ? "1" : nil),
+        ])
     }
 
-    func run() async throws {
-        try await change.options.withQueues { fleet, queues in
-            let known = try await change.queues(fleet, queues).keys
-            let changes = try await change.change(.limit(perSecond: perSecond), in: known, fleet)
-            let status = try change.report(changes) { change in
-                "campaign \(change.campaign) in queue \(change.queue) "
-                    + (change.limitPerSecond.map { "is limited to \(Words.number($0)) per second" } ?? "has no limit")
-            }
-            if let status { throw status }
-        }
-    }
+    func validate() throws { _ = try made() }
+
+    func run() async throws { try await change.run(made()) }
 }

@@ -38,12 +38,6 @@ extension Settings {
         try? await client.close().get()
     }
 
-    /// Runs `body` with a client for the shared state of an app.
-    func withClient(forApp app: String, _ body: (RedisClient, SharedKeys) async throws -> Void) async throws {
-        let keys = sharedKeys
-        try await withClient(for: keys.appPaused(app)) { try await body($0, keys) }
-    }
-
     /// Runs `body` with the set of invalid tokens, using a client that is closed afterwards.
     /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     func withInvalidTokens(_ body: (InvalidTokenClient) async throws -> Void) async throws {
@@ -70,17 +64,16 @@ extension Settings {
     ) throws -> Fleet {
         let clients = RedisClients(
             topology: redis.topology, eventLoop: eventLoop, configuration: redis.configuration, logger: redis.logger)
+        let queues = try queues()
         return Fleet(
-            clients: clients, prefix: keyPrefix, named: try queues().map(\.keys), isNamed: namesQueues,
-            searches: searches, waitUntilReady: waitUntilReady)
-    }
-
-    /// Records an action.
-    func record(_ action: AuditEntry.Action, _ subject: String, count: Int? = nil, detail: String? = nil) async {
-        let entry = AuditEntry(action, subject, by: Person.name, count: count, detail: detail, via: .cli)
-        await AuditEntry.attempt {
-            try await withClient(for: sharedKeys.audit) { try await AuditLog.record(entry, $0, sharedKeys) }
-        }
+            clients: clients, prefix: keyPrefix, named: queues.map(\.keys), isNamed: namesQueues, searches: searches,
+            configured: { name in
+                let isGiven = given(.format, queue: name) != nil || given(.list, queue: name) != nil
+                let queue =
+                    try queues.first { $0.keys.queue == name }
+                    ?? queue(name, weight: nil, place: "the settings", isOnly: false)
+                return (QueueSource(keys: queue.keys, format: queue.format, limits: queue.limits), isGiven)
+            }, waitUntilReady: waitUntilReady)
     }
 }
 

@@ -200,7 +200,7 @@ extension Settings {
         }
     }
 
-    private func queue(_ name: String, weight: Int?, place: String, isOnly: Bool) throws -> QueueConfiguration {
+    func queue(_ name: String, weight: Int?, place: String, isOnly: Bool) throws -> QueueConfiguration {
         // The name is checked first, so that a mistake in it is reported with its place.
         do { _ = try QueueKeys(prefix: keyPrefix, queue: name) } catch { throw Self.mistake(at: place, "\(error)") }
         var queue = QueueConfiguration(

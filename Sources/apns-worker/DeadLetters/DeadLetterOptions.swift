@@ -19,7 +19,7 @@ struct DeadLetterOptions: ParsableArguments {
     @Option(help: "Dead letters of jobs of this campaign. Repeatable.")
     var campaign: [String] = []
 
-    @Option(help: "Dead letters of jobs for this device token, in hex. Repeatable.")
+    @Option(help: "Dead letters of jobs for this device token, in hex or base64. Repeatable.")
     var token: [String] = []
 
     @Option(
@@ -27,50 +27,27 @@ struct DeadLetterOptions: ParsableArguments {
         help: "Dead letters whose error contains this text, ignoring case, or whose status is this number.")
     var errorText: [String] = []
 
-    @Option(help: ArgumentHelp("Dead letters since \(TimeOption.form).", valueName: "time"))
+    @Option(help: ArgumentHelp("Dead letters since \(Fields.timeForm).", valueName: "time"))
     var since: String?
 
-    @Option(help: ArgumentHelp("Dead letters until \(TimeOption.form).", valueName: "time"))
-    var until: String?
+    @Option(help: ArgumentHelp("Dead letters until such a time.", valueName: "time")) var until: String?
 
-    // The former names of --until and --since, which accept only durations.
-    @Option(help: .hidden) var olderThan: String?
-    @Option(help: .hidden) var newerThan: String?
-
-    func filter() throws -> DeadLetterFilter {
-        var filter = DeadLetterFilter()
-        for (flag, values) in [
+    /// The fields of the filter, and the maximum number of dead letters.
+    func fields(limit: Int? = nil) -> Fields {
+        var fields = Fields(refusesEmpty: true)
+        for (name, values) in [
             ("reason", reason), ("key", key), ("id", id), ("app", app), ("campaign", campaign), ("token", token),
             ("error", errorText),
-        ] where values.contains("") {
-            throw ValidationError("--\(flag) is empty; set a value or omit it")
-        }
-        filter.reasons = reason
-        filter.keys = try key.map(Self.key)
-        filter.ids = id
-        filter.apps = app
-        filter.campaigns = campaign
-        filter.tokens = token
-        filter.errors = errorText
-        filter.olderThan = try Self.age(olderThan, "--older-than")
-        filter.newerThan = try Self.age(newerThan, "--newer-than")
-        for (flag, isGiven) in [
-            ("--since", newerThan == nil || since == nil), ("--until", olderThan == nil || until == nil),
-        ]
-        where !isGiven {
-            throw ValidationError("\(flag) and its former name cannot be combined")
-        }
-        let now = Moment.now
-        if let time = try TimeOption.milliseconds(since, "--since", now: now) {
-            filter.newerThan = max(0, (now - time) / 1000)
-        }
-        if let time = try TimeOption.milliseconds(until, "--until", now: now) {
-            filter.olderThan = max(0, (now - time) / 1000)
-        }
-        if let older = filter.olderThan, let newer = filter.newerThan, older > newer {
-            throw ValidationError("no dead letter can match, because --until is before --since")
-        }
-        return filter
+        ] { fields.append(name, values) }
+        fields.append("since", since)
+        fields.append("until", until)
+        fields.append("limit", limit.map { "\($0)" })
+        return fields
+    }
+
+    /// - Parameter now: the time from which durations count back.
+    func filter(now: Int64 = Moment.now) throws -> DeadLetterFilter {
+        try readingFlags { () throws(FieldMistake) in try DeadLetterFilter(fields(), now: now) }
     }
 
     static func key(_ text: String) throws -> String { try key(text, of: "a dead letter", from: "dead list") }
@@ -83,14 +60,6 @@ struct DeadLetterOptions: ParsableArguments {
         return text.lowercased()
     }
 
-    static func age(_ text: String?, _ flag: String) throws -> Int64? {
-        guard let text else { return nil }
-        guard let seconds = JobDuration.seconds(text) else {
-            throw ValidationError("\(flag) must be a duration such as 45s, 30m, 1h30m, 7d or 2w")
-        }
-        return seconds
-    }
-
     static func check(limit: Int?) throws {
         if let limit, limit < 1 { throw ValidationError("--limit must be at least 1") }
     }
@@ -98,5 +67,45 @@ struct DeadLetterOptions: ParsableArguments {
     /// Checks a number per second.
     static func check(rate: Int?, _ flag: String = "--rate") throws {
         if let rate, !(1...1_000_000).contains(rate) { throw ValidationError("\(flag) must be 1 to 1000000") }
+    }
+}
+
+/// The options of the commands that change dead letters.
+struct DeadLetterChangeOptions: ParsableArguments {
+    @Flag(help: "All dead letters of the queue.") var all = false
+
+    @Flag(help: "All queues that are configured, or else all in Redis.") var allQueues = false
+
+    @Flag(help: "Continue if no queue has the name.") var force = false
+
+    @Option(help: ArgumentHelp("Maximum number; the oldest are changed first.", valueName: "number")) var limit: Int?
+
+    @Flag(help: "Show what would be changed, and change nothing.") var dryRun = false
+
+    @Flag(help: "Do not ask for confirmation.") var yes = false
+
+    @Flag(help: "Print the result as JSON, an object per queue.") var json = false
+
+    /// Reads a change of dead letters, so that mistakes are reported before anything else is done.
+    func check(_ kind: DeadLettersChange.Kind, _ fields: Fields) throws {
+        let change = try readingFlags { () throws(FieldMistake) in
+            try DeadLettersChange(kind, fields, now: Moment.now)
+        }
+        if change.filter.isEmpty, !all {
+            throw ValidationError("choose dead letters with --reason, --app, --id or another filter, or pass --all")
+        }
+        if !change.filter.isEmpty, all { throw ValidationError("--all cannot be combined with filters") }
+    }
+
+    func run(
+        _ kind: DeadLettersChange.Kind, _ fields: Fields, _ queue: QueueOptions, asks: @escaping (ChangePlan) -> Bool
+    ) async throws {
+        let settings = try queue.settings()
+        try await QueueChoice.withChanged(queue, all: allQueues, force: force) { fleet, queues in
+            let change = try DeadLettersChange(kind, fields, now: try await fleet.now())
+            let command = ChangeCommand(
+                isJSON: json, isDryRun: dryRun, isConfirmed: yes, asks: asks, nothing: change.filter.isEmpty ? 0 : 1)
+            try await command.run(change, Desk(fleet, queues, settings, isForced: force))
+        }
     }
 }

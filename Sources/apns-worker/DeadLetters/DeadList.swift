@@ -39,7 +39,7 @@ struct DeadList: AsyncParsableCommand {
         let filter = try options.filter()
         try await QueueChoice.withListed(queue) { fleet, queues in
             var letters: [DeadLetters] = []
-            for keys in queues { letters.append(DeadLetters(try await fleet.client(for: keys.dead), keys)) }
+            for keys in queues { letters.append(try await fleet.deadLetters(of: keys)) }
             let found = count ? try await printCounts(letters, filter) : try await printLetters(letters, filter)
             guard found == 0 else { return }
             let status = try await DeadLetterSweep.reportNothing(letters, filter)

@@ -39,7 +39,7 @@ struct DeadShow: AsyncParsableCommand {
         let filter = try filter()
         try await QueueChoice.withListed(queue) { fleet, queues in
             var letters: [DeadLetters] = []
-            for keys in queues { letters.append(DeadLetters(try await fleet.client(for: keys.dead), keys)) }
+            for keys in queues { letters.append(try await fleet.deadLetters(of: keys)) }
             let output = ByteOutput.standard
             let found = raw ? try await showBytes(letters, filter, output) : try await show(letters, filter, output)
             try output.flush()

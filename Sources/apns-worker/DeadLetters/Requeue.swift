@@ -26,13 +26,7 @@ struct Requeue: AsyncParsableCommand {
 
     @OptionGroup(title: "Filters") var options: DeadLetterOptions
 
-    @Flag(help: "All dead letters of the queue.") var all = false
-
-    @Flag(help: "All queues that are configured, or else all in Redis.") var allQueues = false
-
-    @Flag(help: "Continue if no queue has the name.") var force = false
-
-    @Option(help: ArgumentHelp("Maximum number; the oldest are requeued first.", valueName: "number")) var limit: Int?
+    @OptionGroup var change: DeadLetterChangeOptions
 
     @Option(help: ArgumentHelp("Maximum number per second. (default: unlimited)", valueName: "number")) var rate: Int?
 
@@ -41,41 +35,22 @@ struct Requeue: AsyncParsableCommand {
     @Flag(help: "Keep the number of attempts; a job that had used all gets one more. (default: start at zero)")
     var keepAttempts = false
 
-    @Flag(help: "Show what would be requeued, and move nothing.") var dryRun = false
-
-    @Flag(help: "Do not ask for confirmation. Required for --all and --all-queues without a terminal.") var yes = false
-
-    @Flag(help: "Print the result as a JSON object.") var json = false
+    private var fields: Fields {
+        var fields = options.fields(limit: change.limit)
+        fields.append("rate", rate.map { "\($0)" })
+        fields.append("first", first ? "1" : nil)
+        fields.append("keep_attempts", keepAttempts ? "1" : nil)
+        return fields
+    }
 
     func validate() throws {
-        try DeadLetterOptions.check(limit: limit)
-        try DeadLetterOptions.check(rate: rate)
-        let isEmpty = try options.filter().isEmpty
-        if isEmpty, !all {
-            throw ValidationError("choose dead letters with --reason, --app, --id or another filter, or pass --all")
-        }
-        if !isEmpty, all { throw ValidationError("--all cannot be combined with filters") }
-        if all || allQueues { try Confirmation.check(isGiven: dryRun || yes) }
+        try change.check(.requeue, fields)
+        if change.all || change.allQueues { try Confirmation.check(isGiven: change.dryRun || change.yes) }
     }
 
     func run() async throws {
-        let filter = try options.filter()
-        try await QueueChoice.withChanged(queue, all: allQueues, force: force) { fleet, queues in
-            let change = try await DeadLetterChange(
-                fleet, queues, filter, .requeue(first: first, keepsAttempts: keepAttempts), verb: "requeued",
-                limit: limit, json: json)
-            if dryRun { return try await change.report(dryRun: change.count(), isDryRun: true) }
-            var expected: [DeadLetterSweep.Tally]?
-            if Confirmation.isPossible, !yes {
-                let counted = try await change.count()
-                let sum = DeadLetterChange.sum(counted)
-                if sum.chosen > Self.questionAbove {
-                    try Confirmation.demand(
-                        "Requeue \(sum.chosen) jobs to \(change.queues) (\(sum.byReason))?", isGiven: false)
-                }
-                expected = counted
-            }
-            try await change.run(expecting: expected, pace: RequeuePace(perSecond: rate))
+        try await change.run(.requeue, fields, queue) { plan in
+            plan.count > Self.questionAbove && Confirmation.isPossible
         }
     }
 }

@@ -104,12 +104,18 @@ struct Enqueue: AsyncParsableCommand {
         // Mistakes in flags are reported before any wait for Redis.
         let settings = try queue.settings()
         let configuration = try queueOfJobs(settings)
-        let (keys, format) = (configuration.keys, configuration.format)
-        let job = try jobOfFlags(keys, format)
-        if !unchecked, let job {
-            _ = try EnqueueCheck(format: format, apps: nil, isStrict: strict).prepare(job.body).accepted
+        _ = try jobOfFlags(configuration.keys, configuration.format).map {
+            if !unchecked {
+                _ = try EnqueueCheck(format: configuration.format, apps: nil, isStrict: strict).prepare($0.body).accepted
+            }
         }
-        try await settings.withClient(for: keys.jobs) { client in
+        try await FleetOptions.withFleet(settings, searches: false) { fleet in
+            let source = try await fleet.queue(configuration.keys)
+            // The classes of Sidekiq's jobs are known to the settings only.
+            let format = source.format == configuration.format.withoutClasses ? configuration.format : source.format
+            let keys = source.keys
+            let job = try jobOfFlags(keys, format)
+            let client = try await fleet.client(for: keys.jobs)
             let state = await QueueState.read(client, keys, settings)
             state.warn()
             let check = unchecked ? nil : EnqueueCheck(format: format, apps: state.apps, isStrict: strict)

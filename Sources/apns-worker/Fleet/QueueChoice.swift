@@ -13,7 +13,14 @@ enum QueueChoice {
     ) async throws -> Result {
         let settings = try options.settings()
         return try await FleetOptions.withFleet(settings, searches: !settings.namesQueues) { fleet in
-            try await body(fleet, configuredQueues(fleet, settings))
+            try await body(fleet, queues(fleet))
+        }
+    }
+
+    /// Runs `body` for each of these queues.
+    static func withEach(_ options: QueueOptions, _ body: (Fleet, QueueKeys) async throws -> Void) async throws {
+        try await withListed(options) { fleet, queues in
+            for keys in queues { try await body(fleet, keys) }
         }
     }
 
@@ -37,45 +44,15 @@ enum QueueChoice {
                 "\(named.count) queues are configured: choose with --queue \(names), or pass \(flag)")
         }
         return try await FleetOptions.withFleet(settings, searches: all && !settings.namesQueues) { fleet in
-            guard !all else { return try await body(fleet, configuredQueues(fleet, settings)) }
-            if !force { try await checkExistence(of: named, in: fleet, configured: settings.configuredQueueNames) }
+            guard !all else { return try await body(fleet, queues(fleet)) }
+            if !force { try await Desk(fleet, named, settings).checkExistence(of: named) }
             return try await body(fleet, named)
         }
     }
 
-    /// Returns the existing queues, with the lists of jobs named by settings.
-    private static func configuredQueues(_ fleet: Fleet, _ settings: Settings) async throws -> [QueueKeys] {
+    private static func queues(_ fleet: Fleet) async throws -> [QueueKeys] {
         let (keys, incomplete) = try await fleet.queues()
         if let incomplete { Terminal.note("note: \(incomplete)\n") }
-        return keys.map { found in
-            fleet.named.first { $0.queue == found.queue } ?? (try? settings.keys(of: found.queue, isOnly: false))
-                ?? found
-        }
+        return keys
     }
-
-    /// Checks that queues are in the configuration or in Redis.
-    /// - Throws: ``CommandFailure`` with a suggestion. Does not throw if Redis has no queue at all.
-    static func checkExistence(
-        of queues: [QueueKeys], in fleet: Fleet, configured: [String], hint: String = " --force continues anyway"
-    ) async throws {
-        for keys in queues where !configured.contains(keys.queue) {
-            let overview = try await QueueOverview.read(fleet.client(for: keys.retry), keys)
-            guard overview.isEmpty else { continue }
-            let known = Set(try await fleet.search().names).union(configured).subtracting([keys.queue]).sorted()
-            guard !known.isEmpty else { return }
-            throw CommandFailure(.attention, Self.unknown("queue", keys.queue, known) + hint)
-        }
-    }
-
-    /// Returns the message about an unknown name.
-    static func unknown(_ what: String, _ name: String, _ known: [String]) -> String {
-        let meant = name.nearest(of: known).map { "; did you mean \($0.printable)?" } ?? ";"
-        let shown = known.prefix(20).map(\.printable).joined(separator: ", ") + (known.count > 20 ? ", …" : "")
-        return "unknown \(what) \(name.printable)\(meant) Known: \(shown)."
-    }
-}
-
-extension QueueOverview {
-    /// True if Redis has no key of the queue.
-    fileprivate var isEmpty: Bool { waiting + due + later + dead + workerCount == 0 && pause == nil }
 }

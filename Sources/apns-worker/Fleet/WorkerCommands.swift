@@ -26,8 +26,6 @@ struct Quiet: AsyncParsableCommand {
             return try await command.send(
                 .work,
                 .init(
-                    question: "This lets workers claim jobs again",
-                    sent: { _ in "it will claim jobs again within a few seconds" },
                     done: "claims jobs again",
                     isDone: { status, name in
                         status.workers.contains { $0.name == name && $0.state == .running }
@@ -36,10 +34,7 @@ struct Quiet: AsyncParsableCommand {
         try await command.send(
             .quiet,
             .init(
-                question: "This makes workers quiet: no jobs of their queues are sent unless other workers claim them",
-                sent: {
-                    "it will claim no more jobs within a few seconds; to undo: apns-worker quiet --undo \($0)"
-                },
+                undo: "apns-worker quiet --undo",
                 done: "is quiet, with nothing in flight",
                 isDone: { status, name in
                     status.workers.contains {
@@ -63,8 +58,6 @@ struct Stop: AsyncParsableCommand {
         try await command.send(
             .stop,
             .init(
-                question: "This stops workers: their jobs are finished or returned to the queue",
-                sent: { _ in "it will drain, then exit" },
                 done: "has ended",
                 isDone: { status, name in !status.workers.contains { $0.name == name && $0.state != .gone } }))
     }
@@ -91,24 +84,24 @@ struct CommandOptions: ParsableArguments {
     var json = false
 
     func validate() throws {
-        guard workers.isEmpty == all else {
-            throw ValidationError(
-                all
-                    ? "name workers or pass --all, not both"
-                    : "name a worker, or pass --all; `apns-worker status` shows them")
-        }
+        _ = try change(.quiet)
         if all { try Confirmation.check(isGiven: yes) }
     }
 
     /// The time to wait for workers, in milliseconds.
     private var timeout: Int { fleet.redis.timeout ?? 60_000 }
 
+    private func change(_ kind: WorkerCommand.Kind) throws -> WorkersChange {
+        var fields = Fields(refusesEmpty: true)
+        fields.append("worker", workers)
+        fields.append("all", all ? "1" : nil)
+        return try readingFlags { () throws(FieldMistake) in try WorkersChange(kind, fields) }
+    }
+
     /// The texts and the check for a command.
     struct CommandTexts {
-        /// The effect on workers, for the question: `This makes 3 workers quiet`.
-        var question: String
-        /// The message when the command has been sent.
-        var sent: (String) -> String
+        /// The command that reverses it.
+        var undo: String?
         /// The message when the command has been carried out.
         var done: String
         /// Returns true once the command has been carried out.
@@ -117,36 +110,21 @@ struct CommandOptions: ParsableArguments {
 
     /// Sends the command.
     func send(_ kind: WorkerCommand.Kind, _ texts: CommandTexts) async throws {
+        let (change, settings) = (try change(kind), try fleet.settings())
         let isDone: Bool = try await fleet.withFleet { fleet in
             let (queues, incomplete) = try await fleet.queues()
-            let status = try await FleetStatus.read(fleet, queues)
             if let incomplete { Terminal.note("note: \(incomplete)\n") }
-            let choice = WorkerChoice(status.workers)
-            let chosen = all ? choice.living : try choice.named(workers)
-            guard !chosen.isEmpty else {
-                throw CommandFailure(.attention, "no worker is running, because none has a lease")
+            var names: [String] = []
+            let command = ChangeCommand(isConfirmed: yes, asks: { _ in all }) { part in
+                names.append(part.subject ?? "")
+                return json ? nil : part.sentence + (texts.undo.map { "; to undo: \($0) \(arguments)" } ?? "")
             }
-            if all {
-                let count = chosen.count == 1 ? "1 worker" : "\(chosen.count) workers"
-                try Confirmation.demand(
-                    "\(WorkerChoice.list(chosen))\n\(texts.question) (\(count)). Continue?", isGiven: yes)
-            }
-            for worker in chosen {
-                try await worker.send(kind, at: status.at, queues, fleet)
-                await fleet.record(.init(kind), "worker \(worker.name)")
-            }
-            if !json {
-                print("asked \(Self.named(chosen)): \(texts.sent(arguments))")
-            }
-            let done = try await wait ? waits(for: chosen, fleet, queues, texts) : nil
-            if json { print(try Self.json(kind, chosen, done)) }
+            try await command.run(change, Desk(fleet, queues, settings))
+            let done = try await wait ? waits(for: names, fleet, queues, texts) : nil
+            if json { print(try Self.json(kind, names, done)) }
             return done ?? true
         }
         if !isDone { throw ExitCode.failure }
-    }
-
-    private static func named(_ workers: [FleetStatus.Worker]) -> String {
-        workers.count <= 3 ? workers.map(\.name).joined(separator: ", ") : "\(workers.count) workers"
     }
 
     /// Returns the arguments that select the same workers.
@@ -156,32 +134,32 @@ struct CommandOptions: ParsableArguments {
     }
 
     private func waits(
-        for chosen: [FleetStatus.Worker], _ fleet: Fleet, _ queues: [QueueKeys], _ texts: CommandTexts
+        for chosen: [String], _ fleet: Fleet, _ queues: [QueueKeys], _ texts: CommandTexts
     ) async throws -> Bool {
         let end = ContinuousClock.now + .milliseconds(timeout)
         var open = chosen
         var last = FleetStatus()
         while true {
             last = try await FleetStatus.read(fleet, queues)
-            for worker in open where texts.isDone(last, worker.name) {
-                if !json { print("\(worker.name) \(texts.done)") }
-                open.removeAll { $0.name == worker.name }
+            for name in open where texts.isDone(last, name) {
+                if !json { print("\(name) \(texts.done)") }
+                open.removeAll { $0 == name }
             }
             if open.isEmpty { return true }
             guard ContinuousClock.now < end else { break }
             try await Task.sleep(for: .milliseconds(300))
         }
-        for worker in open {
-            let now = last.workers.first { $0.name == worker.name }
+        for name in open {
+            let now = last.workers.first { $0.name == name }
             let state =
                 now.map { "\($0.state.rawValue), \($0.inFlight) notifications in flight" } ?? "lease expired"
-            Terminal.note("\(worker.name) has not finished after \(DurationText.text(timeout)); state: \(state)\n")
+            Terminal.note("\(name) has not finished after \(DurationText.text(timeout)); state: \(state)\n")
         }
         return false
     }
 
     private static func json(
-        _ kind: WorkerCommand.Kind, _ workers: [FleetStatus.Worker], _ done: Bool?
+        _ kind: WorkerCommand.Kind, _ workers: [String], _ done: Bool?
     ) throws -> String {
         struct Answer: Encodable {
             var order: String
@@ -189,6 +167,6 @@ struct CommandOptions: ParsableArguments {
             var done: Bool?
         }
         return try JSONLine.text(
-            Answer(order: kind.rawValue, workers: workers.map(\.name), done: done), keys: .convertToSnakeCase)
+            Answer(order: kind.rawValue, workers: workers, done: done), keys: .convertToSnakeCase)
     }
 }

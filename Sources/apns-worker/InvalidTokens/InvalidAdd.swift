@@ -46,24 +46,21 @@ struct InvalidAdd: AsyncParsableCommand {
 
     func validate() throws {
         if !token.isEmpty, from != nil { throw ValidationError("pass tokens as arguments or with --from, not both") }
-        _ = try time()
-        for (flag, text) in [("reason", reason), ("topic", topic), ("environment", environment)] {
-            if let problem = text.flatMap(OperatorText.problem(ofLabel:)) {
-                throw ValidationError("--\(flag) \(problem)")
-            }
-        }
+        _ = try template()
         if token.isEmpty, from == nil, isatty(STDIN_FILENO) == 1 {
             throw ValidationError("pass tokens as arguments, with --from FILE, or on standard input")
         }
     }
 
-    private func time() throws -> Int64 {
-        guard let at else { return Moment.now }
-        guard let time = JobTime.milliseconds(at), time > 0, time <= Moment.now else {
-            throw ValidationError(
-                "--at must be a time in the past, such as 2026-11-21T08:00:00Z, or seconds since 1970")
+    /// What the tokens have in common.
+    private func template() throws -> InvalidToken {
+        var fields = Fields(refusesEmpty: true)
+        for (name, value) in [("reason", reason), ("topic", topic), ("environment", environment), ("at", at)] {
+            fields.append(name, value)
         }
-        return time
+        return try readingFlags { () throws(FieldMistake) in
+            try InvalidToken(imported: fields, now: Moment.now) { APNSEndpoint($0)?.environment ?? $0 }
+        }
     }
 
     private struct Tally: Encodable {
@@ -84,10 +81,7 @@ struct InvalidAdd: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let template = InvalidToken(
-            token: ByteBuffer(), at: try time(), reason: reason ?? "Imported",
-            topic: topic.map { ByteBuffer(string: $0) },
-            environment: environment.map { APNSEndpoint($0)?.environment ?? $0 }, source: .imported)
+        let template = try template()
         let lines = try lines()
         var tally = Tally()
         Interruption.watch()
@@ -112,7 +106,12 @@ struct InvalidAdd: AsyncParsableCommand {
             try await write(&batch, client, &tally)
             if tally.added > 0 {
                 let subject = token.count == 1 ? "token \(token[0])" : "tokens"
-                try await redis.settings().record(.addInvalidTokens, subject, count: tally.added)
+                let entry = AuditEntry(
+                    .addInvalidTokens, subject, by: Person.name, count: tally.added, detail: template.reason, via: .cli)
+                let settings = try redis.settings()
+                try await FleetOptions.withFleet(settings, searches: false) { fleet in
+                    try await Desk(fleet, [], settings).record(entry)
+                }
             }
             if json { print(try JSONLine.text(tally)) } else { print(tally.words) }
         }

@@ -48,120 +48,52 @@ struct InvalidRemove: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let named = try namedTokens()
-        let filter = try options.filter(now: Moment.now)
-        try await redis.settings().withInvalidTokens { inspector in
-            if dryRun { return try report(try await count(named, filter, inspector)) }
-            if token.isEmpty, !yes {
-                let expected = try await count(named, filter, inspector)
-                guard expected > 0 else { return try report(0) }
-                try Confirmation.demand("Remove \(expected) tokens from the set of invalid tokens?", isGiven: false)
+        var fields = options.fields
+        for text in try namedTokens() { fields.append("token", text) }
+        let settings = try redis.settings()
+        try await settings.withInvalidTokens { client in
+            try await FleetOptions.withFleet(settings, searches: false) { fleet in
+                let change = try RemoveInvalidTokens(fields, now: try await fleet.now())
+                var desk = try Desk(fleet, [], settings)
+                desk.invalidTokens = client
+                // Tokens in the arguments were counted by the operator.
+                let command = ChangeCommand(
+                    isJSON: json, isDryRun: dryRun, isConfirmed: yes, asks: { _ in token.isEmpty }, groups: "by_reason",
+                    nothing: all || from != nil ? 0 : ExitStatus.attention.rawValue)
+                try await command.run(change, desk)
             }
-            Interruption.watch()
-            let removed = try await remove(named, filter, inspector)
-            if removed > 0 {
-                let subject =
-                    token.count == 1 ? "token \(token[0])" : named != nil ? "named tokens" : "tokens by a filter"
-                try await redis.settings().record(.removeInvalidTokens, subject, count: removed)
-            }
-            try report(removed)
-            if Interruption.isRequested { throw ExitCode(130) }
         }
     }
 
-    /// Returns the tokens that are given one by one; `nil` if they are selected otherwise.
-    private func namedTokens() throws -> [ByteBuffer]? {
+    /// Returns the tokens that are given one by one, in hex.
+    private func namedTokens() throws -> [String] {
         if let from { return try Self.tokens(inFile: from) }
-        guard !token.isEmpty else { return nil }
         return try token.enumerated().map { index, text in
             do {
-                return try DeviceToken(text).hex
+                return String(buffer: try DeviceToken(text).hex)
             } catch {
                 throw ValidationError("token \(index + 1): \(error)")
             }
         }
     }
 
-    private static func tokens(inFile path: String) throws -> [ByteBuffer] {
+    private static func tokens(inFile path: String) throws -> [String] {
         let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
             throw ValidationError("--from \(path) cannot be read: \(String(cString: strerror(errno)))")
         }
         let lines = LineReader(descriptor: descriptor)
-        var (number, tokens): (Int, [ByteBuffer]) = (0, [])
+        var (number, tokens): (Int, [String]) = (0, [])
         while let line = lines.next({ String(decoding: $0, as: UTF8.self) }) {
             number += 1
             let text = line.filter { !$0.isWhitespace }
             guard !text.isEmpty else { continue }
             do {
-                tokens.append(try DeviceToken(text).hex)
+                tokens.append(String(buffer: try DeviceToken(text).hex))
             } catch {
                 throw ValidationError("--from \(path), line \(number): \(error); nothing was removed")
             }
         }
         return tokens
-    }
-
-    private func count(
-        _ named: [ByteBuffer]?, _ filter: InvalidTokenFilter, _ inspector: InvalidTokenClient
-    ) async throws -> Int {
-        var count = 0
-        if let named {
-            for batch in Self.batches(named) { count += try await inspector.countMembers(batch) }
-        } else {
-            try await inspector.sweep(filter, withDetails: false) { tokens in
-                count += tokens.count
-                return true
-            }
-        }
-        return count
-    }
-
-    private func remove(
-        _ named: [ByteBuffer]?, _ filter: InvalidTokenFilter, _ inspector: InvalidTokenClient
-    ) async throws -> Int {
-        var count = 0
-        do {
-            if let named {
-                for batch in Self.batches(named) where !Interruption.isRequested {
-                    count += try await inspector.withdraw(batch)
-                }
-            } else {
-                try await inspector.sweep(filter, withDetails: false) { tokens in
-                    count += try await inspector.withdraw(tokens.map(\.token))
-                    return !Interruption.isRequested
-                }
-            }
-        } catch {
-            Terminal.note("interrupted after removing at least \(count) tokens; repeat the command to continue\n")
-            throw error
-        }
-        return count
-    }
-
-    private static func batches(_ tokens: [ByteBuffer]) -> [[ByteBuffer]] {
-        stride(from: 0, to: tokens.count, by: 500).map { Array(tokens[$0..<min($0 + 500, tokens.count)]) }
-    }
-
-    private struct Report: Encodable {
-        let count: Int
-        let dryRun, interrupted: Bool
-
-        enum CodingKeys: String, CodingKey {
-            case count, interrupted
-            case dryRun = "dry_run"
-        }
-    }
-
-    private func report(_ count: Int) throws {
-        if json {
-            print(
-                try JSONLine.text(Report(count: count, dryRun: dryRun, interrupted: Interruption.isRequested)))
-        } else {
-            print((dryRun ? "would remove " : "removed ") + "\(count) token\(count == 1 ? "" : "s")")
-        }
-        fflush(nil)
-        if Interruption.isRequested { Terminal.note("interrupted; repeat the command to continue\n") }
-        if !all, from == nil, count == 0 { throw ExitCode(ExitStatus.attention.rawValue) }
     }
 }

@@ -16,26 +16,23 @@ struct InvalidTokenOptions: ParsableArguments {
     @Option(help: "Tokens of this environment: production, sandbox, or the name of another server. Repeatable.")
     var environment: [String] = []
 
-    @Option(help: ArgumentHelp("Tokens that became invalid since \(TimeOption.form).", valueName: "time"))
+    @Option(help: ArgumentHelp("Tokens that became invalid since \(Fields.timeForm).", valueName: "time"))
     var since: String?
 
-    @Option(help: ArgumentHelp("Tokens that became invalid until \(TimeOption.form).", valueName: "time"))
-    var until: String?
+    @Option(help: ArgumentHelp("Tokens that became invalid until such a time.", valueName: "time")) var until: String?
 
-    // The former name of --since, for durations.
-    @Option(help: .hidden) var newerThan: String?
+    var fields: Fields {
+        var fields = Fields(refusesEmpty: true)
+        for (name, values) in [
+            ("topic", topic), ("reason", reason), ("source", source), ("environment", environment),
+        ] { fields.append(name, values) }
+        fields.append("since", since)
+        fields.append("until", until)
+        return fields
+    }
 
+    /// - Parameter now: the time from which durations count back.
     func filter(now: Int64) throws -> InvalidTokenFilter {
-        if let wrong = source.first(where: { InvalidToken.Source(rawValue: $0) == nil }) {
-            throw ValidationError("--source must be apns, gateway, feedback or import, not \(wrong)")
-        }
-        var earliest: Int64?
-        if let age = try DeadLetterOptions.age(newerThan, "--newer-than") { earliest = now - age * 1000 }
-        if let time = try TimeOption.milliseconds(since, "--since", now: now) {
-            earliest = max(earliest ?? time, time)
-        }
-        return InvalidTokenFilter(
-            topics: topic, reasons: reason, sources: source, environments: environment, earliest: earliest,
-            latest: try TimeOption.milliseconds(until, "--until", now: now))
+        try readingFlags { () throws(FieldMistake) in try InvalidTokenFilter(fields, now: now) }
     }
 }

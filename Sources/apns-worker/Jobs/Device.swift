@@ -49,10 +49,8 @@ struct Device: AsyncParsableCommand {
         try await settings.withClient(for: settings.sharedKeys.invalidTokens) { client in
             findings.record = try await DeviceRecord.read(hex, client, settings.sharedKeys)
         }
-        try await QueueJobs.withEach(queue) { jobs, queue, settings in
-            try await settings.withClient(for: queue.keys.results) { client in
-                try await findings.search(jobs, client, limit: limit)
-            }
+        try await QueueChoice.withEach(queue) { fleet, keys in
+            try await findings.search(fleet.jobs(of: keys), fleet.client(for: keys.results), limit: limit)
         }
         Terminal.print(json ? try findings.json + "\n" : findings.page)
     }

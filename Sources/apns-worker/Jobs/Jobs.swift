@@ -26,10 +26,8 @@ struct Jobs: ParsableCommand {
 
 /// The filters of the commands for jobs.
 struct JobOptions: ParsableArguments {
-    @Option(
-        help: "Jobs in these states, such as waiting,retrying: waiting, retrying, scheduled, deferred or claimed.",
-        transform: Self.states)
-    var state: Set<StoredJob.State>?
+    @Option(help: "Jobs in these states, such as waiting,retrying: waiting, retrying, scheduled, deferred or claimed.")
+    var state: String?
 
     @Option(help: "Job with this key, as `jobs list` shows it. Repeatable.") var key: [String] = []
 
@@ -50,62 +48,34 @@ struct JobOptions: ParsableArguments {
     @Option(help: "Jobs that contain this text as the producer wrote it, ignoring case. Repeatable.")
     var match: [String] = []
 
-    @Option(help: "Jobs of at least this age, such as 45s, 30m, 1h30m or 7d, by `enqueued_at` or the first claim.")
-    var olderThan: String?
+    @Option(
+        help: ArgumentHelp(
+            "Jobs since \(Fields.timeForm), by `enqueued_at` or the first claim.", valueName: "time"))
+    var since: String?
 
-    @Option(help: "Jobs of at most this age.") var newerThan: String?
+    @Option(help: ArgumentHelp("Jobs until such a time.", valueName: "time")) var until: String?
 
     @Option(help: "Jobs that are due before this time: ISO 8601, seconds since 1970, or a duration from now.")
     var dueBefore: String?
 
-    private static func states(_ text: String) throws -> Set<StoredJob.State> {
-        let states = try text.split(separator: ",", omittingEmptySubsequences: false).map { name in
-            guard let state = StoredJob.State(rawValue: String(name)) else {
-                let known = StoredJob.State.allCases.map(\.rawValue)
-                let hint = name.nearest(of: known).map { "; did you mean \($0)?" } ?? ""
-                throw ValidationError("\(name) is not a state; states are \(known.joined(separator: ", "))\(hint)")
-            }
-            return state
+    /// The fields of the filter, and the maximum number of jobs.
+    func fields(limit: Int? = nil) -> Fields {
+        var fields = Fields(refusesEmpty: true)
+        fields.append("state", state)
+        for (name, values) in [
+            ("key", key), ("id", id), ("token", token), ("app", app), ("topic", topic), ("campaign", campaign),
+            ("reason", reason), ("match", match),
+        ] { fields.append(name, values) }
+        for (name, value) in [("since", since), ("until", until), ("due_before", dueBefore)] {
+            fields.append(name, value)
         }
-        return Set(states)
+        fields.append("limit", limit.map { "\($0)" })
+        return fields
     }
 
-    func filter() throws -> JobFilter {
-        for (flag, values) in [
-            ("id", id), ("token", token), ("app", app), ("topic", topic), ("campaign", campaign), ("reason", reason),
-            ("match", match),
-        ] where values.contains("") {
-            throw ValidationError("--\(flag) is empty; set a value or omit it")
-        }
-        var filter = JobFilter()
-        filter.states = state ?? []
-        filter.keys = Set(try key.map(Self.key))
-        filter.ids = Set(id)
-        filter.tokens = Set(token.flatMap { [$0, TokenText.normalized($0)] })
-        filter.apps = Set(app)
-        filter.topics = Set(topic)
-        filter.campaigns = Set(campaign)
-        filter.reasons = reason
-        filter.texts = match
-        filter.olderThan = try DeadLetterOptions.age(olderThan, "--older-than")
-        filter.newerThan = try DeadLetterOptions.age(newerThan, "--newer-than")
-        if let older = filter.olderThan, let newer = filter.newerThan, older > newer {
-            throw ValidationError("no job is older than \(olderThan ?? "") and newer than \(newerThan ?? "")")
-        }
-        if let dueBefore {
-            guard
-                let time = JobTime.milliseconds(dueBefore)
-                    ?? JobDuration.seconds(dueBefore).map({
-                        Moment.now + $0 * 1000
-                    })
-            else {
-                throw ValidationError(
-                    "--due-before must be a time such as 2026-11-21T08:00:00Z, seconds since 1970, or a duration such as 2h"
-                )
-            }
-            filter.dueBefore = time
-        }
-        return filter
+    /// - Parameter now: the time from which durations count back.
+    func filter(now: Int64 = Moment.now) throws -> JobFilter {
+        try readingFlags { () throws(FieldMistake) in try JobFilter(fields(), now: now) }
     }
 
     static func key(_ text: String) throws -> String {
@@ -114,27 +84,6 @@ struct JobOptions: ParsableArguments {
 }
 
 extension QueueJobs {
-    /// Runs `body` for each queue of the settings, with a client that is closed afterwards.
-    /// - Parameter areAllMeant: false for a command that changes jobs without `--all-queues`.
-    /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
-    static func withEach(
-        _ options: QueueOptions, areAllMeant: Bool = true,
-        _ body: (QueueJobs, QueueConfiguration, Settings) async throws -> Void
-    ) async throws {
-        let settings = try options.settings()
-        let queues = try settings.queues()
-        if queues.count > 1, !areAllMeant, options.given[.queueNames] == nil {
-            let names = queues.map(\.keys.queue).joined(separator: ",")
-            throw ValidationError("several queues are configured; choose with --queue \(names), or pass --all-queues")
-        }
-        for queue in queues {
-            try await settings.withClient(for: queue.keys.retry) { client in
-                try await body(
-                    QueueJobs(client, queue.keys, format: queue.format, limits: queue.limits), queue, settings)
-            }
-        }
-    }
-
     /// Reports that no job matches.
     /// - Throws: an exit code, if the filter names a job.
     static func reportNothing(_ filter: JobFilter, looked: Int, queues: Int) throws {

@@ -56,18 +56,19 @@ struct JobsList: AsyncParsableCommand {
         var (looked, found, queues) = (0, 0, 0)
         if count || by != nil {
             var counts: [[String]: Int] = [:]
-            try await QueueJobs.withEach(queue) { jobs, queue, _ in
-                looked += try await add(jobs, filter, to: &counts)
+            try await QueueChoice.withEach(queue) { fleet, keys in
+                looked += try await add(fleet.jobs(of: keys), filter, to: &counts)
                 queues += 1
             }
             found = counts.values.reduce(0, +)
             try report(counts)
         } else {
             var listing = Listing(limit: limit ?? (json ? .max : 50), isJSON: json)
-            let areSeveral = try queue.settings().queues().count > 1
-            try await QueueJobs.withEach(queue) { jobs, queue, _ in
-                looked += try await listing.add(jobs, filter, showsQueue: areSeveral)
-                queues += 1
+            try await QueueChoice.withListed(queue) { fleet, names in
+                for keys in names {
+                    looked += try await listing.add(fleet.jobs(of: keys), filter, showsQueue: names.count > 1)
+                }
+                queues = names.count
             }
             try listing.end()
             found = listing.written

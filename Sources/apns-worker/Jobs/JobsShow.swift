@@ -44,13 +44,16 @@ struct JobsShow: AsyncParsableCommand {
         let filter = try filter()
         let output = ByteOutput.standard
         var (looked, shown, queues) = (0, 0, 0)
-        try await QueueJobs.withEach(queue) { jobs, queue, settings in
-            let apps = (try? settings.apps()) ?? []
+        // A command to look at jobs needs no credential.
+        let apps = (try? queue.settings().apps()) ?? []
+        try await QueueChoice.withEach(queue) { fleet, keys in
+            let source = try await fleet.queue(keys)
+            let jobs = try await fleet.jobs(of: keys)
             queues += 1
             looked += try await jobs.sweep(filter) { _, page, now in
                 for job in page.prefix(limit - shown) {
-                    let row = JobRow(queue: queue.keys.queue, job: job, now: now)
-                    let verdicts = JobCheck.of(job.original, apps, format: queue.format, now: now).verdicts
+                    let row = JobRow(queue: keys.queue, job: job, now: now)
+                    let verdicts = JobCheck.of(job.original, apps, format: source.format, now: now).verdicts
                     if json {
                         let verdicts = verdicts.map {
                             JobRow.Verdict(level: $0.level.rawValue, sentence: $0.sentence)
@@ -96,7 +99,8 @@ struct JobsExport: AsyncParsableCommand {
         let filter = try options.filter()
         let output = ByteOutput.standard
         var (looked, written, queues, skipped, partial) = (0, 0, 0, 0, 0)
-        try await QueueJobs.withEach(queue) { jobs, _, _ in
+        try await QueueChoice.withEach(queue) { fleet, keys in
+            let jobs = try await fleet.jobs(of: keys)
             queues += 1
             looked += try await jobs.sweep(filter) { _, page, _ in
                 for job in page.prefix((limit ?? .max) - written - skipped) {

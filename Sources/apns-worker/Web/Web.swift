@@ -174,7 +174,6 @@ struct ServedDashboard: Service {
     ) async throws -> ServedDashboard {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let redis = try CommandRedis(settings, as: "apns-worker:web")
-        let configured = try settings.queues()
         // After a longer wait, a page shows the problem instead.
         let fleet = try settings.fleet(redis, searches: true, on: loop) {
             try await $0.waitUntilReady(timeout: .seconds(3))
@@ -184,12 +183,9 @@ struct ServedDashboard: Service {
         let apps = (try? settings.apps()) ?? []
         var source = DashboardSource(
             fleet: fleet, invalidTokens: tokens, version: WorkerVersion.current,
-            configured: { found in
-                guard let queue = configured.first(where: { $0.keys.queue == found.queue }) else { return .init(found) }
-                return .init(queue.keys, format: queue.format, limits: queue.limits)
-            },
             check: { job, queue in Self.check(job, queue, apps) }, explain: { Reason.rule(of: $0) },
-            environment: { APNSEndpoint($0)?.environment ?? $0 })
+            environment: { APNSEndpoint($0)?.environment ?? $0 },
+            token: { text in (try? DeviceToken(text)).map { String(buffer: $0.hex) } })
         source.appNames = try settings.appNames
         do {
             let dashboard = try await Dashboard.start(configuration, source, on: loop, logger: logger)
@@ -247,7 +243,7 @@ struct ServedDashboard: Service {
     }
 
     private static func check(
-        _ job: ByteBuffer, _ queue: DashboardSource.Queue, _ apps: [AppConfiguration]
+        _ job: ByteBuffer, _ queue: QueueSource, _ apps: [AppConfiguration]
     ) -> DashboardSource.Check {
         let (verdicts, plan) = JobCheck.of(job, apps, format: queue.format, now: Moment.now)
         let preview = plan?.notifications.first.map { notification in

@@ -24,6 +24,7 @@
 --         first 1         requeue: to the head of the list; else to its end
 --         right 1         the jobs' head is their right end, as with Sidekiq
 --         keep 1          requeue: the attempts that were made count; else the job starts with none
+--         instead X       requeue: this job instead of the originals, without a wrapper
 -- Reply { 'letters', cursor, looked, chosen, n, (reason count)..., ... }
 --       cursor            for the next page; 'end' after the last
 --       looked, chosen    the numbers of dead letters that were looked at, and chosen
@@ -120,6 +121,8 @@ for i = FIRST_OPTION, #ARGV, 2 do
         if not option[name] then
             return refuse(name .. ' must be milliseconds since 1970, or a duration such as 45s, 30m, 1h30m or 7d')
         end
+    elseif name == 'instead' then
+        option.instead = value
     elseif option[name] ~= nil then
         option[name] = value == '1'
     else
@@ -330,7 +333,7 @@ while looked < page and chosen < limit and bytes < PAGE_BYTES do
             passed = passed - 1
         end
         if action == 'requeue' then
-            bodies[#bodies + 1] = wrapped(head, string.sub(member, stop + 1))
+            bodies[#bodies + 1] = option.instead or wrapped(head, string.sub(member, stop + 1))
         elseif returns then
             returned[#returned + 1] = key_of(member, stop)
             returned[#returned + 1] = found[2]

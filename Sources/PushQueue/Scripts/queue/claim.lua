@@ -19,7 +19,8 @@
 --      14 configurations  HASH   digest of a configuration -> the time until which its workers count as living (ms)
 --      15 worker-info     HASH   lane -> JSON: its heartbeat
 --      16 order:<process> STRING the command of an operator for the lane's process
---                         The last two are given only with a heartbeat.
+--      17 source          STRING where the queue's jobs are, for operators
+--                         The last three are given only with a heartbeat.
 -- ARGV  1 lane            its name
 --       2 join            1 when the lane has no lease yet, else 0
 --       3 lease           ms from now to the lease's end
@@ -39,6 +40,7 @@
 --      16 configuration   the digest of the configuration by which the lane accepts jobs, '' while it accepts none
 --      17 uptime          with a heartbeat: how long the worker has run, ms
 --      18 members         with a heartbeat: the members of the JSON object, and its closing brace
+--      19 source value    with a heartbeat: JSON, written when the lane joins
 -- Reply { status, now, due, expired, evicted, command, stamp, held, commands, others, body... }
 --       status            0 claimed, 1 paused, 2 the lease was lost and the claims reclaimed: the lane needs a new
 --                        name,
@@ -62,9 +64,10 @@
 -- network delivers late claims nothing, or jobs that the lane finds among its claims.
 
 local jobs, retry, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
-    minutes, configurations, worker_info, command_key = unpack(KEYS)
+    minutes, configurations, worker_info, command_key, source = unpack(KEYS)
 local lane, join, lease, limit, first, nonce, max_job_bytes, max_bytes, max_dead, max_dead_age, max_dead_bytes, head,
-    max_results, idle_lease, known_version, configuration, uptime, members = unpack(ARGV)
+    max_results, idle_lease, known_version, configuration, uptime, members, source_value =
+        unpack(ARGV)
 limit, first, max_job_bytes, max_bytes = tonumber(limit), tonumber(first), tonumber(max_job_bytes), tonumber(max_bytes)
 local now_in_us = now_us()
 local now = math.floor(now_in_us / 1000)
@@ -93,6 +96,9 @@ if worker_info then
         string.format('{"v":1,"updated_at":%d,"started_at":%d,', now, now - uptime) .. members)
     local value = redis.pcall('GET', command_key)
     command = type(value) == 'string' and value or ''
+    if join == '1' then
+        redis.pcall('SET', source, source_value)
+    end
     if configuration ~= '' then
         -- Longer than the lease: after an outage, the first worker must not decide without the others.
         redis.pcall('HSET', configurations, configuration, now + 5 * lease)

@@ -1,0 +1,263 @@
+import NIOCore
+import PrintableText
+import PushQueue
+import Redis
+
+/// A change that an operator makes. The command line, the pages and the API run the same ones in the same steps: the
+/// fields are read, then it is counted what would change, then the operator confirms that, and then at most that is
+/// changed, and recorded in the audit log.
+package protocol Change: Sendable {
+    /// The action for the audit log.
+    var action: AuditEntry.Action { get }
+
+    /// Looks at what would change.
+    /// - Parameter progress: gets the number of things found so far.
+    /// - Throws: ``ChangeRefusal`` if it can't be done; `RedisError`.
+    func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan
+
+    /// Carries out a plan, and nothing beyond it.
+    /// - Throws: ``ChangeRefusal`` or, if nothing was changed, `RedisError`.
+    func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult
+}
+
+/// What changes need: Redis, and the operator.
+package struct Desk: Sendable {
+    package let fleet: Fleet
+    package var invalidTokens: InvalidTokenClient?
+    /// The operator, and the interface.
+    package let person: String
+    package let via: AuditEntry.Interface
+    /// The queues that the operator has chosen.
+    package var queues: [QueueKeys]
+    /// Queues and apps that are known without Redis.
+    package var configuredQueues: [String] = []
+    package var configuredApps: [String] = []
+    /// True to accept unknown names.
+    package var isForced = false
+    /// Returns why a job would become a dead letter of a queue; `nil` if it would not.
+    package var check: @Sendable (_ job: ByteBuffer, QueueSource) async -> String? = { _, _ in nil }
+    /// Gets the error if a change cannot be recorded. It is made nevertheless.
+    package var unrecorded: @Sendable (any Error) -> Void
+
+    package init(
+        _ fleet: Fleet, invalidTokens: InvalidTokenClient? = nil, person: String, via: AuditEntry.Interface,
+        queues: [QueueKeys] = [], unrecorded: @escaping @Sendable (any Error) -> Void
+    ) {
+        (self.fleet, self.invalidTokens, self.person, self.via) = (fleet, invalidTokens, person, via)
+        (self.queues, self.unrecorded) = (queues, unrecorded)
+    }
+
+    /// Plans a change, and records a refusal.
+    package func plan(
+        _ change: some Change, _ progress: @Sendable (Int) -> Void = { _ in }
+    ) async throws -> ChangePlan {
+        do {
+            return try await change.plan(self, progress)
+        } catch let refusal as ChangeRefusal {
+            await record(change, refusal.subject, .refused, detail: refusal.message)
+            throw refusal
+        }
+    }
+
+    /// Carries out a plan, and records how it ended.
+    package func apply(
+        _ change: some Change, _ plan: ChangePlan, _ control: ChangeControl = ChangeControl()
+    ) async throws -> ChangeResult {
+        do {
+            let result = try await change.apply(plan, self, control)
+            let error = result.parts.lazy.compactMap(\.error).first
+            if error != nil || !result.hasNoEffect {
+                await record(
+                    change, plan.subject, error == nil ? .done : .failed, count: plan.isCounted ? result.count : nil,
+                    detail: error ?? plan.detail)
+            }
+            return result
+        } catch let refusal as ChangeRefusal {
+            await record(change, plan.subject, .refused, detail: refusal.message)
+            throw refusal
+        } catch {
+            await record(change, plan.subject, .failed, detail: "\(error)")
+            throw error
+        }
+    }
+
+    /// Plans and carries out a change that needs no confirmation, or has it.
+    package func perform(_ change: some Change, _ control: ChangeControl = ChangeControl()) async throws -> ChangeResult {
+        try await apply(change, plan(change), control)
+    }
+
+    /// The only queue that was chosen.
+    func onlyQueue() throws -> QueueKeys {
+        guard let queue = queues.first, queues.count == 1 else {
+            throw ChangeRefusal(.invalid, "", "choose one queue: \(queues.map(\.queue.printable).joined(separator: ", "))")
+        }
+        return queue
+    }
+
+    /// Checks that queues are in the configuration or in Redis.
+    /// - Throws: ``ChangeRefusal`` with a suggestion, unless Redis has no queue at all.
+    package func checkExistence(of queues: [QueueKeys], _ subject: String = "") async throws {
+        for keys in queues where !isForced && !configuredQueues.contains(keys.queue) {
+            guard try await QueueOverview.read(fleet.client(for: keys.retry), keys).isEmpty else { continue }
+            let known = Set(try await fleet.search().names).union(configuredQueues).subtracting([keys.queue]).sorted()
+            guard !known.isEmpty else { return }
+            throw ChangeRefusal(.unknown, subject, Self.unknown("queue", keys.queue, known))
+        }
+    }
+
+    /// Checks that an app is in the configuration, known to a worker, or paused.
+    /// - Throws: ``ChangeRefusal`` with a suggestion, unless no app is known at all.
+    func checkExistence(ofApp app: String, _ subject: String) async throws {
+        guard !isForced else { return }
+        let status = try await FleetStatus.read(fleet, fleet.queues().keys, apps: configuredApps)
+        guard let known = status.others(than: app) else { return }
+        throw ChangeRefusal(.unknown, subject, Self.unknown("app", app, known))
+    }
+
+    /// Returns the message about an unknown name.
+    package static func unknown(_ what: String, _ name: String, _ known: [String]) -> String {
+        let meant = name.nearest(of: known).map { "; did you mean \($0.printable)?" } ?? ";"
+        let shown = known.prefix(20).map(\.printable).joined(separator: ", ") + (known.count > 20 ? ", …" : "")
+        return "unknown \(what) \(name.printable)\(meant) Known: \(shown)."
+    }
+
+    private func record(
+        _ change: some Change, _ subject: String, _ ending: AuditEntry.Ending, count: Int? = nil, detail: String? = nil
+    ) async {
+        await record(
+            AuditEntry(change.action, subject, by: person, count: count, detail: detail, ending: ending, via: via))
+    }
+
+    /// Records an entry. A change that was made does not fail because it could not be recorded.
+    package func record(_ entry: AuditEntry) async {
+        do { try await fleet.record(entry) } catch { unrecorded(error) }
+    }
+}
+
+/// The reason why a change is not made.
+package struct ChangeRefusal: Error, Sendable, CustomStringConvertible {
+    package enum Kind: Sendable {
+        /// The fields contradict what is there.
+        case invalid
+        /// Something is not known by its name.
+        case unknown
+        /// Somebody else was faster, or the state does not allow it.
+        case conflict
+    }
+
+    package let kind: Kind
+    /// What was to be changed, in words.
+    package let subject: String
+    /// The problem and the remedy.
+    package let message: String
+
+    package init(_ kind: Kind, _ subject: String, _ message: String) {
+        (self.kind, self.subject, self.message) = (kind, subject, message)
+    }
+
+    package var description: String { message }
+}
+
+/// How a change is carried out.
+package struct ChangeControl: Sendable {
+    /// Gets the number of things that were changed so far.
+    package var progress: @Sendable (Int) -> Void = { _ in }
+    /// True once the operator wants it to end.
+    package var isStopped: @Sendable () -> Bool = { false }
+
+    package init() {}
+}
+
+/// What a change would do.
+package struct ChangePlan: Sendable {
+    /// What is changed, in words for the audit log, such as `queue default, reason=UnknownApp`.
+    package var subject: String
+    /// The operator's reason or another detail for the audit log.
+    package var detail: String?
+    /// The question to confirm; `nil` for a change that is easily undone.
+    package var question: String?
+    /// The change in the imperative, such as `Requeue 3 jobs`, and its past participle, such as `requeued`.
+    package var command = "Continue"
+    package var verb = "changed"
+    /// What was counted, by queue.
+    package var parts: [ChangePart]
+    /// What to know before the answer.
+    package var notes: [String] = []
+    /// False for a change of one thing.
+    package var isCounted = true
+    /// True if the change has an effect even if nothing was counted.
+    package var actsOnNothing = false
+    /// Redis' time of the count, in milliseconds since 1970.
+    package var at: Int64 = 0
+
+    package init(_ subject: String, question: String? = nil, parts: [ChangePart] = []) {
+        (self.subject, self.question, self.parts) = (subject, question, parts)
+    }
+
+    package var count: Int { parts.reduce(0) { $0 + $1.count } }
+
+    /// True if nothing was found that could be changed.
+    package var isEmpty: Bool { isCounted && count == 0 && !actsOnNothing }
+
+    /// The groups of all parts.
+    package var groups: [String: Int] { parts.reduce(into: [:]) { $0.merge($1.groups) { $0 + $1 } } }
+}
+
+/// What a change would do to one queue, or has done.
+package struct ChangePart: Sendable {
+    package var queue: String?
+    /// The name of what is changed, if that is not a queue.
+    package var subject: String?
+    package var count = 0
+    /// The things by state or by reason.
+    package var groups: [String: Int] = [:]
+    /// The notifications of these jobs.
+    package var notifications = 0
+    /// Jobs that match and can't be changed, because workers have claimed them.
+    package var claimed = 0
+    /// The number of things that were examined.
+    package var looked = 0
+    /// The result in words.
+    package var sentence = ""
+    /// What to know about the result.
+    package var notes: [String] = []
+    /// The error that ended the work early, or kept it from having an effect.
+    package var error: String?
+    /// The result for programs, if it is more than these members.
+    package var report: (any Encodable & Sendable)?
+
+    package init(_ queue: String? = nil, count: Int = 0) { (self.queue, self.count) = (queue, count) }
+}
+
+/// What a change has done.
+package struct ChangeResult: Sendable {
+    package var parts: [ChangePart]
+    /// True if there was nothing to do, as for a queue that is paused already.
+    package var hasNoEffect = false
+
+    package init(_ parts: [ChangePart], hasNoEffect: Bool = false) {
+        (self.parts, self.hasNoEffect) = (parts, hasNoEffect)
+    }
+
+    package var count: Int { parts.reduce(0) { $0 + $1.count } }
+    package var sentence: String { parts.map(\.sentence).filter { !$0.isEmpty }.joined(separator: "; ") }
+    package var notes: [String] { parts.flatMap(\.notes) }
+    package var error: String? { parts.lazy.compactMap(\.error).first }
+}
+
+extension Words {
+    /// Returns a number with its noun, such as `1 job` or `2,000 jobs`.
+    package static func count(_ number: Int, _ noun: String) -> String {
+        "\(Words.number(number)) \(noun)\(number == 1 ? "" : "s")"
+    }
+
+    /// Returns groups with their numbers, such as `12 BadPayload, 3 UnknownApp`.
+    static func groups(_ groups: [String: Int]) -> String {
+        groups.largestFirst.map { "\(Words.number($0.value)) \($0.key.printable)" }.joined(separator: ", ")
+    }
+}
+
+extension QueueOverview {
+    /// True if Redis has no key of the queue.
+    fileprivate var isEmpty: Bool { waiting + due + later + dead + workerCount == 0 && pause == nil }
+}

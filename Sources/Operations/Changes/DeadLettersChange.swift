@@ -1,0 +1,188 @@
+import NIOCore
+import PrintableText
+import PushQueue
+import Redis
+
+/// Requeues or deletes the dead letters that match a filter. Those that are added after the count stay.
+package struct DeadLettersChange: Change {
+    package enum Kind: String, CaseIterable, Sendable { case requeue, delete }
+
+    package let kind: Kind
+    package let filter: DeadLetterFilter
+    private let words: String
+    private let pace: RequeuePace
+    /// The maximum number of all queues together.
+    private let limit: Int?
+    private let requeue: DeadLetters.Action
+
+    /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
+    package init(_ kind: Kind, _ fields: Fields, now: Int64) throws(FieldMistake) {
+        self.kind = kind
+        filter = try DeadLetterFilter(fields, now: now)
+        words = fields.words(DeadLetterFilter.fieldNames)
+        limit = try fields.limit()
+        pace = RequeuePace(perSecond: try fields.rate())
+        requeue = .requeue(first: fields.isSet("first"), keepsAttempts: fields.isSet("keep_attempts"))
+    }
+
+    package var action: AuditEntry.Action { kind == .requeue ? .requeue : .deleteDeadLetters }
+
+    private var noun: String { kind == .requeue ? "job" : "dead letter" }
+
+    package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
+        let names = desk.queues.map(\.queue.printable).joined(separator: ", ")
+        let queues = "\(desk.queues.count == 1 ? "queue" : "queues") \(names)"
+        var plan = ChangePlan("\(queues), \(words)")
+        plan.verb = kind == .requeue ? "requeued" : "deleted"
+        plan.at = try await desk.fleet.now()
+        for keys in desk.queues {
+            var part = ChangePart(keys.queue)
+            let left = limit.map { $0 - plan.count }
+            if left ?? 1 > 0 {
+                var sweep = DeadLetterSweep(
+                    try await desk.fleet.deadLetters(of: keys), .count(onlyReadable: kind == .requeue),
+                    filter.bounded(by: plan.at))
+                sweep.lower(left)
+                let before = plan.count
+                try await sweep.run { progress(before + $1.chosen) }
+                (part.count, part.groups, part.looked) = (sweep.tally.chosen, sweep.tally.reasons, sweep.tally.looked)
+            }
+            part.sentence = sentence(of: part)
+            plan.parts.append(part)
+        }
+        let reasons = Words.groups(plan.groups)
+        plan.command = "\(kind == .requeue ? "Requeue" : "Delete") \(Words.count(plan.count, noun))"
+        plan.question =
+            kind == .requeue
+            ? "Requeue \(Words.count(plan.count, noun)) to \(names) (\(reasons))?"
+            : "Delete \(Words.count(plan.count, noun)) of \(queues) permanently (\(reasons))?"
+        if plan.count == 0 { plan.notes.append(try await nothing(desk, queues)) }
+        return plan
+    }
+
+    /// Explains why nothing matches.
+    private func nothing(_ desk: Desk, _ queues: String) async throws -> String {
+        var all = DeadLetterSweep.Tally()
+        for keys in desk.queues {
+            all.add(
+                try await DeadLetterSweep.count(
+                    desk.fleet.deadLetters(of: keys), DeadLetterFilter(), limit: nil, onlyReadable: false))
+        }
+        return all.chosen == 0
+            ? "\(queues) \(desk.queues.count == 1 ? "has" : "have") no dead letters"
+            : "none of the \(Words.number(all.chosen)) dead letters of \(queues) matches; there are \(all.byReason)"
+    }
+
+    package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
+        var result = ChangeResult([])
+        for (keys, planned) in zip(desk.queues, plan.parts)
+        where planned.count > 0 && result.error == nil && !control.isStopped() {
+            var part = ChangePart(keys.queue)
+            do {
+                var sweep = DeadLetterSweep(
+                    try await desk.fleet.deadLetters(of: keys), kind == .requeue ? requeue : .delete,
+                    filter.bounded(by: plan.at))
+                sweep.lower(planned.count)
+                sweep.pace = pace
+                sweep.isInterrupted = control.isStopped
+                let before = result.count
+                defer {
+                    let tally = sweep.tally
+                    (part.count, part.groups, part.looked) = (tally.chosen, tally.reasons, tally.looked)
+                }
+                try await sweep.run { control.progress(before + $1.chosen) }
+                let missing = planned.count - sweep.tally.chosen
+                if missing > 0, !sweep.tally.isInterrupted {
+                    part.notes.append("\(Words.count(missing, noun)) of queue \(keys.queue) were no longer dead letters")
+                }
+            } catch let error as RedisError {
+                if result.count + part.count == 0 { throw error }
+                part.error = "\(error)"
+            }
+            let isUncertain = part.error != nil
+            part.sentence = "\(plan.verb) " + (isUncertain ? "at least " : "") + sentence(of: part)
+            result.parts.append(part)
+        }
+        result.hasNoEffect = result.count == 0
+        return result
+    }
+
+    private func sentence(of part: ChangePart) -> String {
+        "\(Words.count(part.count, noun)) of queue \(part.queue?.printable ?? "")"
+            + (part.count > 0 ? ": \(Words.groups(part.groups))" : "")
+    }
+}
+
+/// Enqueues an edited job in place of its dead letter, in one step.
+package struct EditAndRequeue: Change {
+    package let action = AuditEntry.Action.editAndRequeue
+    private let key: String
+    private let job: ByteBuffer
+
+    package init(_ fields: Fields) throws(FieldMistake) {
+        let keys = try fields.keys()
+        guard let key = keys.first, keys.count == 1 else { throw FieldMistake { "\($0("key")) is missing" } }
+        self.key = key
+        job = try fields.job()
+    }
+
+    package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
+        let keys = try desk.onlyQueue()
+        let subject = "queue \(keys.queue), dead letter \(key)"
+        if !desk.isForced, let failure = try await desk.check(job, desk.fleet.queue(keys)) {
+            throw ChangeRefusal(.invalid, subject, "the job would fail again: \(failure)")
+        }
+        return ChangePlan(subject, parts: [ChangePart(keys.queue, count: 1)])
+    }
+
+    package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
+        var filter = DeadLetterFilter()
+        filter.keys = [key]
+        var sweep = DeadLetterSweep(
+            try await desk.fleet.deadLetters(of: desk.onlyQueue()), .replace(with: job), filter)
+        try await sweep.run()
+        guard sweep.tally.chosen > 0 else {
+            throw ChangeRefusal(
+                .conflict, plan.subject,
+                "the dead letter no longer exists, because somebody has requeued or deleted it; nothing was enqueued")
+        }
+        var part = ChangePart(plan.parts.first?.queue, count: 1)
+        part.sentence = "the edited job is enqueued"
+        return ChangeResult([part])
+    }
+}
+
+/// Enqueues one job, to try it.
+package struct EnqueueJob: Change {
+    package let action = AuditEntry.Action.testSend
+    package let job: ByteBuffer
+
+    package init(_ fields: Fields) throws(FieldMistake) { job = try fields.job() }
+
+    package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
+        let keys = try desk.onlyQueue()
+        if let failure = try await desk.check(job, desk.fleet.queue(keys)) {
+            throw ChangeRefusal(.invalid, "queue \(keys.queue)", "the job would fail: \(failure)")
+        }
+        return ChangePlan("queue \(keys.queue)", parts: [ChangePart(keys.queue, count: 1)])
+    }
+
+    package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
+        let source = try await desk.fleet.queue(desk.onlyQueue())
+        var command = RedisCommand(source.keys.pushCommand)
+        command.append(source.keys.jobs)
+        command.append(job)
+        _ = try await desk.fleet.client(for: source.keys.jobs).call(command)
+        var part = ChangePart(source.keys.queue, count: 1)
+        part.sentence = "the job is enqueued"
+        return ChangeResult([part])
+    }
+}
+
+extension Fields {
+    fileprivate func job() throws(FieldMistake) -> ByteBuffer {
+        let job = ByteBuffer(string: raw("job"))
+        guard job.readableBytes > 0 else { throw FieldMistake { "\($0("job")) is missing" } }
+        return job
+    }
+}

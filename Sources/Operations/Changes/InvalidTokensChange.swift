@@ -1,0 +1,155 @@
+import NIOCore
+import PrintableText
+import PushJob
+import PushQueue
+import Redis
+
+/// Adds tokens to the set of invalid tokens.
+package struct AddInvalidTokens: Change {
+    package let action = AuditEntry.Action.addInvalidTokens
+    private let tokens: [InvalidToken]
+    private let reason: String
+
+    /// - Parameters:
+    ///   - environment: returns the name under which tokens of a server are stored, such as `sandbox`.
+    ///   - token: returns the hex of a device token; `nil` if it is not one.
+    package init(
+        _ fields: Fields, now: Int64, environment: (String) -> String, token: (String) -> String?
+    ) throws(FieldMistake) {
+        let texts = fields.raw("tokens").split(whereSeparator: \.isWhitespace).map(String.init)
+        guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
+        let template = try InvalidToken(imported: fields, now: now, environment: environment)
+        reason = template.reason
+        var tokens: [InvalidToken] = []
+        for text in texts {
+            guard let hex = token(text) else {
+                throw FieldMistake { _ in "\(text.prefix(8).printable)… is not a device token in hex or base64" }
+            }
+            var invalid = template
+            invalid.token = ByteBuffer(string: hex)
+            tokens.append(invalid)
+        }
+        self.tokens = tokens
+    }
+
+    package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
+        var plan = ChangePlan(tokens.count == 1 ? "token \(String(buffer: tokens[0].token))" : "\(tokens.count) tokens")
+        (plan.detail, plan.actsOnNothing) = (reason, true)
+        return plan
+    }
+
+    package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
+        var part = ChangePart()
+        for marking in try await desk.invalid().mark(tokens) where marking == .added { part.count += 1 }
+        part.sentence = "\(Words.count(tokens.count, "token")) \(tokens.count == 1 ? "is" : "are") in the set of invalid tokens"
+        return ChangeResult([part])
+    }
+}
+
+extension InvalidToken {
+    /// What imported tokens have in common: their reason, topic, environment and time.
+    package init(imported fields: Fields, now: Int64, environment: (String) -> String) throws(FieldMistake) {
+        let given = fields["at"].map { JobTime.milliseconds($0) ?? 0 }
+        if let given, given <= 0 || given > now {
+            throw FieldMistake {
+                "\($0("at")) must be a time in the past, such as 2026-11-21T08:00:00Z, or seconds since 1970"
+            }
+        }
+        self.init(
+            token: ByteBuffer(), at: given ?? now, reason: try fields.label("reason") ?? "Imported",
+            topic: try fields.label("topic").map { ByteBuffer(string: $0) },
+            environment: try fields.label("environment").map(environment), source: .imported)
+    }
+}
+
+/// Removes tokens from the set of invalid tokens: some that are named, or those that match a filter.
+package struct RemoveInvalidTokens: Change {
+    package let action = AuditEntry.Action.removeInvalidTokens
+    private let named: [ByteBuffer]?
+    private let filter: InvalidTokenFilter
+    private let words: String
+
+    /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
+    package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
+        filter = try InvalidTokenFilter(fields, now: now)
+        let tokens = try fields.texts("token").map(TokenText.normalized)
+        named = tokens.isEmpty ? nil : tokens.map { ByteBuffer(string: $0) }
+        if named != nil, !filter.isEmpty {
+            throw FieldMistake { "\($0("token")) and filters cannot be combined" }
+        }
+        words =
+            tokens.count == 1
+            ? "token \(tokens[0])"
+            : tokens.isEmpty ? fields.words(InvalidTokenFilter.fieldNames) : "\(tokens.count) tokens"
+    }
+
+    /// The number of tokens of one call.
+    private static let batch = 500
+
+    private var batches: [[ByteBuffer]] {
+        let named = named ?? []
+        return stride(from: 0, to: named.count, by: Self.batch).map {
+            Array(named[$0..<min($0 + Self.batch, named.count)])
+        }
+    }
+
+    package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
+        let client = try desk.invalid()
+        var (plan, part) = (ChangePlan(words), ChangePart())
+        plan.verb = "removed"
+        plan.at = try await desk.fleet.now()
+        if named == nil {
+            try await client.sweep(filter) { found in
+                for token in found {
+                    part.groups[token.details.reason.map { String(buffer: $0) } ?? "unknown", default: 0] += 1
+                }
+                part.count += found.count
+                progress(part.count)
+                return true
+            }
+        } else {
+            for batch in batches {
+                part.count += try await client.countMembers(batch)
+                progress(part.count)
+            }
+        }
+        part.sentence = Words.count(part.count, "token")
+        plan.parts = [part]
+        plan.command = "Remove \(Words.count(part.count, "token"))"
+        plan.question = "Remove \(Words.count(part.count, "token")) from the set of invalid tokens?"
+        return plan
+    }
+
+    package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
+        let client = try desk.invalid()
+        var part = ChangePart()
+        do {
+            if named == nil {
+                try await client.sweep(filter) { found in
+                    // Tokens that were added after the count stay; of most, the time is known.
+                    let counted = found.filter { $0.details.at ?? 0 <= plan.at }.prefix(plan.count - part.count)
+                    part.count += try await client.withdraw(counted.map(\.token))
+                    control.progress(part.count)
+                    return part.count < plan.count && !control.isStopped()
+                }
+            } else {
+                for batch in batches where !control.isStopped() {
+                    part.count += try await client.withdraw(batch)
+                    control.progress(part.count)
+                }
+            }
+        } catch let error as RedisError {
+            if part.count == 0 { throw error }
+            part.error = "\(error)"
+        }
+        part.sentence = "removed " + (part.error == nil ? "" : "at least ") + Words.count(part.count, "token")
+        return ChangeResult([part], hasNoEffect: part.count == 0)
+    }
+}
+
+extension Desk {
+    fileprivate func invalid() throws -> InvalidTokenClient {
+        guard let invalidTokens else { throw ChangeRefusal(.invalid, "", "there is no set of invalid tokens here") }
+        return invalidTokens
+    }
+}

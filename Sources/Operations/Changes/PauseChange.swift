@@ -1,0 +1,253 @@
+import NIOCore
+import PrintableText
+import PushJob
+import PushQueue
+import Redis
+
+/// Pauses queues or an app, or changes the reasons of their pauses.
+package struct PauseChange: Change {
+    package let action = AuditEntry.Action.pause
+    /// The app; `nil` for the queues of the desk.
+    package let app: String?
+    private let reason: String?
+    /// True to make workers hand back the jobs that they have not submitted.
+    package let handsBack: Bool
+
+    package init(_ fields: Fields, app: String?) throws(FieldMistake) {
+        self.app = app
+        reason = try fields.reason()
+        handsBack = fields.isSet("now")
+        if app != nil, handsBack {
+            throw FieldMistake { "\($0("now")) is for queues: jobs of a paused app are deferred at once" }
+        }
+    }
+
+    package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
+        var plan: ChangePlan
+        if let app {
+            plan = ChangePlan("app \(app)", parts: [ChangePart(count: 1)])
+            try await desk.checkExistence(ofApp: app, plan.subject)
+        } else {
+            plan = ChangePlan(desk.queuesInWords, parts: desk.queues.map { ChangePart($0.queue, count: 1) })
+            try await desk.checkExistence(of: desk.queues, plan.subject)
+            if desk.queues.count > 1 { plan.question = "Pause \(desk.queuesInWords)?" }
+        }
+        plan.detail = reason ?? "by \(desk.person)"
+        plan.isCounted = false
+        return plan
+    }
+
+    package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
+        let reason = reason ?? "by \(desk.person)"
+        if let app {
+            let keys = desk.fleet.sharedKeys
+            let client = try await desk.fleet.client(for: keys.appPaused(app))
+            // The key may hold a value of any type; it is replaced.
+            let before = try? await AppPauses.read(app, client, keys)
+            let pause = AppPause(reason: reason, since: try await since(before, desk), by: desk.person)
+            try await AppPauses.set(pause, of: app, client, keys)
+            var part = PauseReport(app: app, paused: .init(pause), before: before.map { .init($0) }).part
+            part.notes = ["Workers defer its jobs within a few seconds, without spending attempts."]
+            return ChangeResult([part])
+        }
+        var result = ChangeResult([])
+        for keys in desk.queues {
+            let client = try await desk.fleet.client(for: keys.paused)
+            let before = try? await QueuePause.read(client, keys)
+            var pause = AppPause(reason: reason, since: try await since(before, desk), by: desk.person)
+            pause.handsBack = handsBack
+            try await QueuePause.set(client, keys, pause)
+            var report = PauseReport(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) })
+            let source = try await desk.fleet.queue(keys, ignoresSettings: true)
+            let found = try await QueueOverview.read(client, source.keys)
+            let claimed = try await ClaimedNotifications.count(client, source, found)
+            (report.claimed, report.notifications) = (found.claims, claimed.notifications)
+            report.waiting = found.waiting + found.due
+            var part = report.part
+            part.notes = [claimed.inWords(found, handsBack: handsBack)]
+            result.parts.append(part)
+        }
+        return result
+    }
+
+    /// Returns the beginning of a pause. A changed pause keeps its own; a new one begins now.
+    private func since(_ before: AppPause?, _ desk: Desk) async throws -> Int64 {
+        if let since = before?.since { return since }
+        return try await desk.fleet.now() / 1000 * 1000
+    }
+}
+
+/// Ends the pauses of queues or of an app.
+package struct ResumeChange: Change {
+    package let action = AuditEntry.Action.resume
+    package let app: String?
+
+    package init(app: String?) { self.app = app }
+
+    /// The time for which a resumed app is watched: APNs may refuse it still.
+    private static let watch = Duration.seconds(5)
+
+    package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
+        var plan: ChangePlan
+        if let app {
+            plan = ChangePlan("app \(app)", parts: [ChangePart(count: 1)])
+        } else {
+            plan = ChangePlan(desk.queuesInWords, parts: desk.queues.map { ChangePart($0.queue, count: 1) })
+            if desk.queues.count > 1 { plan.question = "Resume \(desk.queuesInWords)?" }
+        }
+        plan.isCounted = false
+        return plan
+    }
+
+    package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
+        if let app { return try await resume(app, plan, desk, control) }
+        var result = ChangeResult([], hasNoEffect: true)
+        for keys in desk.queues {
+            let client = try await desk.fleet.client(for: keys.paused)
+            // The key may hold a value of any type; it is deleted.
+            let before = try? await QueuePause.read(client, keys)
+            let wasPaused = try await QueuePause.clear(client, keys)
+            if wasPaused { result.hasNoEffect = false }
+            result.parts.append(PauseReport(queue: keys.queue, before: before.map { .init($0) }).part(wasPaused))
+        }
+        if result.hasNoEffect { try await desk.checkExistence(of: desk.queues, plan.subject) }
+        return result
+    }
+
+    private func resume(
+        _ app: String, _ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl
+    ) async throws -> ChangeResult {
+        let keys = desk.fleet.sharedKeys
+        let client = try await desk.fleet.client(for: keys.appPaused(app))
+        let before = try? await AppPauses.read(app, client, keys)
+        let wasPaused = try await AppPauses.end(app, client, keys)
+        var report = PauseReport(app: app, before: before.map { .init($0) })
+        guard wasPaused else {
+            try await desk.checkExistence(ofApp: app, plan.subject)
+            return ChangeResult([report.part(false)], hasNoEffect: true)
+        }
+        // Workers paused it because APNs refuses it. If it still does, the next notification shows that.
+        let status = try await FleetStatus.read(desk.fleet, desk.fleet.queues().keys)
+        guard before?.until != nil, !status.living.isEmpty else { return ChangeResult([report.part(true)]) }
+        let end = ContinuousClock.now + Self.watch
+        while ContinuousClock.now < end, !control.isStopped() {
+            if let again = try await AppPauses.read(app, client, keys) {
+                report.paused = .init(again)
+                var part = report.part(true)
+                part.error = "app \(app) is paused again: \(again.reason)" + (again.detail.map { ", \($0)" } ?? "")
+                return ChangeResult([part])
+            }
+            try await Task.sleep(for: .milliseconds(100))
+        }
+        var part = report.part(true)
+        part.sentence += "; APNs has not refused it since"
+        return ChangeResult([part])
+    }
+}
+
+extension Desk {
+    /// The chosen queues, such as `queues bulk, default`.
+    var queuesInWords: String {
+        "\(queues.count == 1 ? "queue" : "queues") \(queues.map(\.queue.printable).joined(separator: ", "))"
+    }
+}
+
+/// The result of a change of a pause. Its members are those of the JSON.
+package struct PauseReport: Encodable, Sendable {
+    package var queue: String?
+    package var app: String?
+    /// The pause now; `nil` if it has ended.
+    package var paused: FleetStatus.Pause?
+    /// The pause before.
+    package var before: FleetStatus.Pause?
+    /// The number of a paused queue's claimed jobs, and the maximum number of their notifications.
+    package var claimed: Int?
+    package var notifications: Int?
+    /// The number of its waiting jobs.
+    package var waiting: Int?
+
+    private var subject: String { app.map { "app \($0)" } ?? "queue \(queue ?? "")" }
+
+    /// The result of a new pause.
+    fileprivate var part: ChangePart {
+        var part = ChangePart(queue, count: 1)
+        part.sentence =
+            "\(subject) is paused: \(paused?.reason ?? "")"
+            + (before.map { " (it was paused before: \($0.inWords))" } ?? "")
+        part.report = self
+        return part
+    }
+
+    /// The result of the end of a pause.
+    fileprivate func part(_ wasPaused: Bool) -> ChangePart {
+        var part = ChangePart(queue, count: wasPaused ? 1 : 0)
+        part.sentence =
+            wasPaused
+            ? "\(subject) is resumed" + (before.map { "; it was paused: \($0.inWords)" } ?? "")
+            : "\(subject) was not paused"
+        part.report = self
+        return part
+    }
+}
+
+extension FleetStatus.Pause {
+    /// True if an operator gave no reason: the reason then names the operator.
+    package var isReasonless: Bool { by.map { reason == "by \($0)" } ?? false }
+
+    /// The reason, the beginning and the origin.
+    package var inWords: String {
+        let since = since.map { ", since " + Moment.text($0) }
+        let by = isReasonless ? nil : by.map { isByHand ? ", by \($0)" : ", noticed by \($0)" }
+        return reason + (since ?? "") + (by ?? "")
+    }
+}
+
+/// The notifications of claimed jobs, which workers still send.
+package struct ClaimedNotifications {
+    /// The number of devices of the claimed jobs. Some may have received their notification already.
+    package var notifications = 0
+    /// True if there were too many claims to count.
+    package var isPartial = false
+    /// The time that they take at the workers' current rate, in milliseconds; `nil` if nothing is sent.
+    package var milliseconds: Int64?
+
+    /// The maximum number of bytes that are read.
+    private static let maximumBytes = 64 << 20
+
+    /// Counts the devices of a queue's claimed jobs. In the meantime workers settle jobs and, before they have seen the
+    /// pause, claim some.
+    package static func count(
+        _ client: RedisClient, _ source: QueueSource, _ found: QueueOverview
+    ) async throws -> ClaimedNotifications {
+        var (sum, bytes) = (ClaimedNotifications(), 0)
+        var claimed = JobFilter()
+        claimed.states = [.claimed]
+        try await QueueJobs(client, source.keys, format: source.format).sweep(claimed) { _, jobs, _ in
+            for job in jobs {
+                bytes += job.size
+                // A job that cannot be read becomes a dead letter.
+                if job.isValid { sum.notifications += job.notifications }
+            }
+            sum.isPartial = bytes > maximumBytes
+            return !sum.isPartial
+        }
+        let rate = found.workers.reduce(0) { $0 + ($1.report?.rate ?? 0) }
+        if rate >= 1 { sum.milliseconds = Int64(bounding: Double(sum.notifications) / rate * 1000) }
+        return sum
+    }
+
+    /// What workers will still send of a paused queue.
+    fileprivate func inWords(_ found: QueueOverview, handsBack: Bool) -> String {
+        let waiting = found.waiting + found.due
+        let rest = waiting == 1 ? "1 waits" : "\(Words.number(waiting)) wait"
+        guard found.claims > 0 else { return "Workers claim none of its jobs; \(rest)." }
+        let jobs = found.claims == 1 ? "the job that is claimed" : "the \(Words.number(found.claims)) claimed jobs"
+        if handsBack {
+            let inFlight = found.workers.reduce(0) { $0 + ($1.report?.inFlight ?? 0) }
+            return "Workers release \(jobs) within seconds, except for the notifications in flight, "
+                + "about \(Words.number(inFlight)); \(rest)."
+        }
+        return "Workers finish \(jobs), \(isPartial ? "at least" : "at most") \(Words.count(notifications, "notification"))"
+            + (milliseconds.map { ", in about \(Words.duration($0))" } ?? "") + "; \(rest)."
+    }
+}

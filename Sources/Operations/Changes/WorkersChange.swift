@@ -1,0 +1,118 @@
+import PrintableText
+import PushQueue
+
+/// Asks workers to stop claiming jobs, to claim them again, or to drain and exit.
+package struct WorkersChange: Change {
+    package let kind: WorkerCommand.Kind
+    /// Names or their beginnings; empty for all workers.
+    private let names: [String]
+
+    package var action: AuditEntry.Action { .init(kind) }
+
+    package init(_ kind: WorkerCommand.Kind, _ fields: Fields) throws(FieldMistake) {
+        self.kind = kind
+        let names = try fields.texts("worker")
+        self.names = names
+        guard names.isEmpty == fields.isSet("all") else {
+            throw FieldMistake {
+                names.isEmpty
+                    ? "name a worker, or pass \($0("all")); `apns-worker status` shows them"
+                    : "name workers or pass \($0("all")), not both"
+            }
+        }
+    }
+
+    package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
+        let status = try await FleetStatus.read(desk.fleet, desk.queues)
+        let subject = names.isEmpty ? "all workers" : "worker \(names.joined(separator: ", "))"
+        let chosen = try choose(status.workers, subject)
+        var plan = ChangePlan("worker \(chosen.map(\.name).joined(separator: ", "))")
+        plan.at = status.at
+        plan.isCounted = false
+        plan.parts = chosen.map { worker in
+            var part = ChangePart(count: 1)
+            part.subject = worker.name
+            return part
+        }
+        let workers = Words.count(chosen.count, "worker")
+        if kind == .stop || names.isEmpty {
+            let effect =
+                switch kind {
+                case .quiet: "This makes workers quiet: no jobs of their queues are sent unless other workers claim them"
+                case .work: "This lets workers claim jobs again"
+                case .stop: "This stops workers: their jobs are finished or returned to the queue"
+                }
+            plan.command = kind == .stop ? "Stop \(workers)" : kind == .quiet ? "Quiet \(workers)" : "Let \(workers) work"
+            plan.question = "\(Self.list(chosen))\n\(effect) (\(workers)). Continue?"
+        }
+        return plan
+    }
+
+    package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
+        let status = try await FleetStatus.read(desk.fleet, desk.queues)
+        let wanted = Set(plan.parts.compactMap(\.subject))
+        let chosen = status.living.filter { wanted.contains($0.name) }
+        guard !chosen.isEmpty else {
+            throw ChangeRefusal(.conflict, plan.subject, "\(plan.subject) has ended, or its lease has expired")
+        }
+        for worker in chosen { try await worker.send(kind, at: status.at, desk.queues, desk.fleet) }
+        let effect =
+            switch kind {
+            case .quiet: "it will claim no more jobs within a few seconds"
+            case .work: "it will claim jobs again within a few seconds"
+            case .stop: "it will drain, then exit"
+            }
+        return ChangeResult(
+            chosen.map { worker in
+                var part = ChangePart(count: 1)
+                part.subject = worker.name
+                part.sentence = "asked \(worker.name): \(effect)"
+                return part
+            })
+    }
+
+    // MARK: The choice of workers
+
+    private func choose(_ workers: [FleetStatus.Worker], _ subject: String) throws -> [FleetStatus.Worker] {
+        let living = workers.filter { $0.state != .gone }
+        guard !names.isEmpty else {
+            guard !living.isEmpty else {
+                throw ChangeRefusal(.conflict, subject, "no worker is running, because none has a lease")
+            }
+            return living
+        }
+        var chosen: [FleetStatus.Worker] = []
+        for name in names {
+            let worker = try choose(name, living, workers, subject)
+            if !chosen.contains(where: { $0.name == worker.name }) { chosen.append(worker) }
+        }
+        return chosen
+    }
+
+    /// Finds a worker by its name, or by the beginning of it: `host`, `host.pid`.
+    private func choose(
+        _ name: String, _ living: [FleetStatus.Worker], _ workers: [FleetStatus.Worker], _ subject: String
+    ) throws -> FleetStatus.Worker {
+        if let exact = living.first(where: { $0.name == name }) { return exact }
+        let parts = living.filter { $0.name.hasPrefix(name + ".") || $0.host == name || "\($0.pid)" == name }
+        let found = parts.isEmpty ? living.filter { $0.name.hasPrefix(name) } : parts
+        if let only = found.first, found.count == 1 { return only }
+        if found.count > 1 {
+            throw ChangeRefusal(
+                .invalid, subject, "\(name) matches several workers; use a longer name:\n" + Self.list(found))
+        }
+        if workers.contains(where: { $0.name.hasPrefix(name) }) {
+            throw ChangeRefusal(.conflict, subject, "the lease of worker \(name) has expired")
+        }
+        throw ChangeRefusal(
+            .unknown, subject,
+            "unknown worker \(name); "
+                + (living.isEmpty ? "no worker has a lease" : "running workers:\n" + Self.list(living)))
+    }
+
+    private static func list(_ workers: [FleetStatus.Worker]) -> String {
+        workers.map { worker in
+            "  \(worker.name)  \(worker.state.rawValue), queues \(worker.queues.joined(separator: ", "))"
+        }.joined(separator: "\n")
+    }
+}

@@ -1,0 +1,163 @@
+import Foundation
+import PrintableText
+import PushJob
+import PushQueue
+
+/// The fields of a filter or a change: flags of a command, a form, a query or the members of a JSON object. A name can
+/// occur several times.
+package struct Fields: Sendable {
+    private var fields: [(name: String, value: String)]
+    private let refusesEmpty: Bool
+
+    /// Creates fields from names, such as `due_before`, and values.
+    /// - Parameter refusesEmpty: true if an empty value is a mistake, such as a variable without a value in a script. The
+    ///   forms of pages have an empty value for each field that the operator did not fill in.
+    package init(_ fields: [(name: String, value: String)] = [], refusesEmpty: Bool = false) {
+        self.fields = fields
+        self.refusesEmpty = refusesEmpty
+    }
+
+    package var isEmpty: Bool { fields.isEmpty }
+
+    /// The value of a field without surrounding white space; `nil` if it is missing or empty.
+    package subscript(name: String) -> String? { all(name).first }
+
+    package func all(_ name: String) -> [String] {
+        fields.lazy.filter { $0.name == name }.map { $0.value.trimmed }.filter { !$0.isEmpty }
+    }
+
+    /// Returns the value as it was sent.
+    package func raw(_ name: String) -> String { fields.first { $0.name == name }?.value ?? "" }
+
+    /// Returns true for a field that is set, and not to `false`, `0` or `no`.
+    package func isSet(_ name: String) -> Bool { self[name].map { !["false", "0", "no"].contains($0) } ?? false }
+
+    /// Returns the fields except some, for a link or a form that repeats them.
+    package func without(_ names: Set<String>) -> [(name: String, value: String?)] {
+        fields.filter { !names.contains($0.name) && !$0.value.isEmpty }.map { ($0.name, $0.value) }
+    }
+
+    package mutating func append(_ name: String, _ value: String?) {
+        if let value { fields.append((name, value)) }
+    }
+
+    package mutating func append(_ name: String, _ values: [String]) {
+        for value in values { fields.append((name, value)) }
+    }
+
+    /// Describes some fields for other operators, such as `state=retrying, app=shop`; `all` without any. Device tokens
+    /// are masked.
+    package func words(_ names: [String]) -> String {
+        let parts = names.flatMap { name in
+            all(name).prefix(5).map { "\(name)=\(name == "token" && $0.count > 8 ? "\($0.prefix(8))…" : $0)" }
+        }
+        return parts.isEmpty ? "all" : AuditEntry.maskingTokens(parts.joined(separator: ", "))
+    }
+}
+
+/// A mistake in a field. Commands and the API spell the names of fields in their own way.
+package struct FieldMistake: Error, Sendable {
+    package enum Spelling: Sendable {
+        /// As a flag: `--due-before`.
+        case flag
+        /// As a member of JSON or a field of a form: `due_before`.
+        case member
+
+        package func callAsFunction(_ name: String) -> String {
+            switch self {
+            case .flag: "--" + name.replacing("_", with: "-")
+            case .member: name
+            }
+        }
+    }
+
+    private let words: @Sendable (Spelling) -> String
+
+    /// - Parameter words: the problem and the remedy, with the names of fields in a spelling.
+    package init(_ words: @escaping @Sendable (Spelling) -> String) { self.words = words }
+
+    package func text(_ spelling: Spelling) -> String { words(spelling) }
+}
+
+extension Fields {
+    /// The form of a time, for help texts and errors.
+    package static let timeForm = "a duration ago such as 10m or 7d, or a time: ISO 8601, or seconds since 1970"
+
+    /// Returns a required field.
+    package func required(_ name: String) throws(FieldMistake) -> String {
+        guard let value = self[name] else { throw FieldMistake { "\($0(name)) is missing" } }
+        return value
+    }
+
+    /// Returns the values of a field, none of which may be empty.
+    func texts(_ name: String) throws(FieldMistake) -> [String] {
+        if refusesEmpty, fields.contains(where: { $0.name == name && $0.value.trimmed.isEmpty }) {
+            throw FieldMistake { "\($0(name)) is empty; set a value or omit it" }
+        }
+        return all(name)
+    }
+
+    package func number(_ name: String, _ range: ClosedRange<Int>) throws(FieldMistake) -> Int? {
+        guard let text = self[name] else { return nil }
+        guard let number = Int(text), range.contains(number) else {
+            throw FieldMistake { "\($0(name)) is \(text); it must be \(range.lowerBound) to \(range.upperBound)" }
+        }
+        return number
+    }
+
+    /// The maximum number of changes per second.
+    package func rate(_ name: String = "rate") throws(FieldMistake) -> Int? { try number(name, 1...1_000_000) }
+
+    package func limit() throws(FieldMistake) -> Int? {
+        guard let text = self["limit"] else { return nil }
+        guard let limit = Int(text), limit >= 1 else { throw FieldMistake { "\($0("limit")) must be at least 1" } }
+        return limit
+    }
+
+    /// The keys of jobs or dead letters, as lists show them.
+    package func keys() throws(FieldMistake) -> [String] {
+        let keys = try texts("key").map { $0.lowercased() }
+        if let wrong = keys.first(where: { $0.utf8.count != 10 || !$0.isHexadecimal }) {
+            throw FieldMistake { "\($0("key")) is \(wrong.printable); it must be ten hex digits, as lists show them" }
+        }
+        return keys
+    }
+
+    /// Returns a time in milliseconds since 1970.
+    /// - Parameter now: the time from which durations count back.
+    package func time(_ name: String, now: Int64) throws(FieldMistake) -> Int64? {
+        guard let text = self[name] else { return nil }
+        if let age = JobDuration.seconds(text) { return max(0, now - age * 1000) }
+        guard let time = JobTime.milliseconds(text), time >= 0 else {
+            throw FieldMistake { "\($0(name)) must be \(Self.timeForm), not \(text.printable)" }
+        }
+        return time
+    }
+
+    /// Returns the range of `since` and `until`.
+    func range(now: Int64) throws(FieldMistake) -> (since: Int64?, until: Int64?) {
+        let (since, until) = (try time("since", now: now), try time("until", now: now))
+        if let since, let until, until < since {
+            throw FieldMistake { "nothing can match, because \($0("until")) is before \($0("since"))" }
+        }
+        return (since, until)
+    }
+
+    /// Returns an operator's reason for others, printable.
+    package func reason() throws(FieldMistake) -> String? {
+        guard let reason = self["reason"] else { return nil }
+        let isGood = !reason.printable.allSatisfy(\.isWhitespace) && reason.count <= 200 && reason.utf8.count <= 800
+        guard isGood else { throw FieldMistake { "\($0("reason")) must have 1 to 200 printable characters" } }
+        return reason.printable
+    }
+
+    /// Returns a reason, topic or environment of invalid tokens.
+    package func label(_ name: String) throws(FieldMistake) -> String? {
+        guard let label = self[name] else { return nil }
+        let isGood = (1...255).contains(label.utf8.count) && label.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
+        guard isGood else {
+            throw FieldMistake { "\($0(name)) must have 1 to 255 printable ASCII characters without spaces" }
+        }
+        return label
+    }
+}

@@ -1,0 +1,77 @@
+import FoundationEssentials
+import NIOCore
+import PushJob
+import Redis
+
+/// Where a queue's jobs are, in which format, and how many dead letters are kept.
+///
+/// Workers write it to ``QueueKeys/source`` when they join the queue, and it stays when they leave. So commands and the
+/// dashboard work on the same jobs as the workers without being configured like them.
+package struct QueueSource: Sendable {
+    /// The names of the queue's keys, with the list of jobs and its head.
+    package var keys: QueueKeys
+    /// The format of its jobs. Jobs of all classes are meant.
+    package var format: JobFormat
+    /// The limits of its dead letters and results.
+    package var limits: QueueLimits
+
+    package init(keys: QueueKeys, format: JobFormat = .native, limits: QueueLimits = QueueLimits()) {
+        (self.keys, self.format, self.limits) = (keys, format, limits)
+    }
+
+    private struct Form: Codable {
+        var list, head, format: String
+        var max_dead_letters, max_dead_letter_age_ms, max_dead_letter_bytes, max_results: Int
+    }
+
+    private static let formats: [(name: String, format: JobFormat)] = [
+        ("native", .native), ("sidekiq", .sidekiq(classes: [])),
+    ]
+
+    /// The value of the key.
+    var json: ByteBuffer {
+        let name = Self.formats.first { $0.format == format.withoutClasses }?.name ?? ""
+        var json = ByteBuffer()
+        json.writeString(#"{"list":"#)
+        json.writeJSONString(keys.jobs)
+        json.writeString(#","head":"\#(keys.head.rawValue)","format":"\#(name)","#)
+        json.writeString(
+            """
+            "max_dead_letters":\(limits.maximumDeadLetters),"max_dead_letter_age_ms":\(limits.maximumDeadLetterAge),\
+            "max_dead_letter_bytes":\(limits.maximumDeadLetterBytes),"max_results":\(limits.resultsKept)}
+            """)
+        return json
+    }
+
+    /// Reads what the workers of a queue have written.
+    /// - Parameter keys: the keys of the queue; their list does not matter.
+    /// - Returns: `nil` if no worker has written it yet, or this version can't read it.
+    /// - Throws: `RedisError`.
+    package static func read(_ client: RedisClient, _ keys: QueueKeys, prefix: String) async throws -> QueueSource? {
+        guard let json = try await client.call(RedisCommand("GET", keys.source)).root.bytes,
+            let form = try? JSONDecoder().decode(Form.self, from: Data(json.readableBytesView)),
+            let head = QueueKeys.Head(rawValue: form.head),
+            let format = formats.first(where: { $0.name == form.format })?.format,
+            let found = try? QueueKeys(prefix: prefix, queue: keys.queue, list: form.list, head: head)
+        else { return nil }
+        var source = QueueSource(keys: found, format: format)
+        source.limits.maximumDeadLetters = form.max_dead_letters
+        source.limits.maximumDeadLetterAge = form.max_dead_letter_age_ms
+        source.limits.maximumDeadLetterBytes = form.max_dead_letter_bytes
+        source.limits.maximumResults = form.max_results
+        if form.max_results == 0 { source.limits.results = .off }
+        return source
+    }
+
+    /// True if both name the same jobs.
+    package func agrees(with other: QueueSource) -> Bool {
+        keys.jobs == other.keys.jobs && keys.head == other.keys.head
+            && format.withoutClasses == other.format.withoutClasses
+    }
+
+    /// The jobs in words, such as `sidekiq jobs from the right end of queue:default`.
+    package var words: String {
+        let name = Self.formats.first { $0.format == format.withoutClasses }?.name ?? ""
+        return "\(name) jobs from the \(keys.head == .left ? "left" : "right") end of \(keys.jobs)"
+    }
+}

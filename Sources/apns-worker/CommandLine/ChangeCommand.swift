@@ -1,0 +1,152 @@
+import ArgumentParser
+import Glibc
+import Operations
+import PrintableText
+import PushQueue
+import Redis
+import Synchronization
+
+/// The way in which a command makes a change: it counts, asks, changes, and reports.
+struct ChangeCommand {
+    var isJSON = false
+    var isDryRun = false
+    /// True with `--yes`.
+    var isConfirmed = false
+    /// Returns true if the command asks before it carries out a plan.
+    var asks: (ChangePlan) -> Bool = { $0.question != nil }
+    /// The name of the JSON member with the groups of a part.
+    var groups = "by_reason"
+    /// The exit status if nothing matches.
+    var nothing: Int32 = 0
+    /// Returns the line about a part of the result; `nil` for none.
+    var line: ((ChangePart) -> String?)?
+
+    /// Makes a change.
+    /// - Returns: the result; `nil` if nothing was to be done, or with `--dry-run`.
+    /// - Throws: an exit code, if the change is not complete.
+    @discardableResult
+    func run(_ change: some Change, _ desk: Desk) async throws -> ChangeResult? {
+        let plan = try await Self.mapping { try await desk.plan(change) }
+        if isDryRun || plan.isEmpty {
+            for part in plan.parts where isJSON || part.count > 0 { try report(part, "would have \(plan.verb) ", plan) }
+            for note in plan.notes { Terminal.note(note + "\n") }
+            if plan.isEmpty, nothing != 0 { throw ExitCode(nothing) }
+            return nil
+        }
+        if asks(plan), let question = plan.question {
+            for note in plan.notes where !isConfirmed { Terminal.note(note + "\n") }
+            try Confirmation.demand(question, isGiven: isConfirmed)
+        }
+        Interruption.watch()
+        let progress = Progress(plan.verb, of: plan.count, isShown: !isJSON && plan.isCounted)
+        var control = ChangeControl()
+        control.isStopped = { Interruption.isRequested }
+        control.progress = { progress.draw($0) }
+        let result = try await Self.mapping { try await desk.apply(change, plan, control) }
+        progress.end()
+        for part in result.parts where isJSON || !part.sentence.isEmpty { try report(part, "", plan) }
+        for note in result.notes where !isJSON { Terminal.note(note + "\n") }
+        if let error = result.error {
+            Terminal.note("\(error)\n" + (plan.isCounted ? "repeat the command to continue\n" : ""))
+            throw ExitCode(ExitStatus.attention.rawValue)
+        }
+        if Interruption.isRequested, plan.isCounted {
+            Terminal.note("interrupted; repeat the command to continue\n")
+            throw ExitCode(130)
+        }
+        return result
+    }
+
+    private func report(_ part: ChangePart, _ start: String, _ plan: ChangePlan) throws {
+        guard isJSON else {
+            if let line = start.isEmpty ? line.map({ $0(part) }) ?? part.sentence : start + part.sentence {
+                Terminal.print(line + "\n")
+            }
+            return
+        }
+        Terminal.print(try Self.json(part, plan, self) + "\n")
+    }
+
+    private static func json(_ part: ChangePart, _ plan: ChangePlan, _ command: ChangeCommand) throws -> String {
+        if let report = part.report { return try JSONLine.text(report, keys: .convertToSnakeCase) }
+        struct Object: Encodable {
+            let queue: String?
+            let action: String
+            let count: Int
+            let byReason, byState: [String: Int]?
+            let notifications, claimed, looked: Int
+            let dryRun, interrupted: Bool
+            let error: String?
+        }
+        return try JSONLine.text(
+            Object(
+                queue: part.queue, action: plan.verb, count: part.count,
+                byReason: command.groups == "by_reason" ? part.groups : nil,
+                byState: command.groups == "by_state" ? part.groups : nil, notifications: part.notifications,
+                claimed: part.claimed, looked: part.looked, dryRun: command.isDryRun,
+                interrupted: Interruption.isRequested, error: part.error), keys: .convertToSnakeCase)
+    }
+
+    /// Runs `body`, and converts errors of changes and of Redis to those with the matching exit statuses.
+    static func mapping<Result>(_ body: () async throws -> Result) async throws -> Result {
+        do {
+            return try await CommandFailure.mapping(body)
+        } catch let refusal as ChangeRefusal {
+            throw CommandFailure(refusal.kind == .invalid ? .usage : .attention, refusal.message)
+        } catch let error as FieldMistake {
+            throw ValidationError(error.text(.flag))
+        } catch let error as Fleet.Contradiction {
+            throw CommandFailure(.configuration, error.description)
+        }
+    }
+
+    /// The progress of a command, as one line on a terminal.
+    private final class Progress: Sendable {
+        private let verb: String
+        private let expected: Int
+        private let isShown: Bool
+        private let last = Mutex<ContinuousClock.Instant?>(nil)
+
+        init(_ verb: String, of expected: Int, isShown: Bool) {
+            self.verb = verb
+            self.expected = expected
+            self.isShown = isShown && isatty(STDERR_FILENO) == 1
+        }
+
+        func draw(_ count: Int) {
+            let isDue = last.withLock { last in
+                guard isShown, last.map({ $0.duration(to: .now) > .milliseconds(100) }) ?? true else { return false }
+                last = .now
+                return true
+            }
+            if isDue { Terminal.note("\r\(verb) \(Words.number(count)) of \(Words.number(expected))\u{1B}[K") }
+        }
+
+        /// Clears the line.
+        func end() {
+            if last.withLock({ $0 != nil }) { Terminal.note("\r\u{1B}[K") }
+        }
+    }
+}
+
+extension Desk {
+    /// What the changes of a command need.
+    init(_ fleet: Fleet, _ queues: [QueueKeys], _ settings: Settings, isForced: Bool = false) throws {
+        self.init(fleet, person: Person.name, via: .cli, queues: queues) { error in
+            Terminal.note("note: this is done, but could not be recorded in the activity: \(error)\n")
+        }
+        configuredQueues = settings.configuredQueueNames
+        configuredApps = try settings.appNames
+        self.isForced = isForced
+    }
+}
+
+/// Reads fields that come from flags.
+/// - Throws: a usage error that names the flag.
+func readingFlags<Value>(_ body: () throws(FieldMistake) -> Value) throws -> Value {
+    do {
+        return try body()
+    } catch {
+        throw ValidationError(error.text(.flag))
+    }
+}
