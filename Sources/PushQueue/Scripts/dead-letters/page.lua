@@ -16,8 +16,9 @@
 --                         the member of its line, or else of the job
 --         token X         one of the tokens of its line, or else of the job
 --         error X         a part of its error or detail, in either case, or its status
---         older 1h30m     at least as old; the units are w, d, h, m, s and ms
---         newer 2h        not older
+--         since T         a dead letter since this time: ms since 1970 or, at the first call, a duration before now such as
+--                         1h30m; the units are w, d, h, m, s and ms
+--         until T         a dead letter until this time
 --         newest 1        from the newest to the oldest; else from the oldest to the newest
 --         readable 1      only dead letters that can be requeued, as the action requeue does anyway
 --         first 1         requeue: to the head of the list; else to its end
@@ -81,9 +82,12 @@ local function normal_token(token)
     return (string.gsub(string.lower(token), '[ <>]', ''))
 end
 
--- Returns the milliseconds of a duration such as 1h30m; nil for another text.
+-- Returns the time, in ms, of a number of ms or of a duration before now; nil for another text.
 local UNITS = { w = 604800000, d = 86400000, h = 3600000, m = 60000, s = 1000, ms = 1 }
-local function duration(text)
+local function time_of(text)
+    if string.find(text, '^%d+$') and #text <= 15 then
+        return tonumber(text)
+    end
     local total, rest = 0, text
     while rest ~= '' do
         local number, unit, more = string.match(rest, '^(%d+)(%a+)(.*)$')
@@ -92,13 +96,13 @@ local function duration(text)
         end
         total, rest = total + number * UNITS[unit], more
     end
-    return text ~= '' and total or nil
+    return text ~= '' and now - total or nil
 end
 
 local wanted = {
     reason = false, key = false, id = false, app = false, campaign = false, token = false, error = false,
 }
-local option = { older = false, newer = false, newest = false, readable = false, first = false, right = false, keep = false }
+local option = { since = false, ['until'] = false, newest = false, readable = false, first = false, right = false, keep = false }
 for i = FIRST_OPTION, #ARGV, 2 do
     local name, value = ARGV[i], ARGV[i + 1]
     if value == nil then
@@ -111,10 +115,10 @@ for i = FIRST_OPTION, #ARGV, 2 do
         end
         wanted[name] = wanted[name] or {}
         table.insert(wanted[name], value)
-    elseif name == 'older' or name == 'newer' then
-        option[name] = duration(value)
+    elseif name == 'since' or name == 'until' then
+        option[name] = time_of(value)
         if not option[name] then
-            return refuse(name .. ' must be a duration such as 45s, 30m, 1h30m or 7d')
+            return refuse(name .. ' must be milliseconds since 1970, or a duration such as 45s, 30m, 1h30m or 7d')
         end
     elseif option[name] ~= nil then
         option[name] = value == '1'
@@ -271,8 +275,11 @@ end
 
 local low, high, time, passed, total
 if cursor == 'start' then
-    low = option.newer and now - option.newer or '-inf'
-    high = option.older and now - option.older or (returns and '+inf' or now)
+    low = option.since or '-inf'
+    high = option['until'] or (returns and '+inf' or now)
+    if changes then
+        high = math.min(high, now)
+    end
     time, passed, total = option.newest and high or low, 0, 0
 else
     low, high, time, passed, total = string.match(cursor, '^([^ ]+) ([^ ]+) ([^ ]+) (%d+) (%d+)$')
