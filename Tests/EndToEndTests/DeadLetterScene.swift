@@ -7,17 +7,13 @@ enum RequeueTool: CaseIterable, Sendable {
     case command
     case script
 
-    /// - Parameter redis: the server of the queue, for `redis-cli`.
-    func start(_ flags: [String], redis: RedisServer, input: Data? = nil) throws -> ChildProcess {
-        switch self {
+    /// - Parameter redis: the server of the queue.
+    func start(_ flags: [String], redis: RedisServer) throws -> ChildProcess {
+        let environment = ["APNS_WORKER_REDIS_URL": redis.url]
+        return switch self {
         case .command:
-            try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["requeue"] + flags,
-                environment: ["APNS_WORKER_REDIS_URL": redis.url], input: input)
-        case .script:
-            try ChildProcess(
-                Self.scriptPath, flags, environment: ["REQUEUE_REDIS_CLI": "redis-cli -p \(redis.port)"],
-                input: input)
+            try ChildProcess(BuiltProgram.path("apns-worker"), ["requeue"] + flags, environment: environment)
+        case .script: try ChildProcess(Self.scriptPath, flags, environment: environment)
         }
     }
 
@@ -27,8 +23,7 @@ enum RequeueTool: CaseIterable, Sendable {
         return EndToEnd.CommandLineTests.Output(ending: ending, output: process.output, errors: process.errors)
     }
 
-    static let checkout = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../..").standardized
-    static let scriptPath = checkout.appending(path: "scripts/requeue").path
+    static let scriptPath = DeployFolder.root.appending(path: "scripts/requeue").path
 }
 
 /// Dead letters as a worker writes them.

@@ -15,38 +15,40 @@ extension EndToEnd {
             return letter
         }
 
-        @Test(
-            "both have the same effect on the same dead letters",
-            arguments: [
-                ["--all", "--yes"], ["--reason", "BadPayload"], ["--reason", "Bad*"],
-                ["--reason=BadPayload", "--reason", "UnknownApp"],
-                ["--app", "two words"], ["--app", "one", "--reason", "BadTopic"], ["--id", "job-7", "--id", "job-8"],
-                ["--token", "ABC10"], ["--error", "SHUTDOWN"], ["--error", "it's \"so\""], ["--older-than", "30m"],
-                ["--newer-than", "20m", "--first"], ["--older-than", "10m", "--newer-than", "50m", "--keep-attempts"],
-                ["--all", "--yes", "--limit", "7"], ["--reason", "Bad*", "--limit", "7", "--first", "--keep-attempts"],
-                ["--all", "--dry-run"], ["--reason", "nothing"], ["--id", "nothing"],
-                ["--reason", "$(touch /tmp/x)`id`"],
-                ["--reason", "'); redis.call('FLUSHALL') --"], ["--queue", "default", "--all", "--yes"], ["--all"],
-            ])
-        func agreement(flags: [String]) async throws {
-            var results: [(Output, QueueContents)] = []
-            for tool in RequeueTool.allCases {
-                let redis = try RedisServer()
-                try redis.bury(Self.mixed)
-                let result = try await tool.run(flags, redis: redis)
-                results.append((result, try QueueContents(redis)))
+        /// Flags, and the number of the mixed dead letters that they move; `nil` for wrong usage.
+        private static let agreements: [(flags: [String], moved: Int?)] = [
+            (["--all", "--yes"], 60), (["--all", "--dry-run"], 0), (["--all"], nil),
+            (["--reason=BadPayload", "--reason", "UnknownApp", "--app", "one"], 20),
+            (["--app", "two words", "--error", "it's \"so\"", "--keep-attempts"], 30),
+            (["--token", "ABC10", "--error", "SHUTDOWN", "--id", "job-10", "--id", "job-11"], 1),
+            (["--since", "20m30s", "--first"], 21),
+            (["--since", "50m30s", "--until", "10m30s", "--reason", "Bad*", "--limit", "7"], 7),
+            (["--reason", "$(touch /tmp/x)`id`"], 0), (["--error", "'); redis.call('FLUSHALL') --"], 0),
+        ]
+
+        @Test("both have the same effect on the same dead letters")
+        func agreement() async throws {
+            let servers = try RequeueTool.allCases.map { ($0, try RedisServer()) }
+            for (flags, moved) in Self.agreements {
+                var results: [(Output, QueueContents)] = []
+                for (tool, redis) in servers {
+                    try redis.run("FLUSHALL")
+                    try redis.bury(Self.mixed)
+                    let result = try await tool.run(flags, redis: redis)
+                    results.append((result, try QueueContents(redis)))
+                }
+                let (command, script) = (results[0], results[1])
+                let isNothing = moved == 0 && !flags.contains("--dry-run")
+                #expect(command.0.ending == .exited(moved == nil ? 64 : isNothing ? 1 : 0), "\(flags)")
+                #expect(command.0.ending == script.0.ending, "\(flags)")
+                #expect(command.0.output == script.0.output, "\(flags)")
+                if moved != nil { #expect(command.0.errors == script.0.errors, "\(flags)") }
+                // The script runs slightly later, and jobs and dead letters contain both times.
+                #expect(command.1.jobs.map(Self.withoutTime) == script.1.jobs.map(Self.withoutTime), "\(flags)")
+                #expect(command.1.dead.map(\.original) == script.1.dead.map(\.original), "\(flags)")
+                #expect(command.1.counters == script.1.counters, "\(flags)")
+                #expect(command.1.jobs.count == moved ?? 0 && command.1.dead.count == 60 - (moved ?? 0), "\(flags)")
             }
-            let (command, script) = (results[0], results[1])
-            #expect(command.0.ending == script.0.ending)
-            #expect(command.0.output == script.0.output)
-            if flags != ["--all"] { #expect(command.0.errors == script.0.errors) }
-            // The script runs slightly later, and jobs and dead letters contain both times.
-            #expect(command.1.jobs.map(Self.withoutTime) == script.1.jobs.map(Self.withoutTime))
-            #expect(command.1.dead.map(\.original) == script.1.dead.map(\.original))
-            #expect(command.1.counters == script.1.counters)
-            #expect(command.1.jobs.count + command.1.dead.count == 60)
-            if flags.contains("--dry-run") { #expect(command.1.jobs.isEmpty && command.1.counters.isEmpty) }
-            #expect(command.0.ending == .exited(flags == ["--all"] ? 64 : command.0.output.isEmpty ? 1 : 0))
         }
 
         private typealias Output = CommandLineTests.Output
@@ -86,10 +88,10 @@ extension EndToEnd {
             [
                 ([], "--all"), (["--all", "--reason", "X"], "--all cannot be combined with filters"),
                 (["--reason", ""], "--reason is empty"),
-                (["--all", "--limit", "0"], "--limit must be at least 1"),
+                (["--all", "--limit", "0"], "must be at least 1"),
                 (["--all", "--rate", "0"], "--rate must be"),
                 (["--all", "--yes", "--queue", "a{b"], "printable ASCII"),
-                (["--all", "--yes", "--resaon", "X"], "--resaon"),
+                (["--all", "--yes", "--resaon", "X"], "--resaon"), (["--since", "soon"], "since must be"),
             ] as [([String], String)])
         func mistakes(tool: RequeueTool, flags: ([String], words: String)) async throws {
             let redis = try RedisServer()
@@ -193,69 +195,68 @@ extension EndToEnd {
             }
         }
 
-        @Test("on a terminal many are moved only after confirmation")
+        @Test("on a terminal the command moves many only after confirmation")
         func question() async throws {
-            for tool in RequeueTool.allCases {
-                let redis = try RedisServer()
-                try redis.bury((0..<150).map { TestLetter.numbered($0) })
-                let refused = try await Self.onTerminal(tool, ["--all"], redis, answer: "n\n")
-                #expect(refused.contains("Requeue 150 jobs to default (150 UnknownApp)? [y/N]"), "\(refused)")
-                #expect(refused.contains("nothing was changed"))
-                #expect(try QueueContents(redis).dead.count == 150)
-                _ = try await Self.onTerminal(tool, ["--all", "--limit", "100"], redis, answer: "")
-                #expect(try QueueContents(redis).dead.count == 50)
-                try redis.bury((200..<300).map { TestLetter.numbered($0) })
-                let agreed = try await Self.onTerminal(tool, ["--all"], redis, answer: "y\n")
-                #expect(agreed.contains("requeued 150 jobs"), "\(agreed)")
-            }
+            let redis = try RedisServer()
+            try redis.bury((0..<150).map { TestLetter.numbered($0) })
+            let refused = try await Self.onTerminal("--all", redis, answer: "n\n")
+            #expect(refused.contains("Requeue 150 jobs to default (150 UnknownApp)? [y/N]"), "\(refused)")
+            #expect(refused.contains("nothing was changed"))
+            #expect(try QueueContents(redis).dead.count == 150)
+            _ = try await Self.onTerminal("--all --limit 100", redis, answer: "")
+            #expect(try QueueContents(redis).dead.count == 50)
+            try redis.bury((200..<300).map { TestLetter.numbered($0) })
+            let agreed = try await Self.onTerminal("--all", redis, answer: "y\n")
+            #expect(agreed.contains("requeued 150 jobs"), "\(agreed)")
         }
 
-        /// Returns the output on a terminal into which an answer is typed.
-        private static func onTerminal(
-            _ tool: RequeueTool, _ flags: [String], _ redis: RedisServer, answer: String
-        ) async throws -> String {
-            let program =
-                switch tool {
-                case .command: try BuiltProgram.path("apns-worker") + " requeue"
-                case .script: RequeueTool.scriptPath
-                }
+        /// Returns the output of the command on a terminal into which an answer is typed.
+        private static func onTerminal(_ flags: String, _ redis: RedisServer, answer: String) async throws -> String {
+            let program = try BuiltProgram.path("apns-worker")
             let process = try ChildProcess(
-                "script", ["-qec", "\(program) \(flags.joined(separator: " "))", "/dev/null"],
-                environment: [
-                    "APNS_WORKER_REDIS_URL": redis.url, "REQUEUE_REDIS_CLI": "redis-cli -p \(redis.port)",
-                ], input: Data(answer.utf8))
+                "script", ["-qec", "\(program) requeue \(flags)", "/dev/null"],
+                environment: ["APNS_WORKER_REDIS_URL": redis.url], input: Data(answer.utf8))
             try await process.wait()
             return process.output
         }
 
-        @Test("the script contains the command's Lua")
-        func embedded() throws {
-            let script = try String(contentsOf: URL(filePath: RequeueTool.scriptPath), encoding: .utf8)
-            let start = try #require(script.range(of: "<<'LUA'\n")?.upperBound)
-            let end = try #require(script.range(of: "\nLUA\n")?.lowerBound)
-            let source = String(decoding: QueueScript.pageDeadLetters.source, as: UTF8.self)
-            #expect(String(script[start..<end]) + "\n" == source, "run scripts/requeue.d/embed")
-        }
-
-        @Test("the script works alone, in another folder, and with an empty environment")
+        @Test("the script of packages works alone, with the command's Lua")
         func alone() async throws {
             let redis = try RedisServer(password: "s3cret")
             try redis.bury([.numbered(1)])
-            let folder = FileManager.default.temporaryDirectory.appending(path: "requeue \(UUID().uuidString)")
-            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-            defer { try? FileManager.default.removeItem(at: folder) }
-            let copy = folder.appending(path: "requeue").path
-            try FileManager.default.copyItem(atPath: RequeueTool.scriptPath, toPath: copy)
-            let wrong = try ChildProcess(copy, ["--all", "--yes", "--redis", "redis://127.0.0.1:\(redis.port)"])
-            #expect(try await wrong.wait() == .exited(1))
-            #expect(wrong.errors.contains("REDISCLI_AUTH"), "\(wrong.errors)")
-            let right = try ChildProcess(
-                copy, ["--all", "--yes", "--redis", "redis://127.0.0.1:\(redis.port)"],
-                environment: ["REDISCLI_AUTH": "s3cret"])
-            #expect(try await right.wait() == .exited(0))
+            let folder = try ConfigurationTests.Folder()
+            let copy = folder.url.appending(path: "a script").path
+            let packaged = try await CommandLineTests.run(
+                [copy], of: DeployFolder.root.appending(path: "scripts/package.d/requeue").path)
+            #expect(packaged.ending == .exited(0), "\(packaged.errors)")
+            let lua = String(decoding: QueueScript.pageDeadLetters.source, as: UTF8.self)
+            for script in [RequeueTool.scriptPath, copy] {
+                #expect(try await CommandLineTests.run(["--lua"], of: script).output == lua)
+            }
+            var environment = ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:\(redis.port)"]
+            let wrong = try await CommandLineTests.run(["--all", "--yes"], of: copy, environment: environment)
+            #expect(wrong.ending == .exited(1) && wrong.errors.contains("REDISCLI_AUTH"), "\(wrong.errors)")
+            environment["REDISCLI_AUTH"] = "s3cret"
+            let right = try await CommandLineTests.run(["--all", "--yes"], of: copy, environment: environment)
             #expect(right.output == "requeued 1 job of queue default: 1 UnknownApp\n", "\(right.errors)")
-            let help = try await CommandLineTests.run(["--help"], of: "apns-worker")
-            #expect(help.output.contains("requeue"))
+            #expect(try QueueContents(redis).dead.isEmpty)
+        }
+
+        @Test("the script passes the password of a URL to redis-cli in its environment, not in its arguments")
+        func secret() async throws {
+            let folder = try ConfigurationTests.Folder()
+            let program = try folder.write(
+                "#!/bin/sh\nprintf '%s\\n' \"$REDISCLI_AUTH\" \"$*\" >&2\n", as: "redis-cli")
+            try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: program)
+            let result = try await CommandLineTests.run(
+                ["--all", "--yes"], of: RequeueTool.scriptPath,
+                environment: [
+                    "PATH": "\(folder.url.path):/usr/bin:/bin",
+                    "APNS_WORKER_REDIS_URL": "rediss://us%65r:s3%40%25t@redis.internal:6380/3",
+                ])
+            #expect(result.errors.hasPrefix("s3@%t\n--user user -u rediss://redis.internal:6380/3 --raw EVAL "))
+            #expect(result.errors.components(separatedBy: "s3").count == 2)
+            #expect(result.ending == .exited(1) && result.errors.hasSuffix("requeue: redis-cli got no answer\n"))
         }
     }
 }
