@@ -136,6 +136,9 @@ let package = Package(
             exclude: ["Fuzzing/Corpus"]),
         // The products as other packages use them.
         .testTarget(name: "LibraryTests", dependencies: ["APNS", "PushJob", "PushQueue", nioCore]),
+        .testTarget(
+            name: "OperationsTests",
+            dependencies: ["Operations", "PushJob", "PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
         .testTarget(name: "PushJobTests", dependencies: ["PushJob", "TestSupport", nioCore]),
         .testTarget(
             name: "PushQueueTests",

@@ -167,7 +167,9 @@ struct ActionKind: Sendable {
     }
 
     static let all: [ActionKind] = [
-        ActionKind("pause-queue", "Pause a queue.", queues: .one, [Field("reason"), Field("now", .flag)], page: queueField) {
+        ActionKind(
+            "pause-queue", "Pause a queue.", queues: .one, [Field("reason"), Field("now", .flag)], page: queueField
+        ) {
             fields, _, _ in try PauseChange(fields, app: nil)
         },
         ActionKind("resume-queue", "Resume a queue.", queues: .one, page: queueField) { fields, _, _ in
@@ -226,7 +228,8 @@ struct ActionKind: Sendable {
         ) { fields, _, _ in try EditAndRequeue(fields) },
         ActionKind(
             "add-invalid-tokens", "Add invalid tokens.",
-            [Field("tokens", isRequired: true)] + Field.texts(["reason", "topic", "environment"]).map { Field($0.name) },
+            [Field("tokens", isRequired: true)]
+                + Field.texts(["reason", "topic", "environment"]).map { Field($0.name) },
             page: { _ in ["invalid"] }
         ) { fields, source, now in
             try AddInvalidTokens(fields, now: now, environment: source.environment, token: source.token)

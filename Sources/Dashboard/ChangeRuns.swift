@@ -96,7 +96,9 @@ final class ChangeRun: Sendable {
         Task {
             do {
                 let result = try await applied(change, plan)
-                set(result.error.map { .failed("\(result.sentence): \($0)") } ?? (isStopped ? .stopped(result) : .done(result)))
+                set(
+                    result.error.map { .failed("\(result.sentence): \($0)") }
+                        ?? (isStopped ? .stopped(result) : .done(result)))
             } catch {
                 set(.failed(WebError(error).problem))
             }

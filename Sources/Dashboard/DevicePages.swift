@@ -39,6 +39,10 @@ struct DevicePage: DashboardPage {
 
     /// Searches for a token.
     static func findings(_ token: String, _ request: PageRequest) async throws -> DeviceFindings {
+        guard !TokenText.isShortened(token) else {
+            throw WebError(
+                .badRequest, "\(token) is the beginning of a token; a device token has 64 hex digits or more")
+        }
         guard TokenText.isToken(token) else {
             throw WebError(.badRequest, "\(token.prefix(40)) is not a device token in hex or base64")
         }

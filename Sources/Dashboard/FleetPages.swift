@@ -28,18 +28,12 @@ struct AppsPage: DashboardPage {
             case .connecting: .plain
             case .paused, .unconnected, .unanswered, .serverErrors: .bad
             }
-        return Elements.label(app.state.rawValue, tone)
+        return Elements.label(app.state.rawValue.replacing("_", with: " "), tone)
     }
 
     private func part(_ app: FleetStatus.App, _ request: PageRequest) -> HTML {
-        let breaker: HTML =
-            switch app.paused {
-            case nil: Elements.label("closed", .good)
-            case let pause? where pause.isByHand: Elements.label("paused by operator", .warning)
-            case .some: Elements.label("open", .bad)
-            }
         let facts = Elements.facts([
-            ("State", Self.state(app)), ("Circuit breaker", breaker),
+            ("State", Self.state(app)), ("Paused by", app.paused.map { $0.isByHand ? "an operator" : "its workers" }),
             ("Reason", app.paused.map { "\($0.inWords)" }),
             ("Rule", app.paused.flatMap { request.source.explain($0.reason) }.map { "\($0)" }),
             ("Detail", app.paused?.detail.map { "\($0)" }),
@@ -47,8 +41,8 @@ struct AppsPage: DashboardPage {
             ("Endpoints", "\(app.endpoints.joined(separator: ", "))"),
             ("Connections", "\(app.connections)\(if: app.connecting > 0, ", \(app.connecting) connecting")"),
             ("Streams", "\(Words.number(app.streams)) of \(Words.number(app.streamLimit))"), ("Lanes", "\(app.lanes)"),
-            ("Without answers", app.lanesUnanswered > 0 ? "\(app.lanesUnanswered) lanes" : nil),
-            ("Server errors", app.serverError.map { "\($0), \(app.lanesWithServerErrors) lanes" }),
+            ("Without answers", app.lanesUnanswered > 0 ? "\(Words.count(app.lanesUnanswered, "lane"))" : nil),
+            ("Server errors", app.serverError.map { "\($0), \(Words.count(app.lanesWithServerErrors, "lane"))" }),
             ("Failure", app.failure.map { "\($0)" }),
             ("Provider token", app.tokenIssuedAt.map { "issued \(request.time($0))" }),
             ("Certificate", app.certificateExpiresAt.map { Self.certificate($0) }),
@@ -121,7 +115,10 @@ struct WorkersPage: DashboardPage {
             \(request.form("stop-worker", fields, "<button class=\"small danger\">Stop</button>"))
             """
         return [
-            "<span class=\"mono\">\(worker.name)</span>", Elements.label(worker.state.rawValue, tone), "\(worker.host)",
+            "<span class=\"mono\">\(worker.name)</span>",
+            Elements.label(
+                worker.state == .running && !worker.notReady.isEmpty ? "not ready" : worker.state.rawValue, tone),
+            "\(worker.host)",
             isOdd ? Elements.label(worker.version, .warning) : "\(worker.version)",
             "\(worker.lanes) of \(worker.lanesTotal)", "\(worker.queues.joined(separator: ", "))",
             "\(Words.number(worker.inFlight))", "\(Words.number(worker.claimed))", "\(Words.number(worker.done))",

@@ -180,7 +180,7 @@ struct JobPage: DashboardPage {
         let byID: HTML =
             job.id.map { id in
                 request.form(
-                    "cancel-id", [("queue", row.queue), ("id", String(buffer: id))],
+                    "change-jobs", [("queue", row.queue), ("id", String(buffer: id)), ("action", "cancel")],
                     "<button class=\"danger\">Cancel ID \(String(buffer: id))</button>")
             } ?? ""
         guard request.visitor.seesContent else {

@@ -29,12 +29,17 @@ package struct CampaignStatus: Encodable {
     package var retryReasons: [String: Int]
     package var startedAt: Int64?
     package var updatedAt: Int64?
-    /// Notifications that ended per second: since the last reading or, without one, since the start.
+    /// Notifications that were delivered per second: since the last reading or, without one, since the start. `nil` while
+    /// none ends.
     package var perSecond: Double?
-    /// The time that the remaining notifications need at this rate, in milliseconds.
+    /// The time that the remaining notifications need at the rate at which they end, in milliseconds.
     package var leftMs: Int64?
 
-    package init(_ counts: CampaignCounts, _ command: JobCommands.Command?, queue: String) {
+    /// The time without a settlement after which a campaign is idle, in milliseconds.
+    private static let idle: Int64 = 60_000
+
+    /// - Parameter now: in milliseconds since 1970.
+    package init(_ counts: CampaignCounts, _ command: JobCommands.Command?, queue: String, now: Int64) {
         campaign = counts.name.printable
         self.queue = queue
         state = (command?.state ?? .running).rawValue
@@ -54,23 +59,24 @@ package struct CampaignStatus: Encodable {
         deadReasons = reasons(of: Outcome.dead.rawValue)
         retryReasons = reasons(of: Postponement.retried.rawValue)
         (startedAt, updatedAt) = (counts.startedAt, counts.updatedAt)
-        if let startedAt, let updatedAt, updatedAt > startedAt {
-            setRate(Double(ended) * 1000 / Double(updatedAt - startedAt))
+        if let startedAt, let updatedAt, updatedAt > startedAt, now - updatedAt < Self.idle {
+            setRate(ended, count(.delivered), in: updatedAt - startedAt)
         }
     }
 
     /// The share that has ended, from 0 to 1, if the total is known.
     package var share: Double? { total.map { $0 > 0 ? max(0, min(1, Double(ended) / Double($0))) : 1 } }
 
-    private mutating func setRate(_ rate: Double) {
-        perSecond = (rate * 10).rounded() / 10
+    private mutating func setRate(_ ended: Int, _ delivered: Int, in milliseconds: Int64) {
+        let rate = Double(max(0, ended)) * 1000 / Double(milliseconds)
+        perSecond = ended > 0 ? (Double(max(0, delivered)) * 10_000 / Double(milliseconds)).rounded() / 10 : nil
         leftMs = left.flatMap { rate > 0 && state == "running" ? Int64(bounding: Double($0) * 1000 / rate) : nil }
     }
 
-    /// Computes the rate from the notifications that have ended since an earlier reading.
+    /// Computes the rates from what has ended since an earlier reading.
     package mutating func compare(with earlier: CampaignStatus, after milliseconds: Int64) {
         guard milliseconds > 0 else { return }
-        setRate(Double(max(0, ended - earlier.ended)) * 1000 / Double(milliseconds))
+        setRate(ended - earlier.ended, count(.delivered) - earlier.count(.delivered), in: milliseconds)
     }
 
     // MARK: Text
@@ -144,12 +150,15 @@ extension CampaignStatus {
             let counts = try await CampaignCounts.read(name, client, keys)
             let command = try await JobCommands.read(client, keys).commands[.campaign(name)]
             guard command != nil || counts.total != nil || !counts.counters.isEmpty else { continue }
-            found.append(CampaignStatus(counts, command, queue: keys.queue))
+            found.append(CampaignStatus(counts, command, queue: keys.queue, now: Moment.now))
         }
         return found
     }
 
-    /// Reads the campaigns that were settled last, and those under a command.
+    /// The number of jobs of each queue that are looked at for campaigns of which none has ended.
+    private static let sample = 2000
+
+    /// Reads the campaigns that were settled or enqueued last, those under a command, and those of the next jobs.
     /// - Parameter limit: the maximum number of campaigns in each queue.
     /// - Throws: `RedisError`.
     package static func latest(_ limit: Int, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignStatus] {
@@ -160,12 +169,25 @@ extension CampaignStatus {
             var names = try await CampaignCounts.names(limit, client, keys)
             for case .campaign(let name) in commands.keys.sorted(by: { $0.description < $1.description })
             where !names.contains(name) { names.append(name) }
+            names += try await campaigns(ofNextJobsIn: keys, fleet).subtracting(names).sorted()
             for name in names.prefix(limit) {
                 let counts = try await CampaignCounts.read(name, client, keys)
-                found.append(CampaignStatus(counts, commands[.campaign(name)], queue: keys.queue))
+                found.append(CampaignStatus(counts, commands[.campaign(name)], queue: keys.queue, now: Moment.now))
             }
         }
         return found
+    }
+
+    /// Returns the campaigns of some jobs that wait, of producers that record no total.
+    private static func campaigns(ofNextJobsIn keys: QueueKeys, _ fleet: Fleet) async throws -> Set<String> {
+        var names: Set<String> = []
+        var looked = 0
+        _ = try await fleet.jobs(of: keys).sweep(JobFilter()) { _, jobs, _ in
+            looked += jobs.count
+            names.formUnion(jobs.compactMap { $0.campaign.map { String(buffer: $0) } })
+            return looked < sample
+        }
+        return names
     }
 
     /// Returns the queues that know a campaign; all queues if none does, because its jobs may not have been claimed

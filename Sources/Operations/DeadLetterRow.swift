@@ -40,6 +40,8 @@ package struct DeadLetterRow {
 
     /// The app that the job names.
     package var app: String? { header?.app }
+    /// The campaign of the job.
+    package var campaign: String? { header?.campaign }
 
     /// Returns the cells of a table's row, which are printable.
     package func cells(now: Int64) -> [String] {

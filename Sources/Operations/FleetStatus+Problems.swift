@@ -79,8 +79,7 @@ extension FleetStatus {
                         kind: .appPaused, subject: app.name,
                         message: "app \(app.name) is paused" + Words.since(paused.since, now: at)
                             + ": \(paused.reason)",
-                        advice: "fix its key, key ID, team ID, topic or environment; "
-                            + "`apns-worker resume --app \(app.name)` probes at once"))
+                        advice: Self.advice(on: paused, of: app.name)))
             } else if app.lanesUnanswered > 0, app.paused == nil {
                 problems.append(
                     Problem(
@@ -107,7 +106,18 @@ extension FleetStatus {
                         advice: "check the network and the proxy; `apns-worker check` tests each step"))
             }
         }
-        return problems
+        // The worst first; others keep their order.
+        return problems.filter(\.kind.isCritical) + problems.filter { !$0.kind.isCritical }
+    }
+
+    /// The advice about an app that APNs refuses. Whole batches of refused tokens are a matter of the environment.
+    private static func advice(on pause: Pause, of app: String) -> String {
+        let isOfTokens = ["BadDeviceToken", "DeviceTokenNotForTopic", "InvalidToken"].contains(pause.reason)
+        return
+            (isOfTokens
+            ? "check its environment and topic: most of its tokens are for another; no token was marked invalid"
+            : "fix its key, key ID, team ID, topic or environment")
+            + "; `apns-worker resume --app \(app)` probes at once"
     }
 
     /// The queues whose server refuses writes, so that no worker can renew its lease there.

@@ -66,9 +66,9 @@ package enum Words {
         }
     }
 
-    /// Returns `, since 3 min`, or nothing if the time is unknown.
+    /// Returns ` for 3 min`, or nothing if the time is unknown.
     package static func since(_ time: Int64?, now: Int64) -> String {
-        time.map { ", since \(duration(max(0, now - $0)))" } ?? ""
+        time.map { " for \(duration(max(0, now - $0)))" } ?? ""
     }
 
     /// Returns hours, minutes and seconds in UTC.

@@ -66,6 +66,7 @@ struct ApnsWorker: AsyncParsableCommand {
             } else {
                 try command.run()
             }
+            try Terminal.checkOutput()
         } catch {
             CommandEnd.afterRunning(error, arguments)
         }

@@ -201,5 +201,5 @@ struct Schema: ParsableCommand {
               apns-worker schema > job.schema.json
             """)
 
-    func run() { print(JobSchema.text, terminator: "") }
+    func run() { Terminal.print(JobSchema.text) }
 }

@@ -46,7 +46,7 @@ struct Config: AsyncParsableCommand {
         if json {
             for line in lines { print(try JSONLine.text(line)) }
         } else {
-            print(EffectiveSettings.yaml(lines), terminator: "")
+            Terminal.print(EffectiveSettings.yaml(lines))
         }
         // Reports mistakes that no single setting shows: missing files, and contradictory settings.
         _ = try settings.worker(named: "config")

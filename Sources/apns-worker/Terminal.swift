@@ -16,14 +16,36 @@ enum Terminal {
         if noted.withLock({ $0.insert(text).inserted }) { note(text) }
     }
 
+    /// The error number of the last write to standard output that failed; 0 if all succeeded.
+    private static let failure = Atomic<Int32>(0)
+
     /// Writes to standard output at once, so that a reader of a pipe does not wait for a full buffer. Waits for a slow
-    /// reader until the process is asked to stop.
+    /// reader until the process is asked to stop. A failure ends the command with an exit status at its end.
     /// - Returns: `false` if the text was not written completely.
     @discardableResult
     static func print(_ text: String) -> Bool {
-        DescriptorOutput.write(text, to: STDOUT_FILENO) { !Interruption.isRequested } == .complete
+        let end = DescriptorOutput.write(text, to: STDOUT_FILENO) { !Interruption.isRequested }
+        if case .failed(let error) = end { failure.store(error, ordering: .relaxed) }
+        return end == .complete
+    }
+
+    /// Checks that all output was written.
+    /// - Throws: ``CommandFailure``, or an exit code if the reader has closed its end, as `head` does.
+    static func checkOutput() throws {
+        let error = failure.load(ordering: .relaxed)
+        guard error != 0 else { return }
+        throw outputFailure(error, "standard output")
+    }
+
+    /// Returns the error that ends a command whose output can't be written.
+    static func outputFailure(_ error: Int32, _ name: String) -> any Error {
+        if error == EPIPE { return ExitCode(ExitStatus.attention.rawValue) }
+        return CommandFailure(.attention, "cannot write to \(name): \(String(cString: strerror(error)))")
     }
 }
+
+/// Writes a line to standard output; see ``Terminal/print(_:)``.
+func print(_ line: String) { Terminal.print(line + "\n") }
 
 /// The rule for confirmations: a command that affects everything (`--all`, `--all-queues`) or deletes permanently asks
 /// on a terminal, and otherwise requires `--yes`.

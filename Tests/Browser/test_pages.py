@@ -137,8 +137,8 @@ class Pages(Live):
         self.browser.press(form.find_element("css selector", "button"))
         self.assertEqual(len(self.browser.all("tbody tr")), 1)
         self.assertIn("later-7", self.browser.text)
-        self.browser.open("/jobs?older_than=soon")
-        self.assertIn("must be a duration", self.browser.text)
+        self.browser.open("/jobs?since=soon")
+        self.assertIn("must be a duration ago", self.browser.text)
         self.assertTrue(any("400" in one for one in self.browser.problems()))
 
     def test_narrow_screen_has_no_scroll_bar_of_the_page(self):

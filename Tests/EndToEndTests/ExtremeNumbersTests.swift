@@ -189,7 +189,7 @@ extension EndToEnd {
             ["jobs", "show", "--id", "s"], ["jobs", "cancel", "--id", "s", "--dry-run"],
             ["jobs", "export", "--id", "s"],
             ["jobs", "list", "--by", "campaign"], ["dead", "list"], ["dead", "list", "--json"], ["dead", "show"],
-            ["dead", "list", "--count"], ["requeue", "--all", "--dry-run"], ["campaign", "list"],
+            ["dead", "list", "--by", "reason"], ["requeue", "--all", "--dry-run"], ["campaign", "list"],
             ["campaign", "list", "--json"], ["campaign", "show", "spring"], ["campaign", "show", "spring", "--json"],
             ["device", TestJob.token("a", 1)], ["device", TestJob.token("b", 1)], ["results"], ["results", "--json"],
             ["invalid", "list"], ["invalid", "list", "--json"], ["invalid", "export"],

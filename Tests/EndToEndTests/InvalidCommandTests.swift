@@ -46,7 +46,7 @@ extension EndToEnd {
             #expect(
                 lines[1].contains(
                     /[0-9a-f]{64}  2\d{3}-\d\d-\d\dT[\d:]{8}Z  Unregistered  apns +production +com\."example",x/))
-            let count = try await Self.invalid(["list", "--count", "--newer-than", "1h"], redis.url).output
+            let count = try await Self.invalid(["list", "--count", "--since", "1h"], redis.url).output
             #expect(
                 count.contains(/25 +BadDeviceToken +apns +sandbox/) && count.contains(/25 +Unregistered/), "\(count)")
             let json = try await Self.invalid(["list", "--json"], redis.url).output.split(separator: "\n")
@@ -111,7 +111,7 @@ extension EndToEnd {
             let again = try await Self.invalid(["remove"] + named, redis.url)
             #expect(again.ending == .exited(1) && again.output == "removed 0 tokens\n")
 
-            let filter = ["remove", "--environment", "sandbox", "--reason", "BadDeviceToken", "--newer-than", "1h"]
+            let filter = ["remove", "--environment", "sandbox", "--reason", "BadDeviceToken", "--since", "1h"]
             let unasked = try await Self.invalid(filter, redis.url)
             #expect(unasked.ending != .exited(0) && unasked.errors.contains("pass --yes"))
             #expect(try await Self.invalid(filter + ["--dry-run"], redis.url).output == "would remove 250 tokens\n")

@@ -156,7 +156,7 @@ extension EndToEnd {
             let problem = try await Self.command(stage, "status", "--check", status: 1)
             #expect(problem.output.hasPrefix("WARNING: queue default: 300 of today's 300"), "\(problem)")
             #expect(problem.output.contains("InvalidMember 300"), "\(problem)")
-            #expect(try await Self.command(stage, "dead", "list", "--count").output.contains("InvalidMember"))
+            #expect(try await Self.command(stage, "dead", "list", "--by", "reason").output.contains("InvalidMember"))
 
             let keys = try await stage.objects(["dead", "list", "--json", "--limit", "1000"]).compactMap {
                 $0["key"] as? String

@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import Redis
 import TestSupport
@@ -51,8 +52,8 @@ struct DeadLettersTests {
                 case "app": filter.apps.append(parts[1])
                 case "token": filter.tokens.append(parts[1])
                 case "error": filter.errors.append(parts[1])
-                case "older": filter.olderThan = Int64(parts[1])
-                default: filter.newerThan = Int64(parts[1])
+                case "older": filter.until = Int64(Date().timeIntervalSince1970 * 1000) - (Int64(parts[1]) ?? 0) * 1000
+                default: filter.since = Int64(Date().timeIntervalSince1970 * 1000) - (Int64(parts[1]) ?? 0) * 1000
                 }
             }
             let before = try queue.everything()

@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import Operations
 import PushJob
@@ -132,8 +133,8 @@ struct QueueJobsTests {
             #expect(try await found { $0.tokens = ["0304", "0f0f"] } == ["sidekiq", "b\""])
             #expect(try await found { $0.tokens = ["ef"] } == ["c"])
             #expect(try await found { $0.texts = ["OTHER", "broken"] } == ["d", "c", "b\""])
-            #expect(try await found { $0.olderThan = 50 } == ["a"])
-            #expect(try await found { $0.newerThan = 50 } == ["b\""])
+            #expect(try await found { $0.until = Int64(Date().timeIntervalSince1970 * 1000) - 50_000 } == ["a"])
+            #expect(try await found { $0.since = Int64(Date().timeIntervalSince1970 * 1000) - 50_000 } == ["b\""])
             #expect(try await found { $0.states = [.claimed] } == [])
             #expect(try await found { $0.campaigns = ["') redis.call('FLUSHALL') --"] } == [])
             var keys: [String: String] = [:]

@@ -88,6 +88,9 @@ struct DashboardAPI: Sendable {
     static func description(base: String) -> String {
         String(decoding: PackageResources.openapi_json, as: UTF8.self)
             .replacing("\"BASE\"", with: "\"\(base.isEmpty ? "/" : base)\"", maxReplacements: 1)
+            .replacing(
+                "\"ACTIONS\": {}", with: ActionKind.all.map(\.description).joined(separator: ",\n  "),
+                maxReplacements: 1)
     }
 
     private struct CheckObject: Encodable {
@@ -223,5 +226,39 @@ struct DashboardAPI: Sendable {
                     backlog: point.backlog, oldestAgeMs: point.oldest), keys: .convertToSnakeCase)
         }
         return list("points", points)
+    }
+}
+
+extension ActionKind {
+    /// The path of the action, as a member of the description's `paths`.
+    var description: String {
+        let queue: [Field] =
+            switch queues {
+            case .one: [Field("queue", isRequired: true)]
+            case .some: [Field("queue", .texts)]
+            case .all: []
+            }
+        let all = queue + fields + (confirms ? [Field("yes", .flag)] : []) + [Field("force", .flag)]
+        let properties = all.map { "\"\($0.name)\": \($0.kind.schema)" }.joined(separator: ", ")
+        let required = all.filter(\.isRequired).map { "\"\($0.name)\"" }.joined(separator: ", ")
+        let errors = [400, 401, 403, 404, 409, 413, 429, 503]
+            .map { "\"\($0)\": {\"$ref\": \"#/components/responses/Error\"}" }
+        return """
+            "/api/v1/actions/\(name)": {"post": {"summary": "\(summary)", "requestBody": {"required": true, "content": \
+            {"application/json": {"schema": {"type": "object", "properties": {\(properties)}\
+            \(required.isEmpty ? "" : ", \"required\": [\(required)]")}}}}, "responses": {"200": \
+            {"$ref": "#/components/responses/Action"}, \(errors.joined(separator: ", "))}}}
+            """
+    }
+}
+
+extension ActionKind.Field.Kind {
+    fileprivate var schema: String {
+        switch self {
+        case .text: #"{"type": "string"}"#
+        case .texts: #"{"type": "array", "items": {"type": "string"}}"#
+        case .flag: #"{"type": "boolean"}"#
+        case .number: #"{"type": "integer"}"#
+        }
     }
 }

@@ -66,7 +66,9 @@ package struct CampaignChange: Change {
             plan.question = "Send \(place) after all, and requeue \(Words.count(plan.count, "job"))?"
         } else if case .cancel(let discard) = change {
             let left = known.compactMap(\.left).reduce(0, +)
-            let number = known.isEmpty || known.contains { $0.left == nil } ? "" : ", of which \(Words.count(left, "notification")) \(left == 1 ? "is" : "are") left"
+            let number =
+                known.isEmpty || known.contains { $0.left == nil }
+                ? "" : ", of which \(Words.count(left, "notification")) \(left == 1 ? "is" : "are") left"
             plan.command = "Cancel the campaign"
             plan.question =
                 discard
@@ -176,7 +178,8 @@ package struct CampaignReport: Encodable, Sendable {
         case .cancel(let discard):
             let delivered = outcomes["delivered"] ?? 0
             let flying = inFlight ?? 0
-            return "is cancelled: \(Words.count(delivered, "notification")) \(delivered == 1 ? "was" : "were") delivered, and "
+            return
+                "is cancelled: \(Words.count(delivered, "notification")) \(delivered == 1 ? "was" : "were") delivered, and "
                 + "\(Words.number(flying)) \(flying == 1 ? "was" : "were") in flight"
                 + (discard ? "; its other jobs are deleted" : "")
         }

@@ -82,14 +82,16 @@ package struct Desk: Sendable {
     }
 
     /// Plans and carries out a change that needs no confirmation, or has it.
-    package func perform(_ change: some Change, _ control: ChangeControl = ChangeControl()) async throws -> ChangeResult {
+    package func perform(_ change: some Change, _ control: ChangeControl = ChangeControl()) async throws -> ChangeResult
+    {
         try await apply(change, plan(change), control)
     }
 
     /// The only queue that was chosen.
     func onlyQueue() throws -> QueueKeys {
         guard let queue = queues.first, queues.count == 1 else {
-            throw ChangeRefusal(.invalid, "", "choose one queue: \(queues.map(\.queue.printable).joined(separator: ", "))")
+            throw ChangeRefusal(
+                .invalid, "", "choose one queue: \(queues.map(\.queue.printable).joined(separator: ", "))")
         }
         return queue
     }

@@ -93,7 +93,8 @@ package struct DeadLettersChange: Change {
                 try await sweep.run { control.progress(before + $1.chosen) }
                 let missing = planned.count - sweep.tally.chosen
                 if missing > 0, !sweep.tally.isInterrupted {
-                    part.notes.append("\(Words.count(missing, noun)) of queue \(keys.queue) were no longer dead letters")
+                    part.notes.append(
+                        "\(Words.count(missing, noun)) of queue \(keys.queue) were no longer dead letters")
                 }
             } catch let error as RedisError {
                 if result.count + part.count == 0 { throw error }

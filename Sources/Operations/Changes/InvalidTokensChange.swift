@@ -41,7 +41,8 @@ package struct AddInvalidTokens: Change {
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
         var part = ChangePart()
         for marking in try await desk.invalid().mark(tokens) where marking == .added { part.count += 1 }
-        part.sentence = "\(Words.count(tokens.count, "token")) \(tokens.count == 1 ? "is" : "are") in the set of invalid tokens"
+        part.sentence =
+            "\(Words.count(tokens.count, "token")) \(tokens.count == 1 ? "is" : "are") in the set of invalid tokens"
         return ChangeResult([part])
     }
 }
@@ -72,7 +73,7 @@ package struct RemoveInvalidTokens: Change {
     /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
         filter = try InvalidTokenFilter(fields, now: now)
-        let tokens = try fields.texts("token").map(TokenText.normalized)
+        let tokens = try fields.tokens().map(TokenText.normalized)
         named = tokens.isEmpty ? nil : tokens.map { ByteBuffer(string: $0) }
         if named != nil, !filter.isEmpty {
             throw FieldMistake { "\($0("token")) and filters cannot be combined" }

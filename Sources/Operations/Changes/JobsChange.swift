@@ -72,7 +72,11 @@ package struct JobsChange: Change {
             let before = plan.count
             part.looked = try await jobs.sweep(filter, decodes: false) { _, page, _ in
                 for job in page {
-                    if job.state == .claimed { part.claimed += 1 } else { part.groups[job.state.rawValue, default: 0] += 1 }
+                    if job.state == .claimed {
+                        part.claimed += 1
+                    } else {
+                        part.groups[job.state.rawValue, default: 0] += 1
+                    }
                 }
                 part.count = min(part.groups.values.reduce(0, +), limit ?? .max)
                 progress(before + part.count)
@@ -93,10 +97,14 @@ package struct JobsChange: Change {
         let claimed = plan.parts.reduce(0) { $0 + $1.claimed }
         if claimed > 0 { plan.notes.append(note(onClaimed: claimed)) }
         let counted = plan.parts.filter { $0.count > 0 }
-        let what = counted.count == 1 ? counted[0].sentence : Words.count(plan.count, "job")
-            + (counted.isEmpty ? "" : ": " + counted.map(\.sentence).joined(separator: ", "))
+        let what =
+            counted.count == 1
+            ? counted[0].sentence
+            : Words.count(plan.count, "job")
+                + (counted.isEmpty ? "" : ": " + counted.map(\.sentence).joined(separator: ", "))
         plan.command = "\(kind.verbs.command) \(Words.count(plan.count, "job"))"
-        plan.question = "\(kind.verbs.command) \(what)" + (isCommand && plan.count == 0 ? " with \(words)" : "") + "?"
+        plan.question =
+            "\(kind.verbs.command) \(what)" + (isCommand && plan.count == 0 ? " with \(words)" : "") + "?"
             + (kind == .discard ? " This cannot be undone." : "")
         return plan
     }

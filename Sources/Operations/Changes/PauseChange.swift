@@ -247,7 +247,8 @@ package struct ClaimedNotifications {
             return "Workers release \(jobs) within seconds, except for the notifications in flight, "
                 + "about \(Words.number(inFlight)); \(rest)."
         }
-        return "Workers finish \(jobs), \(isPartial ? "at least" : "at most") \(Words.count(notifications, "notification"))"
+        return
+            "Workers finish \(jobs), \(isPartial ? "at least" : "at most") \(Words.count(notifications, "notification"))"
             + (milliseconds.map { ", in about \(Words.duration($0))" } ?? "") + "; \(rest)."
     }
 }

@@ -38,11 +38,13 @@ package struct WorkersChange: Change {
         if kind == .stop || names.isEmpty {
             let effect =
                 switch kind {
-                case .quiet: "This makes workers quiet: no jobs of their queues are sent unless other workers claim them"
+                case .quiet:
+                    "This makes workers quiet: no jobs of their queues are sent unless other workers claim them"
                 case .work: "This lets workers claim jobs again"
                 case .stop: "This stops workers: their jobs are finished or returned to the queue"
                 }
-            plan.command = kind == .stop ? "Stop \(workers)" : kind == .quiet ? "Quiet \(workers)" : "Let \(workers) work"
+            plan.command =
+                kind == .stop ? "Stop \(workers)" : kind == .quiet ? "Quiet \(workers)" : "Let \(workers) work"
             plan.question = "\(Self.list(chosen))\n\(effect) (\(workers)). Continue?"
         }
         return plan

@@ -97,6 +97,18 @@ extension Fields {
         return all(name)
     }
 
+    /// Returns device tokens or channels. The beginning of a token, as results and logs show it, is refused: nothing
+    /// would match it.
+    func tokens() throws(FieldMistake) -> [String] {
+        let tokens = try texts("token")
+        for token in tokens where TokenText.isShortened(token) {
+            throw FieldMistake {
+                "\($0("token")) is \(token.printable), the beginning of a token; a device token has 64 hex digits or more"
+            }
+        }
+        return tokens
+    }
+
     package func number(_ name: String, _ range: ClosedRange<Int>) throws(FieldMistake) -> Int? {
         guard let text = self[name] else { return nil }
         guard let number = Int(text), range.contains(number) else {

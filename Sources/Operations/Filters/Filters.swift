@@ -27,7 +27,7 @@ extension JobFilter {
         keys = Set(try fields.keys())
         ids = Set(try fields.texts("id"))
         // Channels are compared as they are.
-        tokens = Set(try fields.texts("token").flatMap { [$0, TokenText.normalized($0)] })
+        tokens = Set(try fields.tokens().flatMap { [$0, TokenText.normalized($0)] })
         apps = Set(try fields.texts("app"))
         topics = Set(try fields.texts("topic"))
         campaigns = Set(try fields.texts("campaign"))
@@ -56,7 +56,7 @@ extension DeadLetterFilter {
         apps = try fields.texts("app")
         campaigns = try fields.texts("campaign")
         // Producers write tokens in several ways, and dead letters keep what they wrote.
-        tokens = try fields.texts("token").flatMap { TokenText.forms(ofHex: TokenText.normalized($0)) }
+        tokens = try fields.tokens().flatMap { TokenText.forms(ofHex: TokenText.normalized($0)) }
         reasons = try fields.texts("reason")
         errors = try fields.texts("error")
         (since, until) = try fields.range(now: now)
@@ -89,7 +89,8 @@ extension InvalidTokenFilter {
 extension Fleet {
     /// Redis' time in milliseconds since 1970: of the server of the shared keys.
     package func now() async throws -> Int64 {
-        let parts = try await client(for: sharedKeys.audit).call(RedisCommand("TIME")).root.children.compactMap(\.number)
+        let parts = try await client(for: sharedKeys.audit).call(RedisCommand("TIME")).root.children.compactMap(
+            \.number)
         guard parts.count == 2 else { return Moment.now }
         return Int64(parts[0]) * 1000 + Int64(parts[1]) / 1000
     }

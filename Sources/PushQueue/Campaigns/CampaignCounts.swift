@@ -41,7 +41,7 @@ public struct CampaignCounts: Sendable, Equatable {
         return counts
     }
 
-    /// Returns the names of the campaigns that were settled last, the newest first.
+    /// Returns the names of the campaigns that were settled or enqueued last, the newest first.
     /// - Parameter limit: their maximum number.
     /// - Throws: `RedisError`.
     public static func names(_ limit: Int, _ client: RedisClient, _ keys: QueueKeys) async throws -> [String] {
@@ -57,5 +57,10 @@ public struct CampaignCounts: Sendable, Equatable {
         let key = keys.campaign(name)
         _ = try await client.call(RedisCommand("HINCRBY", key, "total", "\(notifications)"))
         _ = try await client.call(RedisCommand("PEXPIRE", key, "\(90 * 86_400_000)"))
+        // A campaign exists from its first job on, and before its first settlement.
+        let time = try await client.call(RedisCommand("TIME")).root.children.compactMap(\.number)
+        if let second = time.first {
+            _ = try await client.call(RedisCommand("ZADD", keys.campaigns, "\(second)000", name))
+        }
     }
 }

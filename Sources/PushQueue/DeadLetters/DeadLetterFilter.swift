@@ -16,8 +16,9 @@ public struct DeadLetterFilter: Sendable, Equatable {
     public var tokens: [String] = []
     /// Texts that occur in the error or its detail, ignoring case; or the status.
     public var errors: [String] = []
-    /// The range of the times at which they became dead letters, in milliseconds since 1970.
+    /// The first time at which they became dead letters, in milliseconds since 1970.
     public var since: Int64?
+    /// The last one.
     public var until: Int64?
 
     /// Makes a filter that matches all dead letters.
@@ -40,7 +41,9 @@ public struct DeadLetterFilter: Sendable, Equatable {
         for (name, time) in [("since", since), ("until", until)] {
             guard let time else { continue }
             command.append(name)
-            command.append(Int(time))
+            // 13 digits, as the script wants them.
+            let digits = "\(max(0, min(time, 9_999_999_999_999)))"
+            command.append(String(repeating: "0", count: 13 - digits.utf8.count) + digits)
         }
     }
 }

@@ -108,7 +108,7 @@ public struct WorkerReport: Sendable, Equatable {
     public var delivered = 0
     /// Jobs with a duration as `expiration` and no `enqueued_at` from which it could count, since the start.
     public var undatedExpirations = 0
-    /// Notifications that ended per second, over the last minute.
+    /// Notifications that APNs accepted per second, over the last minute.
     public var rate = 0.0
     /// The reason why it learns late of failovers that Sentinels announce; `nil` if it does not.
     public var failoverWatch: String?

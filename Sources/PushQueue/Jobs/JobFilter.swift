@@ -108,6 +108,11 @@ package enum TokenText {
         (2...2048).contains(hex.utf8.count) && hex.utf8.count.isMultiple(of: 2) && hex.isHexadecimal
     }
 
+    /// Returns true for the beginning of a token, as it is shown to people: eight digits, or with an ellipsis.
+    package static func isShortened(_ text: String) -> Bool {
+        text.hasSuffix("…") || text.hasSuffix("...") || text.utf8.count <= 8 && text.isHexadecimal
+    }
+
     /// Returns the ways in which producers may write a token.
     /// - Parameter hex: lower-case hex.
     package static func forms(ofHex hex: String) -> [String] {

@@ -91,7 +91,7 @@ extension Lane {
         report.undatedExpirations = ledger.counters.undatedExpirations
         report.commands = queue.commands.version
         report.cancelledInFlight = queue.cancelledInFlight
-        report.rate = observation.recentRate.update(report.done, now: now)
+        report.rate = observation.recentRate.update(report.delivered, now: now)
         report.failoverWatch = context.configuration.redisClient.masterWatch?.failure
         report.redis =
             switch context.configuration.redis {

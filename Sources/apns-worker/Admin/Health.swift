@@ -42,7 +42,7 @@ struct Health: AsyncParsableCommand {
             Terminal.note("\(error)\n")
             throw ExitCode.failure
         }
-        print(answer.body, terminator: answer.body.hasSuffix("\n") ? "" : "\n")
+        Terminal.print(answer.body + (answer.body.hasSuffix("\n") ? "" : "\n"))
         guard answer.status == 200 else { throw ExitCode.failure }
     }
 

@@ -125,9 +125,11 @@ struct CampaignLimit: AsyncParsableCommand {
     @Flag(help: "End the limit.") var off = false
 
     private func made() throws -> (Int64) throws(FieldMistake) -> CampaignChange {
-        try change.change(.limit(perSecond: perSecond), [
-            ("per_second", perSecond.map { "\($0)" }), ("off", off ? "1" : nil),
-        ])
+        try change.change(
+            .limit(perSecond: perSecond),
+            [
+                ("per_second", perSecond.map { "\($0)" }), ("off", off ? "1" : nil),
+            ])
     }
 
     func validate() throws { _ = try made() }

@@ -27,7 +27,6 @@ enum CommandEnd {
 
     /// Ends the process because of an error of the command.
     static func afterRunning(_ error: any Error, _ arguments: [String]) -> Never {
-        fflush(nil)
         if let failure = failure(error) {
             if isCheck(arguments) {
                 end(failure.status == .unavailable ? .critical : .unknown, failure.message)
@@ -35,7 +34,14 @@ enum CommandEnd {
             end(failure.status.rawValue, "Error: \(failure.message)")
         }
         if ApnsWorker.exitCode(for: error) == .success { answer(error, arguments) }
-        if let error = error as? ExitCode { Glibc.exit(error.rawValue) }
+        if let error = error as? ExitCode {
+            do { try Terminal.checkOutput() } catch let failure as CommandFailure {
+                end(failure.status.rawValue, "Error: \(failure.message)")
+            } catch {
+                // The reader knows that it has closed its end.
+            }
+            Glibc.exit(error.rawValue)
+        }
         end(ApnsWorker.exitCode(for: error).rawValue, ApnsWorker.fullMessage(for: error))
     }
 

@@ -48,7 +48,7 @@ enum HelpText {
         guard arguments.first == "help" else { return false }
         let names = arguments.dropFirst().filter { !$0.hasPrefix("-") }
         if let topic = names.first.flatMap(HelpTopic.init(rawValue:)) {
-            print(topic.text, terminator: "")
+            Terminal.print(topic.text)
             return true
         }
         let command: any ParsableCommand.Type

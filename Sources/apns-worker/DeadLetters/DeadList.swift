@@ -26,12 +26,32 @@ struct DeadList: AsyncParsableCommand {
 
     @Option(help: ArgumentHelp("Maximum number. (default: 50; with --json all)", valueName: "number")) var limit: Int?
 
-    @Flag(help: "Count them by reason.") var count = false
+    /// A member by which dead letters can be counted.
+    enum Group: String, CaseIterable {
+        case reason, app, campaign, queue
+    }
+
+    @Flag(help: "Print the number of dead letters.") var count = false
+
+    @Option(
+        help: "Count by reason, app, campaign or queue, or several, such as reason,app.", transform: Self.groups)
+    var by: [Group]?
 
     @Flag(help: "Print one JSON object per line.") var json = false
 
+    private static func groups(_ text: String) throws -> [Group] {
+        try text.split(separator: ",", omittingEmptySubsequences: false).map { name in
+            guard let group = Group(rawValue: String(name)) else {
+                let known = Group.allCases.map(\.rawValue).joined(separator: ", ")
+                throw ValidationError("dead letters are counted by \(known), not by \(name)")
+            }
+            return group
+        }
+    }
+
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
+        if count || by != nil, limit != nil { throw ValidationError("--limit cannot be combined with --count") }
         _ = try options.filter()
     }
 
@@ -40,7 +60,8 @@ struct DeadList: AsyncParsableCommand {
         try await QueueChoice.withListed(queue) { fleet, queues in
             var letters: [DeadLetters] = []
             for keys in queues { letters.append(try await fleet.deadLetters(of: keys)) }
-            let found = count ? try await printCounts(letters, filter) : try await printLetters(letters, filter)
+            let found =
+                count || by != nil ? try await printCounts(letters, filter) : try await printLetters(letters, filter)
             guard found == 0 else { return }
             let status = try await DeadLetterSweep.reportNothing(letters, filter)
             if status != 0 { throw ExitCode(status) }
@@ -48,21 +69,58 @@ struct DeadList: AsyncParsableCommand {
     }
 
     private struct Count: Encodable {
-        let reason: String
         let count: Int
+        var reason, app, campaign, queue: String?
     }
 
     private func printCounts(_ letters: [DeadLetters], _ filter: DeadLetterFilter) async throws -> Int {
-        var sum = DeadLetterSweep.Tally()
-        for letters in letters where limit.map({ sum.chosen < $0 }) ?? true {
-            sum.add(
-                try await DeadLetterSweep.count(
-                    letters, filter, limit: limit.map { $0 - sum.chosen }, onlyReadable: false))
+        let groups = by ?? []
+        var counts: [[String]: Int] = [:]
+        for letters in letters {
+            if groups.contains(.app) || groups.contains(.campaign) {
+                _ = try await sweep(letters, filter, limit: nil) { rows in
+                    for row in rows {
+                        counts[groups.map { Self.value($0, row.reason, row, letters.queue) }, default: 0] += 1
+                    }
+                }
+                continue
+            }
+            let tally = try await DeadLetterSweep.count(letters, filter, limit: nil, onlyReadable: false)
+            for (reason, count) in tally.reasons {
+                counts[groups.map { Self.value($0, reason, nil, letters.queue) }, default: 0] += count
+            }
         }
-        for (reason, count) in sum.reasons.largestFirst {
-            print(json ? try JSONLine.text(Count(reason: reason, count: count)) : "\(count)\t\(reason.printable)")
+        let sum = counts.values.reduce(0, +)
+        if groups.isEmpty {
+            print(json ? try JSONLine.text(Count(count: sum)) : "\(sum)")
+            return sum
         }
-        return sum.chosen
+        for (values, number) in counts.sorted(by: { ($1.value, $0.key.joined()) < ($0.value, $1.key.joined()) }) {
+            guard json else {
+                print((["\(number)"] + values.map(\.printable)).joined(separator: "\t"))
+                continue
+            }
+            var count = Count(count: number)
+            for (group, value) in zip(groups, values) where value != "-" {
+                switch group {
+                case .reason: count.reason = value
+                case .app: count.app = value
+                case .campaign: count.campaign = value
+                case .queue: count.queue = value
+                }
+            }
+            print(try JSONLine.text(count))
+        }
+        return sum
+    }
+
+    private static func value(_ group: Group, _ reason: String, _ row: DeadLetterRow?, _ queue: String) -> String {
+        switch group {
+        case .reason: reason
+        case .app: row?.app ?? "-"
+        case .campaign: row?.campaign ?? "-"
+        case .queue: queue
+        }
     }
 
     private func printLetters(_ letters: [DeadLetters], _ filter: DeadLetterFilter) async throws -> Int {

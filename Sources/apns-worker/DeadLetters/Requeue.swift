@@ -6,7 +6,7 @@ struct Requeue: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Return dead letters to the queue.",
         discussion: """
-            Count by reason:     apns-worker dead list --count
+            Count by reason:     apns-worker dead list --by reason
             Dry run:             apns-worker requeue --reason UnknownApp --dry-run
             Requeue:             apns-worker requeue --reason UnknownApp --rate 500
 

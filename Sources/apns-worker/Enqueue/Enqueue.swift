@@ -106,7 +106,8 @@ struct Enqueue: AsyncParsableCommand {
         let configuration = try queueOfJobs(settings)
         _ = try jobOfFlags(configuration.keys, configuration.format).map {
             if !unchecked {
-                _ = try EnqueueCheck(format: configuration.format, apps: nil, isStrict: strict).prepare($0.body).accepted
+                _ = try EnqueueCheck(format: configuration.format, apps: nil, isStrict: strict).prepare($0.body)
+                    .accepted
             }
         }
         try await FleetOptions.withFleet(settings, searches: false) { fleet in
@@ -322,7 +323,12 @@ struct Enqueue: AsyncParsableCommand {
         var notes = LineNotes()
         func flush() async throws {
             guard !batch.isEmpty else { return }
-            last = try await push(batch, client, keys)
+            do {
+                last = try await push(batch, client, keys)
+            } catch let error as RedisError {
+                try reportPart(enqueued, next: first, last: lines.number, keys, error)
+                throw error
+            }
             enqueued += batch.count
             try report(ids, keys, nil)
             (batch, ids, bytes) = ([], [], 0)
@@ -358,6 +364,33 @@ struct Enqueue: AsyncParsableCommand {
         if refused > 0 || last.shortfall != nil { throw ExitCode(1) }
     }
 
+    /// Reports what was enqueued before an error, and where to continue.
+    /// - Parameters:
+    ///   - next: the number of the first line that was not enqueued, or may not have been.
+    ///   - last: the number of the last line of its batch.
+    private func reportPart(_ enqueued: Int, next: Int, last: Int, _ keys: QueueKeys, _ error: RedisError) throws {
+        if json {
+            struct Part: Encodable {
+                let queue: String
+                let enqueued, nextLine: Int
+                let uncertainUntil: Int?
+                let error: String
+            }
+            let part = Part(
+                queue: keys.queue, enqueued: enqueued, nextLine: next, uncertainUntil: error.isAnswer ? nil : last,
+                error: "\(error)")
+            return print(try JSONLine.text(part, keys: .convertToSnakeCase))
+        }
+        Terminal.note(
+            "enqueued \(Words.count(enqueued, "job")) on \(keys.queue), of the lines before line \(next). To continue: "
+                + "tail -n +\(next) FILE | apns-worker enqueue\n")
+        if !error.isAnswer {
+            Terminal.note(
+                "Redis did not answer to the jobs of lines \(next) to \(last): if it has them, they would be sent twice\n"
+            )
+        }
+    }
+
     private func push(
         _ batch: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys
     ) async throws -> PushConfirmation.Outcome {
@@ -386,12 +419,11 @@ struct Enqueue: AsyncParsableCommand {
     private func countCampaigns(_ batch: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys) async throws {
         var totals: [ByteBuffer: Int] = [:]
         for body in batch {
-            // A line that was not checked may have either format.
-            guard let job = (try? JobDecoder.decode(body)) ?? (try? JobDecoder.decode(body, as: .sidekiq(classes: []))),
-                let campaign = job.campaignName
-            else { continue }
+            // A line that was not checked may have either format. One that can't be read ends as a single dead letter.
+            let job = (try? JobDecoder.decode(body)) ?? (try? JobDecoder.decode(body, as: .sidekiq(classes: [])))
+            guard let campaign = (job ?? JobDecoder.identify(body, as: .native)).campaignName else { continue }
             // A repeated token is sent to only once.
-            totals[campaign, default: 0] += job.tokens.map { Set($0.map(job.text)).count } ?? 1
+            totals[campaign, default: 0] += job?.tokens.map { tokens in Set(tokens.map { job?.text($0) }).count } ?? 1
         }
         for (campaign, total) in totals {
             try await CampaignCounts.addTotal(total, of: String(buffer: campaign), client, keys)

@@ -19,7 +19,7 @@ struct Status: AsyncParsableCommand {
               claimed   jobs that workers hold
               dead      dead letters
               oldest    age of the oldest waiting or due job, if known
-              rate/s    notifications ended, last minute
+              rate/s    notifications delivered, last minute
               seen      age of the worker's heartbeat
 
             A worker that is `gone` has lost its lease; another worker reclaims its jobs within seconds. A worker that is \

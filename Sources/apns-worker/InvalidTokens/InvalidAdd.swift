@@ -115,7 +115,6 @@ struct InvalidAdd: AsyncParsableCommand {
             }
             if json { print(try JSONLine.text(tally)) } else { print(tally.words) }
         }
-        fflush(nil)
         if Interruption.isRequested {
             Terminal.note("interrupted; repeat the command to continue\n")
             throw ExitCode(130)

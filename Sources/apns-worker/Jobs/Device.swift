@@ -34,6 +34,10 @@ struct Device: AsyncParsableCommand {
 
     private var hex: String {
         get throws {
+            guard !TokenText.isShortened(token) else {
+                throw ValidationError(
+                    "\(token.printable) is the beginning of a token; a device token has 64 hex digits or more")
+            }
             do {
                 return String(buffer: try DeviceToken(token).hex)
             } catch {

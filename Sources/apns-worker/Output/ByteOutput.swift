@@ -1,4 +1,5 @@
 import ArgumentParser
+import FoundationEssentials
 import Glibc
 import NIOCore
 import Sockets
@@ -36,9 +37,7 @@ final class ByteOutput {
         switch Self.write(&buffer, to: descriptor) {
         case .complete: buffer.clear()
         case .abandoned: throw ExitCode(130)
-        case .failed(EPIPE): throw ExitCode(1)
-        case .failed(let error):
-            throw ValidationError("cannot write to \(name): \(String(cString: strerror(error)))")
+        case .failed(let error): throw Terminal.outputFailure(error, name)
         }
     }
 
@@ -53,20 +52,25 @@ final class ByteOutput {
     }
 }
 
-/// A file that is replaced atomically once it is complete, and otherwise left unchanged.
+/// A file that is replaced atomically once it is complete, and otherwise left unchanged. A symbolic link is followed. A
+/// pipe or a device is written as it is.
 final class FileReplacement {
     let output: ByteOutput
     private let path: String
     private let temporary: String
     private let descriptor: Int32
+    private let isInPlace: Bool
     private var isDone = false
 
     /// - Throws: a usage error if no file can be created next to the path.
     init(_ path: String) throws {
-        self.path = path
-        temporary = "\(path).\(getpid()).tmp"
+        var found = stat()
+        let exists = stat(path, &found) == 0
+        isInPlace = exists && found.st_mode & S_IFMT != S_IFREG
+        self.path = exists ? URL(filePath: path).resolvingSymlinksInPath().path : path
+        temporary = isInPlace ? path : "\(self.path).\(getpid()).tmp"
         // The tokens are readable only by the user who requested them.
-        descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        descriptor = open(temporary, O_WRONLY | O_CLOEXEC | (isInPlace ? 0 : O_CREAT | O_EXCL), 0o600)
         output = ByteOutput(descriptor, name: temporary)
         guard descriptor >= 0 else {
             isDone = true
@@ -76,12 +80,14 @@ final class FileReplacement {
 
     deinit {
         if descriptor >= 0 { close(descriptor) }
-        if !isDone { unlink(temporary) }
+        if !isDone, !isInPlace { unlink(temporary) }
     }
 
     /// Moves the file into place.
     func finish() throws {
         try output.flush()
+        isDone = isInPlace
+        guard !isDone else { return }
         guard fsync(descriptor) == 0, rename(temporary, path) == 0 else {
             throw ValidationError("cannot write \(path): \(String(cString: strerror(errno)))")
         }

@@ -32,6 +32,10 @@ struct ResultOptions: ParsableArguments {
         if let unknown = outcome.first(where: { !known.contains($0) }) {
             throw ValidationError("--outcome is one of \(known.joined(separator: ", ")), not \(unknown)")
         }
+        if let part = token.first(where: TokenText.isShortened) {
+            throw ValidationError(
+                "--token is \(part.printable), the beginning of a token; a device token has 64 hex digits or more")
+        }
         for (flag, values) in [("id", id), ("token", token), ("reason", reason), ("app", app), ("campaign", campaign)]
         where values.contains("") {
             throw ValidationError("--\(flag) is empty; set a value or omit it")

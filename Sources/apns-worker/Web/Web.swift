@@ -53,7 +53,6 @@ struct Web: AsyncParsableCommand {
         let served = try await ServedDashboard.start(
             web.configuration(host: host, port: Int(port), logger: logger), settings, at: hangups, logger: logger)
         print("dashboard  \(served.address)")
-        fflush(nil)
         var lifecycle = logger
         lifecycle.logLevel = .warning
         try await ServiceGroup(

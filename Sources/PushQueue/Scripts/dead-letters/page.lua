@@ -16,7 +16,7 @@
 --                         the member of its line, or else of the job
 --         token X         one of the tokens of its line, or else of the job
 --         error X         a part of its error or detail, in either case, or its status
---         since T         a dead letter since this time: ms since 1970 or, at the first call, a duration before now such as
+--         since T         a dead letter since this time: 13 digits of ms since 1970 or, at the first call, a duration before now such as
 --                         1h30m; the units are w, d, h, m, s and ms
 --         until T         a dead letter until this time
 --         newest 1        from the newest to the oldest; else from the oldest to the newest
@@ -86,7 +86,8 @@ end
 -- Returns the time, in ms, of a number of ms or of a duration before now; nil for another text.
 local UNITS = { w = 604800000, d = 86400000, h = 3600000, m = 60000, s = 1000, ms = 1 }
 local function time_of(text)
-    if string.find(text, '^%d+$') and #text <= 15 then
+    -- Fewer digits may be a time in seconds, which must not select everything.
+    if string.find(text, '^%d+$') and #text == 13 then
         return tonumber(text)
     end
     local total, rest = 0, text
@@ -119,7 +120,7 @@ for i = FIRST_OPTION, #ARGV, 2 do
     elseif name == 'since' or name == 'until' then
         option[name] = time_of(value)
         if not option[name] then
-            return refuse(name .. ' must be milliseconds since 1970, or a duration such as 45s, 30m, 1h30m or 7d')
+            return refuse(name .. ' must be 13 digits of milliseconds since 1970, or a duration such as 45s, 30m, 1h30m or 7d')
         end
     elseif name == 'instead' then
         option.instead = value

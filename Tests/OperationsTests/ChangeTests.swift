@@ -1,0 +1,277 @@
+import Foundation
+import Operations
+import PushJob
+import PushQueue
+import TestSupport
+import Testing
+
+/// The changes that commands, pages and the API run.
+@Suite("Changes of operators")
+struct ChangeTests {
+    private static let now = Int64(Date().timeIntervalSince1970 * 1000)
+
+    private static func fields(_ fields: KeyValuePairs<String, String>) -> Fields {
+        Fields(fields.map { ($0.key, $0.value) }, refusesEmpty: true)
+    }
+
+    private static func jobs(_ kind: JobsChange.Kind, _ fields: KeyValuePairs<String, String>) throws -> JobsChange {
+        try JobsChange(kind, Self.fields(fields), now: now)
+    }
+
+    // MARK: At most what was counted
+
+    @Test("at most the jobs that were counted are changed, whatever arrives before the answer", arguments: [false, true])
+    func arrivals(postponed: Bool) async throws {
+        try await OperatorScene.with { scene in
+            func add(_ id: String) throws {
+                if postponed {
+                    let due = Self.now + 3_600_000
+                    try scene.run(
+                        "ZADD", "push:{default}:retry", "\(due)",
+                        #"{"apns_worker":1,"attempt":1,"scheduled":true,"job":\#(OperatorScene.job(id))}"#)
+                } else {
+                    try scene.push(OperatorScene.job(id))
+                }
+            }
+            try add("first")
+            let change = try Self.jobs(.discard, ["token": OperatorScene.token])
+            let desk = try scene.desk()
+            let plan = try await desk.plan(change)
+            #expect(plan.count == 1 && plan.question?.hasPrefix("Delete 1 job of queue default") == true)
+            for number in 0..<5 { try add("later-\(number)") }
+            let result = try await desk.apply(change, plan)
+            #expect(result.count == 1)
+            let left = try (scene.run("LLEN", "push:{default}:jobs").number ?? 0)
+                + (scene.run("ZCARD", "push:{default}:retry").number ?? 0)
+            #expect(left == 5)
+        }
+    }
+
+    @Test("dead letters that were counted are deleted, and later ones stay, also if others were faster")
+    func laterLetters() async throws {
+        try await OperatorScene.with { scene in
+            for id in ["a", "b", "c"] { try scene.bury(id, at: Self.now - 10_000) }
+            let change = try DeadLettersChange(.delete, Self.fields(["since": "15s"]), now: Self.now)
+            let desk = try scene.desk()
+            let plan = try await desk.plan(change)
+            #expect(plan.count == 3)
+            // The answer takes longer than the letters are young, and three others arrive.
+            for id in ["later-1", "later-2", "later-3"] { try scene.bury(id, at: Self.now + 5000) }
+            let other = try DeadLettersChange(.requeue, Self.fields(["id": "a"]), now: Self.now)
+            _ = try await scene.desk(by: "bob").perform(other)
+            let result = try await desk.apply(change, plan)
+            #expect(result.count == 2)
+            #expect(result.notes == ["1 dead letter of queue default were no longer dead letters"], "\(result.notes)")
+            #expect(try scene.dead() == ["later-1", "later-2", "later-3"])
+            #expect(try await scene.audit() == ["delete_dead_letters done 2", "requeue done 1"])
+        }
+    }
+
+    @Test("a window of time is the same for all queues, however long the first takes")
+    func window() async throws {
+        try await OperatorScene.with { scene in
+            for (queue, ids) in [("a", 8), ("b", 3)] {
+                for number in 0..<ids { try scene.bury("\(queue)\(number)", at: Self.now - 2000, queue: queue) }
+            }
+            let fields = Self.fields(["since": "3s", "rate": "4"])
+            let change = try DeadLettersChange(.requeue, fields, now: Self.now)
+            let desk = try scene.desk("a", "b")
+            let plan = try await desk.plan(change)
+            #expect(plan.parts.map(\.count) == [8, 3])
+            // It takes two seconds, after which all are older than three.
+            #expect(try await desk.apply(change, plan).parts.map(\.count) == [8, 3])
+        }
+    }
+
+    // MARK: Where the jobs are
+
+    @Test("commands of a machine without a queue's format change the jobs that its workers claim")
+    func sidekiq() async throws {
+        try await OperatorScene.with { scene in
+            try scene.joinSidekiq("sk")
+            for id in ["one", "two", "three"] {
+                let job = #"{"class":"PushJob","args":[\#(OperatorScene.job(id, #","campaign":"spring""#))],"jid":"j\#(id)"}"#
+                try scene.push(job, to: "queue:sk", "LPUSH")
+            }
+            let desk = try scene.desk("sk")
+            let plan = try await desk.plan(Self.jobs(.cancel, ["campaign": "spring"]))
+            #expect(plan.count == 3)
+            let cancelled = try await desk.apply(Self.jobs(.cancel, ["campaign": "spring"]), plan)
+            #expect(cancelled.count == 3 && cancelled.sentence == "cancelled 3 jobs of queue sk (3 waiting)")
+            #expect(try scene.run("LLEN", "queue:sk").number == 0)
+            // And they return to the list that the workers read, at its end.
+            let requeue = try DeadLettersChange(.requeue, Self.fields(["reason": "Cancelled"]), now: Self.now)
+            _ = try await desk.perform(requeue)
+            #expect(try scene.run("LLEN", "queue:sk").number == 3)
+            #expect(try scene.run("EXISTS", "push:{sk}:jobs").number == 0)
+            // The limits are those of the workers.
+            #expect(try await scene.fleet.queue(QueueKeys(queue: "sk")).limits.maximumDeadLetters == 7)
+        }
+    }
+
+    @Test("settings that contradict a queue's workers are refused, and those that agree are not")
+    func contradiction() async throws {
+        try await OperatorScene.with(sidekiq: ["sk", "own"]) { scene in
+            try scene.joinSidekiq("sk")
+            #expect(try await scene.fleet.queue(QueueKeys(queue: "sk")).keys.jobs == "queue:sk")
+            // No worker has written anything yet.
+            #expect(try await scene.fleet.queue(QueueKeys(queue: "own")).keys.jobs == "queue:own")
+            try scene.run("SET", "push:{own}:source", scene.run("GET", "push:{sk}:source").text ?? "")
+            await #expect(throws: Fleet.Contradiction.self) { try await scene.fleet.queue(QueueKeys(queue: "own")) }
+            let shown = try await scene.fleet.queue(QueueKeys(queue: "own"), ignoresSettings: true)
+            #expect(shown.keys.jobs == "queue:sk")
+            for garbage in ["", "{}", "[1]", #"{"list":"","head":"UP"}"#] {
+                try scene.run("SET", "push:{own}:source", garbage)
+                #expect(try await scene.fleet.queue(QueueKeys(queue: "own")).keys.jobs == "queue:own")
+            }
+        }
+    }
+
+    @Test("a token is found in each spelling")
+    func spellings() async throws {
+        try await OperatorScene.with { scene in
+            for (number, token) in TokenText.forms(ofHex: OperatorScene.token).enumerated() {
+                let job = #"{"id":"d\#(number)","token":"\#(token)","alert":"x"}"#
+                try scene.bury("d\(number)", job: job)
+            }
+            for spelling in [OperatorScene.token, OperatorScene.token.uppercased(), "APwTrf94USK0rSiAmjQgmCNBJBQhNICXh45XfJkd6PA="] {
+                let change = try DeadLettersChange(.delete, Self.fields(["token": spelling]), now: Self.now)
+                #expect(try await scene.desk().plan(change).count == 5, "\(spelling)")
+            }
+        }
+    }
+
+    // MARK: Once
+
+    @Test("an edited job replaces its dead letter once")
+    func edit() async throws {
+        try await OperatorScene.with { scene in
+            try scene.bury("broken")
+            let listing = try await scene.fleet.deadLetters(of: QueueKeys()).page(.list, .init(), after: nil, limit: 1)
+            let key = try #require(listing.letters.first?.key)
+            let change = try EditAndRequeue(Self.fields(["key": key, "job": OperatorScene.job("mended")]))
+            #expect(try await scene.desk().perform(change).sentence == "the edited job is enqueued")
+            await expectRefusal("nothing was enqueued") { _ = try await scene.desk(by: "bob").perform(change) }
+            #expect(try scene.texts("LRANGE", "push:{default}:jobs", "0", "-1") == [OperatorScene.job("mended")])
+            #expect(try scene.dead().isEmpty)
+            #expect(try await scene.audit() == ["edit_and_requeue refused", "edit_and_requeue done 1"])
+        }
+    }
+
+    @Test("a cancellation by id has an effect without a stored job, and its end is recorded, or refused")
+    func cancelByID() async throws {
+        try await OperatorScene.with { scene in
+            let result = try await scene.desk().perform(Self.jobs(.cancel, ["id": "x"]))
+            #expect(!result.hasNoEffect && result.sentence == "cancelled 0 jobs of queue default")
+            #expect(try scene.run("HEXISTS", "push:{default}:job-commands", "id:x").number == 1)
+            let undo = try UncancelJobs(Self.fields(["id": "x"]))
+            #expect(try await scene.desk().perform(undo).sentence.hasPrefix("ended the cancellation of 1 ID"))
+            await expectRefusal("no job with this ID is cancelled") { _ = try await scene.desk().perform(undo) }
+            #expect(
+                try await scene.audit() == ["uncancel_jobs refused", "uncancel_jobs done", "cancel_jobs done 0"])
+        }
+    }
+
+    // MARK: Names
+
+    @Test("names that are not known are refused with a suggestion, and recorded as refused")
+    func names() async throws {
+        try await OperatorScene.with(configured: ["default", "bulk"]) { scene in
+            try scene.push(OperatorScene.job("1", #","campaign":"spring-sale""#))
+            try scene.run("SET", "push:{shared}:apps:shop:paused", "x")
+            try scene.push(OperatorScene.job("2"), to: "push:{bulk}:jobs")
+            await expectRefusal("did you mean spring-sale?") {
+                let change = try CampaignChange(.cancel(discard: false), Self.fields(["campaign": "sprng-sale"]), now: 0)
+                _ = try await scene.desk().plan(change)
+            }
+            await expectRefusal("did you mean bulk?") {
+                _ = try await scene.desk().plan(Self.jobs(.move, ["id": "1", "to_queue": "bluk"]))
+            }
+            await expectRefusal("did you mean shop?") {
+                _ = try await scene.desk().plan(PauseChange(Fields(), app: "shpo"))
+            }
+            await expectRefusal("no worker has a lease") {
+                _ = try await scene.desk().plan(WorkersChange(.stop, Self.fields(["worker": "vm"])))
+            }
+            #expect(
+                try await scene.audit() == [
+                    "stop refused", "pause refused", "move_jobs refused", "cancel_campaign refused",
+                ])
+            #expect(try scene.run("EXISTS", "push:{default}:job-commands", "push:{bluk}:jobs").number == 0)
+            // A campaign exists from its first job on.
+            let known = try CampaignChange(.cancel(discard: true), Self.fields(["campaign": "spring-sale"]), now: 0)
+            let plan = try await scene.desk().plan(known)
+            #expect(plan.question?.contains("This cannot be undone.") == true && plan.parts.count == 1)
+        }
+    }
+
+    @Test("a change that the state does not allow is refused, and is not recorded as done")
+    func state() async throws {
+        try await OperatorScene.with { scene in
+            try scene.push(OperatorScene.job("1", #","campaign":"c""#))
+            func change(_ change: JobCommands.Change) throws -> CampaignChange {
+                try CampaignChange(change, Self.fields(["campaign": "c"]), now: Self.now)
+            }
+            _ = try await scene.desk().perform(change(.cancel(discard: false)))
+            await expectRefusal("is cancelled; to send it after all") {
+                _ = try await scene.desk(by: "bob").perform(change(.pause))
+            }
+            await expectRefusal("is cancelled") { _ = try await scene.desk().perform(change(.resume)) }
+            #expect(
+                try await scene.audit() == [
+                    "resume_campaign refused", "pause_campaign refused", "cancel_campaign done",
+                ])
+        }
+    }
+
+    // MARK: Fields
+
+    @Test(
+        "fields that are not valid are refused by their names",
+        arguments: [
+            (["reason": String(repeating: "x", count: 201)], "reason must have"),
+            (["reason": "e" + String(repeating: "\u{301}", count: 2000)], "reason must have"),
+            (["campaign": String(repeating: "c", count: 101)], "the name of a campaign"), (["campaign": ""], "campaign is missing"),
+        ] as [([String: String], String)])
+    func campaignFields(fields: [String: String], words: String) {
+        let all = ["campaign": "c"].merging(fields) { $1 }
+        do {
+            _ = try CampaignChange(.pause, Fields(all.map { ($0.key, $0.value) }), now: 0)
+            Issue.record("it was accepted")
+        } catch {
+            #expect(error.text(.member).contains(words), "\(error.text(.member))")
+        }
+    }
+
+    @Test("flags and members are spelled as their users write them")
+    func spelling() throws {
+        do {
+            _ = try JobFilter(Fields([("due_before", "soon")]), now: 0)
+            Issue.record("it was accepted")
+        } catch {
+            #expect(error.text(.flag).hasPrefix("--due-before must be a time"))
+            #expect(error.text(.member).hasPrefix("due_before must be a time"))
+        }
+        for (name, value, words) in [
+            ("reason", "", "--reason is empty; set a value or omit it"), ("key", "xyz", "--key is xyz"),
+            ("state", "waitng", "did you mean waiting?"), ("since", "later", "--since must be a duration ago"),
+            ("token", "00fc13ad…", "the beginning of a token"), ("token", "00fc13ad", "the beginning of a token"),
+        ] {
+            do {
+                _ = try JobFilter(Fields([(name, value)], refusesEmpty: true), now: 0)
+                Issue.record("\(name) was accepted")
+            } catch {
+                #expect(error.text(.flag).contains(words), "\(error.text(.flag))")
+            }
+        }
+    }
+
+    @Test("times count back from the time of Redis that is passed, and become absolute")
+    func times() throws {
+        let filter = try DeadLetterFilter(Fields([("since", "1h"), ("until", "1700000000")]), now: 1_700_000_600_000)
+        #expect(filter.since == 1_699_997_000_000 && filter.until == 1_700_000_000_000)
+        #expect(throws: FieldMistake.self) {
+            try DeadLetterFilter(Fields([("since", "1h"), ("until", "2h")]), now: 1_700_000_600_000)
+        }
+    }
+}
