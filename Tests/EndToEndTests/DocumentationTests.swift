@@ -85,5 +85,20 @@ extension EndToEnd {
             #expect(questions.count > 40)
             #expect(listed == questions)
         }
+
+        @Test("each question of scripts/apns-probe belongs to a row")
+        func rowsOfQuestions() async throws {
+            let program = """
+                import runpy, sys
+                for question in runpy.run_path(sys.argv[1])["QUESTIONS"]: print(question.row or question.expected)
+                """
+            let probe = try ChildProcess(
+                "/usr/bin/python3", ["-c", program, DeployFolder.root.appending(path: "scripts/apns-probe").path])
+            guard try await probe.wait() == .exited(0) else { throw probe.failure("failed") }
+            let known = Set(try tables().flatMap(\.rows).map { $0[0].replacing("`", with: "") })
+            let rows = probe.output.split(separator: "\n").map(String.init)
+            #expect(rows.count > 40)
+            for row in rows { #expect(known.contains(row), "there is no row \(row)") }
+        }
     }
 }

@@ -107,6 +107,8 @@ extension EndToEnd {
             let rows = try rows(process)
             #expect(rows.map(\.answer) == ["500 Nonsense", "400 PayloadEmpty"])
             #expect(rows.map(\.agrees) == [false, true])
+            #expect(process.errors.contains(#"token-512-digits: see "the maximum size of a device token""#))
+            #expect(!process.errors.contains("body-empty"))
 
             let silent = try await SimulatorProcess(rules: ["answer=drop"])
             let (end, missing) = try await probe(silent.port, byKey() + ["--yes", "--only", "token-512-digits"])
