@@ -40,7 +40,6 @@ struct Actions: Sendable {
         }
         guard let kind else { return try await steer(name, form, site) }
         let fields = try kind.chosen(form)
-        let change = try kind.make(fields, site.source, try await site.source.fleet.now())
         var desk = try await site.desk(visitor)
         desk.isForced = fields.isSet("force")
         switch kind.queues {
@@ -48,6 +47,7 @@ struct Actions: Sendable {
         case .some: desk.queues = try await site.data.queues(named: fields.all("queue"))
         case .all: break
         }
+        let change = try kind.make(fields, site.source, try await site.source.fleet.now(of: desk.queues))
         let path = site.links.path(kind.page(fields).segments, kind.page(fields).query)
         guard kind.confirms else {
             let result = try await performed(change, desk)

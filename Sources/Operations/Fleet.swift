@@ -106,7 +106,9 @@ package struct Fleet: Sendable {
     /// - Throws: ``Contradiction``, `RedisError`, or an error of the settings.
     package func queue(_ keys: QueueKeys, ignoresSettings: Bool = false) async throws -> QueueSource {
         let (own, isGiven) = try configured(keys.queue)
-        guard let source = try await QueueSource.read(client(for: keys.source), keys, prefix: prefix) else { return own }
+        guard let source = try await QueueSource.read(client(for: keys.source), keys, prefix: prefix) else {
+            return own
+        }
         if case .cluster = clients.topology, !source.keys.listIsInSlot { return own }
         if isGiven, !ignoresSettings, !source.agrees(with: own) {
             throw Contradiction(queue: keys.queue, workers: source, settings: own)

@@ -248,7 +248,7 @@ enum DocumentationTables {
             "workerInfo": keys.workerInfo, "claimed": keys.claimed("<lane>"),
             "unique": String(buffer: keys.unique(.init(string: "<id>"))), "next": keys.next("<lane>"),
             "order": keys.order("<process>"), "stats": keys.stats("<day>"), "minute": keys.minute("<minute>"),
-            "jobCommands": keys.jobCommands, "configurations": keys.configurations,
+            "jobCommands": keys.jobCommands, "configurations": keys.configurations, "source": keys.source,
             "campaigns": keys.campaigns, "campaign": keys.campaign("<name>"),
         ]
         return try keyTable("QueueKeys", names)
@@ -384,69 +384,21 @@ struct DocumentedCommand: Decodable {
         (subcommands ?? []).filter { $0.commandName != "help" && $0.shouldDisplay != false }
     }
 
-    /// A section for each command, including groups of commands.
-    var markdown: String { markdown([]) }
+    /// A table with a row for each command that does something.
+    var markdown: String {
+        "## \(commandName)\n\n"
+            + DocumentationTables.table(["Command", "Purpose"], rows([]).map { ["`\($0.name)`", $0.purpose] }) + "\n"
+    }
 
-    private func markdown(_ parents: [String]) -> String {
+    private func rows(_ parents: [String]) -> [(name: String, purpose: String)] {
         let path = parents + [commandName]
-        let mine = (arguments ?? []).filter { $0.shouldDisplay ?? true }
-        var text = "## \(path.joined(separator: " "))\n\n"
-        if let abstract { text += Self.escaped(abstract) + "\n\n" }
-        if children.isEmpty {
-            let positionals = mine.filter { $0.kind == "positional" }.map { argument in
+        let positionals = (arguments ?? []).filter { $0.kind == "positional" && $0.shouldDisplay ?? true }
+            .map { argument in
                 let name = "<\(argument.valueName ?? "")>" + (argument.isRepeating ? "..." : "")
                 return argument.isOptional ? "[\(name)]" : name
             }
-            text += "```text\n" + (path + ["[options]"] + positionals).joined(separator: " ") + "\n```\n\n"
-        }
-        if let discussion { text += Self.prose(discussion) }
-        let own = mine.filter { !Self.isSetting($0) && !["version", "help"].contains($0.names?.last?.name ?? "") }
-        if !own.isEmpty {
-            text +=
-                DocumentationTables.table(
-                    ["Option", "Description"], own.map { [Self.option($0), Self.escaped($0.abstract ?? "")] }) + "\n"
-        }
-        let settings = (arguments ?? []).filter(Self.isSetting).compactMap { $0.names?.last?.name }
-        if !settings.isEmpty {
-            let flags = Set(settings.map { "--\($0)" })
-            let sections = Setting.Section.allCases.filter { section in
-                Setting.all.contains { $0.section == section && $0.flag.map(flags.contains) == true }
-            }
-            let links = sections.map { section in
-                let anchor = section.rawValue.lowercased().replacing(" ", with: "-")
-                return "[\(section.rawValue)](configuration.md#\(anchor))"
-            }
-            let all = (flags.contains("--config") ? ["`--config`"] : []) + links
-            text += "Flags of settings: \(all.joined(separator: ", ")).\n\n"
-        }
-        return text + children.map { $0.markdown(path) }.joined()
-    }
-
-    /// True for the flag of a setting, whose help names its variable.
-    private static func isSetting(_ argument: Argument) -> Bool {
-        argument.abstract?.contains("(APNS_WORKER_") ?? false
-    }
-
-    private static func option(_ argument: Argument) -> String {
-        let names = (argument.names ?? []).map { ($0.kind == "short" ? "-" : "--") + $0.name }
-        guard !names.isEmpty else { return "`<\(argument.valueName ?? "")>`" }
-        let value = argument.kind == "option" ? " <\(argument.valueName ?? "")>" : ""
-        return names.map { "`\($0)\(value)`" }.joined(separator: ", ")
-    }
-
-    /// Returns the paragraphs of a help text; those with columns or indentation become blocks.
-    private static func prose(_ text: String) -> String {
-        var blocks: [(isCode: Bool, text: String)] = []
-        for paragraph in text.components(separatedBy: "\n\n") where !paragraph.isEmpty {
-            let lines = paragraph.split(separator: "\n")
-            let isCode = lines.contains { $0.hasPrefix("  ") || $0.contains("   ") }
-            if isCode, let last = blocks.last, last.isCode {
-                blocks[blocks.count - 1].text += "\n\n" + paragraph
-            } else {
-                blocks.append((isCode, isCode ? paragraph : escaped(paragraph)))
-            }
-        }
-        return blocks.map { $0.isCode ? "```text\n\($0.text)\n```\n\n" : $0.text + "\n\n" }.joined()
+        let own = [((path + positionals).joined(separator: " "), Self.escaped(abstract ?? ""))]
+        return children.isEmpty ? own : children.flatMap { $0.rows(path) }
     }
 
     private static func escaped(_ text: String) -> String {

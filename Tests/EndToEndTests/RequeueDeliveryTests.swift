@@ -161,7 +161,8 @@ extension EndToEnd {
             ] {
                 try server.bury((0..<500).map { TestLetter.numbered($0) })
                 let environment = ["APNS_WORKER_REDIS_URL": url]
-                let count = try await CommandLineTests.run(["dead", "list", "--by", "reason"], environment: environment)
+                let count = try await CommandLineTests.run(
+                    ["dead", "list", "--by", "reason"], environment: environment)
                 #expect(count.output == "500\tUnknownApp\n", "\(count.errors)")
                 let requeued = try await CommandLineTests.run(
                     ["requeue", "--all", "--yes", "--limit", "200"], environment: environment)

@@ -57,7 +57,7 @@ struct OperatorScene {
     }
 
     @discardableResult
-    func run(_ command: String...) throws -> RedisTestReply {
+    func run(_ command: String...) throws -> RedisValue {
         try connection.run(command.map { Array($0.utf8) })
     }
 
@@ -70,7 +70,9 @@ struct OperatorScene {
     }
 
     /// Writes a dead letter.
-    func bury(_ id: String, _ reason: String = "X", at: Int64? = nil, job: String? = nil, queue: String = "default") throws {
+    func bury(_ id: String, _ reason: String = "X", at: Int64? = nil, job: String? = nil, queue: String = "default")
+        throws
+    {
         let at = at ?? Int64(Date().timeIntervalSince1970 * 1000)
         let head = #"{"v":1,"reason":"\#(reason)","at":\#(at),"claim":"w:\#(id)","attempts":2,"id":"\#(id)"}"#
         try run("ZADD", "push:{\(queue)}:dead", "\(at)", head + "\n" + (job ?? Self.job(id)))

@@ -61,7 +61,7 @@ package struct CampaignChange: Change {
             var desk = desk
             desk.queues = queues
             plan.parts = try await requeue.plan(desk, progress).parts
-            plan.at = try await desk.fleet.now()
+            plan.at = try await desk.fleet.now(of: desk.queues)
             plan.command = "Send the campaign"
             plan.question = "Send \(place) after all, and requeue \(Words.count(plan.count, "job"))?"
         } else if case .cancel(let discard) = change {

@@ -34,7 +34,7 @@ package struct DeadLettersChange: Change {
         let queues = "\(desk.queues.count == 1 ? "queue" : "queues") \(names)"
         var plan = ChangePlan("\(queues), \(words)")
         plan.verb = kind == .requeue ? "requeued" : "deleted"
-        plan.at = try await desk.fleet.now()
+        plan.at = try await desk.fleet.now(of: desk.queues)
         for keys in desk.queues {
             var part = ChangePart(keys.queue)
             let left = limit.map { $0 - plan.count }
@@ -94,7 +94,8 @@ package struct DeadLettersChange: Change {
                 let missing = planned.count - sweep.tally.chosen
                 if missing > 0, !sweep.tally.isInterrupted {
                     part.notes.append(
-                        "\(Words.count(missing, noun)) of queue \(keys.queue) were no longer dead letters")
+                        "\(Words.count(missing, noun)) of queue \(keys.queue) "
+                            + "\(missing == 1 ? "was" : "were") no longer among the dead letters")
                 }
             } catch let error as RedisError {
                 if result.count + part.count == 0 { throw error }
@@ -145,7 +146,8 @@ package struct EditAndRequeue: Change {
         guard sweep.tally.chosen > 0 else {
             throw ChangeRefusal(
                 .conflict, plan.subject,
-                "the dead letter no longer exists, because somebody has requeued or deleted it; nothing was enqueued")
+                "the dead letter no longer exists, because it was requeued or deleted in the meantime; nothing was enqueued"
+            )
         }
         var part = ChangePart(plan.parts.first?.queue, count: 1)
         part.sentence = "the edited job is enqueued"

@@ -65,7 +65,7 @@ package struct JobsChange: Change {
         var plan = ChangePlan(subject)
         plan.verb = kind.verbs.past
         plan.actsOnNothing = isCommand
-        plan.at = try await desk.fleet.now()
+        plan.at = try await desk.fleet.now(of: desk.queues)
         for keys in desk.queues {
             var part = ChangePart(keys.queue)
             let jobs = try await desk.fleet.jobs(of: keys)

@@ -73,7 +73,7 @@ package struct PauseChange: Change {
     /// Returns the beginning of a pause. A changed pause keeps its own; a new one begins now.
     private func since(_ before: AppPause?, _ desk: Desk) async throws -> Int64 {
         if let since = before?.since { return since }
-        return try await desk.fleet.now() / 1000 * 1000
+        return try await desk.fleet.now(of: desk.queues) / 1000 * 1000
     }
 }
 

@@ -33,7 +33,7 @@ struct CampaignChangeOptions: ParsableArguments {
         try await options.withQueues { fleet, queues in
             let command = ChangeCommand(isJSON: json, isConfirmed: isConfirmed)
             try await command.run(
-                make(try await fleet.now()), Desk(fleet, queues, settings, isForced: force))
+                make(try await fleet.now(of: queues)), Desk(fleet, queues, settings, isForced: force))
         }
     }
 }

@@ -14,8 +14,10 @@ struct ChangeCommand {
     var isConfirmed = false
     /// Returns true if the command asks before it carries out a plan.
     var asks: (ChangePlan) -> Bool = { $0.question != nil }
-    /// The name of the JSON member with the groups of a part.
-    var groups = "by_reason"
+    /// What the command changes, which decides the members of its JSON.
+    enum Things { case jobs, deadLetters, tokens }
+
+    var things = Things.jobs
     /// The exit status if nothing matches.
     var nothing: Int32 = 0
     /// Returns the line about a part of the result; `nil` for none.
@@ -74,16 +76,17 @@ struct ChangeCommand {
             let action: String
             let count: Int
             let byReason, byState: [String: Int]?
-            let notifications, claimed, looked: Int
+            let notifications, claimed, looked: Int?
             let dryRun, interrupted: Bool
             let error: String?
         }
+        let isOfJobs = command.things == .jobs
         return try JSONLine.text(
             Object(
                 queue: part.queue, action: plan.verb, count: part.count,
-                byReason: command.groups == "by_reason" ? part.groups : nil,
-                byState: command.groups == "by_state" ? part.groups : nil, notifications: part.notifications,
-                claimed: part.claimed, looked: part.looked, dryRun: command.isDryRun,
+                byReason: isOfJobs ? nil : part.groups, byState: isOfJobs ? part.groups : nil,
+                notifications: isOfJobs ? part.notifications : nil, claimed: isOfJobs ? part.claimed : nil,
+                looked: command.things == .deadLetters ? part.looked : nil, dryRun: command.isDryRun,
                 interrupted: Interruption.isRequested, error: part.error), keys: .convertToSnakeCase)
     }
 

@@ -102,9 +102,10 @@ struct DeadLetterChangeOptions: ParsableArguments {
     ) async throws {
         let settings = try queue.settings()
         try await QueueChoice.withChanged(queue, all: allQueues, force: force) { fleet, queues in
-            let change = try DeadLettersChange(kind, fields, now: try await fleet.now())
+            let change = try DeadLettersChange(kind, fields, now: try await fleet.now(of: queues))
             let command = ChangeCommand(
-                isJSON: json, isDryRun: dryRun, isConfirmed: yes, asks: asks, nothing: change.filter.isEmpty ? 0 : 1)
+                isJSON: json, isDryRun: dryRun, isConfirmed: yes, asks: asks, things: .deadLetters,
+                nothing: change.filter.isEmpty ? 0 : 1)
             try await command.run(change, Desk(fleet, queues, settings, isForced: force))
         }
     }

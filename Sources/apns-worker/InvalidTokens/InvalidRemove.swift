@@ -58,7 +58,7 @@ struct InvalidRemove: AsyncParsableCommand {
                 desk.invalidTokens = client
                 // Tokens in the arguments were counted by the operator.
                 let command = ChangeCommand(
-                    isJSON: json, isDryRun: dryRun, isConfirmed: yes, asks: { _ in token.isEmpty }, groups: "by_reason",
+                    isJSON: json, isDryRun: dryRun, isConfirmed: yes, asks: { _ in token.isEmpty }, things: .tokens,
                     nothing: all || from != nil ? 0 : ExitStatus.attention.rawValue)
                 try await command.run(change, desk)
             }

@@ -34,10 +34,10 @@ struct JobChangeOptions: ParsableArguments {
     func run(_ kind: JobsChange.Kind, _ fields: Fields, _ queue: QueueOptions) async throws {
         let settings = try queue.settings()
         try await QueueChoice.withChanged(queue, all: allQueues, force: force) { fleet, queues in
-            let change = try JobsChange(kind, fields, now: try await fleet.now())
+            let change = try JobsChange(kind, fields, now: try await fleet.now(of: queues))
             let namesOne = !change.filter.ids.isEmpty || !change.filter.keys.isEmpty
             let command = ChangeCommand(
-                isJSON: json, isDryRun: dryRun, isConfirmed: yes, groups: "by_state", nothing: namesOne ? 1 : 0)
+                isJSON: json, isDryRun: dryRun, isConfirmed: yes, nothing: namesOne ? 1 : 0)
             try await command.run(change, Desk(fleet, queues, settings, isForced: force))
         }
     }
@@ -85,7 +85,7 @@ struct JobsCancel: AsyncParsableCommand {
         let settings = try queue.settings()
         let undoing = try readingFlags { () throws(FieldMistake) in try UncancelJobs(fields) }
         try await QueueChoice.withChanged(queue, all: change.allQueues, force: true) { fleet, queues in
-            try await ChangeCommand(isJSON: change.json).run(undoing, Desk(fleet, queues, settings))
+            _ = try await ChangeCommand(isJSON: change.json).run(undoing, Desk(fleet, queues, settings))
         }
     }
 }
