@@ -77,7 +77,7 @@ struct QueueContents {
     var lastingKeys: Set<String> {
         keys.filter { key in
             key.hasPrefix("push:{")
-                && ![":stats:", ":minute:", ":next:", ":gauges", ":configurations", "{shared}"].contains {
+                && ![":stats:", ":minute:", ":next:", ":gauges", ":configurations", ":source", "{shared}"].contains {
                     key.contains($0)
                 }
         }

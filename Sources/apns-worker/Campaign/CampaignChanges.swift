@@ -58,7 +58,7 @@ struct CampaignCancel: AsyncParsableCommand {
         discussion: """
             Workers send no more of its notifications, except those in flight. Jobs that wait, retry or are \
             scheduled are dropped when their turn comes, so the command takes no longer for a million jobs than for one. They \
-            become dead letters with the reason Cancelled, up to max_dead_letters; `apns-worker campaign requeue` sends them \
+            are kept apart from dead letters, up to max_dead_letters; `apns-worker campaign requeue` sends them \
             after all. With --discard they are dropped without a trace.
 
             The campaign stays cancelled for seven days, also for jobs that are enqueued later.
@@ -83,7 +83,7 @@ struct CampaignRequeue: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "requeue", abstract: "Undo the cancellation of a campaign.",
         discussion: """
-            Jobs that still wait are sent, and those that became dead letters with the reason Cancelled are requeued.
+            Jobs that still wait are sent, and those that were kept as cancelled are requeued.
             """)
 
     @OptionGroup var change: CampaignChangeOptions
