@@ -205,7 +205,8 @@ struct StatusPage {
 
     private var counters: [String] {
         let outcomes = [
-            "delivered", "invalid_token", "suppressed", "expired", "dead", "cancelled", "retried", "deferred", "dropped",
+            "delivered", "invalid_token", "suppressed", "expired", "dead", "cancelled", "retried", "deferred",
+            "dropped",
             "possible_duplicates",
         ]
         let sums = Self.sums(status.queues.map(\.today))
