@@ -99,7 +99,7 @@ extension EndToEnd {
             arguments: [
                 (["--from", "/nowhere"], "/nowhere cannot be read"), (["ab", "--from", "x"], "not both"),
                 (["ab", "--at", "2100-01-01T00:00:00Z"], "in the past"), (["ab", "--at", "soon"], "--at must be"),
-                (["ab", "--reason", "a b"], "--reason must have"), (["ab", "--topic", ""], "--topic must have"),
+                (["ab", "--reason", "a b"], "--reason must have"), (["ab", "--topic", ""], "--topic is empty"),
             ])
         func mistakes(_ arguments: [String], _ part: String) async throws {
             let redis = try RedisServer()

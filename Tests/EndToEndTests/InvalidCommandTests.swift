@@ -104,17 +104,17 @@ extension EndToEnd {
             }
             let named = [TestJob.token("", 1).uppercased(), "<\(TestJob.token("", 3))>", TestJob.token("ff", 1)]
             #expect(
-                try await Self.invalid(["remove", "--dry-run"] + named, redis.url).output == "would remove 2 tokens\n")
+                try await Self.invalid(["remove", "--dry-run"] + named, redis.url).output == "would have removed 2 tokens\n")
             #expect(try counts() == [1000, 1000])
             #expect(try await Self.invalid(["remove"] + named, redis.url).output == "removed 2 tokens\n")
             #expect(try counts() == [998, 998])
             let again = try await Self.invalid(["remove"] + named, redis.url)
-            #expect(again.ending == .exited(1) && again.output == "removed 0 tokens\n")
+            #expect(again.ending == .exited(1) && again.errors == "no token matches\n")
 
             let filter = ["remove", "--environment", "sandbox", "--reason", "BadDeviceToken", "--since", "1h"]
             let unasked = try await Self.invalid(filter, redis.url)
             #expect(unasked.ending != .exited(0) && unasked.errors.contains("pass --yes"))
-            #expect(try await Self.invalid(filter + ["--dry-run"], redis.url).output == "would remove 250 tokens\n")
+            #expect(try await Self.invalid(filter + ["--dry-run"], redis.url).output == "would have removed 250 tokens\n")
             #expect(try await Self.invalid(filter + ["--yes"], redis.url).output == "removed 250 tokens\n")
             #expect(try counts() == [748, 748])
             let left = try Self.members(redis)
@@ -128,11 +128,13 @@ extension EndToEnd {
             let lines = (0..<700).map { TestJob.token("", $0) }.joined(separator: "\r\n") + "\n\n"
             let fromFile = try await Self.invalid(file + ["--json"], redis.url, input: lines)
             #expect(
-                fromFile.output == #"{"count":448,"dry_run":false,"interrupted":false}"# + "\n", "\(fromFile.errors)")
+                fromFile.output
+                    == #"{"action":"removed","by_reason":{},"count":448,"dry_run":false,"interrupted":false}"# + "\n",
+                "\(fromFile.errors)")
             #expect(try counts() == [300, 300])
             #expect(
-                try await Self.invalid(["remove", "--since", "2099-01-01T00:00Z", "--yes"], redis.url).output
-                    == "removed 0 tokens\n")
+                try await Self.invalid(["remove", "--since", "2099-01-01T00:00Z", "--yes"], redis.url).errors
+                    == "no token matches\n")
             #expect(try await Self.invalid(["remove", "--all", "--topic", "x"], redis.url).ending != .exited(0))
             #expect(try await Self.invalid(["remove", "--all", "--yes"], redis.url).output == "removed 300 tokens\n")
             #expect(try counts() == [0, 0])

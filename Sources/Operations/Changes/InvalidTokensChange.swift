@@ -116,6 +116,7 @@ package struct RemoveInvalidTokens: Change {
         }
         part.sentence = Words.count(part.count, "token")
         plan.parts = [part]
+        if plan.isEmpty { plan.notes.append("no token matches") }
         plan.command = "Remove \(Words.count(part.count, "token"))"
         plan.question = "Remove \(Words.count(part.count, "token")) from the set of invalid tokens?"
         return plan

@@ -159,7 +159,7 @@ extension Fields {
 
     /// Returns an operator's reason for others, printable.
     package func reason() throws(FieldMistake) -> String? {
-        guard let reason = self["reason"] else { return nil }
+        guard let reason = try texts("reason").first else { return nil }
         let isGood = !reason.printable.allSatisfy(\.isWhitespace) && reason.count <= 200 && reason.utf8.count <= 800
         guard isGood else { throw FieldMistake { "\($0("reason")) must have 1 to 200 printable characters" } }
         return reason.printable
@@ -167,7 +167,7 @@ extension Fields {
 
     /// Returns a reason, topic or environment of invalid tokens.
     package func label(_ name: String) throws(FieldMistake) -> String? {
-        guard let label = self[name] else { return nil }
+        guard let label = try texts(name).first else { return nil }
         let isGood = (1...255).contains(label.utf8.count) && label.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
         guard isGood else {
             throw FieldMistake { "\($0(name)) must have 1 to 255 printable ASCII characters without spaces" }
