@@ -122,7 +122,8 @@ let package = Package(
         .testTarget(
             name: "HTTPPortTests", dependencies: ["HTTPPort", "TestSupport", hummingbird, logging, nioCore, nioPosix]),
         .testTarget(
-            name: "DashboardTests", dependencies: ["Dashboard", "HTTPPort", "TLS", "TestSupport", nioCore]),
+            name: "DashboardTests",
+            dependencies: ["Dashboard", "HTTPPort", "Operations", "PushQueue", "TLS", "TestSupport", nioCore]),
         .testTarget(name: "WebPagesTests", dependencies: ["WebPages"]),
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(

@@ -154,7 +154,12 @@ struct ActionKind: Sendable {
         ActionKind(
             name, summary, confirms: confirms, [Field("campaign", isRequired: true), Field("reason")] + fields,
             page: campaignField
-        ) { fields, _, now in try CampaignChange(change, fields, now: now) }
+        ) { fields, _, now in
+            var fields = fields
+            // The field of the page is empty for no limit.
+            if case .limit = change, fields["per_second"] == nil { fields.append("off", "1") }
+            return try CampaignChange(change, fields, now: now)
+        }
     }
 
     private static func worker(
@@ -188,7 +193,7 @@ struct ActionKind: Sendable {
         campaign("pause-campaign", "Pause a campaign.", .pause, []),
         campaign("resume-campaign", "Resume a campaign.", .resume, []),
         campaign(
-            "limit-campaign", "Limit a campaign's rate.", .limit(perSecond: nil),
+            "limit-campaign", "Limit a campaign's rate, or end its limit.", .limit(perSecond: nil),
             [Field("per_second", .number), Field("off", .flag)]),
         campaign(
             "cancel-campaign", "Cancel a campaign.", confirms: true, .cancel(discard: false), [Field("discard", .flag)]),

@@ -8,6 +8,7 @@ from browser import Browser
 from scene import Scene, eventually, get_json, notifications, send_json, token
 
 JOBS, DEAD, INVALID = "push:{default}:jobs", "push:{default}:dead", "push:{shared}:invalid-tokens"
+CANCELLED = "push:{default}:cancelled"
 
 
 def job(prefix, number=0, **members):
@@ -144,11 +145,11 @@ class Actions(unittest.TestCase):
         self.assertIn("1 job", self.browser.confirm("1 job"))
         self.assertEqual(len([one for one in self.ids("jobs") if one.startswith("pick-")]), 3)
         self.browser.open("/jobs?state=scheduled&match=pick-")
-        before = self.redis("ZCARD", DEAD)
+        before = self.redis("ZCARD", CANCELLED)
         self.select(1)
         self.bulk("Cancel")
         self.browser.confirm("1 job")
-        eventually("a dead letter", lambda: self.redis("ZCARD", DEAD) == before + 1)
+        eventually("a cancelled job", lambda: self.redis("ZCARD", CANCELLED) == before + 1)
         self.assertEqual(len([one for one in self.ids("dead", "--reason", "Cancelled") if one.startswith("pick-")]), 1)
         self.browser.open("/jobs?state=scheduled&match=pick-")
         self.select(1)
@@ -204,13 +205,13 @@ class Actions(unittest.TestCase):
         self.later("byid", 1)
         self.browser.open("/jobs?id=byid-0")
         self.browser.press(self.browser.one("tbody a[href*='/jobs/default/']"))
-        before = self.redis("ZCARD", DEAD)
+        before = self.redis("ZCARD", CANCELLED)
         self.browser.submit("change-jobs", button="Cancel ID byid-0")
         self.browser.confirm("1 job")
         # Those that are enqueued later, too.
         self.assertIn("byid-0", str(self.redis("HGETALL", "push:{default}:job-commands")))
         self.assertIn("byid-0", self.ids("dead", "--reason", "Cancelled"))
-        self.assertEqual(self.redis("ZCARD", DEAD), before + 1)
+        self.assertEqual(self.redis("ZCARD", CANCELLED), before + 1)
 
     def test_requeue_edit_and_delete_dead_letters(self):
         self.bury(0, 5)
@@ -281,7 +282,7 @@ class Actions(unittest.TestCase):
         self.browser.confirm("Cancel the campaign")
         self.scene.push(*[job("cb", n, campaign="tour", id=f"tour-cancelled-{n}") for n in range(2)])
         eventually("they are cancelled", lambda: len(
-            [one for one in self.ids("dead", "--campaign", "tour") if one.startswith("tour-cancelled")]) == 2)
+            [one for one in self.ids("dead", "--reason", "Cancelled", "--campaign", "tour") if one.startswith("tour-cancelled")]) == 2)
         self.assertEqual(notifications(self.control, token("cb", 0)), [])
         self.browser.open("/campaigns/tour")
         self.browser.submit("requeue-campaign")

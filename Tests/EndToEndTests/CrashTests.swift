@@ -19,7 +19,8 @@ extension EndToEnd {
         @Test("a second worker finishes the jobs of a killed one: none lost, and only jobs in flight sent twice")
         func killedWorker() async throws {
             let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "150ms±100ms"])
+            let simulator = try await SimulatorProcess(
+                options: ["--delay", "150ms±100ms", "--control-port", "0"])
             // From the 500th delivery on, until the worker is killed, no accepted notification is answered.
             let count = 6000
             try redis.push(TestJob.many(count))

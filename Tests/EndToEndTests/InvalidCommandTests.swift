@@ -104,7 +104,8 @@ extension EndToEnd {
             }
             let named = [TestJob.token("", 1).uppercased(), "<\(TestJob.token("", 3))>", TestJob.token("ff", 1)]
             #expect(
-                try await Self.invalid(["remove", "--dry-run"] + named, redis.url).output == "would have removed 2 tokens\n")
+                try await Self.invalid(["remove", "--dry-run"] + named, redis.url).output
+                    == "would have removed 2 tokens\n")
             #expect(try counts() == [1000, 1000])
             #expect(try await Self.invalid(["remove"] + named, redis.url).output == "removed 2 tokens\n")
             #expect(try counts() == [998, 998])
@@ -114,7 +115,8 @@ extension EndToEnd {
             let filter = ["remove", "--environment", "sandbox", "--reason", "BadDeviceToken", "--since", "1h"]
             let unasked = try await Self.invalid(filter, redis.url)
             #expect(unasked.ending != .exited(0) && unasked.errors.contains("pass --yes"))
-            #expect(try await Self.invalid(filter + ["--dry-run"], redis.url).output == "would have removed 250 tokens\n")
+            #expect(
+                try await Self.invalid(filter + ["--dry-run"], redis.url).output == "would have removed 250 tokens\n")
             #expect(try await Self.invalid(filter + ["--yes"], redis.url).output == "removed 250 tokens\n")
             #expect(try counts() == [748, 748])
             let left = try Self.members(redis)

@@ -179,6 +179,30 @@ struct ChangeTests {
         }
     }
 
+    @Test("cancelled jobs are kept apart from dead letters, and neither evicts the other")
+    func apart() async throws {
+        try await OperatorScene.with { scene in
+            try scene.run(
+                "SET", "push:{default}:source",
+                #"{"list":"push:{default}:jobs","head":"LEFT","format":"native","max_dead_letters":2,"max_dead_letter_age_ms":8000000,"max_dead_letter_bytes":9000000,"max_results":0}"#
+            )
+            for id in ["a", "b"] { try scene.bury(id) }
+            for id in ["1", "2", "3"] { try scene.push(OperatorScene.job(id)) }
+            let cancelled = try await scene.desk().perform(Self.jobs(.cancel, ["token": OperatorScene.token]))
+            #expect(cancelled.count == 3 && cancelled.notes.contains { $0.contains("1 older") })
+            #expect(try scene.dead() == ["a", "b"])
+            #expect(try scene.run("ZCARD", "push:{default}:cancelled").number == 2)
+            func count(_ fields: KeyValuePairs<String, String>) async throws -> Int {
+                try await scene.desk().plan(DeadLettersChange(.delete, Self.fields(fields), now: Self.now)).count
+            }
+            #expect(try await count([:]) == 2)
+            #expect(try await count(["reason": "Cancelled"]) == 2)
+            // By its ID or device a job is found wherever it is.
+            #expect(try await count(["token": OperatorScene.token]) == 4)
+            #expect(try await count(["id": "3"]) == 1)
+        }
+    }
+
     // MARK: Names
 
     @Test("names that are not known are refused with a suggestion, and recorded as refused")

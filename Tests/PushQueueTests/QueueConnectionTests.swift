@@ -90,7 +90,9 @@ struct QueueConnectionTests {
             try queue.push(["fresh", "much too large to be claimed by this worker"])
             try queue.push(retry: "due", at: 1)
             try queue.redis.run("RPUSH", queue.keys.inbox, "waited")
-            try queue.redis.run("ZADD", queue.keys.dead, "1", "{}\nolder")
+            for key in [queue.keys.dead, queue.keys.cancelled] {
+                try queue.redis.run("ZADD", key, "1", "{}\nolder")
+            }
             if script == .reclaim { try queue.endLease("w") }
             if script == .reserve {
                 #expect(try await worker.reserve([.bare(worker.id(1), "job 1", id: "x")]) == [.granted])

@@ -245,7 +245,7 @@ struct QueueJobsTests {
             #expect((isRight ? rest.reversed() : rest) == expected)
             #expect(try queue.redis.run("LLEN", keys.inbox).number == 0)
             #expect(try queue.redis.run("ZCARD", keys.retry).number == 600)
-            #expect(try queue.redis.run("ZCARD", keys.dead).number == 1601)
+            #expect(try queue.redis.run("ZCARD", keys.cancelled).number == 1601)
             #expect(try queue.redis.run("XLEN", keys.results).number == 1001 + 1200)
             let entry = try #require(queue.redis.run("XREVRANGE", keys.results, "+", "-", "COUNT", "1").elements?.first)
             let fields = try Self.texts(#require(entry.elements?[1]))

@@ -62,8 +62,9 @@ final class TestQueue {
         }
     }
 
+    /// Returns the dead letters, and then the cancelled jobs.
     func dead() throws -> [DeadLetter] {
-        try (redis.run("ZRANGE", keys.dead, "0", "-1").elements ?? []).compactMap {
+        try [keys.dead, keys.cancelled].flatMap { try redis.run("ZRANGE", $0, "0", "-1").elements ?? [] }.compactMap {
             DeadLetter(member: ByteBuffer(bytes: $0.bytes))
         }
     }

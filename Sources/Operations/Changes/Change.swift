@@ -120,7 +120,7 @@ package struct Desk: Sendable {
 
     /// Returns the message about an unknown name.
     package static func unknown(_ what: String, _ name: String, _ known: [String]) -> String {
-        let meant = name.nearest(of: known).map { "; did you mean \($0.printable)?" } ?? ";"
+        let meant = name.nearest(of: known).map { "; did you mean \($0.printable)?" } ?? "."
         let shown = known.prefix(20).map(\.printable).joined(separator: ", ") + (known.count > 20 ? ", …" : "")
         return "unknown \(what) \(name.printable)\(meant) Known: \(shown)."
     }
@@ -145,7 +145,7 @@ package struct ChangeRefusal: Error, Sendable, CustomStringConvertible {
         case invalid
         /// Something is not known by its name.
         case unknown
-        /// Somebody else was faster, or the state does not allow it.
+        /// The state does not allow it, perhaps because another operator was faster.
         case conflict
     }
 

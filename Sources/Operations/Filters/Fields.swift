@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import PrintableText
 import PushJob
 import PushQueue

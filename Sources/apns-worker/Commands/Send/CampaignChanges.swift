@@ -67,7 +67,7 @@ struct CampaignCancel: AsyncParsableCommand {
         discussion: """
             Workers send no more of its notifications, except those in flight. Jobs that wait, retry or are \
             scheduled are dropped when their turn comes, so the command takes no longer for a million jobs than for one. They \
-            are kept apart from dead letters, up to max_dead_letters; `apns-worker campaign requeue` sends them \
+            are kept apart from dead letters, up to dead_letters_limit; `apns-worker campaign requeue` sends them \
             after all. With --discard they are dropped without a trace.
 
             The campaign stays cancelled for seven days, also for jobs that are enqueued later.
