@@ -53,7 +53,7 @@ struct Actions: Sendable {
             let result = try await performed(change, desk)
             await site.data.changed()
             if let error = result.error { throw WebError(.conflict, error) }
-            return Result(message: result.sentence, path: path)
+            return Result(message: result.words, path: path)
         }
         let run = try await site.runs.start(change, desk, back: path, isConfirmed: fields.isSet("yes"))
         return Result(message: "counting", path: site.links.path(["runs", run.id]), run: run)

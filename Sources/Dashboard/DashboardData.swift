@@ -17,7 +17,9 @@ actor DashboardData {
     /// The number of actions so far. A status that was read before the last one is not cached.
     private var changes = 0
     private var histories: [String: Kept<QueueHistory>] = [:]
+    private var historyReads: [String: Task<QueueHistory, any Error>] = [:]
     private var queueList: Kept<(keys: [QueueKeys], incomplete: String?)>?
+    private var queueSearch: Task<(keys: [QueueKeys], incomplete: String?), any Error>?
 
     /// The last status, however old; `nil` before the first.
     var lastStatus: FleetStatus? { status?.value }
@@ -29,7 +31,11 @@ actor DashboardData {
 
     private func foundQueues() async throws -> (keys: [QueueKeys], incomplete: String?) {
         if let queueList, queueList.at.duration(to: .now) < .seconds(10) { return queueList.value }
-        let found = try await source.fleet.queues()
+        // Several pages share one search.
+        let search = queueSearch ?? Task { [fleet = source.fleet] in try await fleet.queues() }
+        queueSearch = search
+        defer { queueSearch = nil }
+        let found = try await search.value
         queueList = Kept(value: found, at: .now)
         return found
     }
@@ -92,7 +98,14 @@ actor DashboardData {
                 found.append(kept.value)
                 continue
             }
-            let history = try await QueueHistory.read(span, source.fleet.client(for: keys.jobs), keys)
+            let read =
+                historyReads[name]
+                ?? Task { [fleet = source.fleet] in
+                    try await QueueHistory.read(span, fleet.client(for: keys.retry), keys)
+                }
+            historyReads[name] = read
+            defer { historyReads[name] = nil }
+            let history = try await read.value
             histories[name] = Kept(value: history, at: .now)
             found.append(history)
         }

@@ -221,6 +221,10 @@ struct QueuePage: DashboardPage {
             ("Claimed", jobs("claimed", queue.claimed)), ("Retrying", jobs("retrying", queue.retrying)),
             ("Scheduled", jobs("scheduled", queue.scheduled)), ("Deferred", jobs("deferred", queue.deferred)),
             ("Dead letters", request.link(["dead"], [("queue", name)], Words.number(queue.dead))),
+            (
+                "Cancelled jobs",
+                request.link(["dead"], [("queue", name), ("reason", "Cancelled")], Words.number(queue.cancelled))
+            ),
             ("Size of dead letters", "\(Words.bytes(queue.deadBytes))"), ("Lanes", "\(queue.workers)"),
         ])
         let outcomes = queue.today.filter { !$0.key.contains(":") }.sorted { $0.key < $1.key }

@@ -131,7 +131,7 @@ struct PageRequest: Sendable {
         self.site = site
         query = Form(request.uri.query ?? "")
         visitor = context.visitor
-        parameters = { context.parameters.get($0).map { Form.decoded($0, plusIsSpace: false) } }
+        parameters = { context.parameters.get($0).map { Links.unescaped(Form.decoded($0, plusIsSpace: false)) } }
     }
 
     var links: Links { site.links }

@@ -25,9 +25,12 @@ package struct DeadLetterSweep {
         }
 
         /// The reasons with their numbers, such as `12 BadPayload, 3 UnknownApp`.
-        package var byReason: String {
-            reasons.largestFirst.map { "\($0.value) \($0.key.printable)" }.joined(separator: ", ")
-        }
+        package var byReason: String { DeadLetterSweep.words(reasons) }
+    }
+
+    /// Returns counts such as `12 BadPayload, 3 UnknownApp`.
+    static func words(_ reasons: [String: Int]) -> String {
+        reasons.largestFirst.map { "\($0.value) \($0.key.printable)" }.joined(separator: ", ")
     }
 
     package let letters: DeadLetters

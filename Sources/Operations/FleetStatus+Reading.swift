@@ -156,6 +156,7 @@ extension FleetStatus {
                 queue.claimed = found.claims
                 queue.dead = found.dead
                 queue.deadBytes = found.deadBytes
+                queue.cancelled = found.cancelled
                 queue.oldestAgeMs = found.oldest
                 queue.paused = found.pause.map(Pause.init)
                 queue.workers = found.workers.count(where: \.isLiving)

@@ -133,6 +133,8 @@ package struct FleetStatus: Encodable, Sendable {
         /// Dead letters, and the sum of their lengths in bytes.
         package var dead = 0
         package var deadBytes = 0
+        /// Cancelled jobs that are kept.
+        package var cancelled = 0
         /// The age of the oldest job that could be in flight by now, in milliseconds, if known.
         package var oldestAgeMs: Int64?
         package var paused: Pause?

@@ -243,7 +243,7 @@ public final class QueueConnection {
             .settle,
             [
                 keys.claimed(worker), keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results,
-                keys.campaigns, keys.campaignPrefix,
+                keys.campaigns, keys.campaignPrefix, keys.cancelled, keys.cancelledBytes,
             ],
             expecting: settlement.expectedArguments,
             arguments: { [worker, limits, keys] command in

@@ -28,6 +28,10 @@ public struct QueueKeys: Sendable {
     public let dead: String
     /// STRING: the total size of the dead letters in bytes.
     public let deadBytes: String
+    /// ZSET of cancelled jobs, kept like dead letters, with bounds of its own: neither evicts the other.
+    public let cancelled: String
+    /// STRING: the total size of the cancelled jobs in bytes.
+    public let cancelledBytes: String
     /// STRING: the last counts for metrics, kept for ten seconds.
     public let gauges: String
     /// STREAM of results: the outcomes of those notifications that the setting `results` selects.
@@ -99,6 +103,8 @@ public struct QueueKeys: Sendable {
         inbox = base + "inbox"
         dead = base + "dead"
         deadBytes = base + "dead-bytes"
+        cancelled = base + "cancelled"
+        cancelledBytes = base + "cancelled-bytes"
         gauges = base + "gauges"
         results = base + "results"
         paused = base + "paused"
@@ -117,6 +123,7 @@ public struct QueueKeys: Sendable {
     func schema(lanes: [String]) -> [(key: String, type: String)] {
         [
             (jobs, "list"), (retry, "zset"), (workers, "zset"), (inbox, "list"), (dead, "zset"), (deadBytes, "string"),
+            (cancelled, "zset"), (cancelledBytes, "string"),
             (gauges, "string"), (results, "stream"), (paused, "string"), (workerInfo, "hash"),
             (configurations, "hash"), (jobCommands, "hash"), (campaigns, "zset"), (source, "string"),
         ] + lanes.flatMap { [(claimed($0), "hash"), (next($0), "string")] }

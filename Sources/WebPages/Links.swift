@@ -11,7 +11,7 @@ package struct Links: Sendable {
     ///     character.
     ///   - query: names and values; a `nil` value omits the name.
     package func path(_ segments: [String], _ query: [(name: String, value: String?)] = []) -> String {
-        var path = base + "/" + segments.map(Self.encoded).joined(separator: "/")
+        var path = base + "/" + segments.map { Self.encoded(Self.escaped($0)) }.joined(separator: "/")
         var separator = "?"
         for (name, value) in query {
             guard let value else { continue }
@@ -19,6 +19,16 @@ package struct Links: Sendable {
             separator = "&"
         }
         return path
+    }
+
+    /// Returns a segment that browsers do not resolve: they remove `.` and `..`, also when these are percent-encoded.
+    private static func escaped(_ segment: String) -> String {
+        segment == "." || segment == ".." || segment.hasPrefix("~") ? "~" + segment : segment
+    }
+
+    /// Returns the text of a decoded segment.
+    package static func unescaped(_ segment: String) -> String {
+        segment.hasPrefix("~") ? String(segment.dropFirst()) : segment
     }
 
     /// Percent-encodes everything except the unreserved characters of RFC 3986, section 2.3.

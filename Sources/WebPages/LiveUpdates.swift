@@ -66,7 +66,10 @@ package final class LiveUpdates: Sendable {
 
     private static func event(_ name: String, _ text: String) -> String {
         var event = "event: \(name)\n"
-        for line in text.split(separator: "\n", omittingEmptySubsequences: false) { event += "data: \(line)\n" }
+        // Each of its three line ends would begin a field.
+        for line in text.split(omittingEmptySubsequences: false, whereSeparator: { "\n\r\r\n".contains($0) }) {
+            event += "data: \(line)\n"
+        }
         return event + "\n"
     }
 

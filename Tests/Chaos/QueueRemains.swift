@@ -70,11 +70,11 @@ struct QueueRemains {
         switch rest {
         case "jobs", "inbox": try keep(queue.run("LRANGE", key, "0", "-1"), key)
         case "retry": try keep(queue.run("ZRANGE", key, "0", "-1"), key)
-        case "dead": letters = try Self.letters(queue)
+        case "dead", "cancelled": letters += try Self.letters(queue, key)
         case _ where rest.hasPrefix("claimed:"): try keep(queue.run("HVALS", key), key)
         case _ where rest.hasPrefix("stats:"): try Self.add(hash: queue.run("HGETALL", key), to: &counters)
         case _ where key == Producer.batchesKey || rest.hasPrefix("unique:") || rest.hasPrefix("next:"): return
-        case "dead-bytes", "gauges", "results", "configurations": return
+        case "dead-bytes", "cancelled-bytes", "gauges", "results", "configurations", "source": return
         case _ where rest.hasPrefix("minute:"): return
         // A killed lane without claims keeps its long lease for a while. Its claims would be found below.
         case "workers", "worker-info": return
@@ -87,12 +87,12 @@ struct QueueRemains {
         keysLeft.append(key)
     }
 
-    private static func letters(_ queue: RedisTestConnection) throws -> [Letter] {
+    private static func letters(_ queue: RedisTestConnection, _ key: String) throws -> [Letter] {
         var letters: [Letter] = []
         // A hundred at a time: an answer must not take longer than the connection's timeout.
         while true {
             let start = letters.count
-            let answer = try queue.run("ZRANGE", base + "dead", "\(start)", "\(start + 99)")
+            let answer = try queue.run("ZRANGE", key, "\(start)", "\(start + 99)")
             guard let members = answer.elements, !members.isEmpty else { return letters }
             for member in members {
                 guard let letter = DeadLetter(member: ByteBuffer(bytes: member.rawBytes)) else {

@@ -125,7 +125,9 @@ extension EndToEnd {
             var result = try await Self.run("campaign", "cancel", "spring", "--yes", redis: redis.url)
             #expect(
                 result.status == 0
-                    && result.output.hasPrefix("campaign spring in queue default is cancelled: 800 were delivered"))
+                    && result.output.hasPrefix(
+                        "campaign spring in queue default is cancelled: 800 notifications were delivered")
+            )
             #expect(result.output.contains("apns-worker campaign requeue spring"))
             try redis.push(
                 [Self.fanOut(1, of: 50, campaign: "spring")]
@@ -141,7 +143,7 @@ extension EndToEnd {
             try redis.push(TestJob.many(5, prefix: "f", members: #""campaign":"spring","#))
             try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 875 }
             result = try await Self.run("campaign", "requeue", "spring", redis: redis.url)
-            #expect(result.output.contains("was not cancelled") && result.output.contains("requeued 0 jobs"))
+            #expect(result.output.contains("was not cancelled") && !result.output.contains("requeued"))
             _ = try await worker.stop()
             let account = try await simulator.stop()
             #expect(account.accepted == 875 && account.duplicates == 0)
@@ -173,7 +175,7 @@ extension EndToEnd {
                 try QueueContents(redis).count("delivered") == 50
             }
             result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
-            #expect(result.status == 1 && result.output.contains("was not paused"))
+            #expect(result.status == 1 && result.errors.contains("was not paused"))
             _ = try await worker.stop()
             #expect(try await simulator.stop().duplicates == 0)
         }

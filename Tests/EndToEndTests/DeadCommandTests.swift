@@ -38,7 +38,12 @@ extension EndToEnd {
                 ),
                 "\(line)")
             #expect(!one.output.contains("secret") && !one.output.contains("\u{1B}"))
-            #expect(try await Self.dead("list", "--count", redis: redis).output == "60\tUnknownApp\n1\tBadPayload\n")
+            #expect(
+                try await Self.dead("list", "--by", "reason", redis: redis).output == "60\tUnknownApp\n1\tBadPayload\n")
+            #expect(
+                try await Self.dead("list", "--by", "app,reason", redis: redis).output
+                    == "60\t-\tUnknownApp\n1\tone\tBadPayload\n")
+            #expect(try await Self.dead("list", "--count", "--reason", "Bad*", redis: redis).output == "1\n")
             let nothing = try await Self.dead("list", "--app", "nobody", redis: redis)
             #expect(nothing.ending == .exited(0) && nothing.errors.contains("none of the 61 dead letters"))
         }
@@ -54,7 +59,7 @@ extension EndToEnd {
             #expect(letter["id"] as? String == "id \u{1B}[31m" && letter["token_count"] as? Int == 2)
             #expect(letter["status"] as? Int == 413 && letter["requeues"] as? Int == 2 && letter["job"] == nil)
             #expect(all.last?["reason"] as? String == "Unreadable")
-            let counts = try Self.objects(try await Self.dead("list", "--json", "--count", redis: redis).output)
+            let counts = try Self.objects(try await Self.dead("list", "--json", "--by", "reason", redis: redis).output)
             #expect(counts.map { $0["count"] as? Int } == [300, 1, 1])
         }
 

@@ -244,7 +244,8 @@ enum DocumentationTables {
         let keys = try QueueKeys()
         let names = [
             "jobs": keys.jobs, "retry": keys.retry, "workers": keys.workers, "inbox": keys.inbox, "dead": keys.dead,
-            "deadBytes": keys.deadBytes, "gauges": keys.gauges, "results": keys.results, "paused": keys.paused,
+            "deadBytes": keys.deadBytes, "cancelled": keys.cancelled, "cancelledBytes": keys.cancelledBytes,
+            "gauges": keys.gauges, "results": keys.results, "paused": keys.paused,
             "workerInfo": keys.workerInfo, "claimed": keys.claimed("<lane>"),
             "unique": String(buffer: keys.unique(.init(string: "<id>"))), "next": keys.next("<lane>"),
             "order": keys.order("<process>"), "stats": keys.stats("<day>"), "minute": keys.minute("<minute>"),

@@ -219,7 +219,7 @@ extension EndToEnd {
         func move(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             try Self.fill(stage)
-            let moved = try await stage.run(["jobs", "move", "--app", "shop", "--to-queue", "bulk", "--yes"])
+            let moved = try await stage.run(["jobs", "move", "--app", "shop", "--to-queue", "bulk", "--yes", "--force"])
             #expect(moved.output == "moved 60 jobs of queue default (60 waiting)\n", "\(moved.errors)")
             #expect(try stage.contents().jobs.count == 3 && stage.contents("bulk").jobs.count == 60)
             let later = try await stage.run(["jobs", "move", "--id", "later", "--to-queue", "bulk", "--yes"])

@@ -144,7 +144,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(rules: ["answer=Unregistered"])
             let settles = Mutex(false)
             let sent = Mutex("")
-            // The settlement script has eight keys, of which the lane's claims are the first. It also writes a lane's
+            // The settlement script has ten keys, of which the lane's claims are the first. It also writes a lane's
             // sums alone.
             let proxy = try await FaultProxy(to: redis.port) { bytes in
                 let all = sent.withLock { sent in
@@ -153,7 +153,7 @@ extension EndToEnd {
                 }
                 guard let token = all.range(of: "SADD") else { return }
                 if all[token.upperBound...].contains(
-                    /\r\n\$1\r\n8\r\n\$\d+\r\npush:\{default\}:claimed:(?s:.*?)\r\n(?:ack|done)\r\n/)
+                    /\r\n\$2\r\n10\r\n\$\d+\r\npush:\{default\}:claimed:(?s:.*?)\r\n(?:ack|done)\r\n/)
                 {
                     settles.withLock { $0 = true }
                 }

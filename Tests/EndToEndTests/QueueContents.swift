@@ -54,7 +54,9 @@ struct QueueContents {
         claims = try keys.reduce(into: 0) { sum, key in
             if key.hasPrefix(base + "claimed:") { sum += try connection.run("HLEN", key).number ?? 0 }
         }
-        dead = try connection.run("ZRANGE", base + "dead", "0", "-1").list().map { try Letter($0.rawBytes()) }
+        // Cancelled jobs are kept like dead letters, apart from them.
+        dead = try ["dead", "cancelled"].flatMap { try connection.run("ZRANGE", base + $0, "0", "-1").list() }
+            .map { try Letter($0.rawBytes()) }
         // In a Cluster they can be on another server.
         let sets = SharedKeys()
         invalidTokens =
@@ -77,7 +79,7 @@ struct QueueContents {
     var lastingKeys: Set<String> {
         keys.filter { key in
             key.hasPrefix("push:{")
-                && ![":stats:", ":minute:", ":next:", ":gauges", ":configurations", "{shared}"].contains {
+                && ![":stats:", ":minute:", ":next:", ":gauges", ":configurations", ":source", "{shared}"].contains {
                     key.contains($0)
                 }
         }

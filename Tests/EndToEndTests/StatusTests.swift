@@ -159,7 +159,7 @@ extension EndToEnd {
             #expect(other.state == "paused" && other.paused?.reason == "InvalidProviderToken")
             #expect(other.paused?.until != nil && other.endpoints.count == 1)
             let page = try await Self.page(redis.url).output
-            #expect(page.contains("  paused, since") && page.contains("by ana@"), "\(page)")
+            #expect(page.contains("  paused for") && page.contains("by ana@"), "\(page)")
 
             let resumed = try await CommandLineTests.run(
                 ["resume", "--app", "other", "--json"], environment: environment)

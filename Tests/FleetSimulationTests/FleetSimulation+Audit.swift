@@ -18,16 +18,17 @@ extension FleetSimulation {
             commands += [
                 RedisCommand("LRANGE", keys.jobs, "0", "-1"), RedisCommand("LRANGE", keys.inbox, "0", "-1"),
                 RedisCommand("ZRANGE", keys.retry, "0", "-1"), RedisCommand("ZRANGE", keys.dead, "0", "-1"),
+                RedisCommand("ZRANGE", keys.cancelled, "0", "-1"),
                 RedisCommand("KEYS", "push:{\(keys.queue)}:claimed:*"),
             ]
         }
         let replies = server.run(commands)
         for queue in redis.queues.indices {
-            let first = 1 + queue * 5
-            for place in 0..<4 {
-                for body in replies[first + place].root.children { try find(body, queue, isDead: place == 3) }
+            let first = 1 + queue * 6
+            for place in 0..<5 {
+                for body in replies[first + place].root.children { try find(body, queue, isDead: place >= 3) }
             }
-            let lanes = replies[first + 4].root.children.compactMap(\.string).sorted()
+            let lanes = replies[first + 5].root.children.compactMap(\.string).sorted()
             for (lane, claims) in zip(lanes, lanes.isEmpty ? [] : server.run(lanes.map { RedisCommand("HGETALL", $0) }))
             {
                 var elements = claims.root.children

@@ -62,7 +62,7 @@ struct QueueConnectionTests {
         case .claim:
             [keys.jobs, keys.retry, keys.claimed("w"), keys.inbox, keys.workers, keys.dead, keys.results, stats]
         case .reserve: [keys.claimed("w"), keys.results, stats, keys.unique(ByteBuffer(string: "x")).text]
-        case .settle: [keys.claimed("w"), keys.retry, keys.dead, keys.results, stats]
+        case .settle: [keys.claimed("w"), keys.retry, keys.dead, keys.cancelled, keys.results, stats]
         case .reclaim:
             [keys.workers, keys.claimed("w"), keys.jobs, keys.dead, keys.results, stats]
         case .release: [keys.workers, keys.claimed("w"), keys.inbox, keys.jobs]

@@ -51,8 +51,10 @@ package struct CampaignChange: Change {
         var queues = desk.queues.filter { keys in known.contains { $0.queue == keys.queue } }
         if queues.isEmpty {
             queues = try await queuesWithJobs(desk)
-            guard !queues.isEmpty || desk.isForced else { throw try await unknown(desk, plan.subject) }
-            if queues.isEmpty { queues = desk.queues }
+            if queues.isEmpty {
+                if let refusal = try await unknown(desk, plan.subject) { throw refusal }
+                queues = desk.queues
+            }
         }
         let names = queues.map(\.queue.printable).joined(separator: ", ")
         let place = "campaign \(campaign.printable) in \(queues.count == 1 ? "queue" : "queues") \(names)"
@@ -93,14 +95,19 @@ package struct CampaignChange: Change {
         return queues
     }
 
-    private func unknown(_ desk: Desk, _ subject: String) async throws -> ChangeRefusal {
+    /// Returns the refusal of a name that no queue knows. Before there is any campaign, one can be paused, limited or
+    /// cancelled in advance.
+    private func unknown(_ desk: Desk, _ subject: String) async throws -> ChangeRefusal? {
+        let isInAdvance = change != .resume && change != .uncancel
+        if isInAdvance, desk.isForced { return nil }
         let known = try await CampaignStatus.latest(20, in: desk.queues, desk.fleet).map(\.campaign)
         let names = Set(known).sorted()
+        if isInAdvance, names.isEmpty { return nil }
         return ChangeRefusal(
             .unknown, subject,
             names.isEmpty
                 ? "no queue knows a campaign \(campaign.printable); there are none"
-                : Desk.unknown("campaign", campaign, names))
+                : Desk.unknown("campaign", campaign, names) + (isInAdvance ? desk.forceHint : ""))
     }
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {

@@ -34,6 +34,8 @@ package struct Desk: Sendable {
     package var configuredApps: [String] = []
     /// True to accept unknown names.
     package var isForced = false
+    /// The way to accept them, after a message about an unknown name.
+    package var forceHint = ""
     /// Returns why a job would become a dead letter of a queue; `nil` if it would not.
     package var check: @Sendable (_ job: ByteBuffer, QueueSource) async -> String? = { _, _ in nil }
     /// Gets the error if a change cannot be recorded. It is made nevertheless.
@@ -103,7 +105,7 @@ package struct Desk: Sendable {
             guard try await QueueOverview.read(fleet.client(for: keys.retry), keys).isEmpty else { continue }
             let known = Set(try await fleet.search().names).union(configuredQueues).subtracting([keys.queue]).sorted()
             guard !known.isEmpty else { return }
-            throw ChangeRefusal(.unknown, subject, Self.unknown("queue", keys.queue, known))
+            throw ChangeRefusal(.unknown, subject, Self.unknown("queue", keys.queue, known) + forceHint)
         }
     }
 
@@ -113,7 +115,7 @@ package struct Desk: Sendable {
         guard !isForced else { return }
         let status = try await FleetStatus.read(fleet, fleet.queues().keys, apps: configuredApps)
         guard let known = status.others(than: app) else { return }
-        throw ChangeRefusal(.unknown, subject, Self.unknown("app", app, known))
+        throw ChangeRefusal(.unknown, subject, Self.unknown("app", app, known) + forceHint)
     }
 
     /// Returns the message about an unknown name.
@@ -181,6 +183,8 @@ package struct ChangePlan: Sendable {
     /// The change in the imperative, such as `Requeue 3 jobs`, and its past participle, such as `requeued`.
     package var command = "Continue"
     package var verb = "changed"
+    /// What remains if the change is stopped.
+    package var rest = "the others are unchanged"
     /// What was counted, by queue.
     package var parts: [ChangePart]
     /// What to know before the answer.
@@ -221,6 +225,8 @@ package struct ChangePart: Sendable {
     package var looked = 0
     /// The result in words.
     package var sentence = ""
+    /// What follows from the result, in sentences.
+    package var explanation: String?
     /// What to know about the result.
     package var notes: [String] = []
     /// The error that ended the work early, or kept it from having an effect.
@@ -243,6 +249,10 @@ package struct ChangeResult: Sendable {
 
     package var count: Int { parts.reduce(0) { $0 + $1.count } }
     package var sentence: String { parts.map(\.sentence).filter { !$0.isEmpty }.joined(separator: "; ") }
+    /// The sentences, and what follows from them.
+    package var words: String {
+        ([sentence] + parts.compactMap(\.explanation)).filter { !$0.isEmpty }.joined(separator: ". ")
+    }
     package var notes: [String] { parts.flatMap(\.notes) }
     package var error: String? { parts.lazy.compactMap(\.error).first }
 }

@@ -34,6 +34,7 @@ package struct DeadLettersChange: Change {
         let queues = "\(desk.queues.count == 1 ? "queue" : "queues") \(names)"
         var plan = ChangePlan("\(queues), \(words)")
         plan.verb = kind == .requeue ? "requeued" : "deleted"
+        plan.rest = "the others are still dead letters"
         plan.at = try await desk.fleet.now(of: desk.queues)
         for keys in desk.queues {
             var part = ChangePart(keys.queue)
@@ -50,12 +51,12 @@ package struct DeadLettersChange: Change {
             part.sentence = sentence(of: part)
             plan.parts.append(part)
         }
-        let reasons = Words.groups(plan.groups)
-        plan.command = "\(kind == .requeue ? "Requeue" : "Delete") \(Words.count(plan.count, noun))"
+        let reasons = DeadLetterSweep.words(plan.groups)
+        plan.command = "\(kind == .requeue ? "Requeue" : "Delete") \(count(plan.count))"
         plan.question =
             kind == .requeue
-            ? "Requeue \(Words.count(plan.count, noun)) to \(names) (\(reasons))?"
-            : "Delete \(Words.count(plan.count, noun)) of \(queues) permanently (\(reasons))?"
+            ? "Requeue \(count(plan.count)) to \(names) (\(reasons))?"
+            : "Delete \(count(plan.count)) of \(queues) permanently (\(reasons))?"
         if plan.count == 0 { plan.notes.append(try await nothing(desk, queues)) }
         return plan
     }
@@ -70,7 +71,7 @@ package struct DeadLettersChange: Change {
         }
         return all.chosen == 0
             ? "\(queues) \(desk.queues.count == 1 ? "has" : "have") no dead letters"
-            : "none of the \(Words.number(all.chosen)) dead letters of \(queues) matches; there are \(all.byReason)"
+            : "none of the \(all.chosen) dead letters of \(queues) matches; there are \(all.byReason)"
     }
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
@@ -94,7 +95,7 @@ package struct DeadLettersChange: Change {
                 let missing = planned.count - sweep.tally.chosen
                 if missing > 0, !sweep.tally.isInterrupted {
                     part.notes.append(
-                        "\(Words.count(missing, noun)) of queue \(keys.queue) "
+                        "\(count(missing)) of queue \(keys.queue) "
                             + "\(missing == 1 ? "was" : "were") no longer among the dead letters")
                 }
             } catch let error as RedisError {
@@ -109,9 +110,11 @@ package struct DeadLettersChange: Change {
         return result
     }
 
+    private func count(_ number: Int) -> String { "\(number) \(noun)\(number == 1 ? "" : "s")" }
+
     private func sentence(of part: ChangePart) -> String {
-        "\(Words.count(part.count, noun)) of queue \(part.queue?.printable ?? "")"
-            + (part.count > 0 ? ": \(Words.groups(part.groups))" : "")
+        "\(count(part.count)) of queue \(part.queue?.printable ?? "")"
+            + (part.count > 0 ? ": \(DeadLetterSweep.words(part.groups))" : "")
     }
 }
 

@@ -118,7 +118,8 @@ package struct JobsChange: Change {
             throw ChangeRefusal(.invalid, subject, error.description)
         }
         if desk.queues.contains(where: { $0.queue == name }) {
-            throw ChangeRefusal(.invalid, subject, "the jobs are already on the queue \(name)")
+            throw ChangeRefusal(
+                .invalid, subject, "the queue \(name) is one of the queues that jobs are moved from")
         }
         try await desk.checkExistence(of: [keys], subject)
         let target = try await desk.fleet.queue(keys)
@@ -160,6 +161,7 @@ package struct JobsChange: Change {
             try await jobs.command(.cancel(discard: kind == .discard), ids: filter.ids, by: desk.person)
         }
         part.claimed = planned.claimed
+        if planned.claimed > 0 { part.notes.append(note(onClaimed: planned.claimed)) }
         guard planned.count > 0 else { return }
         var changes: JobChanges
         switch kind {

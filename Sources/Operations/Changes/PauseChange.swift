@@ -47,7 +47,7 @@ package struct PauseChange: Change {
             let pause = AppPause(reason: reason, since: try await since(before, desk), by: desk.person)
             try await AppPauses.set(pause, of: app, client, keys)
             var part = PauseReport(app: app, paused: .init(pause), before: before.map { .init($0) }).part
-            part.notes = ["Workers defer its jobs within a few seconds, without spending attempts."]
+            part.explanation = "Workers defer its jobs within a few seconds, without spending attempts."
             return ChangeResult([part])
         }
         var result = ChangeResult([])
@@ -64,7 +64,7 @@ package struct PauseChange: Change {
             (report.claimed, report.notifications) = (found.claims, claimed.notifications)
             report.waiting = found.waiting + found.due
             var part = report.part
-            part.notes = [claimed.inWords(found, handsBack: handsBack)]
+            part.explanation = claimed.inWords(found, handsBack: handsBack)
             result.parts.append(part)
         }
         return result

@@ -112,7 +112,9 @@ extension Fields {
     package func number(_ name: String, _ range: ClosedRange<Int>) throws(FieldMistake) -> Int? {
         guard let text = self[name] else { return nil }
         guard let number = Int(text), range.contains(number) else {
-            throw FieldMistake { "\($0(name)) is \(text); it must be \(range.lowerBound) to \(range.upperBound)" }
+            throw FieldMistake {
+                "\($0(name)) must be \(range.lowerBound) to \(range.upperBound), not \(text.printable)"
+            }
         }
         return number
     }

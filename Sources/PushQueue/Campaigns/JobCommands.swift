@@ -36,7 +36,7 @@ public struct JobCommands: Sendable, Equatable {
 
     /// A change of a command.
     public enum Change: Sendable, Equatable {
-        /// Drop the jobs. They become dead letters with the reason `Cancelled` unless they are discarded.
+        /// Drop the jobs. They are kept as cancelled jobs unless they are discarded.
         case cancel(discard: Bool)
         /// Defer the jobs.
         case pause

@@ -27,6 +27,16 @@ public struct DeadLetterFilter: Sendable, Equatable {
     /// True if it matches all dead letters.
     public var isEmpty: Bool { self == DeadLetterFilter() }
 
+    /// True if it can match dead letters.
+    var matchesDead: Bool { reasons.isEmpty || reasons.contains { $0 != QueueJobs.cancelledReason } }
+
+    /// True if it can match cancelled jobs: if it names their reason or, without a reason, a job or a device. Others do
+    /// not ask for jobs that an operator did not want.
+    var matchesCancelled: Bool {
+        guard reasons.isEmpty else { return reasons.contains(QueueJobs.cancelledReason) }
+        return !(keys.isEmpty && ids.isEmpty && tokens.isEmpty)
+    }
+
     /// Appends the script's names and values.
     func append(to command: inout RedisCommand) {
         for (name, values) in [

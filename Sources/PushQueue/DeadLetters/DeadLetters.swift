@@ -65,7 +65,10 @@ public struct DeadLetters: Sendable {
         self.keys = keys
     }
 
-    /// Processes one page.
+    /// The beginning of cursors that are about the cancelled jobs.
+    private static let cancelled = "cancelled "
+
+    /// Processes one page, of the dead letters and then of the cancelled jobs, as far as the filter can match them.
     /// - Parameters:
     ///   - cursor: the cursor of the previous page; `nil` for the first. Dead letters that are added after the first
     ///     page are not requeued or deleted.
@@ -75,16 +78,20 @@ public struct DeadLetters: Sendable {
     public func page(
         _ action: Action, _ filter: DeadLetterFilter, after cursor: String?, limit: Int, newestFirst: Bool = false
     ) async throws -> Page {
+        let first = filter.matchesDead ? "start" : Self.cancelled + "start"
+        var inner = cursor ?? first
+        let areCancelled = inner.hasPrefix(Self.cancelled)
+        if areCancelled { inner.removeFirst(Self.cancelled.count) }
         var command = RedisCommand("EVAL", expecting: 32, bytes: 24_000)
         // The source, not its digest: after a failover the new master does not know it. Redis reads it in about 0.1 ms.
         command.append(QueueScript.pageDeadLetters.source)
         command.append(4)
-        command.append(keys.dead)
+        command.append(areCancelled ? keys.cancelled : keys.dead)
         command.append(keys.jobs)
         command.append(keys.statsPrefix)
-        command.append(keys.deadBytes)
+        command.append(areCancelled ? keys.cancelledBytes : keys.deadBytes)
         command.append(action.name)
-        command.append(cursor ?? "start")
+        command.append(inner)
         command.append(Self.pageSize)
         command.append(max(1, limit))
         filter.append(to: &command)
@@ -97,7 +104,13 @@ public struct DeadLetters: Sendable {
             command.append(option)
             command.append(1)
         }
-        return try Self.read(try await client.call(command), action)
+        var page = try Self.read(try await client.call(command), action)
+        if areCancelled {
+            page.cursor = page.cursor.map { Self.cancelled + $0 }
+        } else if page.cursor == nil, filter.matchesCancelled {
+            page.cursor = Self.cancelled + "start"
+        }
+        return page
     }
 
     private static func read(_ reply: RESPReply, _ action: Action) throws -> Page {

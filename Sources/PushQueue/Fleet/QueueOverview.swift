@@ -42,6 +42,8 @@ public struct QueueOverview: Sendable {
     public var dead: Int
     /// The sum of the dead letters' lengths in bytes.
     public var deadBytes: Int
+    /// Cancelled jobs that are kept.
+    public var cancelled: Int
     /// The time for which the first of ``due`` has been due, in milliseconds; `nil` if none is due.
     public var overdue: Int64?
     /// The time at which the last of ``due`` and ``later`` is due, in milliseconds since 1970; `nil` if there are none.
@@ -73,7 +75,7 @@ public struct QueueOverview: Sendable {
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
         let command = QueueScript.overview.command([
             keys.jobs, keys.retry, keys.workers, keys.dead, keys.paused, keys.workerInfo, keys.statsPrefix, keys.inbox,
-            keys.deadBytes,
+            keys.deadBytes, keys.cancelled,
         ]) { command in
             command.append(keys.claimed(""))
             command.append(maximumWorkers)
@@ -90,10 +92,10 @@ public struct QueueOverview: Sendable {
 
     private init?(_ reply: RESPReply) {
         let parts = Array(reply.root.children)
-        guard parts.count == 15, let now = parts[0].number, let jobs = parts[1].number, let due = parts[2].number,
+        guard parts.count == 16, let now = parts[0].number, let jobs = parts[1].number, let due = parts[2].number,
             let later = parts[3].number, let dead = parts[4].number, let overdue = parts[5].number,
             let head = parts[7].bytes, let members = parts[8].number, let sampled = parts[11].number,
-            let deadBytes = parts[13].number, let latest = parts[14].number
+            let deadBytes = parts[13].number, let latest = parts[14].number, let cancelled = parts[15].number
         else { return nil }
         self.now = Int64(now)
         waiting = jobs
@@ -101,6 +103,7 @@ public struct QueueOverview: Sendable {
         self.later = later
         self.dead = dead
         self.deadBytes = deadBytes
+        self.cancelled = cancelled
         self.overdue = overdue < 0 ? nil : Int64(overdue)
         self.latest = latest < 0 ? nil : Int64(latest)
         if head.readableBytes > 0, let job = try? JobDecoder.decode(head), let made = job.enqueuedAt {

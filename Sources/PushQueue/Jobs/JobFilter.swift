@@ -110,7 +110,7 @@ package enum TokenText {
 
     /// Returns true for the beginning of a token, as it is shown to people: eight digits, or with an ellipsis.
     package static func isShortened(_ text: String) -> Bool {
-        text.hasSuffix("…") || text.hasSuffix("...") || text.utf8.count <= 8 && text.isHexadecimal
+        text.hasSuffix("…") || text.hasSuffix("...") || text.utf8.count == 8 && text.isHexadecimal
     }
 
     /// Returns the ways in which producers may write a token.

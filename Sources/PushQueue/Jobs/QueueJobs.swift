@@ -293,7 +293,9 @@ package struct QueueJobs: Sendable {
         _ action: String, other: QueueKeys?, passing: Int?, counter: String, expecting count: Int,
         _ append: (inout RedisCommand) -> Void
     ) async throws -> Changed {
-        var names = [keys.jobs, keys.inbox, keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results]
+        var names = [
+            keys.jobs, keys.inbox, keys.retry, keys.cancelled, keys.cancelledBytes, keys.statsPrefix, keys.results,
+        ]
         names += [keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
         if let other { names += [other.jobs, other.retry] }
         let command = QueueScript.changeJobs.command(names) { command in

@@ -43,11 +43,18 @@ function update(html) {
 }
 
 async function poll() {
+  const mine = timer;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (answer.ok) update(await answer.text());
+    if (answer.ok) {
+      update(await answer.text());
+      show("Updated every ten seconds.");
+    }
+  } catch {
+    show("Not up to date: no connection.");
   } finally {
-    timer = setTimeout(poll, 10000);
+    // The tab may have been hidden in the meantime, or updates may have begun again.
+    if (timer === mine) timer = setTimeout(poll, 10000);
   }
 }
 

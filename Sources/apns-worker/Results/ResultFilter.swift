@@ -23,9 +23,9 @@ struct ResultOptions: ParsableArguments {
 
     @Option(help: "Results after this number of attempts; 0 for those never sent.") var attempt: Int?
 
-    @Option(help: ArgumentHelp("Results since \(TimeOption.form).", valueName: "time")) var since: String?
+    @Option(help: ArgumentHelp("Results since \(Fields.timeForm).", valueName: "time")) var since: String?
 
-    @Option(help: ArgumentHelp("Results until \(TimeOption.form).", valueName: "time")) var until: String?
+    @Option(help: ArgumentHelp("Results until \(Fields.timeForm).", valueName: "time")) var until: String?
 
     func validate() throws {
         let known = Outcome.allCases.map(\.rawValue)
@@ -46,10 +46,15 @@ struct ResultOptions: ParsableArguments {
     }
 
     /// The beginning of the period in milliseconds since 1970.
-    func since(now: Int64) throws -> Int64? { try TimeOption.milliseconds(since, "--since", now: now) }
+    func since(now: Int64) throws -> Int64? { try time("since", since, now) }
 
     /// The end of the period in milliseconds since 1970.
-    func until(now: Int64) throws -> Int64? { try TimeOption.milliseconds(until, "--until", now: now) }
+    func until(now: Int64) throws -> Int64? { try time("until", until, now) }
+
+    private func time(_ name: String, _ text: String?, _ now: Int64) throws -> Int64? {
+        guard let text else { return nil }
+        return try readingFlags { () throws(FieldMistake) in try Fields([(name, text)]).time(name, now: now) }
+    }
 
     var filter: ResultFilter {
         // A result has the token as it was sent, or as the job has it if it is not valid.

@@ -4,8 +4,8 @@
 -- KEYS  1 jobs            LIST   jobs to send
 --       2 inbox           LIST   jobs that blocking waits moved; every claim takes from it first
 --       3 retry           ZSET   wrapped jobs by due time (ms)
---       4 dead            ZSET   dead letters by time (ms)
---       5 dead-bytes      STRING sum of their lengths
+--       4 cancelled       ZSET   cancelled jobs by time (ms), kept like dead letters
+--       5 cancelled-bytes STRING sum of their lengths
 --       6 stats:          prefix of the day's counters
 --       7 results         STREAM outcomes of notifications
 --       8 campaigns       ZSET   campaigns by the time of their last settlement
@@ -20,30 +20,30 @@
 --       3 head            the end of the jobs that is their head, LEFT or RIGHT
 --       4 other head      the same of the other queue
 --       5 page            list: the number of jobs from the head that the operator has seen
---       6 stamp           letters and digits that no other call has, for the claims that dead letters name
---       7 max dead        the maximum number of dead letters
+--       6 stamp           letters and digits that no other call has, for the claims that they name
+--       7 max dead        the maximum number of cancelled jobs
 --       8 max dead age    their maximum age, ms
 --       9 max dead bytes  the maximum sum of their lengths
 --      10 max results     the approximate number of results that are kept; 0 for none
 --      11 counter         the counter of their notifications; '' for none
---      12 reason          of the dead letters
+--      12 reason          of the cancelled jobs
 --       then for each job
 --         job notifications text start length results campaign
---                         `text` with bury: JSON members about the dead letter, each with a leading comma; with run:
+--                         `text` with bury: JSON members about the job, each with a leading comma; with run:
 --                         the job in its new wrapper. The original is the `length` bytes of the job from `start` (from
 --                         0). `results`, if not '', are added (see add_results); `campaign`, if not '', counts the
 --                         notifications, too
 -- Reply { changed, passed, evicted }
 --       changed           the number of jobs that were still in place, and are changed
 --       passed            list: the number of jobs at its head that were processed; restore: the number restored
---       evicted           dead letters evicted to keep within the bounds
+--       evicted           cancelled jobs evicted to keep within the bounds
 --
 -- A list can be changed cheaply only at its ends. So jobs that stay pass from its head to the inbox, from which workers
 -- claim first: their order is kept, and nothing is lost if the command is interrupted. In the end, the inbox is
 -- restored to the list.
 -- Run twice, the second run finds none of the jobs; it passes the next jobs of a list unseen, for a later round.
 
-local jobs, inbox, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, minutes,
+local jobs, inbox, retry, cancelled, cancelled_bytes, stats, results, campaigns, campaign_prefix, minutes,
     other_jobs, other_retry = unpack(KEYS)
 local action, place, head, other_head, page, stamp, max_dead, max_dead_age, max_dead_bytes, max_results, counter,
     reason = unpack(ARGV, 1, 12)
@@ -53,7 +53,7 @@ local MOST_JOBS, MOST_BYTES = 1000, 1048576
 local now = now_ms()
 
 local expected = {
-    [jobs] = 'list', [inbox] = 'list', [retry] = 'zset', [dead] = 'zset', [stats_key(stats, now)] = 'hash',
+    [jobs] = 'list', [inbox] = 'list', [retry] = 'zset', [cancelled] = 'zset', [stats_key(stats, now)] = 'hash',
     [results] = 'stream',
 }
 if other_jobs then
@@ -101,7 +101,7 @@ local function change(job, score)
         by_campaign[campaign] = (by_campaign[campaign] or 0) + number
     end
     if action == 'bury' then
-        bury(dead, dead_bytes, now, string.format('cancel:%d.%s', changed, stamp), reason, text,
+        bury(cancelled, cancelled_bytes, now, string.format('cancel:%d.%s', changed, stamp), reason, text,
             string.sub(job, start + 1, start + length))
         buried = true
     elseif action == 'run' then
@@ -156,7 +156,7 @@ if counter ~= '' then
 end
 local evicted = 0
 if buried then
-    evicted = trim_dead(dead, dead_bytes, stats, now,
+    evicted = trim_dead(cancelled, cancelled_bytes, stats, now,
         { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
 end
 return { changed, passed, evicted }

@@ -10,19 +10,21 @@
 --       7 stats:          prefix of the day's counters
 --       8 inbox           LIST   jobs that blocking waits moved
 --       9 dead-bytes      STRING sum of the dead letters' lengths
+--      10 cancelled       ZSET   cancelled jobs
 -- ARGV  1 claimed:        prefix of a lane's HASH of claims
 --       2 max workers     the maximum number of lanes that are read
 --       3 max letters     the maximum number of dead letters that are read, the newest first
 --       4 max bytes       reading them ends when they add up to this; a larger head of the list is not returned
 --       5 head            the index of the list's head, 0 or -1
 -- Reply { now, jobs, due, later, dead, overdue, paused, head, members, workers, counters, sampled, reasons, dead_bytes,
---         latest }
+--         latest, cancelled }
 --       jobs              including those of the inbox
 --       due, later        the numbers of retries that are due, and of the others
 --       overdue           for how long the first retry has been due, ms; -1 when none is due
 --       latest            when the last retry is due, ms; -1 when there is none
 --       paused            the value of the key; nil when the queue is not paused
 --       head              the first job of the list, '' when there is none
+--       cancelled         the number of cancelled jobs that are kept
 --       members           the number of lanes
 --       workers           for each lane: name, lease end, claims, heartbeat ('' for none)
 --       counters          of the day: field, count...
@@ -32,7 +34,7 @@
 -- Changes nothing. A million dead letters cost no more than the bounds allow. The lanes' keys have the queue's hash
 -- tag, so they are in the slot of KEYS.
 
-local jobs, retry, workers, dead, paused, worker_info, stats, inbox, dead_bytes = unpack(KEYS)
+local jobs, retry, workers, dead, paused, worker_info, stats, inbox, dead_bytes, cancelled = unpack(KEYS)
 local claimed_prefix, max_workers, max_letters, max_bytes, head_index = unpack(ARGV)
 max_workers, max_letters, max_bytes = tonumber(max_workers), tonumber(max_letters), tonumber(max_bytes)
 local now = now_ms()
@@ -40,6 +42,7 @@ local today = stats_key(stats, now)
 
 local wrong = wrong_type({
     [jobs] = 'list', [retry] = 'zset', [workers] = 'zset', [dead] = 'zset', [today] = 'hash', [inbox] = 'list',
+    [cancelled] = 'zset',
 })
 if wrong then
     return wrong
@@ -119,5 +122,5 @@ end
 return {
     now, redis.call('LLEN', jobs) + redis.call('LLEN', inbox), due, retries - due, redis.call('ZCARD', dead), overdue,
     reason, head, redis.call('ZCARD', workers), lanes, counters, sampled, reasons, dead_length(dead_bytes),
-    latest,
+    latest, redis.call('ZCARD', cancelled),
 }

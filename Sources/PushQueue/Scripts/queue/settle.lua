@@ -9,8 +9,10 @@
 --       6 results         STREAM outcomes of notifications
 --       7 campaigns       ZSET   campaigns by the time of their last settlement (ms)
 --       8 campaign:       prefix of the campaigns' counters
+--       9 cancelled       ZSET   cancelled jobs by time (ms), kept like dead letters
+--      10 cancelled-bytes STRING sum of their lengths
 -- ARGV  1 lane            its name
---       2 max dead        the maximum number of dead letters
+--       2 max dead        the maximum number of dead letters, and of cancelled jobs
 --       3 max dead age    their maximum age, ms
 --       4 max dead bytes  the maximum sum of their lengths
 --       5 max results     the approximate number of results that are kept
@@ -27,7 +29,8 @@
 --                                                `counter` is counted
 --         dead   claim outcome reason members start length
 --                                                a dead letter with the original, and JSON members about it; the
---                                                outcome (dead or cancelled) is counted, and the reason of a dead one
+--                                                outcome (dead or cancelled) is counted, and the reason of a dead one.
+--                                                With the reason Cancelled it is kept with the cancelled jobs
 --         split  claim prefix cut cut_length start length pieces (token_start token_length)...
 --                                                the job is replaced by pieces that are due at once. A piece is
 --                                                `prefix`, its tokens, which are the `token_length` bytes of the
@@ -58,13 +61,17 @@
 -- Run twice, the second run finds no claims and does nothing. The action `minute` alone has no claims to find, so a
 -- lane sends it only once.
 
-local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix = unpack(KEYS)
+local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, cancelled, cancelled_bytes =
+    unpack(KEYS)
 local lane, max_dead, max_dead_age, max_dead_bytes, max_results = unpack(ARGV, 1, 5)
 local now = now_ms()
-local settled, lost, evicted, buried, found = 0, 0, 0, false, false
+local settled, lost, evicted, found = 0, 0, 0, false
+-- The sets that have new members, each with the key of its length.
+local buried = {}
 
 local wrong = wrong_type({
-    [claimed] = 'hash', [retry] = 'zset', [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream',
+    [claimed] = 'hash', [retry] = 'zset', [dead] = 'zset', [cancelled] = 'zset',
+    [stats_key(stats, now)] = 'hash', [results] = 'stream',
 })
 if wrong then
     return wrong
@@ -131,6 +138,16 @@ local function retry_later(delay, job)
     redis.call('ZADD', retry, due, job)
 end
 
+-- Keeps a job as a dead letter, or with the cancelled jobs.
+local function keep_letter(claim, reason, members, original)
+    local set, set_bytes = dead, dead_bytes
+    if reason == 'Cancelled' then
+        set, set_bytes = cancelled, cancelled_bytes
+    end
+    bury(set, set_bytes, now, claim, reason, members, original)
+    buried[set] = set_bytes
+end
+
 -- The arguments of the action `minute`.
 local minutes, jobs, inbox, oldest, sums
 
@@ -173,12 +190,11 @@ while at <= #ARGV do
         local claim, outcome, reason, members, start, length = unpack(ARGV, at + 1, at + 6)
         local body = settle(claim)
         if body then
-            bury(dead, dead_bytes, now, lane .. ':' .. claim, reason, members, original_of(body, start, length))
+            keep_letter(lane .. ':' .. claim, reason, members, original_of(body, start, length))
             tally(outcome, 1)
             if outcome == 'dead' then
                 tally('dead:' .. reason, 1)
             end
-            buried = true
         end
         at = at + 7
     elseif action == 'split' then
@@ -204,9 +220,7 @@ while at <= #ARGV do
         local body = job_of(claim)
         if body then
             -- Several letters of one claim differ in their members.
-            bury(dead, dead_bytes, now, lane .. ':' .. claim .. ':letter', reason, members,
-                original_of(body, start, length))
-            buried = true
+            keep_letter(lane .. ':' .. claim .. ':letter', reason, members, original_of(body, start, length))
         end
         at = at + 6
     elseif action == 'part' then
@@ -244,8 +258,8 @@ while at <= #ARGV do
         return redis.error_reply('ERR settle: unknown action ' .. tostring(action))
     end
 end
-if buried then
-    evicted = trim_dead(dead, dead_bytes, stats, now,
+for set, set_bytes in pairs(buried) do
+    evicted = evicted + trim_dead(set, set_bytes, stats, now,
         { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
 end
 for name, counts in pairs(campaign_counts) do

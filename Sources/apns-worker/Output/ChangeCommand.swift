@@ -1,8 +1,10 @@
 import ArgumentParser
+import FoundationEssentials
 import Glibc
 import Operations
 import PrintableText
 import PushQueue
+import PushWorker
 import Redis
 import Synchronization
 
@@ -53,7 +55,7 @@ struct ChangeCommand {
             throw ExitCode(ExitStatus.attention.rawValue)
         }
         if Interruption.isRequested, plan.isCounted {
-            Terminal.note("interrupted; repeat the command to continue\n")
+            Terminal.note("\(plan.rest); repeat the command to continue\n")
             throw ExitCode(130)
         }
         return result
@@ -62,8 +64,9 @@ struct ChangeCommand {
     private func report(_ part: ChangePart, _ start: String, _ plan: ChangePlan) throws {
         guard isJSON else {
             if let line = start.isEmpty ? line.map({ $0(part) }) ?? part.sentence : start + part.sentence {
-                Terminal.print(line + "\n")
+                print(line)
             }
+            if let explanation = part.explanation { print(explanation) }
             return
         }
         Terminal.print(try Self.json(part, plan, self) + "\n")
@@ -141,6 +144,7 @@ extension Desk {
         configuredQueues = settings.configuredQueueNames
         configuredApps = try settings.appNames
         self.isForced = isForced
+        forceHint = " --force continues anyway"
     }
 }
 
@@ -151,5 +155,21 @@ func readingFlags<Value>(_ body: () throws(FieldMistake) -> Value) throws -> Val
         return try body()
     } catch {
         throw ValidationError(error.text(.flag))
+    }
+}
+
+/// The operator who runs this command.
+enum Person {
+    /// The system's name for the user; in a container there may be none.
+    private static var account: String? {
+        guard let entry = getpwuid(getuid()), let name = entry.pointee.pw_name else { return nil }
+        return String(cString: name)
+    }
+
+    /// The names of the user and the host, as far as they are available.
+    static var name: String {
+        let environment = ProcessInfo.processInfo.environment
+        let user = ["SUDO_USER", "USER", "LOGNAME"].compactMap { environment[$0] }.first { !$0.isEmpty }
+        return "\(user ?? account ?? "uid \(getuid())")@\(HostName.current)".printable
     }
 }

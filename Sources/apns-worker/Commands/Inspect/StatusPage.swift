@@ -205,7 +205,8 @@ struct StatusPage {
 
     private var counters: [String] {
         let outcomes = [
-            "delivered", "invalid_token", "suppressed", "expired", "dead", "retried", "deferred", "dropped",
+            "delivered", "invalid_token", "suppressed", "expired", "dead", "cancelled", "retried", "deferred",
+            "dropped",
             "possible_duplicates",
         ]
         let sums = Self.sums(status.queues.map(\.today))
@@ -225,6 +226,8 @@ struct StatusPage {
             lines += wrapped(
                 "DEAD LETTERS  \(Words.number(dead))\(of), \(bytes): " + Self.list(reasons), indent: "    ")
         }
+        let cancelled = status.queues.reduce(0) { $0 + $1.cancelled }
+        if cancelled > 0 { lines.append("CANCELLED JOBS  \(Words.number(cancelled)), kept apart") }
         lines.append("INVALID TOKENS  \(Words.number(status.invalidTokens))")
         return [""] + lines
     }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Operations
+import PrintableText
 import PushQueue
 
 /// The options of commands that change how a campaign is sent.
@@ -23,6 +24,11 @@ struct CampaignChangeOptions: ParsableArguments {
         // Mistakes are reported before anything else is done.
         _ = try readingFlags { () throws(FieldMistake) in try make(Moment.now) }
         return make
+    }
+
+    /// Prints the command that reverses a change.
+    func advise(_ purpose: String, _ command: String) {
+        if !json { print("\(purpose):\n  apns-worker campaign \(command) \(options.campaign.printable)") }
     }
 
     /// Changes the campaign in all queues, or in those of `--queue`, and waits until workers have confirmed it.
@@ -49,7 +55,10 @@ struct CampaignPause: AsyncParsableCommand {
 
     func validate() throws { _ = try change.change(.pause) }
 
-    func run() async throws { try await change.run(change.change(.pause)) }
+    func run() async throws {
+        try await change.run(change.change(.pause))
+        change.advise("To end the pause", "resume")
+    }
 }
 
 struct CampaignCancel: AsyncParsableCommand {
@@ -58,7 +67,7 @@ struct CampaignCancel: AsyncParsableCommand {
         discussion: """
             Workers send no more of its notifications, except those in flight. Jobs that wait, retry or are \
             scheduled are dropped when their turn comes, so the command takes no longer for a million jobs than for one. They \
-            become dead letters with the reason Cancelled, up to max_dead_letters; `apns-worker campaign requeue` sends them \
+            are kept apart from dead letters, up to max_dead_letters; `apns-worker campaign requeue` sends them \
             after all. With --discard they are dropped without a trace.
 
             The campaign stays cancelled for seven days, also for jobs that are enqueued later.
@@ -74,16 +83,22 @@ struct CampaignCancel: AsyncParsableCommand {
         try change.change(.cancel(discard: discard), [("discard", discard ? "1" : nil)])
     }
 
-    func validate() throws { _ = try made() }
+    func validate() throws {
+        _ = try made()
+        try Confirmation.check(isGiven: yes)
+    }
 
-    func run() async throws { try await change.run(made(), isConfirmed: yes) }
+    func run() async throws {
+        try await change.run(made(), isConfirmed: yes)
+        if !discard { change.advise("To send it after all", "requeue") }
+    }
 }
 
 struct CampaignRequeue: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "requeue", abstract: "Undo the cancellation of a campaign.",
         discussion: """
-            Jobs that still wait are sent, and those that became dead letters with the reason Cancelled are requeued.
+            Jobs that still wait are sent, and those that were kept as cancelled are requeued.
             """)
 
     @OptionGroup var change: CampaignChangeOptions

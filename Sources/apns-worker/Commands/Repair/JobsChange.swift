@@ -45,10 +45,10 @@ struct JobChangeOptions: ParsableArguments {
 
 struct JobsCancel: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "cancel", abstract: "Cancel jobs: they become dead letters.",
+        commandName: "cancel", abstract: "Cancel jobs: they are kept apart, and not sent.",
         discussion: """
-            Cancelled jobs are dead letters with the reason Cancelled, so `apns-worker requeue --reason Cancelled` returns them. \
-            --discard deletes them instead. Their notifications are counted as `cancelled`.
+            Cancelled jobs are kept like dead letters, but apart from them: `apns-worker dead list --reason Cancelled` shows them, \
+            and `apns-worker requeue --reason Cancelled` returns them. --discard deletes them instead. Their notifications are counted as `cancelled`.
 
             With --id alone, jobs with that ID are cancelled for seven days: workers also drop those that they have claimed and \
             not sent, and those that are enqueued later. --undo ends that. With other filters, claimed jobs are not cancelled; \
