@@ -39,7 +39,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("README has at most 250 lines")
+        @Test("README has at most 160 lines")
         func length() throws { #expect(try DocumentationPage("README.md").lines.count <= 160) }
     }
 }

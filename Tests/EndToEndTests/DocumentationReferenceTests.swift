@@ -43,7 +43,7 @@ extension EndToEnd {
 
         @Test("of alerts name the alerts of the rules file")
         func alerts() throws {
-            let page = try DocumentationPage("docs/metrics.md").text
+            let page = try DocumentationPage("docs/observing.md").text
             let named = Set(page.matches(of: /`(ApnsWorker\w+)`/).map { String($0.1) })
             let rules = try DeployFolder.text("prometheus/alerts.yaml")
             #expect(named == Set(rules.matches(of: /alert: (\w+)/).map { String($0.1) }))

@@ -310,8 +310,11 @@ enum DocumentationTables {
         guard let schema = try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any],
             let properties = schema["properties"] as? [String: [String: Any]]
         else { throw DocumentationError(description: "the schema has no properties") }
-        // A dictionary has no order, so it is taken from the text.
-        let order = text.matches(of: /\n    "(\w+)": \{/).map { String($0.1) }.filter { properties[$0] != nil }
+        // A dictionary has no order, so it is taken from the text. The schema's definitions follow the properties.
+        var named: Set<String> = []
+        let order = text.matches(of: /\n    "(\w+)": \{/).map { String($0.1) }.filter {
+            properties[$0] != nil && named.insert($0).inserted
+        }
         guard Set(order) == Set(properties.keys), let first = order.firstIndex(of: "alert") else {
             throw DocumentationError(description: "the schema's properties are not indented by four spaces")
         }

@@ -8,9 +8,9 @@ import Testing
 /// The products as another package uses them: without `@testable`.
 @Suite("The libraries")
 struct LibraryTests {
-    @Test("the examples of docs/libraries.md run")
+    @Test("the examples of ARCHITECTURE.md run")
     func examples() throws {
-        // docs/libraries.md: begin
+        // ARCHITECTURE.md: begin
         var job = JobEncoder(tokens: ["00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"])
         job.id = "order-1742"
         job.shortForms[.alert] = .text("Your order has shipped")
@@ -20,7 +20,7 @@ struct LibraryTests {
 
         let decoded = try JobDecoder.decode(body)
         print(decoded.id.map { String(buffer: decoded.text($0)) } ?? "no ID")
-        // docs/libraries.md: end
+        // ARCHITECTURE.md: end
         #expect(decoded.id.map { String(buffer: decoded.text($0)) } == "order-1742")
     }
 
@@ -30,9 +30,9 @@ struct LibraryTests {
             .deletingLastPathComponent()
         let source = try String(contentsOf: URL(filePath: #filePath), encoding: .utf8)
         let lines = source.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
-        let begin = try #require(lines.firstIndex(of: "// docs/libraries.md: begin"))
-        let end = try #require(lines.firstIndex(of: "// docs/libraries.md: end"))
-        let page = try String(contentsOf: root.appending(path: "docs/libraries.md"), encoding: .utf8)
+        let begin = try #require(lines.firstIndex(of: "// ARCHITECTURE.md: begin"))
+        let end = try #require(lines.firstIndex(of: "// ARCHITECTURE.md: end"))
+        let page = try String(contentsOf: root.appending(path: "ARCHITECTURE.md"), encoding: .utf8)
         for line in lines[(begin + 1)..<end] { #expect(page.contains("\n\(line)\n"), "\(line)") }
     }
 
@@ -42,8 +42,9 @@ struct LibraryTests {
             .deletingLastPathComponent()
         let manifest = try String(contentsOf: root.appending(path: "Package.swift"), encoding: .utf8)
         let products = manifest.matches(of: /\.library\(name: "(\w+)"/).map { String($0.1) }
-        let page = try String(contentsOf: root.appending(path: "docs/libraries.md"), encoding: .utf8)
-        let named = page.matches(of: /\n\| `(\w+)` \|/).map { String($0.1) }
+        let page = try String(contentsOf: root.appending(path: "ARCHITECTURE.md"), encoding: .utf8)
+        let heading = try #require(page.firstRange(of: "\n## Libraries\n"))
+        let named = page[heading.upperBound...].matches(of: /\n\| `(\w+)` \|/).map { String($0.1) }
         #expect(Set(named) == Set(products) && !products.isEmpty)
     }
 
