@@ -153,7 +153,7 @@ let package = Package(
                 "PushJob", "PushWorker", "APNSSimulator", "Redis", "TLS", "Telemetry", "TestSupport", nioEmbedded,
                 nioPosix, logging,
             ],
-            exclude: ["foreign-jobs.ndjson", "schema_verdicts.py"]),
+            exclude: ["Unit/foreign-jobs.ndjson", "schema_verdicts.py"]),
         // A module of its own, so that scripts/test can optimize it.
         .testTarget(
             name: "FleetSimulationTests",

@@ -16,7 +16,7 @@ struct LogKeyTests {
         "are all in the table, in all modules",
         arguments: ["APNS", "Dashboard", "PushWorker", "Redis", "apns-worker"])
     func table(module: String) throws {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../Sources/\(module)")
+        let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../../Sources/\(module)")
         let files = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
         let known = Set(LogKey.allCases.map(\.rawValue))
         var seen = 0

@@ -26,8 +26,7 @@ struct LibraryTests {
 
     @Test("the page shows these lines")
     func page() throws {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
+        let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../..")
         let source = try String(contentsOf: URL(filePath: #filePath), encoding: .utf8)
         let lines = source.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
         let begin = try #require(lines.firstIndex(of: "// ARCHITECTURE.md: begin"))
@@ -38,8 +37,7 @@ struct LibraryTests {
 
     @Test("the page and the package name the same products")
     func products() throws {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
+        let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../..")
         let manifest = try String(contentsOf: root.appending(path: "Package.swift"), encoding: .utf8)
         let products = manifest.matches(of: /\.library\(name: "(\w+)"/).map { String($0.1) }
         let page = try String(contentsOf: root.appending(path: "ARCHITECTURE.md"), encoding: .utf8)

@@ -133,8 +133,8 @@ struct ReasonLabelTests {
 
     @Test("is known for every code in the scripts")
     func scripts() throws {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appending(path: "Sources/PushQueue/Scripts")
+        let root = URL(filePath: #filePath).deletingLastPathComponent()
+            .appending(path: "../../../Sources/PushQueue/Scripts")
         let paths = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
         // A string that consists of a word with capital and small letters is a code, except the one that `dead list`
         // shows for a body that is not a dead letter.

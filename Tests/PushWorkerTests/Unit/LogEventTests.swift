@@ -13,7 +13,7 @@ private struct LoggedLine {
     /// Returns all calls. The functions that log for others (`IssueLog`, `LaneContext`) are omitted: they add nothing
     /// to the event.
     static func all() throws -> [LoggedLine] {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../Sources").standardized
+        let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../../Sources").standardized
         let files = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
         let start =
             #/

@@ -6,7 +6,7 @@ import Testing
 struct FuzzCorpusTests {
     @Test("a session keeps its rules with each input of the corpus")
     func corpus() throws {
-        let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "Fuzzing/Corpus")
+        let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../Fuzzing/Corpus")
         let inputs = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
         #expect(inputs.count > 100)
         for input in inputs {
