@@ -1,7 +1,6 @@
 """Measures the cost of a notification and other figures. scripts/bench builds the programs and runs this."""
 
 import argparse
-import json
 import os
 import shutil
 import signal
@@ -213,8 +212,7 @@ def main():
     print(report.table(page))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(page, file, indent=2, ensure_ascii=False)
-            file.write("\n")
+            file.write(report.as_json(page) + "\n")
     if options.plot:
         with open(options.plot, "w", encoding="utf-8") as file:
             file.write(plot.svg(page))

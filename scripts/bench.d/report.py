@@ -1,5 +1,6 @@
 """The report of the measurements: medians, goals, and a table."""
 
+import json
 import os
 import platform
 import re
@@ -25,6 +26,18 @@ def page(values, left_out, bench, options):
         "pinned": {"client": bench.client_cores(1), "servers": bench.server_cores, "cores": len(bench.cores)},
         "figures": figures, "compared": compared(values), "left_out": left_out, "goals": goals(figures, values),
     }
+
+
+def as_json(value, indent=""):
+    """Returns JSON with each innermost object or list in one line, and others that fit."""
+    text = json.dumps(value, ensure_ascii=False)
+    parts = list(value.values() if isinstance(value, dict) else value if isinstance(value, list) else [])
+    if len(indent + text) <= 120 or not any(isinstance(part, (dict, list)) for part in parts):
+        return text
+    deeper = indent + "  "
+    names = [json.dumps(name, ensure_ascii=False) + ": " for name in value] if isinstance(value, dict) else [""] * len(parts)
+    lines = ",\n".join(deeper + name + as_json(part, deeper) for name, part in zip(names, parts))
+    return f"{text[0]}\n{lines}\n{indent}{text[-1]}"
 
 
 def place(figures, name, setting, metric, only):
