@@ -24,7 +24,7 @@ build_needs=(
 )
 demo_needs=(
     "${build_needs[@]}"
-    program:redis-server:redis-server program:redis-cli:redis-tools program:openssl:openssl program:jq:jq
+    program:redis-server:redis-server program:redis-cli:redis-tools program:openssl:openssl program:python3:python3
 )
 # Of a build of packages in a minimal Debian: also what Swift's toolchain needs there.
 # shellcheck disable=SC2034 # used by the scripts that source this
@@ -42,7 +42,7 @@ test_needs=(
     program:nginx:nginx-light program:nghttpd:nghttp2-server program:h2load:nghttp2-client program:curl:curl
     program:haproxy:haproxy program:tinyproxy:tinyproxy-bin program:shellcheck:shellcheck
     program:systemd-analyze:systemd program:script:bsdutils program:promtool:prometheus program:groff:groff-base
-    program:codespell:codespell program:ip:iproute2
+    program:codespell:codespell program:ip:iproute2 program:jq:jq
     # For running deploy/producers, and for validating jobs by their JSON Schema.
     package:python3-jsonschema:python3-jsonschema package:python3-redis:python3-redis
     package:python3-celery:python3-celery package:ruby-redis:ruby-redis package:ruby-sidekiq:ruby-sidekiq
