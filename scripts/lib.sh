@@ -208,22 +208,25 @@ quick_compiler() {
     export SWIFT_EXEC=$compiler/bin/swiftc
 }
 
-# build release|quick PRODUCT...: builds programs, and sets `bin` to their directory. If BUILT_PROGRAMS names a directory, nothing is
-# built and that is used; scripts/test sets it.
+# build release|quick|plain PRODUCT...: builds programs for users, like the tests, or without any optimization, and sets `bin` to their
+# directory. If BUILT_PROGRAMS names a directory, nothing is built and that is used; scripts/test sets it.
 build() {
     bin=${BUILT_PROGRAMS:-}
     [ -z "$bin" ] || return 0
     local configuration=$1 flags=("${release_flags[@]}") product
     shift
-    if [ "$configuration" = quick ]; then
-        flags=("${quick_flags[@]}")
-        quick_compiler
+    case $configuration in
+        quick | plain) flags=("${quick_flags[@]}") && quick_compiler ;;
+    esac
+    if [ "$configuration" = plain ]; then
+        flags+=(--scratch-path .build-demo)
+        export PLAIN=1
     fi
     for product in "$@"; do
         note "Building $product ($configuration)"
         quietly swift build "${flags[@]}" --product "$product"
     done
-    unset SWIFT_EXEC
+    unset SWIFT_EXEC PLAIN
     # shellcheck disable=SC2034 # used by the scripts that source this
     bin=$(swift build "${flags[@]}" --show-bin-path 2>/dev/null)
 }
