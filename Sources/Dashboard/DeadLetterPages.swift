@@ -136,7 +136,7 @@ struct DeadLetterPage: DashboardPage {
         let (queue, key) = (try await request.site.data.queue(row.queue), row.key)
         let facts = Elements.facts(
             row.facts(now: Moment.now).filter { $0.name != "tokens" || request.visitor.seesContent }.map {
-                ($0.name, "\($0.value)")
+                ("\($0.name)", "\($0.value)")
             })
         let rule = request.source.explain(row.reason).map {
             "<p class=\"notice\"><strong>\(row.reason)</strong>: \($0)</p>" as HTML

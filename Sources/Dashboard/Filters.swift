@@ -2,6 +2,16 @@ import Operations
 import PushQueue
 import WebPages
 
+/// Words of the pages that not every operator knows.
+enum Term {
+    static let due = Elements.term("Due", "Jobs whose time has come, and that workers claim next")
+    static let claimed = Elements.term("Claimed", "Jobs that workers hold and send")
+    static let deferred = Elements.term(
+        "Deferred", "Jobs that cannot be sent now, for example because their app is paused; no attempt is spent")
+    static let lanes = Elements.term("Lanes", "Event loops of workers, each with its own connections")
+    static let lease = Elements.term("Lease", "Time left until other workers reclaim its jobs, if it does not renew")
+}
+
 extension PageRequest {
     /// Returns a form of filters that requests a page with GET.
     func filters(_ segments: [String], _ fields: [HTML]) -> HTML {

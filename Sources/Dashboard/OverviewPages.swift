@@ -183,8 +183,8 @@ struct QueuesPage: DashboardPage {
         let table = Elements.table(
             "Queues",
             [
-                "Queue", "State", "Waiting", "Oldest", "Claimed", "Retrying", "Scheduled", "Deferred", "Dead letters",
-                "Delivered today", "Per second", "Lanes",
+                "Queue", "State", "Waiting", "Oldest", Term.claimed, "Retrying", "Scheduled", Term.deferred, "Dead letters",
+                "Delivered today", "Per second", Term.lanes,
             ], rows, numbers: Set(2...11),
             empty: "There are no queues. A queue begins with its first job or worker.")
         return PageContent(title: "Queues", main: Elements.live("queues", table))
@@ -216,16 +216,16 @@ struct QueuePage: DashboardPage {
         }
         let facts = Elements.facts([
             ("State", QueuesPage.state(queue)), ("Problem", queue.error.map { "\($0)" }),
-            ("Waiting", jobs("waiting", queue.waiting)), ("Due", "\(Words.number(queue.due))"),
+            ("Waiting", jobs("waiting", queue.waiting)), (Term.due, "\(Words.number(queue.due))"),
             ("Oldest job", queue.oldestAgeMs.map { "\(Words.duration($0))" }),
-            ("Claimed", jobs("claimed", queue.claimed)), ("Retrying", jobs("retrying", queue.retrying)),
-            ("Scheduled", jobs("scheduled", queue.scheduled)), ("Deferred", jobs("deferred", queue.deferred)),
+            (Term.claimed, jobs("claimed", queue.claimed)), ("Retrying", jobs("retrying", queue.retrying)),
+            ("Scheduled", jobs("scheduled", queue.scheduled)), (Term.deferred, jobs("deferred", queue.deferred)),
             ("Dead letters", request.link(["dead"], [("queue", name)], Words.number(queue.dead))),
             (
                 "Cancelled jobs",
                 request.link(["dead"], [("queue", name), ("reason", "Cancelled")], Words.number(queue.cancelled))
             ),
-            ("Size of dead letters", "\(Words.bytes(queue.deadBytes))"), ("Lanes", "\(queue.workers)"),
+            ("Size of dead letters", "\(Words.bytes(queue.deadBytes))"), (Term.lanes, "\(queue.workers)"),
         ])
         let outcomes = queue.today.filter { !$0.key.contains(":") }.sorted { $0.key < $1.key }
         let today = Elements.table(

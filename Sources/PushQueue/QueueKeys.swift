@@ -42,7 +42,7 @@ public struct QueueKeys: Sendable {
     public let workerInfo: String
     /// HASH: the digest of a configuration → the time in ms until which a worker that has it counts as living.
     public let configurations: String
-    /// STRING: where the queue's jobs are, in JSON, as its workers know it; see ``QueueSource``.
+    /// STRING: where the queue's jobs are, in JSON, as its workers know it; see `QueueSource`.
     public let source: String
     /// The prefix of the keys of a day's counters, before the date.
     public let statsPrefix: String

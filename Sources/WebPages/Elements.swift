@@ -36,11 +36,16 @@ package enum Elements {
     }
 
     /// Returns a list of names and values, without those that have no value.
-    package static func facts(_ facts: [(name: String, value: HTML?)]) -> HTML {
+    package static func facts(_ facts: [(name: HTML, value: HTML?)]) -> HTML {
         let rows = facts.compactMap { name, value -> HTML? in
             value.map { "<div><dt>\(name)</dt><dd>\($0)</dd></div>" }
         }
         return "<dl class=\"facts\">\(rows)</dl>"
+    }
+
+    /// Returns a word with an explanation, which is shown when the pointer rests on it.
+    package static func term(_ word: String, _ explanation: String) -> HTML {
+        "<abbr title=\"\(explanation)\">\(word)</abbr>"
     }
 
     /// Returns a large number with its name.

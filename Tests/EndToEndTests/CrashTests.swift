@@ -30,7 +30,7 @@ extension EndToEnd {
                 let queue = try QueueContents(redis)
                 return queue.count("delivered") > 500 && queue.claims > 100
             }
-            try await simulator.control("PUT", "/delay", #"{"delay":"1h"}"#)
+            try await simulator.control("PUT", "/delay", #"{"delay":"60s"}"#)
             try await eventually("400 notifications wait for their answers") {
                 try await simulator.account().accepted - QueueContents(redis).count("delivered") == 400
             }

@@ -38,7 +38,7 @@ package struct Desk: Sendable {
     package var forceHint = ""
     /// Returns why a job would become a dead letter of a queue; `nil` if it would not.
     package var check: @Sendable (_ job: ByteBuffer, QueueSource) async -> String? = { _, _ in nil }
-    /// Gets the error if a change cannot be recorded. It is made nevertheless.
+    /// Gets the error if a change that was made cannot be recorded.
     package var unrecorded: @Sendable (any Error) -> Void
 
     package init(
@@ -132,9 +132,10 @@ package struct Desk: Sendable {
             AuditEntry(change.action, subject, by: person, count: count, detail: detail, ending: ending, via: via))
     }
 
-    /// Records an entry. A change that was made does not fail because it could not be recorded.
+    /// Records an entry. A change that was made does not fail because it could not be recorded. One that was not made
+    /// has a message of its own.
     package func record(_ entry: AuditEntry) async {
-        do { try await fleet.record(entry) } catch { unrecorded(error) }
+        do { try await fleet.record(entry) } catch { if entry.ending == .done { unrecorded(error) } }
     }
 }
 
