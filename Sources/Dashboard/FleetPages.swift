@@ -40,7 +40,8 @@ struct AppsPage: DashboardPage {
             ("Next probe", app.paused?.until.map { request.time($0) }),
             ("Endpoints", "\(app.endpoints.joined(separator: ", "))"),
             ("Connections", "\(app.connections)\(if: app.connecting > 0, ", \(app.connecting) connecting")"),
-            ("Streams", "\(Words.number(app.streams)) of \(Words.number(app.streamLimit))"), (Term.lanes, "\(app.lanes)"),
+            ("Streams", "\(Words.number(app.streams)) of \(Words.number(app.streamLimit))"),
+            (Term.lanes, "\(app.lanes)"),
             ("Without answers", app.lanesUnanswered > 0 ? "\(Words.count(app.lanesUnanswered, "lane"))" : nil),
             ("Server errors", app.serverError.map { "\($0), \(Words.count(app.lanesWithServerErrors, "lane"))" }),
             ("Failure", app.failure.map { "\($0)" }),
@@ -89,7 +90,8 @@ struct WorkersPage: DashboardPage {
         let table = Elements.table(
             "Workers",
             [
-                "Worker", "State", "Host", "Version", Term.lanes, "Queues", "In flight", Term.claimed, "Done", "Per second",
+                "Worker", "State", "Host", "Version", Term.lanes, "Queues", "In flight", Term.claimed, "Done",
+                "Per second",
                 "Started", Term.lease, "Not ready",
             ] + (request.isOperator ? ["Actions"] : []), rows, numbers: [4, 6, 7, 8, 9],
             empty: "No workers are running.")

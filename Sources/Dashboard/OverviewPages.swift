@@ -183,7 +183,8 @@ struct QueuesPage: DashboardPage {
         let table = Elements.table(
             "Queues",
             [
-                "Queue", "State", "Waiting", "Oldest", Term.claimed, "Retrying", "Scheduled", Term.deferred, "Dead letters",
+                "Queue", "State", "Waiting", "Oldest", Term.claimed, "Retrying", "Scheduled", Term.deferred,
+                "Dead letters",
                 "Delivered today", "Per second", Term.lanes,
             ], rows, numbers: Set(2...11),
             empty: "There are no queues. A queue begins with its first job or worker.")
