@@ -28,9 +28,11 @@ package struct AnswerDelay: Equatable, Sendable {
         self.init(microseconds: middle, jitterMicroseconds: jitter)
     }
 
-    /// Reads a duration with its unit, `us`, `ms`, `s` or `m`, up to an hour.
+    /// Reads a duration with its unit, `us`, `ms`, `s`, `m` or `h`, up to an hour.
     static func microseconds(_ text: some StringProtocol) -> Int64? {
-        let units: [(String, Double)] = [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("m", 60_000_000)]
+        let units: [(String, Double)] = [
+            ("us", 1), ("ms", 1_000), ("s", 1_000_000), ("m", 60_000_000), ("h", 3_600_000_000),
+        ]
         for (suffix, factor) in units where text.hasSuffix(suffix) {
             let number = text.dropLast(suffix.count)
             // Double's own parser also accepts "nan", "inf" and hexadecimal.

@@ -171,11 +171,12 @@ struct AnswerDelayTests {
         #expect(AnswerDelay("1.5s") == AnswerDelay(microseconds: 1_500_000))
         #expect(AnswerDelay("800us") == AnswerDelay(microseconds: 800))
         #expect(AnswerDelay("20m") == AnswerDelay(microseconds: 1_200_000_000))
+        #expect(AnswerDelay("1h") == AnswerDelay(microseconds: 3_600_000_000))
     }
 
     @Test(
         "is refused otherwise",
-        arguments: ["", "20", "ms", "-1ms", "nans", "1ms±2ms", "1ms±", "61m", "1ms±1ms±1ms", "infs"])
+        arguments: ["", "20", "ms", "-1ms", "nans", "1ms±2ms", "1ms±", "61m", "2h", "1ms±1ms±1ms", "infs"])
     func refuses(_ text: String) {
         #expect(AnswerDelay(text) == nil)
     }
