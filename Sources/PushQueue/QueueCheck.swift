@@ -35,9 +35,7 @@ public struct QueueCheck {
         // If the server answered like a replica, the client has left it and looks for the master again.
         try await client.waitUntilReady(timeout: .seconds(10))
         try await attempt("TIME", &report) { report in
-            let time = try await client.call(RedisCommand("TIME")).root.children.compactMap(\.string)
-            let seconds = time.first.flatMap { Int64($0) }
-            report.clockLead = (seconds ?? now) - now
+            report.clockLead = try await client.time() / 1000 - now
             if abs(report.clockLead) > 60 {
                 report.warnings.append(
                     """

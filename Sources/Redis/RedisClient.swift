@@ -361,6 +361,16 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
 }
 
 extension RedisClient {
+    /// Returns the server's time in milliseconds since 1970.
+    /// - Throws: `RedisError`.
+    public func time() async throws -> Int64 {
+        let parts = try await call(RedisCommand("TIME")).root.children.compactMap { $0.string.flatMap { Int64($0) } }
+        guard parts.count == 2 else {
+            throw RedisError.protocolViolation(address: topology.address, reason: "its answer to TIME is not a time")
+        }
+        return parts[0] * 1000 + parts[1] / 1000
+    }
+
     /// Sends two commands, one directly after the other on the same connection.
     ///
     /// For `WAIT`, which counts the replicas that have received the writes of its own connection; on another connection

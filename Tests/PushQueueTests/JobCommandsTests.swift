@@ -182,6 +182,9 @@ struct JobCommandsTests {
             #expect(try await worker.settle(settle) == 7)
             #expect(try await CampaignCounts.read("spring", queue.client, queue.keys).counters == spring.counters)
             try await CampaignCounts.addTotal(100, of: "spring", queue.client, queue.keys)
+            // A campaign is known from its first job on, before any of its notifications has ended.
+            try await CampaignCounts.addTotal(1, of: "summer", queue.client, queue.keys)
+            #expect(try await CampaignCounts.names(1, queue.client, queue.keys) == ["summer"])
             let left = try await CampaignCounts.read("spring", queue.client, queue.keys)
             #expect(left.total == 100 && left.left == 95)
             #expect(try queue.redis.run("PTTL", queue.keys.campaign("spring")).number ?? 0 > 89 * 86_400_000)

@@ -89,10 +89,6 @@ extension InvalidTokenFilter {
 extension Fleet {
     /// Redis' time in milliseconds since 1970: of the server of the first of some queues, or of the shared keys.
     package func now(of queues: [QueueKeys] = []) async throws -> Int64 {
-        let parts = try await client(for: queues.first?.retry ?? sharedKeys.audit).call(RedisCommand("TIME")).root
-            .children.compactMap(
-                \.number)
-        guard parts.count == 2 else { return Moment.now }
-        return Int64(parts[0]) * 1000 + Int64(parts[1]) / 1000
+        try await client(for: queues.first?.retry ?? sharedKeys.audit).time()
     }
 }

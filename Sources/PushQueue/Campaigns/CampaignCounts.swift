@@ -58,9 +58,6 @@ public struct CampaignCounts: Sendable, Equatable {
         _ = try await client.call(RedisCommand("HINCRBY", key, "total", "\(notifications)"))
         _ = try await client.call(RedisCommand("PEXPIRE", key, "\(90 * 86_400_000)"))
         // A campaign exists from its first job on, and before its first settlement.
-        let time = try await client.call(RedisCommand("TIME")).root.children.compactMap(\.number)
-        if let second = time.first {
-            _ = try await client.call(RedisCommand("ZADD", keys.campaigns, "\(second)000", name))
-        }
+        _ = try await client.call(RedisCommand("ZADD", keys.campaigns, "\(client.time())", name))
     }
 }

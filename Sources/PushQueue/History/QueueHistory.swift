@@ -101,9 +101,7 @@ package struct QueueHistory: Sendable, Equatable {
     /// Reads the history of a queue up to now, by Redis' clock.
     /// - Throws: `RedisError`.
     package static func read(_ span: Span, _ client: RedisClient, _ keys: QueueKeys) async throws -> QueueHistory {
-        let time = try await client.call(RedisCommand("TIME"))
-        let now = Int64(time.root[0].string ?? "").map { $0 * 1000 } ?? 0
-        return try await read(span, until: now, client, keys)
+        try await read(span, until: client.time(), client, keys)
     }
 
     /// - Parameter now: the time in milliseconds since 1970.

@@ -113,9 +113,7 @@ struct Results: AsyncParsableCommand {
     /// Returns the time of Redis, whose clock names the entries, in milliseconds since 1970.
     private static func now(_ queues: [(keys: QueueKeys, client: RedisClient)]) async throws -> Int64 {
         guard let client = queues.first?.client else { return Moment.now }
-        let time = try await client.call(RedisCommand("TIME")).root
-        guard time.count == 2, let seconds = time[0].string.flatMap({ Int64($0) }) else { return Moment.now }
-        return seconds * 1000 + (time[1].string.flatMap { Int64($0) } ?? 0) / 1000
+        return try await client.time()
     }
 
     // MARK: Callbacks
