@@ -56,8 +56,7 @@ package struct CampaignChange: Change {
                 queues = desk.queues
             }
         }
-        let names = queues.map(\.queue.printable).joined(separator: ", ")
-        let place = "campaign \(campaign.printable) in \(queues.count == 1 ? "queue" : "queues") \(names)"
+        let place = "campaign \(campaign.printable) in \(queues.inWords)"
         for keys in queues { plan.parts.append(ChangePart(keys.queue)) }
         if let requeue {
             var desk = desk

@@ -20,7 +20,7 @@ package protocol Change: Sendable {
     func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult
 }
 
-/// What changes need: Redis, and the operator.
+/// Redis, the operator, and other things that changes need.
 package struct Desk: Sendable {
     package let fleet: Fleet
     package var invalidTokens: InvalidTokenClient?
@@ -93,7 +93,7 @@ package struct Desk: Sendable {
     func onlyQueue() throws -> QueueKeys {
         guard let queue = queues.first, queues.count == 1 else {
             throw ChangeRefusal(
-                .invalid, "", "choose one queue: \(queues.map(\.queue.printable).joined(separator: ", "))")
+                .invalid, "", "choose one queue: \(queues.names)")
         }
         return queue
     }
@@ -151,7 +151,7 @@ package struct ChangeRefusal: Error, Sendable, CustomStringConvertible {
     }
 
     package let kind: Kind
-    /// What was to be changed, in words.
+    /// The thing that was to be changed, in words.
     package let subject: String
     /// The problem and the remedy.
     package let message: String
@@ -173,9 +173,9 @@ package struct ChangeControl: Sendable {
     package init() {}
 }
 
-/// What a change would do.
+/// The effect that a change would have.
 package struct ChangePlan: Sendable {
-    /// What is changed, in words for the audit log, such as `queue default, reason=UnknownApp`.
+    /// The thing that is changed, in words for the audit log, such as `queue default, reason=UnknownApp`.
     package var subject: String
     /// The operator's reason or another detail for the audit log.
     package var detail: String?
@@ -184,11 +184,11 @@ package struct ChangePlan: Sendable {
     /// The change in the imperative, such as `Requeue 3 jobs`, and its past participle, such as `requeued`.
     package var command = "Continue"
     package var verb = "changed"
-    /// What remains if the change is stopped.
+    /// The things that remain if the change is stopped, in words.
     package var rest = "the others are unchanged"
-    /// What was counted, by queue.
+    /// The numbers, by queue.
     package var parts: [ChangePart]
-    /// What to know before the answer.
+    /// Facts to know before the answer.
     package var notes: [String] = []
     /// False for a change of one thing.
     package var isCounted = true
@@ -210,7 +210,7 @@ package struct ChangePlan: Sendable {
     package var groups: [String: Int] { parts.reduce(into: [:]) { $0.merge($1.groups) { $0 + $1 } } }
 }
 
-/// What a change would do to one queue, or has done.
+/// The effect that a change would have on one queue, or has had.
 package struct ChangePart: Sendable {
     package var queue: String?
     /// The name of what is changed, if that is not a queue.
@@ -226,9 +226,9 @@ package struct ChangePart: Sendable {
     package var looked = 0
     /// The result in words.
     package var sentence = ""
-    /// What follows from the result, in sentences.
+    /// The consequences of the result, in sentences.
     package var explanation: String?
-    /// What to know about the result.
+    /// Facts to know about the result.
     package var notes: [String] = []
     /// The error that ended the work early, or kept it from having an effect.
     package var error: String?
@@ -238,7 +238,7 @@ package struct ChangePart: Sendable {
     package init(_ queue: String? = nil, count: Int = 0) { (self.queue, self.count) = (queue, count) }
 }
 
-/// What a change has done.
+/// The effect of a change.
 package struct ChangeResult: Sendable {
     package var parts: [ChangePart]
     /// True if there was nothing to do, as for a queue that is paused already.
@@ -256,6 +256,14 @@ package struct ChangeResult: Sendable {
     }
     package var notes: [String] { parts.flatMap(\.notes) }
     package var error: String? { parts.lazy.compactMap(\.error).first }
+}
+
+extension [QueueKeys] {
+    /// The names of the queues, such as `bulk, default`.
+    var names: String { map(\.queue.printable).joined(separator: ", ") }
+
+    /// The names after their noun, such as `queues bulk, default`.
+    var inWords: String { "\(count == 1 ? "queue" : "queues") \(names)" }
 }
 
 extension Words {

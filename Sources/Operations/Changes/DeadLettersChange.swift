@@ -30,8 +30,7 @@ package struct DeadLettersChange: Change {
     private var noun: String { kind == .requeue ? "job" : "dead letter" }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
-        let names = desk.queues.map(\.queue.printable).joined(separator: ", ")
-        let queues = "\(desk.queues.count == 1 ? "queue" : "queues") \(names)"
+        let queues = desk.queues.inWords
         var plan = ChangePlan("\(queues), \(words)")
         plan.verb = kind == .requeue ? "requeued" : "deleted"
         plan.rest = "the others are still dead letters"
@@ -55,7 +54,7 @@ package struct DeadLettersChange: Change {
         plan.command = "\(kind == .requeue ? "Requeue" : "Delete") \(count(plan.count))"
         plan.question =
             kind == .requeue
-            ? "Requeue \(count(plan.count)) to \(names) (\(reasons))?"
+            ? "Requeue \(count(plan.count)) to \(desk.queues.names) (\(reasons))?"
             : "Delete \(count(plan.count)) of \(queues) permanently (\(reasons))?"
         if plan.count == 0 { plan.notes.append(try await nothing(desk, queues)) }
         return plan

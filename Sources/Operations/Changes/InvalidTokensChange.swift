@@ -48,7 +48,7 @@ package struct AddInvalidTokens: Change {
 }
 
 extension InvalidToken {
-    /// What imported tokens have in common: their reason, topic, environment and time.
+    /// Creates the members that imported tokens have in common: their reason, topic, environment and time.
     package init(imported fields: Fields, now: Int64, environment: (String) -> String) throws(FieldMistake) {
         let given = fields["at"].map { JobTime.milliseconds($0) ?? 0 }
         if let given, given <= 0 || given > now {

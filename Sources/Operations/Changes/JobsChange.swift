@@ -59,8 +59,7 @@ package struct JobsChange: Change {
     private var isCommand: Bool { filter.isOfIDs && (kind == .cancel || kind == .discard) }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
-        let names = desk.queues.map(\.queue.printable).joined(separator: ", ")
-        let subject = "\(desk.queues.count == 1 ? "queue" : "queues") \(names), \(words)"
+        let subject = "\(desk.queues.inWords), \(words)"
         if let target { try await checkTarget(target, desk, subject) }
         var plan = ChangePlan(subject)
         plan.verb = kind.verbs.past
@@ -88,11 +87,7 @@ package struct JobsChange: Change {
         }
         if plan.isEmpty {
             let looked = plan.parts.reduce(0) { $0 + $1.looked }
-            let place = desk.queues.count == 1 ? "the queue" : "the \(desk.queues.count) queues"
-            plan.notes.append(
-                looked == 0 && filter.matchesAll
-                    ? "\(place) \(desk.queues.count == 1 ? "has" : "have") no such jobs"
-                    : "no job matches (\(Words.number(looked)) searched in \(place))")
+            plan.notes.append(filter.nothingFound(looked: looked, queues: desk.queues.count))
         }
         let claimed = plan.parts.reduce(0) { $0 + $1.claimed }
         if claimed > 0 { plan.notes.append(note(onClaimed: claimed)) }

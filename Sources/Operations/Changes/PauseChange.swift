@@ -28,9 +28,9 @@ package struct PauseChange: Change {
             plan = ChangePlan("app \(app)", parts: [ChangePart(count: 1)])
             try await desk.checkExistence(ofApp: app, plan.subject)
         } else {
-            plan = ChangePlan(desk.queuesInWords, parts: desk.queues.map { ChangePart($0.queue, count: 1) })
+            plan = ChangePlan(desk.queues.inWords, parts: desk.queues.map { ChangePart($0.queue, count: 1) })
             try await desk.checkExistence(of: desk.queues, plan.subject)
-            if desk.queues.count > 1 { plan.question = "Pause \(desk.queuesInWords)?" }
+            if desk.queues.count > 1 { plan.question = "Pause \(desk.queues.inWords)?" }
         }
         plan.detail = reason ?? "by \(desk.person)"
         plan.isCounted = false
@@ -42,8 +42,7 @@ package struct PauseChange: Change {
         if let app {
             let keys = desk.fleet.sharedKeys
             let client = try await desk.fleet.client(for: keys.appPaused(app))
-            // The key may hold a value of any type; it is replaced.
-            let before = try? await AppPauses.read(app, client, keys)
+            let before = try await AppPauses.read(app, client, keys)
             let pause = AppPause(reason: reason, since: try await since(before, desk), by: desk.person)
             try await AppPauses.set(pause, of: app, client, keys)
             var part = PauseReport(app: app, paused: .init(pause), before: before.map { .init($0) }).part
@@ -53,7 +52,7 @@ package struct PauseChange: Change {
         var result = ChangeResult([])
         for keys in desk.queues {
             let client = try await desk.fleet.client(for: keys.paused)
-            let before = try? await QueuePause.read(client, keys)
+            let before = try await QueuePause.readAny(client, keys)
             var pause = AppPause(reason: reason, since: try await since(before, desk), by: desk.person)
             pause.handsBack = handsBack
             try await QueuePause.set(client, keys, pause)
@@ -92,8 +91,8 @@ package struct ResumeChange: Change {
         if let app {
             plan = ChangePlan("app \(app)", parts: [ChangePart(count: 1)])
         } else {
-            plan = ChangePlan(desk.queuesInWords, parts: desk.queues.map { ChangePart($0.queue, count: 1) })
-            if desk.queues.count > 1 { plan.question = "Resume \(desk.queuesInWords)?" }
+            plan = ChangePlan(desk.queues.inWords, parts: desk.queues.map { ChangePart($0.queue, count: 1) })
+            if desk.queues.count > 1 { plan.question = "Resume \(desk.queues.inWords)?" }
         }
         plan.isCounted = false
         return plan
@@ -104,8 +103,7 @@ package struct ResumeChange: Change {
         var result = ChangeResult([], hasNoEffect: true)
         for keys in desk.queues {
             let client = try await desk.fleet.client(for: keys.paused)
-            // The key may hold a value of any type; it is deleted.
-            let before = try? await QueuePause.read(client, keys)
+            let before = try await QueuePause.readAny(client, keys)
             let wasPaused = try await QueuePause.clear(client, keys)
             if wasPaused { result.hasNoEffect = false }
             result.parts.append(PauseReport(queue: keys.queue, before: before.map { .init($0) }).part(wasPaused))
@@ -119,7 +117,7 @@ package struct ResumeChange: Change {
     ) async throws -> ChangeResult {
         let keys = desk.fleet.sharedKeys
         let client = try await desk.fleet.client(for: keys.appPaused(app))
-        let before = try? await AppPauses.read(app, client, keys)
+        let before = try await AppPauses.read(app, client, keys)
         let wasPaused = try await AppPauses.end(app, client, keys)
         var report = PauseReport(app: app, before: before.map { .init($0) })
         guard wasPaused else {
@@ -145,10 +143,14 @@ package struct ResumeChange: Change {
     }
 }
 
-extension Desk {
-    /// The chosen queues, such as `queues bulk, default`.
-    var queuesInWords: String {
-        "\(queues.count == 1 ? "queue" : "queues") \(queues.map(\.queue.printable).joined(separator: ", "))"
+extension QueuePause {
+    /// Reads the pause that is replaced or ended; `nil` also if the key has another type.
+    fileprivate static func readAny(_ client: RedisClient, _ keys: QueueKeys) async throws -> AppPause? {
+        do {
+            return try await read(client, keys)
+        } catch RedisError.server(let error) where error.prefix == "WRONGTYPE" {
+            return nil
+        }
     }
 }
 
@@ -236,7 +238,7 @@ package struct ClaimedNotifications {
         return sum
     }
 
-    /// What workers will still send of a paused queue.
+    /// Says what workers will still send of a paused queue.
     fileprivate func inWords(_ found: QueueOverview, handsBack: Bool) -> String {
         let waiting = found.waiting + found.due
         let rest = waiting == 1 ? "1 waits" : "\(Words.number(waiting)) wait"

@@ -131,11 +131,14 @@ extension Fields {
     /// The keys of jobs or dead letters, as lists show them.
     package func keys() throws(FieldMistake) -> [String] {
         let keys = try texts("key").map { $0.lowercased() }
-        if let wrong = keys.first(where: { $0.utf8.count != 10 || !$0.isHexadecimal }) {
+        if let wrong = keys.first(where: { !Self.isKey($0) }) {
             throw FieldMistake { "\($0("key")) is \(wrong.printable); it must be ten hex digits, as lists show them" }
         }
         return keys
     }
+
+    /// Returns true for the form of a key.
+    package static func isKey(_ text: String) -> Bool { text.utf8.count == 10 && text.isHexadecimal }
 
     /// Returns a time in milliseconds since 1970.
     /// - Parameter now: the time from which durations count back.

@@ -45,6 +45,19 @@ extension JobFilter {
     }
 }
 
+extension JobFilter {
+    /// Says that no job matches.
+    /// - Parameters:
+    ///   - looked: the number of jobs that were examined.
+    ///   - queues: the number of queues.
+    package func nothingFound(looked: Int, queues: Int) -> String {
+        let place = queues == 1 ? "the queue" : "the \(queues) queues"
+        return looked == 0 && matchesAll
+            ? "\(place) \(queues == 1 ? "has" : "have") no such jobs"
+            : "no job matches (\(Words.number(looked)) searched in \(place))"
+    }
+}
+
 extension DeadLetterFilter {
     package static let fieldNames = ["key", "id", "token", "app", "campaign", "reason", "error", "since", "until"]
 

@@ -43,10 +43,7 @@ struct FeedbackFile {
     private struct Failure: Error, CustomStringConvertible { let description: String }
 
     private mutating func writeAll() async throws {
-        let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            throw Failure(description: "\(path) cannot be read: \(String(cString: strerror(errno)))")
-        }
+        let descriptor = try LineReader.open(path)
         let hasOpenEnd = Self.hasOpenEnd(descriptor)
         let lines = LineReader(descriptor: descriptor)
         let decoder = JSONDecoder()

@@ -16,7 +16,7 @@ struct ChangeCommand {
     var isConfirmed = false
     /// Returns true if the command asks before it carries out a plan.
     var asks: (ChangePlan) -> Bool = { $0.question != nil }
-    /// What the command changes, which decides the members of its JSON.
+    /// The things that the command changes. They decide the members of its JSON.
     enum Things { case jobs, deadLetters, tokens }
 
     var things = Things.jobs
@@ -136,7 +136,7 @@ struct ChangeCommand {
 }
 
 extension Desk {
-    /// What the changes of a command need.
+    /// Creates the desk of a command.
     init(_ fleet: Fleet, _ queues: [QueueKeys], _ settings: Settings, isForced: Bool = false) throws {
         self.init(fleet, person: Person.name, via: .cli, queues: queues) { error in
             Terminal.note("note: this is done, but could not be recorded in the activity: \(error)\n")

@@ -1,3 +1,4 @@
+import ArgumentParser
 import FoundationEssentials
 import Glibc
 import NIOCore
@@ -14,6 +15,27 @@ final class LineReader {
     init(descriptor: Int32 = STDIN_FILENO) {
         stream = fdopen(descriptor, "r")
         closes = descriptor != STDIN_FILENO
+    }
+
+    /// Opens the file that `--from` names; `-` is standard input.
+    convenience init(from path: String) throws {
+        do {
+            self.init(descriptor: try Self.open(path))
+        } catch {
+            throw ValidationError("--from \(error)")
+        }
+    }
+
+    struct Unreadable: Error, CustomStringConvertible { let description: String }
+
+    /// Opens a file; `-` is standard input.
+    static func open(_ path: String) throws(Unreadable) -> Int32 {
+        guard path != "-" else { return STDIN_FILENO }
+        let descriptor = Glibc.open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw Unreadable(description: "\(path) cannot be read: \(String(cString: strerror(errno)))")
+        }
+        return descriptor
     }
 
     deinit {

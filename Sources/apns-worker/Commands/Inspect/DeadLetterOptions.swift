@@ -54,7 +54,7 @@ struct DeadLetterOptions: ParsableArguments {
 
     /// Reads a key as shown in a list.
     static func key(_ text: String, of what: String, from list: String) throws -> String {
-        guard text.utf8.count == 10, text.isHexadecimal else {
+        guard Fields.isKey(text) else {
             throw ValidationError("the key of \(what) is ten hex digits, as `apns-worker \(list)` shows it")
         }
         return text.lowercased()
@@ -62,11 +62,6 @@ struct DeadLetterOptions: ParsableArguments {
 
     static func check(limit: Int?) throws {
         if let limit, limit < 1 { throw ValidationError("--limit must be at least 1") }
-    }
-
-    /// Checks a number per second.
-    static func check(rate: Int?, _ flag: String = "--rate") throws {
-        if let rate, !(1...1_000_000).contains(rate) { throw ValidationError("\(flag) must be 1 to 1000000") }
     }
 }
 

@@ -34,20 +34,11 @@ struct DeadList: AsyncParsableCommand {
     @Flag(help: "Print the number of dead letters.") var count = false
 
     @Option(
-        help: "Count by reason, app, campaign or queue, or several, such as reason,app.", transform: Self.groups)
+        help: "Count by reason, app, campaign or queue, or several, such as reason,app.",
+        transform: { try Counts<Group>.groups($0, of: "dead letters") })
     var by: [Group]?
 
     @Flag(help: "Print one JSON object per line.") var json = false
-
-    private static func groups(_ text: String) throws -> [Group] {
-        try text.split(separator: ",", omittingEmptySubsequences: false).map { name in
-            guard let group = Group(rawValue: String(name)) else {
-                let known = Group.allCases.map(\.rawValue).joined(separator: ", ")
-                throw ValidationError("dead letters are counted by \(known), not by \(name)")
-            }
-            return group
-        }
-    }
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
@@ -68,57 +59,29 @@ struct DeadList: AsyncParsableCommand {
         }
     }
 
-    private struct Count: Encodable {
-        let count: Int
-        var reason, app, campaign, queue: String?
-    }
-
     private func printCounts(_ letters: [DeadLetters], _ filter: DeadLetterFilter) async throws -> Int {
-        let groups = by ?? []
-        var counts: [[String]: Int] = [:]
+        var counts = Counts(by: by ?? [])
         for letters in letters {
-            if groups.contains(.app) || groups.contains(.campaign) {
+            if counts.groups.contains(where: { $0 == .app || $0 == .campaign }) {
                 _ = try await sweep(letters, filter, limit: nil) { rows in
-                    for row in rows {
-                        counts[groups.map { Self.value($0, row.reason, row, letters.queue) }, default: 0] += 1
-                    }
+                    for row in rows { counts.add { Self.value($0, row.reason, row, letters.queue) } }
                 }
                 continue
             }
             let tally = try await DeadLetterSweep.count(letters, filter, limit: nil, onlyReadable: false)
             for (reason, count) in tally.reasons {
-                counts[groups.map { Self.value($0, reason, nil, letters.queue) }, default: 0] += count
+                counts.add(count) { Self.value($0, reason, nil, letters.queue) }
             }
         }
-        let sum = counts.values.reduce(0, +)
-        if groups.isEmpty {
-            print(json ? try JSONLine.text(Count(count: sum)) : "\(sum)")
-            return sum
-        }
-        for (values, number) in counts.sorted(by: { ($1.value, $0.key.joined()) < ($0.value, $1.key.joined()) }) {
-            guard json else {
-                print((["\(number)"] + values.map(\.printable)).joined(separator: "\t"))
-                continue
-            }
-            var count = Count(count: number)
-            for (group, value) in zip(groups, values) where value != "-" {
-                switch group {
-                case .reason: count.reason = value
-                case .app: count.app = value
-                case .campaign: count.campaign = value
-                case .queue: count.queue = value
-                }
-            }
-            print(try JSONLine.text(count))
-        }
-        return sum
+        try counts.print(isJSON: json)
+        return counts.sum
     }
 
-    private static func value(_ group: Group, _ reason: String, _ row: DeadLetterRow?, _ queue: String) -> String {
+    private static func value(_ group: Group, _ reason: String, _ row: DeadLetterRow?, _ queue: String) -> String? {
         switch group {
         case .reason: reason
-        case .app: row?.app ?? "-"
-        case .campaign: row?.campaign ?? "-"
+        case .app: row?.app
+        case .campaign: row?.campaign
         case .queue: queue
         }
     }

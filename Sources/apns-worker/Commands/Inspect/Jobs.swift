@@ -87,11 +87,7 @@ extension QueueJobs {
     /// Reports that no job matches.
     /// - Throws: an exit code, if the filter names a job.
     static func reportNothing(_ filter: JobFilter, looked: Int, queues: Int) throws {
-        let place = queues == 1 ? "the queue" : "the \(queues) queues"
-        Terminal.note(
-            looked == 0 && filter.matchesAll
-                ? "\(place) \(queues == 1 ? "has" : "have") no such jobs\n"
-                : "no job matches (\(Words.number(looked)) searched in \(place))\n")
+        Terminal.note(filter.nothingFound(looked: looked, queues: queues) + "\n")
         if !filter.ids.isEmpty || !filter.keys.isEmpty { throw ExitCode(1) }
     }
 }

@@ -30,20 +30,10 @@ struct JobsList: AsyncParsableCommand {
 
     @Option(
         help: "Count by state, app, campaign, reason, topic or queue, or several, such as state,app.",
-        transform: Self.groups)
+        transform: { try Counts<Group>.groups($0, of: "jobs") })
     var by: [Group]?
 
     @Flag(help: "Print one JSON object per line.") var json = false
-
-    private static func groups(_ text: String) throws -> [Group] {
-        try text.split(separator: ",", omittingEmptySubsequences: false).map { name in
-            guard let group = Group(rawValue: String(name)) else {
-                let known = Group.allCases.map(\.rawValue).joined(separator: ", ")
-                throw ValidationError("jobs are counted by \(known), not by \(name)")
-            }
-            return group
-        }
-    }
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
@@ -55,13 +45,13 @@ struct JobsList: AsyncParsableCommand {
         let filter = try options.filter()
         var (looked, found, queues) = (0, 0, 0)
         if count || by != nil {
-            var counts: [[String]: Int] = [:]
+            var counts = Counts(by: by ?? [])
             try await QueueChoice.withEach(queue) { fleet, keys in
                 looked += try await add(fleet.jobs(of: keys), filter, to: &counts)
                 queues += 1
             }
-            found = counts.values.reduce(0, +)
-            try report(counts)
+            found = counts.sum
+            try counts.print(isJSON: json)
         } else {
             var listing = Listing(limit: limit ?? (json ? .max : 50), isJSON: json)
             try await QueueChoice.withListed(queue) { fleet, names in
@@ -79,56 +69,22 @@ struct JobsList: AsyncParsableCommand {
 
     // MARK: Counting
 
-    private struct Count: Encodable {
-        let count: Int
-        var state, app, campaign, reason, topic, queue: String?
-    }
-
-    private func add(_ jobs: QueueJobs, _ filter: JobFilter, to counts: inout [[String]: Int]) async throws -> Int {
-        let groups = by ?? []
-        let reads = groups.contains { $0 == .app || $0 == .campaign || $0 == .topic }
+    private func add(_ jobs: QueueJobs, _ filter: JobFilter, to counts: inout Counts<Group>) async throws -> Int {
+        let reads = counts.groups.contains { $0 == .app || $0 == .campaign || $0 == .topic }
         return try await jobs.sweep(filter, decodes: reads) { _, page, _ in
-            for job in page {
-                counts[groups.map { Self.value($0, of: job, jobs.keys.queue) }, default: 0] += 1
-            }
+            for job in page { counts.add { Self.value($0, of: job, jobs.keys.queue) } }
             return true
         }
     }
 
-    private static func value(_ group: Group, of job: StoredJob, _ queue: String) -> String {
+    private static func value(_ group: Group, of job: StoredJob, _ queue: String) -> String? {
         switch group {
         case .state: job.state.rawValue
-        case .app: job.app.map { String(buffer: $0) } ?? "-"
-        case .campaign: job.campaign.map { String(buffer: $0) } ?? "-"
-        case .topic: job.topic.map { String(buffer: $0) } ?? "-"
-        case .reason: job.failure?.reason ?? "-"
+        case .app: job.app.map { String(buffer: $0) }
+        case .campaign: job.campaign.map { String(buffer: $0) }
+        case .topic: job.topic.map { String(buffer: $0) }
+        case .reason: job.failure?.reason
         case .queue: queue
-        }
-    }
-
-    private func report(_ counts: [[String]: Int]) throws {
-        let groups = by ?? []
-        if groups.isEmpty {
-            let count = counts[[]] ?? 0
-            return print(json ? try JSONLine.text(Count(count: count)) : "\(count)")
-        }
-        for (values, number) in counts.sorted(by: { ($1.value, $0.key.joined()) < ($0.value, $1.key.joined()) }) {
-            guard json else {
-                print((["\(number)"] + values.map(\.printable)).joined(separator: "\t"))
-                continue
-            }
-            var count = Count(count: number)
-            for (group, value) in zip(groups, values) where value != "-" {
-                switch group {
-                case .state: count.state = value
-                case .app: count.app = value
-                case .campaign: count.campaign = value
-                case .reason: count.reason = value
-                case .topic: count.topic = value
-                case .queue: count.queue = value
-                }
-            }
-            print(try JSONLine.text(count))
         }
     }
 }

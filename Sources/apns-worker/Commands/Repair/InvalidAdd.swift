@@ -52,7 +52,7 @@ struct InvalidAdd: AsyncParsableCommand {
         }
     }
 
-    /// What the tokens have in common.
+    /// Returns an invalid token without its token: the tokens have the other members in common.
     private func template() throws -> InvalidToken {
         var fields = Fields(refusesEmpty: true)
         for (name, value) in [("reason", reason), ("topic", topic), ("environment", environment), ("at", at)] {
@@ -128,12 +128,7 @@ struct InvalidAdd: AsyncParsableCommand {
             var rest = token[...]
             return { rest.popFirst() }
         }
-        let path = from ?? "-"
-        let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            throw ValidationError("--from \(path) cannot be read: \(String(cString: strerror(errno)))")
-        }
-        let reader = LineReader(descriptor: descriptor)
+        let reader = try LineReader(from: from ?? "-")
         return { reader.next { String(decoding: $0, as: UTF8.self) } }
     }
 

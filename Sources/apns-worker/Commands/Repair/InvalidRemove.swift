@@ -78,11 +78,7 @@ struct InvalidRemove: AsyncParsableCommand {
     }
 
     private static func tokens(inFile path: String) throws -> [String] {
-        let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            throw ValidationError("--from \(path) cannot be read: \(String(cString: strerror(errno)))")
-        }
-        let lines = LineReader(descriptor: descriptor)
+        let lines = try LineReader(from: path)
         var (number, tokens): (Int, [String]) = (0, [])
         while let line = lines.next({ String(decoding: $0, as: UTF8.self) }) {
             number += 1

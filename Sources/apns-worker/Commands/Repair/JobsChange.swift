@@ -20,13 +20,12 @@ struct JobChangeOptions: ParsableArguments {
 
     /// Reads a change of jobs, so that mistakes are reported before anything else is done.
     func check(_ kind: JobsChange.Kind, _ fields: Fields) throws {
-        let change = try readingFlags { () throws(FieldMistake) in try JobsChange(kind, fields, now: Moment.now) }
+        _ = try readingFlags { () throws(FieldMistake) in try JobsChange(kind, fields, now: Moment.now) }
         let isEmpty = JobFilter.fieldNames.allSatisfy { fields[$0] == nil }
         if isEmpty, !all {
             throw ValidationError("choose jobs with --state, --id, --campaign or another filter, or pass --all")
         }
         if !isEmpty, all { throw ValidationError("--all cannot be combined with filters") }
-        _ = change
         try Confirmation.check(isGiven: dryRun || yes)
     }
 
