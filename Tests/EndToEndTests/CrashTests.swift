@@ -31,8 +31,11 @@ extension EndToEnd {
                 return queue.count("delivered") > 500 && queue.claims > 100
             }
             try await simulator.control("PUT", "/delay", #"{"delay":"60s"}"#)
+            // All others are answered, and their answers are in Redis.
             try await eventually("400 notifications wait for their answers") {
-                try await simulator.account().accepted - QueueContents(redis).count("delivered") == 400
+                let account = try await simulator.account()
+                let answered = account.answers["200"] ?? 0
+                return try account.accepted - answered == 400 && QueueContents(redis).count("delivered") == answered
             }
             first.process.kill()
             try await simulator.control("PUT", "/delay", #"{"delay":"150ms±100ms"}"#)
