@@ -127,6 +127,10 @@ package struct Reason: Sendable, Equatable {
             || isGoneWithoutReason
     }
 
+    /// True if this answer about a token, given to a probe, ends a pause: it shows that the app itself is right, unless
+    /// the app was paused for bad tokens.
+    func ends(pause: Reason?) -> Bool { !isGoneWithoutReason && pause?.isBadToken == false }
+
     /// True if there was no answer at all.
     var isNoAnswer: Bool { if case .request = code { true } else { false } }
 

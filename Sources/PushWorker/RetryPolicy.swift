@@ -74,7 +74,7 @@ public struct RetryPolicy: Sendable, Equatable {
     ///   - age: milliseconds since the job was first seen.
     ///   - jitter: a random number from 0 to 1, evenly distributed.
     func resendPause(
-        after failure: RequestFailure, resends: Int, isReturning: Bool, age: Int64, jitter: Double
+        after failure: RequestFailure.Kind, resends: Int, isReturning: Bool, age: Int64, jitter: Double
     ) -> Int64? {
         switch failure {
         case .discarded: return nil

@@ -17,7 +17,7 @@ package enum Verdict: Sendable, Equatable {
     /// Retry after a growing pause, like all other notifications for the device; an attempt is spent.
     case throttled(reason: Reason, retryAfter: Int?)
     /// Resend at once on another connection, as if it had not been sent.
-    case resend(reason: Reason)
+    case resend(after: RequestFailure.Kind)
     /// It was in flight with others when the connection was lost, and may be the cause or not: resend at once, apart from
     /// most others. APNs may have accepted it already.
     case resendApart(reason: Reason)
@@ -57,7 +57,7 @@ package enum Verdict: Sendable, Equatable {
     package init(_ result: RequestResult, topic: TopicSource, isOnChannel: Bool = false) {
         switch result {
         case .notProcessed(let failure):
-            self = .resend(reason: Reason(failure))
+            self = .resend(after: failure.kind)
         case .uncertain(.hungUp):
             self = .pauseApp(
                 reason: Reason(

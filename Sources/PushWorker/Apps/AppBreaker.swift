@@ -6,16 +6,6 @@ import NIOCore
 /// The pause and the times of probes are in Redis. This value holds what the lane knows of them and which reply it is
 /// waiting for. It relies on its own clock only until Redis has answered.
 struct AppBreaker {
-    enum Decision: Equatable {
-        case send
-        /// Ask Redis for permission to probe.
-        case ask
-        /// Send this notification as the probe, and no other until it has been answered.
-        case probe
-        /// Send nothing before this time.
-        case wait(until: NIODeadline)
-    }
-
     /// The event that an open breaker waits for.
     private enum Phase: Equatable {
         case waiting
@@ -46,23 +36,20 @@ struct AppBreaker {
     /// True if an operator has paused the app, which no probe ends.
     var isPausedByOperator: Bool { fault != nil && until == .distantFuture }
 
-    /// True if a notification may be sent: any while closed, only a probe while open, none while blocked.
-    func allows(isProbe: Bool) -> Bool { block == nil && (fault == nil || isProbe) }
-
     /// True if a job could soon be used for a probe.
     func wantsProbe(now: NIODeadline) -> Bool {
         guard fault != nil, block == nil else { return false }
         return phase == .granted || phase == .asking || (phase == .waiting && now + Self.patience >= until)
     }
 
-    /// Decides whether a notification of the app is sent.
-    func decide(now: NIODeadline) -> Decision {
-        guard block == nil else { return .wait(until: .distantFuture) }
+    /// Decides what may be sent of the app.
+    func decide(now: NIODeadline) -> Gate.Decision {
+        guard block == nil else { return .wait(.pause, until: .distantFuture) }
         guard fault != nil else { return .send }
         switch phase {
-        case .waiting: return now >= until ? .ask : .wait(until: until)
-        case .granted: return .probe
-        case .asking, .probing: return .wait(until: max(until, now + Self.patience))
+        case .waiting: return now >= until ? .ask : .wait(.pause, until: until)
+        case .granted: return .probe(.ofApp)
+        case .asking, .probing: return .wait(.pause, until: max(until, now + Self.patience))
         }
     }
 

@@ -36,14 +36,14 @@ struct EndpointBreaker {
     /// True if the last conclusive request failed.
     var isInDoubt: Bool { failures > 0 }
 
-    /// True if a probe may be sent now.
-    func allowsProbe(now: NIODeadline) -> Bool { isOpen && !isProbing && now >= until }
+    /// Decides what may be sent to the endpoint.
+    func decide(now: NIODeadline) -> Gate.Decision {
+        guard isOpen else { return .send }
+        return isProbing || now < until ? .wait(.endpoint, until: until) : .probe(.ofEndpoint)
+    }
 
     /// True if a job could soon be used for a probe.
     func wantsProbe(now: NIODeadline) -> Bool { isOpen && !isProbing && now + AppBreaker.patience >= until }
-
-    /// The time until the next probe.
-    func wait(now: NIODeadline) -> TimeAmount { max(.zero, until - now) }
 
     /// Records a request whose failure indicates a fault of the endpoint: a server error, or no answer.
     /// - Parameters:
@@ -110,7 +110,7 @@ struct EndpointBreaker {
     /// Closes it if no job to probe with has arrived since a probe was allowed.
     /// - Returns: true if it was open.
     mutating func closeIfIdle(now: NIODeadline) -> Bool {
-        guard allowsProbe(now: now), now - max(until, lastDue) >= Self.idleTime else { return false }
+        guard decide(now: now) == .probe(.ofEndpoint), now - max(until, lastDue) >= Self.idleTime else { return false }
         return answered(now: now) != nil
     }
 

@@ -74,15 +74,32 @@ struct AppCredential {
         return true
     }
 
-    /// Switches to the next key.
-    /// - Returns: false if APNs has refused all of them; the first is then in use again.
-    mutating func useNextKey() -> Bool {
-        refusedKeys.insert(keyIndex)
-        let next = sources.indices.first { !refusedKeys.contains($0) }
-        if next == nil { refusedKeys = [] }
-        use(key: next ?? 0)
-        return next != nil
+    /// True if a refused request could be sent again with another key.
+    /// - Parameter key: the key of the request.
+    func hasKey(otherThan key: UInt8) -> Bool {
+        guard hasSeveralKeys else { return false }
+        // The request may have been sent before the key was changed.
+        return Int(key) != keyIndex || nextKey != nil
     }
+
+    /// Switches to the next key that APNs has not refused.
+    /// - Returns: false if there is none.
+    mutating func useNextKey() -> Bool {
+        guard let next = nextKey else { return false }
+        refusedKeys.insert(keyIndex)
+        use(key: next)
+        return true
+    }
+
+    /// Begins again with the first key, after APNs has refused all of them.
+    /// - Parameter key: the key that was refused last.
+    mutating func startOver(after key: UInt8) {
+        guard hasSeveralKeys, Int(key) == keyIndex else { return }
+        refusedKeys = []
+        use(key: 0)
+    }
+
+    private var nextKey: Int? { sources.indices.first { $0 != keyIndex && !refusedKeys.contains($0) } }
 
     private mutating func use(key index: Int) {
         keyIndex = index

@@ -9,15 +9,15 @@ extension AppSender {
     /// The interval at which a lasting block is written to Redis again. Redis keeps a pause for a day, and an operator
     /// may resume the app earlier.
     private static let blockReportInterval = TimeAmount.hours(1)
-    /// The longest time, in milliseconds, for which a job is deferred because of a breaker.
+    /// The longest time, in milliseconds, for which a job is deferred because of a gate.app.
     private static let longestDeferral: Int64 = 60_000
 
     /// Pauses the app because of an answer.
     /// - Parameter isProbe: true for the answer to a probe.
     func pause(_ reason: Reason, isProbe: Bool) {
-        let opened = breaker.tripped(reason: reason, isProbe: isProbe, now: lane.now)
+        let opened = gate.app.tripped(reason: reason, isProbe: isProbe, now: lane.now)
         if opened {
-            watch.plainTopic = .unknown(since: nil)
+            evidence.recordPause()
             logPause()
         }
         // Later answers to requests that were already in flight add nothing.
@@ -29,15 +29,15 @@ extension AppSender {
     /// Pauses the app in Redis, for all workers with the same configuration.
     private func pauseFleet(_ reason: Reason, isProbe: Bool) {
         let refused = refusable
-        watch.pausedFor = refused
+        fleetPause.refused = refused
         fleet.store.pause(name, refused, reason, isProbe: isProbe) { [self] result in
             switch result {
             case .success(let wait):
                 // A change of the configuration has ended the pause.
                 guard refused == refusable else { return }
-                _ = breaker.learned(reason: reason, wait: wait.map { .milliseconds($0) }, now: lane.now)
+                _ = gate.app.learned(reason: reason, wait: wait.map { .milliseconds($0) }, now: lane.now)
             case .failure(let failure):
-                watch.blockReportedAt = nil
+                fleetPause.blockWrittenAt = nil
                 fleet.refusals.refused(.pauses, failure)
             }
         }
@@ -45,8 +45,8 @@ extension AppSender {
 
     /// Ends the pause in Redis that this worker has recorded or read, unless an operator ordered it.
     private func resumeFleet() {
-        guard let refused = watch.pausedFor else { return }
-        watch.pausedFor = nil
+        guard let refused = fleetPause.refused else { return }
+        fleetPause.refused = nil
         fleet.store.resume(name, refused) { [self] in fleet.noteWrite(.pauses, $0) }
     }
 
@@ -59,7 +59,7 @@ extension AppSender {
 
     /// Ends the app's pause for the fleet, because a probe was accepted.
     func resume() {
-        guard breaker.isOpen else { return }
+        guard gate.app.isOpen else { return }
         resumeFleet()
         closeBreaker()
     }
@@ -67,12 +67,12 @@ extension AppSender {
     /// Resumes sending after the app's configuration or credential has changed, unless it is blocked.
     /// - Parameter reason: the reason of the pause before the change.
     func reopen(pausedFor reason: Reason?) {
-        watch.blockReportedAt = nil
-        if breaker.block != nil {
-            if watch.pausedFor != refusable { resumeFleet() }
+        fleetPause.blockWrittenAt = nil
+        if gate.app.block != nil {
+            if fleetPause.refused != refusable { resumeFleet() }
             reportBlock()
-        } else if breaker.isOpen {
-            if !breaker.isPausedByOperator, breaker.reason?.isBadToken == false { resume() }
+        } else if gate.app.isOpen {
+            if !gate.app.isPausedByOperator, gate.app.reason?.isBadToken == false { resume() }
         } else if let reason {
             resumeFleet()
             logResumption(reason)
@@ -81,21 +81,21 @@ extension AppSender {
 
     /// Asks Redis for a probe if one is due.
     func askForProbe() {
-        guard breaker.decide(now: lane.now) == .ask else { return }
-        breaker.asked()
+        guard gate.app.decide(now: lane.now) == .ask else { return }
+        gate.app.asked()
         fleet.store.askForProbe(of: name, refusable) { [self] result in
             switch result {
             case .success(.granted):
-                breaker.granted()
+                gate.app.granted()
                 // Connections made since the last probe may also predate the end of the fault.
                 retireConnections()
             case .success(.wait(let milliseconds, let reason, let detail)):
-                breaker.denied(
+                gate.app.denied(
                     reason: Reason(.init(text: reason), detail: detail), wait: milliseconds.map { .milliseconds($0) },
                     now: lane.now)
             case .success(.closed): closeBreaker()
             case .failure(let failure):
-                breaker.askingFailed(now: lane.now)
+                gate.app.askingFailed(now: lane.now)
                 fleet.refusals.refused(.pauses, failure)
             }
             lane.schedulePump()
@@ -108,7 +108,7 @@ extension AppSender {
     ///   - time: Redis' time in milliseconds since 1970; `nil` if unknown. The answer to the request for a probe then
     ///     has the wait.
     func learned(_ pause: AppPause?, version: Int, time: Int64?) {
-        guard breaker.version == version else { return }
+        guard gate.app.version == version else { return }
         guard let pause else { return closeBreaker() }
         if let refused = pause.configuration, refused != refusable.text {
             return learned(ofOthers: pause, time: time)
@@ -117,37 +117,31 @@ extension AppSender {
             TimeAmount.milliseconds(min(pause.wait(now: time ?? until) ?? 0, lane.configuration.appPause.longest))
         }
         let reason = Reason(.init(text: pause.reason), detail: pause.detail)
-        guard breaker.learned(reason: reason, wait: wait, now: lane.now) else { return }
-        watch.pausedFor = refusable
+        guard gate.app.learned(reason: reason, wait: wait, now: lane.now) else { return }
+        fleetPause.refused = refusable
         logPause()
-        if !breaker.isPausedByOperator { retireConnections() }
+        if !gate.app.isPausedByOperator { retireConnections() }
     }
 
     /// Ignores the pause of workers with another configuration. Redis ends it if a probe of theirs is long overdue.
     private func learned(ofOthers pause: AppPause, time: Int64?) {
-        if breaker.isPausedByOperator { closeBreaker() }
+        if gate.app.isPausedByOperator { closeBreaker() }
         if let until = pause.until, let time, time > until {
             fleet.store.resume(name, refusable) { [self] in fleet.noteWrite(.pauses, $0) }
         }
     }
 
     private func closeBreaker() {
-        guard let reason = breaker.closed() else { return }
-        watch.pausedFor = nil
-        badTokens.reset()
-        if breaker.block == nil { logResumption(reason) }
+        guard let reason = gate.app.closed() else { return }
+        fleetPause.refused = nil
+        evidence.recordResumption()
+        if gate.app.block == nil { logResumption(reason) }
         lane.schedulePump()
     }
 
-    /// The milliseconds for which jobs of the paused app are deferred.
-    var pauseDelay: Int64 {
-        var delay = lane.random(in: 1000...5000)
-        if case .wait(let until) = breaker.decide(now: lane.now) {
-            // A longer delay would only make them late if the fault ends sooner than expected.
-            let longest = min(Self.longestDeferral, lane.configuration.appPause.longest)
-            delay += min((until - lane.now).nanoseconds / 1_000_000, longest)
-        }
-        return delay
+    /// Returns the milliseconds for which jobs are deferred because of an obstacle.
+    func deferral(because obstacle: Gate.Obstacle) -> Int64 {
+        gate.deferral(because: obstacle, now: lane.now, longest: longestPause, jitter: lane.jitter)
     }
 
     // MARK: Blocks
@@ -155,16 +149,16 @@ extension AppSender {
     /// Logs that the app is blocked, and pauses it in Redis, where operators see it. A worker with a correct
     /// configuration ends the pause with a probe; this one stays blocked.
     func reportBlock() {
-        guard let reason = breaker.block, !isRemoved else { return }
+        guard let reason = gate.app.block, !isRemoved else { return }
         lane.logOngoing(
             .error, "app_blocked",
             """
             the app is paused, and nothing is sent for it until its certificate or its topic is changed: \
             \(reason.explanation)
             """, of: "app \(name)", metadata: logMetadata)
-        if let reported = watch.blockReportedAt, lane.now - reported < Self.blockReportInterval { return }
+        if let reported = fleetPause.blockWrittenAt, lane.now - reported < Self.blockReportInterval { return }
         // Without a connection to Redis this fails at once, and is tried again a second later.
-        watch.blockReportedAt = lane.now
+        fleetPause.blockWrittenAt = lane.now
         pauseFleet(reason, isProbe: false)
     }
 
@@ -174,14 +168,14 @@ extension AppSender {
         lane.logOngoing(
             .error, "app_paused",
             """
-            the app is paused: \(breaker.reason?.explanation ?? ""); its jobs are deferred, and occasional probes \
+            the app is paused: \(gate.app.reason?.explanation ?? ""); its jobs are deferred, and occasional probes \
             check whether it can be resumed. \(credentialAdvice)
             """, of: "app \(name)",
-            metadata: logMetadata.merging(breaker.reason.map { ["reason": "\($0.code.text)"] } ?? [:]) { $1 })
+            metadata: logMetadata.merging(gate.app.reason.map { ["reason": "\($0.code.text)"] } ?? [:]) { $1 })
     }
 
     private var credentialAdvice: String {
-        CredentialAdvice.text(breaker.reason.flatMap { APNSReason(rawValue: $0.code.text) }, now: lane.wallClock())
+        CredentialAdvice.text(gate.app.reason.flatMap { APNSReason(rawValue: $0.code.text) }, now: lane.wallClock())
     }
 
     private func logResumption(_ reason: Reason) {
@@ -191,13 +185,8 @@ extension AppSender {
     }
 }
 
-/// Endpoints that do not answer or fail, and connections on which APNs refuses all requests.
+/// Endpoints that do not answer or fail.
 extension AppSender {
-    /// The time within which a second connection refused by APNs pauses the app.
-    private static let retirementInterval = TimeAmount.minutes(1)
-
-    // MARK: The endpoint's breaker
-
     /// Records what the end of a request shows about the endpoint.
     func noteEndpoint(_ verdict: Verdict, _ result: RequestResult, isProbe: Bool) {
         switch (result, verdict) {
@@ -206,19 +195,19 @@ extension AppSender {
             if case .retry(let reason, _, _) = verdict { endpointFailed(reason, isProbe: isProbe) }
         // An answer from another server, such as a proxy, proves nothing about APNs.
         case (.response(let response), _) where response.status == 200 || response.reasonText != nil: endpointAnswered()
-        default: if isProbe { watch.endpoint.probeInconclusive(now: lane.now) }
+        default: if isProbe { gate.endpoint.probeInconclusive(now: lane.now) }
         }
     }
 
     private func endpointFailed(_ reason: Reason, isProbe: Bool) {
-        let opened = watch.endpoint.failed(
-            reason, isProbe: isProbe, longest: longestEndpointPause, now: lane.now, jitter: lane.jitter)
+        let opened = gate.endpoint.failed(
+            reason, isProbe: isProbe, longest: longestPause, now: lane.now, jitter: lane.jitter)
         if opened { logEndpointFailure() }
     }
 
     /// Closes the endpoint's breaker after an answer.
     func endpointAnswered() {
-        guard watch.endpoint.isInDoubt || watch.endpoint.isOpen, watch.endpoint.answered(now: lane.now) != nil else {
+        guard gate.endpoint.isInDoubt || gate.endpoint.isOpen, gate.endpoint.answered(now: lane.now) != nil else {
             return
         }
         lane.logEnd("answers_again", "APNs answers again", of: "endpoint \(name)", metadata: logMetadata)
@@ -226,41 +215,24 @@ extension AppSender {
         lane.schedulePump()
     }
 
-    /// Closes the endpoint's breaker because requests use other connections from now on.
-    func forgetEndpoint() {
-        watch.refused = nil
-        guard watch.endpoint.isOpen else { return watch.endpoint = EndpointBreaker() }
-        watch.endpoint = EndpointBreaker()
+    /// Forgets the state of the endpoint and of refused connections, because requests use other connections from now on.
+    func forgetConnections() {
+        let wasOpen = gate.endpoint.isOpen
+        evidence.recordOtherConnections()
+        gate.recordOtherConnections()
+        guard wasOpen else { return }
         lane.logEnd(
             "endpoint_replaced", "sending again, over other connections", of: "endpoint \(name)", metadata: logMetadata)
         lane.reportSoon()
     }
 
-    var longestEndpointPause: TimeAmount { .milliseconds(lane.configuration.appPause.longest) }
-
-    /// Submits one notification if the endpoint may be probed.
-    func dispatchEndpointProbe(now: NIODeadline) {
-        var jobsToTry = line.ready.count
-        while jobsToTry > 0, watch.endpoint.allowsProbe(now: now), transport.capacity > 0,
-            let id = line.ready.removeFirst(in: lane.jobs)
-        {
-            jobsToTry -= 1
-            if submit(id, atMost: 1, as: .ofEndpoint, now: now).isRefused { return }
-        }
-        if transport.capacity == 0, watch.endpoint.allowsProbe(now: now) { transport.requestCapacity() }
-    }
-
-    /// The milliseconds for which jobs are deferred while the endpoint's breaker is open.
-    var endpointDelay: Int64 {
-        let wait = watch.endpoint.wait(now: lane.now).nanoseconds / 1_000_000
-        return lane.random(in: 1000...5000) + min(wait, Self.longestDeferral, lane.configuration.appPause.longest)
-    }
+    /// The longest pause between probes.
+    var longestPause: TimeAmount { .milliseconds(lane.configuration.appPause.longest) }
 
     /// Closes the breaker if nothing is left to probe with: this lane can't learn the state of the endpoint. Without a
     /// connection the lane claims nothing, so the absence of jobs proves nothing.
     func closeIdleEndpoint() {
-        guard line.isEmpty, transport.usableConnections > 0 || transport.isDormant,
-            watch.endpoint.closeIfIdle(now: lane.now)
+        guard line.isEmpty, isConnected, gate.endpoint.closeIfIdle(now: lane.now)
         else { return }
         lane.logEnd(
             "endpoint_idle", "no more jobs wait for APNs to answer", of: "endpoint \(name)",
@@ -268,38 +240,11 @@ extension AppSender {
         lane.reportSoon()
     }
 
-    // MARK: Refused connections
-
-    /// The response to an answer with which APNs refuses a connection.
-    enum ConnectionRefusal {
-        /// Send again on another connection: this is the first refusal in a while.
-        case first
-        /// Send again on another connection: this one was made before the first refusal and meets the same.
-        case further
-        /// Pause the app: a connection made since the first refusal meets the same.
-        case again
-    }
-
-    /// Retires the connection of an answer after which APNs accepts nothing more on it.
-    func retireConnection(_ response: Response, _ reason: Reason) -> ConnectionRefusal {
-        let connection = response.connection ?? 0
-        let isNew = watch.refused.map { connection > $0.newest } ?? true
-        if isNew, let refused = watch.refused, lane.now - refused.at < Self.retirementInterval { return .again }
-        let newest = transport.retireConnection(connection, reason: reason.code.text)
-        guard isNew else { return .further }
-        watch.refused = (newest, lane.now)
-        lane.logThrottled(
-            .warning, "connection_refused", "APNs refuses all requests on a connection; replacing it",
-            kind: "connection \(name) \(reason.code.text)",
-            metadata: logMetadata.merging(["reason": "\(reason.code.text)"]) { $1 })
-        return .first
-    }
-
     // MARK: Log
 
     func logEndpointFailure() {
         lane.reportSoon()
-        guard let reason = watch.endpoint.reason else { return }
+        guard let reason = gate.endpoint.reason else { return }
         if reason.isNoAnswer {
             lane.logOngoing(
                 .error, "no_answers",

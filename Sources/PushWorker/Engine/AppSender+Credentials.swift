@@ -105,14 +105,12 @@ extension AppSender {
 
     // MARK: Keys
 
-    /// Switches to the next signing key, if there is one and the refusal concerns the key.
-    /// - Parameter keyIndex: the key of the refused request.
-    /// - Returns: true if the request should be sent again.
-    func usesNextKey(keyIndex: UInt8, _ reason: Reason) -> Bool {
-        guard reason.concernsKey, credential.hasSeveralKeys else { return false }
-        // The request was sent before the key was changed.
-        if Int(keyIndex) != credential.keyIndex { return true }
-        guard let before = credential.source?.keyID, credential.useNextKey() else { return false }
+    /// Switches to the app's next signing key, unless that was done since a request.
+    /// - Parameter key: the key of the refused request.
+    func changeKey(from key: UInt8, _ reason: Reason) {
+        guard Int(key) == credential.keyIndex, let before = credential.source?.keyID, credential.useNextKey() else {
+            return
+        }
         lane.logOngoing(
             .warning, "key_refused",
             "APNs refuses the key \(before): \(reason.explanation); using the next, \(credential.source?.keyID ?? "")",
@@ -120,7 +118,6 @@ extension AppSender {
         // APNs accepts the tokens of only one key per connection.
         transport.retireConnections(reason: "another key")
         keepProviderToken()
-        return true
     }
 
     // MARK: Changes
@@ -134,14 +131,14 @@ extension AppSender {
         transport.setTLS(tls)
         // Connections with tokens of another key must close. A certificate was presented at connection time and remains
         // valid.
-        if credential.keyIDs != new.tokenSources.map(\.keyID) || breaker.isOpen {
+        if credential.keyIDs != new.tokenSources.map(\.keyID) || gate.app.isOpen {
             transport.replaceConnections(reason: "another credential")
         }
-        let reason = reason ?? breaker.reason
+        let reason = reason ?? gate.app.reason
         credential = AppCredential(new, jitter: lane.random(in: 0...300))
         app.use(new)
-        watch.plainTopic = .unknown(since: nil)
-        breaker.block(configuration.wrongCertificate(new))
+        evidence.recordOtherCredential()
+        gate.app.block(configuration.wrongCertificate(new))
         if new.tokenSources.isEmpty { transport.setProviderToken(nil) }
         keepProviderToken()
         // The next request shows whether the new credential has the fault of the old one.

@@ -7,8 +7,6 @@ import PushQueue
 extension AppSender {
     /// The maximum number of notifications that are submitted for one job before another job's turn.
     private static let turn = 32
-    /// The time for which a job waits in this process for an app that can't send, before it is returned to the queue.
-    private static let patience = TimeAmount.seconds(2)
     /// The time after which a job that waits is checked for its expiration before it is submitted.
     private static let freshness = TimeAmount.seconds(1)
 
@@ -23,11 +21,10 @@ extension AppSender {
         if applyCommand(to: id) { return }
         if ledger.queue(of: id).handsBack, lane.isWorking { return handBack(id) }
         // Jobs of a paused app must not fill the lane. One is kept if it may soon serve as a probe.
-        if breaker.isOpen, !line.ready.isEmpty || !breaker.wantsProbe(now: lane.now) {
-            return deferUnsubmitted(id, Reason(.appPaused), delay: pauseDelay)
-        }
-        if !breaker.isOpen, watch.endpoint.isOpen, !line.ready.isEmpty || !watch.endpoint.wantsProbe(now: lane.now) {
-            return deferUnsubmitted(id, Reason(.endpointUnavailable), delay: endpointDelay)
+        if !gate.sendsFreely, !line.ready.isEmpty || !gate.wantsProbe(now: lane.now),
+            let obstacle = gate.obstacle(now: lane.now)
+        {
+            return deferUnsubmitted(id, obstacle.reason, delay: deferral(because: obstacle))
         }
         if !fleet.throttles.isEmpty, let delay = throttleDelay(of: id) {
             return deferUnsubmitted(id, Reason(.throttled), delay: delay)
@@ -182,8 +179,17 @@ extension AppSender {
         line.gatherResends(in: inFlight)
         dispatchResends(in: .shared, now: now)
         guard !line.ready.isEmpty else { return }
-        if breaker.isOpen { return dispatchProbe(now: now) }
-        if watch.endpoint.isOpen { return dispatchEndpointProbe(now: now) }
+        gate.recordConnection(isUsable: isConnected, now: now)
+        switch gate.decide(now: now) {
+        case .send: dispatchReady(now: now)
+        case .probe(let probe): dispatchProbe(probe, now: now)
+        case .ask: askForProbe()
+        case .wait(.noConnection, _): transport.requestCapacity()
+        case .wait: break
+        }
+    }
+
+    private func dispatchReady(now: NIODeadline) {
         var free = min(transport.capacity, budget?.available(now: now) ?? .max)
         while free > 0, let id = line.ready.removeFirst(in: lane.jobs) {
             let submission = submit(id, atMost: min(Self.turn, free), now: now)
@@ -199,17 +205,16 @@ extension AppSender {
         if transport.capacity == 0, line.waiting > 2 * line.pace.ahead { transport.requestCapacity() }
     }
 
-    /// Submits a probe if one is allowed. While the breaker is open, one notification at a time finds out whether the
-    /// fault has ended.
-    private func dispatchProbe(now: NIODeadline) {
-        askForProbe()
+    /// Submits one notification, which finds out whether an obstacle remains.
+    private func dispatchProbe(_ probe: InFlight.Probe, now: NIODeadline) {
         var jobsToTry = line.ready.count
-        while jobsToTry > 0, transport.capacity > 0, case .probe = breaker.decide(now: now),
+        while jobsToTry > 0, transport.capacity > 0, gate.decide(now: now) == .probe(probe),
             let id = line.ready.removeFirst(in: lane.jobs)
         {
             jobsToTry -= 1
-            if submit(id, atMost: 1, as: .ofApp, now: now).isRefused { return }
+            if submit(id, atMost: 1, as: probe, now: now).isRefused { return }
         }
+        if transport.capacity == 0, gate.decide(now: now) == .probe(probe) { transport.requestCapacity() }
     }
 
     /// The result of an attempt to submit notifications of a job.
@@ -230,11 +235,7 @@ extension AppSender {
         }
         let submission =
             lane.jobs[id].fanOut == nil ? submitOnly(id, as: probe) : submitSome(id, atMost: limit, as: probe)
-        guard submission.submitted > 0, let probe else { return submission }
-        switch probe {
-        case .ofApp: breaker.probeSent()
-        case .ofEndpoint: watch.endpoint.probeSent()
-        }
+        if submission.submitted > 0, let probe { gate.recordProbe(probe) }
         return submission
     }
 
@@ -335,19 +336,18 @@ extension AppSender {
 
     /// Records that a probe will not be answered.
     func endProbeWithoutAnswer(_ flight: FlightID) {
-        switch inFlight[flight].probe {
-        case .ofApp: breaker.probeInconclusive(now: lane.now)
-        case .ofEndpoint: watch.endpoint.probeInconclusive(now: lane.now)
-        case nil: break
-        }
+        if let probe = inFlight[flight].probe { gate.recordInconclusive(probe, now: lane.now) }
     }
 
     private func dispatchResends(in isolation: Isolation, now: NIODeadline) {
         while let flight = line.resends[isolation.rawValue].first {
+            let probe: InFlight.Probe?
+            switch gate.decide(resending: inFlight[flight].probe, now: now) {
+            case .send, .wait(.noConnection, _): probe = nil
+            case .probe(.ofEndpoint): probe = .ofEndpoint
             // The rest is deferred with the app's other jobs.
-            guard breaker.allows(isProbe: inFlight[flight].isProbe) else { return }
-            let probesEndpoint = !breaker.isOpen && watch.endpoint.isOpen
-            if probesEndpoint, !watch.endpoint.allowsProbe(now: now) { return }
+            case .probe(.ofApp), .ask, .wait: return
+            }
             let hasExpired = hasExpired(inFlight[flight].job, now: now)
             guard hasExpired || transport.capacity(in: isolation) > 0 else {
                 return transport.requestCapacity(in: isolation)
@@ -363,9 +363,9 @@ extension AppSender {
             }
             line.isolatedMoved = now
             stamp(&inFlight[flight])
-            if probesEndpoint {
-                inFlight[flight].probe = .ofEndpoint
-                watch.endpoint.probeSent()
+            if let probe {
+                inFlight[flight].probe = probe
+                gate.recordProbe(probe)
             }
             ledger.recordSubmission(of: inFlight[flight].job, isFirst: false)
         }
@@ -415,27 +415,16 @@ extension AppSender {
     /// Defers jobs if the app can't send, so that they do not occupy the lane's capacity for other apps.
     func deferWhatCannotBeSent() {
         let now = lane.now
-        let isConnected = transport.usableConnections > 0 || transport.isDormant
-        watch.unconnectedSince = isConnected ? nil : watch.unconnectedSince ?? now
+        gate.recordConnection(isUsable: isConnected, now: now)
         guard lane.isWorking, !line.isEmpty else { return }
-        let reason: Reason
-        let delay: Int64
-        if breaker.isOpen {
-            (reason, delay) = (Reason(.appPaused), pauseDelay)
-        } else if watch.endpoint.isOpen {
-            (reason, delay) = (Reason(.endpointUnavailable), endpointDelay)
-        } else if let since = watch.unconnectedSince, now - since > Self.patience {
-            // Not sooner: after a GOAWAY another connection is available within moments.
-            (reason, delay) = (Reason(.noConnection), lane.random(in: 2000...10_000))
-        } else {
-            return deferIsolated(now: now)
-        }
+        guard let obstacle = gate.obstacle(now: now) else { return deferIsolated(now: now) }
+        let (reason, delay) = (obstacle.reason, deferral(because: obstacle))
         filterResends { flight in
             endProbeWithoutAnswer(flight)
             deferResend(flight, reason, delay: delay)
             return true
         }
-        while let id = line.ready.first, now - lane.jobs[id].readySince > Self.patience {
+        while let id = line.ready.first, now - lane.jobs[id].readySince > Gate.patience {
             _ = line.ready.removeFirst(in: lane.jobs)
             deferUnsubmitted(id, reason, delay: delay)
         }
@@ -443,7 +432,7 @@ extension AppSender {
 
     /// Defers isolated notifications if no connection for them can be made, or those that have one get no answers.
     private func deferIsolated(now: NIODeadline) {
-        guard line.isolatedCount > 0, now - line.isolatedMoved > Self.patience else { return }
+        guard line.isolatedCount > 0, now - line.isolatedMoved > Gate.patience else { return }
         let reason = Reason(RequestFailure.lostWithOthers("its next connection is not ready yet"))
         filterResends { flight in
             guard inFlight[flight].isolation != .shared else { return false }
@@ -498,7 +487,7 @@ extension AppSender {
         of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer], spendsAttempt: Bool? = nil
     ) {
         if reason.concernsEndpoint || status ?? 0 >= 500 {
-            watch.endpoint.postponed(until: lane.now + .milliseconds(delay))
+            gate.endpoint.postponed(until: lane.now + .milliseconds(delay))
         }
         ledger.record(
             postponement, count, reason, status: status, tokens: tokens, of: id, delay: delay,

@@ -21,14 +21,21 @@ final class AppSender {
     private(set) var retiring: [any Transport] = []
     /// True if the worker's configuration no longer has the app. It finishes what it has and gets no new jobs.
     private(set) var isRemoved = false
-    var breaker = AppBreaker()
-    var badTokens: BadTokenGuard
+    var gate = Gate()
+    var evidence: Evidence
     /// The budget of an app whose rate is limited.
     var budget: RateBudget?
     var line = SendLine()
     let inFlight = Table<FlightID, InFlight>()
     var credential: AppCredential
-    var watch = AppWatch()
+    /// The app's pause as this worker has recorded it in Redis.
+    var fleetPause = FleetPause()
+    /// True if answers have no `apns-id`, and that was logged.
+    var lacksIDs = false
+    /// The failed connections of replaced transports, by code.
+    private var pastFailures: [String: Int] = [:]
+    /// The notifications that replaced transports have dropped after confirming them.
+    private var pastDropped = 0
 
     /// The notifications of an app that are not in flight.
     struct SendLine {
@@ -90,36 +97,12 @@ final class AppSender {
         }
     }
 
-    /// The latest observations of an app.
-    struct AppWatch {
-        /// The state of its endpoint.
-        var endpoint = EndpointBreaker()
-        /// The first job answered `Forbidden` since the last delivery.
-        var forbidden: ByteBuffer?
-        /// True if answers have no `apns-id`, and that was logged.
-        var lacksID = false
-        /// The evidence about the app's topic without the suffix of a push type.
-        var plainTopic = PlainTopic.unknown(since: nil)
-        /// The configuration that APNs refused when the app was paused; `nil` while this worker knows nothing of a
-        /// pause.
-        var pausedFor: ConfigurationDigest?
-        /// The newest connection when APNs last refused one, and the time of the refusal.
-        var refused: (newest: Int, at: NIODeadline)?
-        /// The time since which no connection accepts requests; `nil` while one does.
-        var unconnectedSince: NIODeadline?
-        /// The time at which its block was last written to Redis; `nil` if it was not.
-        var blockReportedAt: NIODeadline?
-        /// The failed connections of replaced transports, by code.
-        var pastFailures: [String: Int] = [:]
-        var pastDropped = 0
-    }
-
-    /// The evidence about an app's topic without the suffix of a push type, since its credential last changed or it was
-    /// paused.
-    enum PlainTopic: Equatable {
-        case accepted
-        /// Nothing has been accepted. `since`: the time at which the topic of a push type was first refused.
-        case unknown(since: NIODeadline?)
+    /// The app's pause as this worker has recorded or read it in Redis.
+    struct FleetPause {
+        /// The configuration that APNs refused; `nil` while this worker knows of no pause.
+        var refused: ConfigurationDigest?
+        /// The time at which the block was last written; `nil` if it was not.
+        var blockWrittenAt: NIODeadline?
     }
 
     init(
@@ -134,8 +117,8 @@ final class AppSender {
         app = RoutedApp(configuration)
         credential = AppCredential(configuration.credential, jitter: lane.random(in: 0...300))
         budget = configuration.maximumPerSecond.map(RateBudget.init(perSecond:))
-        badTokens = BadTokenGuard(maximumShare: configuration.maximumBadTokenShare)
-        breaker.block(configuration.wrongCertificate(configuration.credential))
+        evidence = Evidence(maximumBadTokenShare: configuration.maximumBadTokenShare)
+        gate.app.block(configuration.wrongCertificate(configuration.credential))
         transport.delegate = self
     }
 
@@ -171,20 +154,18 @@ final class AppSender {
         var free = max(0, streams + ahead - line.waiting - line.resendCount - isolated)
         // As many as the rate allows in half a second; the rest stays in the queue.
         if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - line.waiting)) }
-        guard !isSending else { return free }
+        guard !gate.sendsFreely else { return free }
         // Only a probe would be sent; the rest stays in the queue.
-        let wantsProbe =
-            breaker.isOpen ? breaker.wantsProbe(now: lane.now) : watch.endpoint.wantsProbe(now: lane.now)
-        return line.waiting == 0 && wantsProbe ? min(free, 1) : 0
+        return line.waiting == 0 && gate.wantsProbe(now: lane.now) ? min(free, 1) : 0
     }
 
-    /// True if neither breaker is open.
-    var isSending: Bool { !breaker.isOpen && !watch.endpoint.isOpen }
+    /// True if a connection accepts requests or can be opened on demand.
+    var isConnected: Bool { transport.usableConnections > 0 || transport.isDormant }
 
     /// True if the app has nothing to send, could send, and needs no frequent checks.
     var isAtRest: Bool {
-        line.waiting == 0 && line.isEmpty && retiring.isEmpty && isSending && credential.canSend && !isRemoved
-            && (transport.usableConnections > 0 || transport.isDormant)
+        line.waiting == 0 && line.isEmpty && retiring.isEmpty && gate.sendsFreely && credential.canSend
+            && !isRemoved && isConnected
     }
 
     // MARK: Ticks
@@ -215,8 +196,7 @@ final class AppSender {
     /// Records that the process did not run for some time.
     func stoodStill(for time: TimeAmount, now: NIODeadline) {
         for transport in [transport] + retiring { transport.stoodStill(for: time, now: now) }
-        watch.endpoint.stoodStill(for: time, now: now)
-        watch.unconnectedSince = watch.unconnectedSince?.moved(by: time, now: now)
+        gate.recordStandstill(of: time, now: now)
     }
 
     /// Opens another connection because there is more work than streams.
@@ -225,8 +205,8 @@ final class AppSender {
     /// Opens the endpoint's breaker if requests go unanswered, long before their deadlines.
     private func watchAnswers() {
         guard lane.isWorking, !isRemoved, transport.answerState == .unanswered,
-            watch.endpoint.foundUnanswered(
-                longest: longestEndpointPause, now: lane.now, jitter: lane.jitter)
+            gate.endpoint.foundUnanswered(
+                longest: longestPause, now: lane.now, jitter: lane.jitter)
         else { return }
         logEndpointFailure()
     }
@@ -247,23 +227,14 @@ final class AppSender {
     /// The value of ``Transport/droppedAfterConfirmation`` including former transports; `nil` for an app without a
     /// binary gateway.
     var droppedAfterConfirmation: Int? {
-        configuration.usesGateway ? watch.pastDropped + transport.droppedAfterConfirmation : nil
+        configuration.usesGateway ? pastDropped + transport.droppedAfterConfirmation : nil
     }
 
     /// The number of failed connections, by code.
-    var failureCounts: [String: Int] { watch.pastFailures.merging(transport.failureCounts, uniquingKeysWith: +) }
+    var failureCounts: [String: Int] { pastFailures.merging(transport.failureCounts, uniquingKeysWith: +) }
 
     /// The problem that prevents the app from sending, if any.
-    var problem: String? {
-        if let reason = breaker.reason { return "the app \(name) is paused: \(reason.explanation)" }
-        if let reason = watch.endpoint.reason {
-            return reason.isNoAnswer
-                ? "the app \(name) gets no answers from APNs"
-                : "the app \(name) gets server errors from APNs: \(reason.explanation)"
-        }
-        return transport.usableConnections > 0 || transport.isDormant
-            ? nil : "the app \(name) has no connection to APNs"
-    }
+    var problem: String? { gate.problem(of: name, isConnected: isConnected) }
 
     /// The app's part of the lane's heartbeat.
     var report: WorkerReport.App {
@@ -276,11 +247,11 @@ final class AppSender {
         report.streams = statistics.streamsInUse
         report.streamLimit = statistics.streamLimit
         report.isDormant = transport.isDormant
-        if let reason = watch.endpoint.reason {
+        if let reason = gate.endpoint.reason {
             report.isUnanswered = reason.isNoAnswer
             report.serverError = reason.isNoAnswer ? nil : reason.explanation
         }
-        report.pause = breaker.reason?.explanation
+        report.pause = gate.app.reason?.explanation
         report.tokenIssuedAt = credential.providerToken.map { $0.issuedAt * 1000 }
         report.certificateExpiresAt = configuration.credential.certificateEnd.map { $0 * 1000 }
         if statistics.usable == 0, !transport.isDormant {
@@ -311,14 +282,14 @@ final class AppSender {
         let (old, new) = (configuration, prepared.configuration)
         let difference = AppDifference(from: old, to: new)
         guard difference.isChanged else { return }
-        let reason = breaker.reason
+        let reason = gate.app.reason
         app = RoutedApp(new)
-        breaker.block(new.wrongCertificate(new.credential))
+        gate.app.block(new.wrongCertificate(new.credential))
         if new.maximumPerSecond != old.maximumPerSecond {
             budget = new.maximumPerSecond.map(RateBudget.init(perSecond:))
         }
         if new.maximumBadTokenShare != old.maximumBadTokenShare {
-            badTokens = BadTokenGuard(maximumShare: new.maximumBadTokenShare)
+            evidence.changeMaximumBadTokenShare(new.maximumBadTokenShare)
         }
         if difference.changesTransport { replaceTransport(by: makeTransport()) }
         if difference.changesCredential {
@@ -336,10 +307,9 @@ final class AppSender {
         new.delegate = self
         new.setProviderToken(credential.providerToken?.jwt)
         transport = new
-        watch.unconnectedSince = nil
-        forgetEndpoint()
-        watch.pastFailures.merge(old.failureCounts, uniquingKeysWith: +)
-        watch.pastDropped += old.droppedAfterConfirmation
+        forgetConnections()
+        pastFailures.merge(old.failureCounts, uniquingKeysWith: +)
+        pastDropped += old.droppedAfterConfirmation
         retiring.append(old)
         old.flushConfirmations()
         old.close().assumeIsolated().whenComplete { [self] _ in retiring.removeAll { $0 === old } }

@@ -129,7 +129,7 @@ extension Lane {
                 failures: sender.failureCounts,
                 droppedAfterConfirmation: sender.droppedAfterConfirmation,
                 waiting: sender.line.waiting + sender.line.resendCount + sender.line.isolatedCount,
-                breaker: BreakerState(sender.breaker, sender.watch.endpoint),
+                breaker: sender.gate.state,
                 providerTokenAge: sender.credential.providerTokenAge(now: wall),
                 certificateEnd: sender.credential.certificateEnd,
                 sendTimes: .init(

@@ -155,7 +155,7 @@ final class Lane: @unchecked Sendable {
         let isFullSecond = now - clock.lastFullSecond >= .seconds(1)
         if isFullSecond { clock.lastFullSecond = now }
         for sender in senders { sender.check(isFullSecond: isFullSecond) }
-        if inFlight > 0 || senders.contains(where: \.breaker.isOpen) || !fleet.refusals.isEmpty { readFleetState() }
+        if inFlight > 0 || senders.contains(where: \.gate.app.isOpen) || !fleet.refusals.isEmpty { readFleetState() }
         settleParts(of: ledger.overdueJobs())
         for consumer in consumers {
             consumer.renewLeaseIfDue()
@@ -225,7 +225,7 @@ final class Lane: @unchecked Sendable {
         let used = clock.thread.sinceLast()
         guard consumers.contains(where: \.hasBacklog), context.isWorking, used < Self.tickInterval.nanoseconds / 2
         else { return }
-        let sending = senders.filter { $0.isSending && !$0.isRemoved }
+        let sending = senders.filter { $0.gate.sendsFreely && !$0.isRemoved }
         guard sending.reduce(0, { $0 + $1.transport.capacity }) <= inFlight else { return }
         sending.min { $0.transport.capacity < $1.transport.capacity }?.grow()
     }
@@ -435,7 +435,7 @@ extension Lane: QueueConsumerDelegate {
     /// Reads the fleet's state if it is out of date.
     private func readFleetState() {
         let queue = consumers.first { $0.queue.knowsTime }?.queue
-        let versions = senders.map(\.breaker.version)
+        let versions = senders.map(\.gate.app.version)
         fleet.readIfDue(apps: senders.map(\.name), time: queue?.now ?? 0) { [self] pauses in
             let time = consumers.first { $0.queue.knowsTime }?.queue.now
             for ((sender, pause), version) in zip(zip(senders, pauses), versions) {

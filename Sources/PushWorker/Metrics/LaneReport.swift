@@ -59,11 +59,6 @@ enum BreakerState: String, CaseIterable, Comparable {
     /// Paused by an operator.
     case paused
 
-    init(_ breaker: AppBreaker, _ endpoint: EndpointBreaker) {
-        self =
-            breaker.isPausedByOperator ? .paused : breaker.isOpen ? .open : endpoint.isOpen ? .unavailable : .closed
-    }
-
     static func < (one: BreakerState, other: BreakerState) -> Bool {
         allCases.firstIndex(of: one) ?? 0 < allCases.firstIndex(of: other) ?? 0
     }

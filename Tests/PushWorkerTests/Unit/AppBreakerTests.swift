@@ -27,7 +27,7 @@ struct AppBreakerTests {
     func once() {
         var breaker = open()
         #expect(breaker.tripped(reason: "x", isProbe: false, now: start + .seconds(1)) == false)
-        #expect(breaker.decide(now: start + .seconds(2)) == .wait(until: start + pause))
+        #expect(breaker.decide(now: start + .seconds(2)) == .wait(.pause, until: start + pause))
         #expect(breaker.decide(now: start + pause) == .ask)
     }
 
@@ -38,11 +38,11 @@ struct AppBreakerTests {
         #expect(!breaker.wantsProbe(now: start))
         #expect(breaker.wantsProbe(now: later))
         breaker.asked()
-        #expect(breaker.decide(now: later) != .ask && breaker.decide(now: later) != .probe)
+        #expect(breaker.decide(now: later) != .ask && breaker.decide(now: later) != .probe(.ofApp))
         breaker.granted()
-        #expect(breaker.decide(now: later) == .probe)
+        #expect(breaker.decide(now: later) == .probe(.ofApp))
         breaker.probeSent()
-        #expect(breaker.decide(now: later) != .probe && breaker.decide(now: later + .hours(1)) != .ask)
+        #expect(breaker.decide(now: later) != .probe(.ofApp) && breaker.decide(now: later + .hours(1)) != .ask)
     }
 
     @Test("waits while another lane makes the probe")
@@ -51,7 +51,7 @@ struct AppBreakerTests {
         let later = start + pause
         breaker.asked()
         breaker.denied(reason: "y", wait: .seconds(30), now: later)
-        #expect(breaker.decide(now: later) == .wait(until: later + .seconds(30)))
+        #expect(breaker.decide(now: later) == .wait(.pause, until: later + .seconds(30)))
         #expect(breaker.reason == "y")
     }
 
@@ -62,7 +62,7 @@ struct AppBreakerTests {
         breaker.asked()
         #expect(breaker.learned(reason: "x", wait: .seconds(30), now: later) == false)
         breaker.granted()
-        #expect(breaker.decide(now: later) == .probe)
+        #expect(breaker.decide(now: later) == .probe(.ofApp))
     }
 
     @Test("closes when the probe succeeds, and returns the reason of the pause")
@@ -84,9 +84,9 @@ struct AppBreakerTests {
         breaker.granted()
         breaker.probeSent()
         #expect(breaker.tripped(reason: "x", isProbe: true, now: later) == false)
-        #expect(breaker.decide(now: later) == .wait(until: later + AppBreaker.patience))
+        #expect(breaker.decide(now: later) == .wait(.pause, until: later + AppBreaker.patience))
         #expect(breaker.learned(reason: "x", wait: .seconds(30), now: later) == false)
-        #expect(breaker.decide(now: later) == .wait(until: later + .seconds(30)))
+        #expect(breaker.decide(now: later) == .wait(.pause, until: later + .seconds(30)))
     }
 
     @Test("an answer to an earlier request does not end a probe")
@@ -106,7 +106,7 @@ struct AppBreakerTests {
         let later = start + pause
         breaker.asked()
         breaker.askingFailed(now: later)
-        #expect(breaker.decide(now: later) == .wait(until: later + AppBreaker.patience))
+        #expect(breaker.decide(now: later) == .wait(.pause, until: later + AppBreaker.patience))
         #expect(breaker.decide(now: later + AppBreaker.patience) == .ask)
         breaker.asked()
         breaker.granted()
@@ -133,16 +133,14 @@ struct AppBreakerTests {
         let later = start + pause
         breaker.asked()
         breaker.granted()
-        #expect(breaker.allows(isProbe: true) && !breaker.allows(isProbe: false))
         breaker.block("wrong certificate")
-        #expect(breaker.decide(now: later) == .wait(until: .distantFuture))
+        #expect(breaker.decide(now: later) == .wait(.pause, until: .distantFuture))
         #expect(!breaker.wantsProbe(now: later + .hours(1000)))
-        #expect(!breaker.allows(isProbe: true) && !breaker.allows(isProbe: false))
         #expect(breaker.reason == "wrong certificate" && breaker.isOpen && !breaker.isPausedByOperator)
         // Another worker, whose certificate is right, has ended the pause.
         #expect(breaker.closed() == "x")
         #expect(breaker.closed() == nil)
-        #expect(breaker.isOpen && breaker.decide(now: later) == .wait(until: .distantFuture))
+        #expect(breaker.isOpen && breaker.decide(now: later) == .wait(.pause, until: .distantFuture))
     }
 
     @Test("resumes its state when the operator's pause ends: with the fleet's pause, or without one")
@@ -151,19 +149,19 @@ struct AppBreakerTests {
         breaker.block("wrong certificate")
         #expect(breaker.learned(reason: "wrong certificate", wait: pause, now: start) == true)
         breaker.block(nil)
-        #expect(breaker.decide(now: start) == .wait(until: start + pause))
+        #expect(breaker.decide(now: start) == .wait(.pause, until: start + pause))
         #expect(breaker.decide(now: start + pause) == .ask)
         #expect(breaker.closed() == "wrong certificate")
         breaker.block("wrong certificate")
         breaker.block(nil)
-        #expect(!breaker.isOpen && breaker.decide(now: start) == .send && breaker.allows(isProbe: false))
+        #expect(!breaker.isOpen && breaker.decide(now: start) == .send)
     }
 
     @Test("an operator's pause has no probes")
     func ordered() {
         var breaker = AppBreaker()
         #expect(breaker.learned(reason: "maintenance", wait: nil, now: start) == true)
-        #expect(breaker.decide(now: start + .hours(1000)) == .wait(until: .distantFuture))
+        #expect(breaker.decide(now: start + .hours(1000)) == .wait(.pause, until: .distantFuture))
         #expect(!breaker.wantsProbe(now: start + .hours(1000)))
         #expect(breaker.isPausedByOperator && !open().isPausedByOperator)
     }

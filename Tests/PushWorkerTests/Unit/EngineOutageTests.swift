@@ -69,7 +69,7 @@ struct EngineOutageTests {
             scene.answer(.serviceUnavailable)
         }
         let sent = scene.transport.sent.count
-        #expect(!scene.lane.senders[0].isSending && scene.lane.senders[0].capacity <= 1)
+        #expect(!scene.lane.senders[0].gate.sendsFreely && scene.lane.senders[0].capacity <= 1)
         for number in 0..<50 {
             scene.queue.jobs.append(#"{"app":"shop","alert":"x","token":"\#(2000 + number)"}"#)
             scene.queue.jobs.append(#"{"app":"news","alert":"x","token":"\#(3000 + number)"}"#)
@@ -140,7 +140,7 @@ struct EngineOutageTests {
             scene.pushOne(token: String(1000 + number))
             if number % 5 == 0 { scene.answer(EngineScene.delivered) } else { scene.answer(.serviceUnavailable) }
         }
-        #expect(scene.lane.senders[0].isSending && scene.transport.sent.count == 60)
+        #expect(scene.lane.senders[0].gate.sendsFreely && scene.transport.sent.count == 60)
         #expect(!scene.log.events.contains("server_errors"))
     }
 
@@ -170,9 +170,9 @@ struct EngineOutageTests {
             scene.answer(.serviceUnavailable, retryAfter: 600)
         }
         scene.run()
-        #expect(!scene.lane.senders[0].isSending && scene.stats == ["expired": EndpointBreaker.limit])
+        #expect(!scene.lane.senders[0].gate.sendsFreely && scene.stats == ["expired": EndpointBreaker.limit])
         scene.run(.seconds(20))
-        #expect(scene.lane.senders[0].isSending && scene.log.events.contains("endpoint_idle"))
+        #expect(scene.lane.senders[0].gate.sendsFreely && scene.log.events.contains("endpoint_idle"))
     }
 
     // MARK: Refused connections

@@ -140,7 +140,7 @@ final class EngineScene: @unchecked Sendable {
     var counters: LaneCounters { lane.ledger.counters }
 }
 
-/// A generator of the same number each time: the middle of each range.
+/// A generator of the same number each time: the middle of each range of integers, and the end of each range of `Double`.
 struct FixedGenerator: RandomNumberGenerator {
     mutating func next() -> UInt64 { UInt64.max / 2 }
 }

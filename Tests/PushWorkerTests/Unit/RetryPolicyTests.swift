@@ -54,14 +54,14 @@ struct RetryPolicyTests {
     }
 
     private func resendPause(
-        _ failure: RequestFailure, resends: Int = 0, isReturning: Bool = false, age: Int64 = 0, jitter: Double = 1
+        _ failure: RequestFailure.Kind, resends: Int = 0, isReturning: Bool = false, age: Int64 = 0, jitter: Double = 1
     ) -> Int64? {
         policy.resendPause(after: failure, resends: resends, isReturning: isReturning, age: age, jitter: jitter)
     }
 
     @Test("resends unprocessed requests at once the first time, and then after pauses that grow with their age")
     func resends() {
-        for failure in [RequestFailure.refusedStream, .goingAway(reason: nil), .connectionLost("x"), .unresponsive] {
+        for failure in [RequestFailure.Kind.refusedStream, .goingAway, .connectionLost, .unresponsive] {
             #expect(resendPause(failure) == nil)
             #expect(resendPause(failure, resends: 1) == 1000)
             #expect(resendPause(failure, resends: 1, jitter: 0) == 500)
@@ -71,7 +71,7 @@ struct RetryPolicyTests {
         }
         // A server that refused the job before is not asked twice in a row.
         #expect(resendPause(.refusedStream, isReturning: true, age: 6000) == 3000)
-        #expect(resendPause(.goingAway(reason: nil), isReturning: true, age: 6000) == nil)
+        #expect(resendPause(.goingAway, isReturning: true, age: 6000) == nil)
         // Another connection is being made; a notification that was discarded after a bad one need not wait.
         #expect(resendPause(.noOtherConnection) == 1000)
         #expect(resendPause(.discarded, resends: 9) == nil)

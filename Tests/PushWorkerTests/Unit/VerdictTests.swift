@@ -189,7 +189,7 @@ struct VerdictTests {
     func failures() {
         for failure in [RequestFailure.refusedStream, .goingAway(reason: nil), .connectionLost("x")] {
             #expect(
-                Verdict(.notProcessed(failure), topic: .app) == .resend(reason: Reason(failure)))
+                Verdict(.notProcessed(failure), topic: .app) == .resend(after: failure.kind))
         }
         for failure in [RequestFailure.timedOut, .reset(code: 2), .connectionLost("x")] {
             #expect(
@@ -211,7 +211,7 @@ struct VerdictTests {
             (.refused(.invalidTokenSize), .dead(reason: "InvalidTokenSize")),
             (.refused(.invalidPayloadSize), .dead(reason: "InvalidPayloadSize")),
             (.refused(.invalidToken), .tokenSuspect(reason: "InvalidToken")),
-            (.notProcessed(.discarded), .resend(reason: "Discarded")),
+            (.notProcessed(.discarded), .resend(after: .discarded)),
         ])
     func gateway(result: RequestResult, verdict: Verdict) {
         #expect(Verdict(result, topic: .app) == verdict)
