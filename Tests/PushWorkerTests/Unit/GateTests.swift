@@ -138,7 +138,7 @@ struct GateTests {
     }
 
     @Test(
-        "Jobs are deferred until the obstacle may end, but for no longer than a minute and some seconds.",
+        "Jobs are deferred until the obstacle may end, at most a minute and some seconds.",
         arguments: combinations)
     func defers(app: App, endpoint: Endpoint, connection: Connection) throws {
         let gate = Self.gate(app, endpoint, connection)
