@@ -85,9 +85,13 @@ public final class QueueConnection {
     /// The keys of the queue.
     public let keys: QueueKeys
     /// The lane's name.
-    public let worker: String
+    public private(set) var worker: String
+    /// True if the set of invalid tokens is on the queue's server, and fails over with it.
+    package let holdsInvalidTokens: Bool
 
     private let client: any RedisSender
+    /// The client of blocking waits, which delay later commands; only one lane of a worker has one.
+    private let waiter: RedisClient?
     private let limits: QueueLimits
     private let random: () -> UInt32
     let scripts: ScriptRunner
@@ -99,19 +103,30 @@ public final class QueueConnection {
 
     /// - Parameters:
     ///   - client: a client for commands that do not block.
+    ///   - waiter: a client for commands that block; `nil` if the lane never waits.
+    ///   - holdsInvalidTokens: true if the set of invalid tokens is on the queue's server.
     ///   - clock: the clock that the scripts read.
     ///   - random: the source of the random part of stamps.
     package init(
-        client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits, clock: ClockSource,
+        client: any RedisSender, waiter: RedisClient? = nil, keys: QueueKeys, worker: String, limits: QueueLimits,
+        holdsInvalidTokens: Bool = false, clock: ClockSource = .server,
         random: @escaping () -> UInt32 = { .random(in: .min ... .max) }
     ) {
         self.client = client
+        self.waiter = waiter
+        self.holdsInvalidTokens = holdsInvalidTokens
         self.random = random
         self.keys = keys
         self.worker = worker
         self.limits = limits
         scripts = ScriptRunner(client: client, clock: clock)
     }
+
+    /// True while Redis can be reached.
+    package var isReady: Bool { client.isReady }
+
+    /// Uses another name from now on, because the lease of the former was lost.
+    package func use(worker: String) { self.worker = worker }
 
     /// Claims jobs and renews the lease.
     /// - Parameters:
@@ -359,20 +374,40 @@ public final class QueueConnection {
     // MARK: Reading claims
 
     /// Reads all claims of the lane.
-    public func claims(completion: @escaping (Result<[ClaimID], RedisError>) -> Void) {
+    public func claims(completion: @escaping (Result<[ClaimID], Failure>) -> Void) {
         client.send(RedisCommand("HKEYS", keys.claimed(worker))) { result in
             completion(
-                result.map { reply in reply.root.children.compactMap { $0.string.flatMap(ClaimID.init(field:)) } })
+                result.mapError(Failure.redis).map { reply in
+                    reply.root.children.compactMap { $0.string.flatMap(ClaimID.init(field:)) }
+                })
         }
     }
 
     /// Reads the jobs of some of the lane's claims; `nil` for a claim that no longer exists.
-    public func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], RedisError>) -> Void) {
+    public func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], Failure>) -> Void) {
         var command = RedisCommand("HMGET", expecting: claims.count + 1, bytes: 64 + claims.count * 24)
         command.append(keys.claimed(worker))
         for claim in claims { command.append(claim) }
-        client.send(command) { result in completion(result.map { $0.root.children.map(\.bytes) }) }
+        client.send(command) { completion($0.mapError(Failure.redis).map { $0.root.children.map(\.bytes) }) }
     }
+
+    // MARK: Waiting
+
+    /// True while ``waitForJob(seconds:completion:)`` is possible.
+    package var canWait: Bool { waiter?.isReady == true }
+
+    /// Waits for a job, which the server moves to the inbox.
+    /// - Parameter completion: gets true if a job has arrived.
+    package func waitForJob(seconds: Int, completion: @escaping (Result<Bool, Failure>) -> Void) {
+        guard let waiter else { return completion(.success(false)) }
+        let command = RedisCommand("BLMOVE", keys.jobs, keys.inbox, keys.head.rawValue, "RIGHT", "\(seconds)")
+        waiter.send(command, deadline: .seconds(Int64(seconds) + 5)) { result in
+            completion(result.map { !$0.root.isNull }.mapError(Failure.redis))
+        }
+    }
+
+    /// Ends the wait in flight, and all later ones.
+    package func stopWaiting() { _ = waiter?.close() }
 }
 
 /// A queue's leases, and the limits that bound its memory.

@@ -40,14 +40,15 @@ public struct ThrottledTokens {
 
     /// Reads the tokens that must not be sent to now, each with the end of that (ms since 1970).
     public func read(
-        now: Int64, completion: @escaping (Result<[(token: ByteBuffer, until: Int64)], RedisError>) -> Void
+        now: Int64,
+        completion: @escaping (Result<[(token: ByteBuffer, until: Int64)], QueueConnection.Failure>) -> Void
     ) {
         let command = RedisCommand(
             "ZRANGEBYSCORE", key, "(\(now)", "\(now + Self.longestPause)", "WITHSCORES", "LIMIT", "0",
             "\(Self.maximumCount)")
         client.send(command) { result in
             completion(
-                result.map { reply in
+                result.mapError(QueueConnection.Failure.redis).map { reply in
                     var tokens: [(token: ByteBuffer, until: Int64)] = []
                     var elements = reply.root.children
                     while let token = elements.next()?.bytes, let score = elements.next()?.string {

@@ -164,9 +164,8 @@ private final class SimulatedStores: LaneStores {
     private unowned let lane: SimulatedLane
     private unowned let worker: SimulatedWorker
     private unowned let simulation: FleetSimulation
-    private let invalidTokens: InvalidTokenSet
     private let random: () -> UInt32
-    let fleet: any FleetStore
+    let fleet: FleetStore
 
     init(
         _ context: LaneContext, _ lane: SimulatedLane, _ worker: SimulatedWorker, seed: UInt64,
@@ -175,18 +174,19 @@ private final class SimulatedStores: LaneStores {
         self.lane = lane
         self.worker = worker
         self.simulation = simulation
-        let clock = ClockSource.key(SimulatedServer.clock)
-        invalidTokens = InvalidTokenSet(client: lane.sender, keys: simulation.redis.sharedKeys, clock: clock)
-        let store = RedisFleetStore(
-            lane.sender, configuration: context.configuration, lane: lane.name, clock: clock)
-        fleet = SimulatedFleetStore(store, lane, in: simulation)
+        let store = FleetStore(
+            lane.sender, configuration: context.configuration, lane: lane.name, clock: .key(SimulatedServer.clock))
+        let simulated = SimulatedFleet(store, lane, worker.loop, in: simulation)
+        fleet = FleetStore(
+            pauses: simulated, rates: store.rates, throttledTokens: simulated, providerTokens: simulated,
+            invalidTokens: simulated)
         var generator = SeededGenerator(seed: seed)
         random = { UInt32(truncatingIfNeeded: generator.next()) }
     }
 
     func store(of queue: QueueContext, waits: Bool) -> any QueueStore {
-        let store = RedisQueueStore(
-            queue, client: lane.sender, waiter: nil, invalidTokens: invalidTokens,
+        let store = QueueConnection(
+            client: lane.sender, keys: queue.keys, worker: queue.holder, limits: queue.limits, holdsInvalidTokens: true,
             clock: .key(SimulatedServer.clock), random: random)
         return SimulatedQueueStore(store, queue, waits: waits, lane, worker, in: simulation)
     }
@@ -206,7 +206,7 @@ private final class SimulatedStores: LaneStores {
 /// A queue's real store with a simulated blocking wait, checks of what the lane receives, and the mutations of the
 /// engine's rules.
 private final class SimulatedQueueStore: QueueStore {
-    private let store: RedisQueueStore
+    private let store: QueueConnection
     private let queue: QueueContext
     private let waits: Bool
     private unowned let lane: SimulatedLane
@@ -239,7 +239,7 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     init(
-        _ store: RedisQueueStore, _ queue: QueueContext, waits: Bool, _ lane: SimulatedLane, _ worker: SimulatedWorker,
+        _ store: QueueConnection, _ queue: QueueContext, waits: Bool, _ lane: SimulatedLane, _ worker: SimulatedWorker,
         in simulation: FleetSimulation
     ) {
         self.store = store
@@ -260,25 +260,27 @@ private final class SimulatedQueueStore: QueueStore {
     var canWait: Bool { waits && lane.sender.isReady }
     var holdsInvalidTokens: Bool { store.holdsInvalidTokens }
 
-    func use(holder: String) {
-        lane.holders[queue.id.index] = holder
-        store.use(holder: holder)
+    func use(worker: String) {
+        lane.holders[queue.id.index] = worker
+        store.use(worker: worker)
     }
 
     func claim(
-        _ claim: ClaimWindow.Claim, knownCommands: String, configuration: ConfigurationDigest?,
+        count: Int, first: Int, join: Bool, knownCommands: String, configuration: ConfigurationDigest?,
         heartbeat: WorkerHeartbeat?,
         completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         let (holder, claimed) = (holder, claimed)
-        store.claim(claim, knownCommands: knownCommands, configuration: configuration, heartbeat: heartbeat) {
-            [self, simulation, lane, mutation] result in
+        store.claim(
+            count: count, first: first, join: join, knownCommands: knownCommands, configuration: configuration,
+            heartbeat: heartbeat
+        ) { [self, simulation, lane, mutation] result in
             var result = result
             if case .success(var answer) = result {
                 if answer.leaseLost { renewals.lost() } else { renewals.renewed(now: simulation.time.now) }
                 if mutation == .reclaimsAtOnce, let other = answer.expiredWorker { reclaim(other) { _ in } }
                 for (offset, body) in answer.bodies.enumerated() {
-                    simulation.checks.receive(ClaimID(number: claim.first + offset, stamp: answer.stamp), of: claimed)
+                    simulation.checks.receive(ClaimID(number: first + offset, stamp: answer.stamp), of: claimed)
                     lane.checks.receive(body, under: holder, at: answer.now)
                 }
                 if mutation == .goesByOwnClock {
@@ -295,9 +297,9 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     func limit(
-        campaign: String, _ command: JobCommands.Command, amounts: [Int], completion: @escaping Completion<[Int]>
+        campaign: String, perSecond: Int, since: Int64, amounts: [Int], completion: @escaping Completion<[Int]>
     ) {
-        store.limit(campaign: campaign, command, amounts: amounts, completion: completion)
+        store.limit(campaign: campaign, perSecond: perSecond, since: since, amounts: amounts, completion: completion)
     }
 
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
@@ -341,10 +343,10 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     func release(
-        of configuration: ConfigurationDigest, endOf worker: String,
+        of configuration: ConfigurationDigest, endOf process: String?,
         completion: @escaping Completion<QueueConnection.Released>
     ) {
-        store.release(of: configuration, endOf: worker, completion: completion)
+        store.release(of: configuration, endOf: process, completion: completion)
     }
 
     func claims(completion: @escaping Completion<[ClaimID]>) {
@@ -357,9 +359,9 @@ private final class SimulatedQueueStore: QueueStore {
         let holders = simulation.workers.flatMap(\.lanes).map { $0.holders[queue.id.index] }
         let own = lane.holders[queue.id.index]
         guard mutation == .recoversOthersClaims, let other = holders.first(where: { $0 != own }) else { return read() }
-        store.use(holder: other)
+        store.use(worker: other)
         read()
-        store.use(holder: own)
+        store.use(worker: own)
     }
 
     func bodies(of claims: [ClaimID], completion: @escaping Completion<[ByteBuffer?]>) {
@@ -379,16 +381,6 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     func gauges(completion: @escaping Completion<QueueGauges>) { store.gauges(completion: completion) }
-
-    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>) {
-        guard mutation == .settlesBeforeMarkingInvalid else {
-            return store.markInvalid(tokens, completion: completion)
-        }
-        completion(.success(()))
-        worker.loop.assumeIsolated().scheduleTask(in: .milliseconds(200)) { [store] in
-            store.markInvalid(tokens) { _ in }
-        }
-    }
 
     func waitForJob(seconds: Int, completion: @escaping Completion<Bool>) {
         guard lane.sender.isReady, wait == nil else { return completion(.success(false)) }
@@ -416,55 +408,54 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     func stopWaiting() { if let wait { simulation.redis.stopWait(wait) } }
-
-    func close() -> EventLoopFuture<Void> { store.close() }
 }
 
-/// The real store of the fleet's state, with checks of what the lane learns, and the mutations of the engine's rules.
-private final class SimulatedFleetStore: FleetStore {
-    private let store: RedisFleetStore
+/// The real stores of the fleet's state, with checks of what the lane learns, and the mutations of the engine's rules.
+private final class SimulatedFleet: AppPauseStore, ThrottledTokenStore, ProviderTokenStore, InvalidTokenStore {
+    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+
+    private let store: FleetStore
     private unowned let lane: SimulatedLane
+    private let loop: SimulatedLoop
     private unowned let simulation: FleetSimulation
 
-    init(_ store: RedisFleetStore, _ lane: SimulatedLane, in simulation: FleetSimulation) {
+    init(_ store: FleetStore, _ lane: SimulatedLane, _ loop: SimulatedLoop, in simulation: FleetSimulation) {
         self.store = store
         self.lane = lane
+        self.loop = loop
         self.simulation = simulation
     }
 
     private var mutation: Mutation? { simulation.options.mutation }
 
-    var isReady: Bool { store.isReady }
-
-    var pauseDurations: AppPauses.Durations {
-        get { store.pauseDurations }
-        set { store.pauseDurations = newValue }
+    var durations: AppPauses.Durations {
+        get { store.pauses.durations }
+        set { store.pauses.durations = newValue }
     }
 
     // MARK: Paused apps
 
-    func pauses(of apps: [String], completion: @escaping Completion<[AppPause?]>) {
-        store.pauses(of: apps) { [lane, mutation] result in
+    func read(_ apps: [String], completion: @escaping Completion<[AppPause?]>) {
+        store.pauses.read(apps) { [lane, mutation] result in
             guard case .success(let pauses) = result else { return completion(result) }
             for (app, pause) in zip(apps, pauses) where pause == nil { lane.checks.resumed(app) }
             completion(mutation == .ignoresPauses ? .success(apps.map { _ in nil }) : result)
         }
     }
 
-    func pause(
-        _ app: String, _ refused: ConfigurationDigest, _ reason: Reason, isProbe: Bool,
+    func trip(
+        _ app: String, reason: String, detail: String?, isProbe: Bool, configuration: String,
         completion: @escaping Completion<Int64?>
     ) {
-        store.pause(app, refused, reason, isProbe: isProbe) { [lane] result in
+        store.pauses.trip(app, reason: reason, detail: detail, isProbe: isProbe, configuration: configuration) {
+            [lane] result in
             if case .success = result { lane.checks.paused(app) }
             completion(result)
         }
     }
 
-    func askForProbe(
-        of app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<AppPauses.ProbeAnswer>
-    ) {
-        store.askForProbe(of: app, refused) { [lane] result in
+    func probe(_ app: String, configuration: String, completion: @escaping Completion<AppPauses.ProbeAnswer>) {
+        store.pauses.probe(app, configuration: configuration) { [lane] result in
             switch result {
             case .success(.granted): lane.checks.allowedProbe(of: app)
             case .success(.closed): lane.checks.resumed(app)
@@ -474,20 +465,16 @@ private final class SimulatedFleetStore: FleetStore {
         }
     }
 
-    func resume(_ app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<Void>) {
+    func close(_ app: String, configuration: String, completion: @escaping Completion<Void>) {
         lane.checks.resumed(app)
-        store.resume(app, refused, completion: completion)
+        store.pauses.close(app, configuration: configuration, completion: completion)
     }
 
-    // MARK: Rates and tokens
-
-    func reserveRate(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {
-        store.reserveRate(count, of: app, perSecond: perSecond, completion: completion)
-    }
+    // MARK: Tokens
 
     func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>) {
         lane.checks.askedForToken()
-        store.share(offer) { [lane, mutation] result in
+        store.providerTokens.share(offer) { [lane, mutation] result in
             switch result {
             case .success(.taken), .success(.other): lane.checks.receivedToken(true)
             case .success(.clocksDiffer), .failure: lane.checks.receivedToken(false)
@@ -496,33 +483,43 @@ private final class SimulatedFleetStore: FleetStore {
         }
     }
 
-    func throttle(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
+    func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
         lane.checks.throttled(String(buffer: token), until: until)
         if mutation == .forgetsThrottles {
-            lane.lane.eventLoop.assumeIsolated().execute { [lane] in lane.lane.fleet.throttles = TokenThrottles() }
+            loop.assumeIsolated().execute { [lane] in lane.lane.fleet.throttles = TokenThrottles() }
         }
-        store.throttle(token, until: until, completion: completion)
+        store.throttledTokens.add(token, until: until, completion: completion)
     }
 
-    func throttledTokens(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
-        store.throttledTokens(now: now) { [lane, mutation] result in
+    func read(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
+        store.throttledTokens.read(now: now) { [lane, mutation] result in
             guard case .success(let tokens) = result else { return completion(result) }
             lane.checks.learned(tokens, time: now)
             completion(mutation == .hidesThrottles ? .success([]) : result)
         }
     }
 
-    func countInvalidTokens(completion: @escaping Completion<Int>) { store.countInvalidTokens(completion: completion) }
+    // MARK: Invalid tokens
 
-    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>) {
-        store.markInvalid(tokens, completion: completion)
+    var isReady: Bool { store.isReady }
+
+    func count(completion: @escaping Completion<Int>) { store.invalidTokens.count(completion: completion) }
+
+    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>) {
+        guard mutation == .settlesBeforeMarkingInvalid else {
+            return store.invalidTokens.mark(tokens, completion: completion)
+        }
+        completion(.success(tokens.map { _ in .added }))
+        loop.assumeIsolated().scheduleTask(in: .milliseconds(200)) { [store] in
+            store.invalidTokens.mark(tokens) { _ in }
+        }
     }
 
-    func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
-        store.findInvalid(tokens, completion: completion)
+    func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
+        store.invalidTokens.find(tokens, completion: completion)
     }
 
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
-        store.register(devices, completion: completion)
+        store.invalidTokens.register(devices, completion: completion)
     }
 }

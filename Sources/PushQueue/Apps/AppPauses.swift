@@ -126,9 +126,13 @@ public final class AppPauses {
     }
 
     /// Reads the pauses of apps, in their order; `nil` for an app that is not paused.
-    public func read(_ apps: [String], completion: @escaping (Result<[AppPause?], RedisError>) -> Void) {
+    public func read(
+        _ apps: [String], completion: @escaping (Result<[AppPause?], QueueConnection.Failure>) -> Void
+    ) {
         guard !apps.isEmpty else { return completion(.success([])) }
-        client.send(Self.query(apps, keys)) { completion($0.map { Self.pauses($0, of: apps) }) }
+        client.send(Self.query(apps, keys)) { result in
+            completion(result.mapError(QueueConnection.Failure.redis).map { Self.pauses($0, of: apps) })
+        }
     }
 
     private static func query(_ apps: [String], _ keys: SharedKeys) -> RedisCommand {

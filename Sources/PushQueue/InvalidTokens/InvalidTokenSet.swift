@@ -40,15 +40,14 @@ public struct InvalidTokenSet {
         scripts = ScriptRunner(client: client, clock: clock)
     }
 
-    /// Returns true if the set is read and written with this client.
-    public func isWith(_ client: any RedisSender) -> Bool { self.client === client }
-
     /// True while tokens can be added.
     public var isReady: Bool { client.isReady }
 
     /// Counts the tokens in the set.
-    public func count(completion: @escaping (Result<Int, RedisError>) -> Void) {
-        client.send(RedisCommand("SCARD", keys.invalidTokens)) { completion($0.map { $0.root.number ?? 0 }) }
+    public func count(completion: @escaping (Result<Int, QueueConnection.Failure>) -> Void) {
+        client.send(RedisCommand("SCARD", keys.invalidTokens)) { result in
+            completion(result.mapError(QueueConnection.Failure.redis).map { $0.root.number ?? 0 })
+        }
     }
 
     /// Tests whether Redis accepts writes, with a key in the slot of the set that expires immediately.

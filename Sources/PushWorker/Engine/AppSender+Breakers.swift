@@ -30,7 +30,9 @@ extension AppSender {
     private func pauseFleet(_ reason: Reason, isProbe: Bool) {
         let refused = refusable
         fleetPause.refused = refused
-        fleet.store.pause(name, refused, reason, isProbe: isProbe) { [self] result in
+        fleet.store.pauses.trip(
+            name, reason: reason.code.text, detail: reason.detail, isProbe: isProbe, configuration: refused.text
+        ) { [self] result in
             switch result {
             case .success(let wait):
                 // A change of the configuration has ended the pause.
@@ -47,7 +49,7 @@ extension AppSender {
     private func resumeFleet() {
         guard let refused = fleetPause.refused else { return }
         fleetPause.refused = nil
-        fleet.store.resume(name, refused) { [self] in fleet.noteWrite(.pauses, $0) }
+        fleet.store.pauses.close(name, configuration: refused.text) { [self] in fleet.noteWrite(.pauses, $0) }
     }
 
     /// Retires all current connections. APNs remembers for each connection what it was first used for, so the end of a
@@ -83,7 +85,7 @@ extension AppSender {
     func askForProbe() {
         guard gate.app.decide(now: lane.now) == .ask else { return }
         gate.app.asked()
-        fleet.store.askForProbe(of: name, refusable) { [self] result in
+        fleet.store.pauses.probe(name, configuration: refusable.text) { [self] result in
             switch result {
             case .success(.granted):
                 gate.app.granted()
@@ -127,7 +129,7 @@ extension AppSender {
     private func learned(ofOthers pause: AppPause, time: Int64?) {
         if gate.app.isPausedByOperator { closeBreaker() }
         if let until = pause.until, let time, time > until {
-            fleet.store.resume(name, refusable) { [self] in fleet.noteWrite(.pauses, $0) }
+            fleet.store.pauses.close(name, configuration: refusable.text) { [self] in fleet.noteWrite(.pauses, $0) }
         }
     }
 

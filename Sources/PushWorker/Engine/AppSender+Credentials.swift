@@ -40,7 +40,7 @@ extension AppSender {
         let offer = SharedProviderTokens.Offer(
             keyID: source.keyID, teamID: source.teamID, issuedAt: candidate.issuedAt, token: candidate.jwt,
             refusedAt: credential.sharing.refusedAt)
-        fleet.store.share(offer) { [self] result in
+        fleet.store.providerTokens.share(offer) { [self] result in
             // The key may have been replaced in the meantime.
             guard credential.source === source else { return }
             adopt(result, candidate, source)

@@ -542,7 +542,7 @@ extension AppSender {
         guard let count = budget?.reserve(waiting: max(minimum, line.waiting), now: lane.now),
             let perSecond = budget?.perSecond
         else { return }
-        fleet.store.reserveRate(count, of: name, perSecond: perSecond) { [self] result in
+        fleet.store.rates.reserve(count, of: name, perSecond: perSecond) { [self] result in
             fleet.refusals.note(.rate(app: name), result)
             switch result {
             case .success(let wait):

@@ -35,7 +35,7 @@ extension AppSender: TransportDelegate {
         let invalid = InvalidToken(
             token: token, at: lane.wallClock() * 1000, reason: reason.code.text, topic: app.topic,
             environment: configuration.environment, source: .gateway)
-        fleet.store.markInvalid([invalid]) { [self] in fleet.noteWrite(.invalidTokens, $0) }
+        fleet.store.invalidTokens.mark([invalid]) { [self] in fleet.noteWrite(.invalidTokens, $0) }
     }
 
     func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
@@ -176,7 +176,7 @@ extension AppSender: TransportDelegate {
         case .release: if !fleet.throttles.isEmpty { fleet.throttles.ended(attempt.token, now: now) }
         case .throttle(let delay):
             due = fleet.throttles.throttled(attempt.token, retryAt: now + delay, now: now)
-            fleet.store.throttle(attempt.token, until: due) { [self] in fleet.noteWrite(.throttledTokens, $0) }
+            fleet.store.throttledTokens.add(attempt.token, until: due) { [self] in fleet.noteWrite(.throttledTokens, $0) }
         }
         switch disposition.notification {
         case .end(let outcome, let reason, let cause):

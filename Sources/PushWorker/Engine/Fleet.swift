@@ -3,40 +3,89 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// The state that all workers share in Redis, as a lane uses it. All calls and completions are on the lane's event
-/// loop.
-protocol FleetStore: AnyObject {
+/// The pauses of apps; see ``AppPauses``.
+protocol AppPauseStore: AnyObject {
     typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
 
-    /// True while Redis can be reached.
-    var isReady: Bool { get }
     /// The durations of future pauses.
-    var pauseDurations: AppPauses.Durations { get set }
-
-    /// Reads the pauses of apps, in the order of the apps; `nil` for an app that is not paused.
-    func pauses(of apps: [String], completion: @escaping Completion<[AppPause?]>)
-    /// See ``AppPauses/trip(_:reason:detail:isProbe:configuration:completion:)``.
-    /// - Parameter refused: what APNs has refused, see ``AppSender/refusable``.
-    func pause(
-        _ app: String, _ refused: ConfigurationDigest, _ reason: Reason, isProbe: Bool,
+    var durations: AppPauses.Durations { get set }
+    func trip(
+        _ app: String, reason: String, detail: String?, isProbe: Bool, configuration: String,
         completion: @escaping Completion<Int64?>)
-    func askForProbe(
-        of app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<AppPauses.ProbeAnswer>)
-    func resume(_ app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<Void>)
+    func probe(_ app: String, configuration: String, completion: @escaping Completion<AppPauses.ProbeAnswer>)
+    func close(_ app: String, configuration: String, completion: @escaping Completion<Void>)
+    func read(_ apps: [String], completion: @escaping Completion<[AppPause?]>)
+}
 
-    /// - Parameter completion: receives the milliseconds until the portion may be used.
-    func reserveRate(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>)
+/// The rates of apps; see ``AppRates``.
+protocol AppRateStore {
+    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+
+    func reserve(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>)
+}
+
+/// The device tokens that APNs throttles; see ``ThrottledTokens``.
+protocol ThrottledTokenStore {
+    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+
+    func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>)
+    func read(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>)
+}
+
+/// The provider tokens of signing keys; see ``SharedProviderTokens``.
+protocol ProviderTokenStore {
+    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+
     func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>)
+}
 
-    /// - Parameters:
-    ///   - until: in milliseconds since 1970.
-    func throttle(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>)
-    func throttledTokens(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>)
+/// The set of invalid tokens; see ``InvalidTokenSet``.
+protocol InvalidTokenStore {
+    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
 
-    func countInvalidTokens(completion: @escaping Completion<Int>)
-    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>)
-    func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>)
+    /// True while tokens can be added.
+    var isReady: Bool { get }
+    func count(completion: @escaping Completion<Int>)
+    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>)
+    func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>)
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>)
+}
+
+extension AppPauses: AppPauseStore {}
+extension AppRates: AppRateStore {}
+extension ThrottledTokens: ThrottledTokenStore {}
+extension SharedProviderTokens: ProviderTokenStore {}
+extension InvalidTokenSet: InvalidTokenStore {}
+
+/// The state that all workers share in Redis, as a lane uses it. All calls and completions are on the lane's event
+/// loop.
+struct FleetStore {
+    let pauses: any AppPauseStore
+    let rates: any AppRateStore
+    let throttledTokens: any ThrottledTokenStore
+    let providerTokens: any ProviderTokenStore
+    let invalidTokens: any InvalidTokenStore
+
+    /// True while Redis can be reached.
+    var isReady: Bool { invalidTokens.isReady }
+}
+
+extension FleetStore {
+    /// - Parameters:
+    ///   - client: the client for the slot of the shared keys.
+    ///   - lane: the lane's name, recorded with pauses.
+    ///   - clock: the clock used by the scripts.
+    init(
+        _ client: any RedisSender, configuration: WorkerConfiguration, lane: String, clock: ClockSource = .server
+    ) {
+        let keys = configuration.sharedKeys
+        pauses = AppPauses(client: client, keys: keys, worker: lane, durations: configuration.appPause, clock: clock)
+        rates = AppRates(client: client, keys: keys, clock: clock)
+        throttledTokens = ThrottledTokens(client: client, keys: keys, clock: clock)
+        providerTokens = SharedProviderTokens(client: client, keys: keys, clock: clock)
+        invalidTokens = InvalidTokenSet(
+            client: client, keys: keys, maximumAge: configuration.invalidTokenAge, clock: clock)
+    }
 }
 
 /// A lane's view of the fleet's shared state.
@@ -62,7 +111,7 @@ final class Fleet {
     private static let maximumAge = TimeAmount.seconds(1)
 
     let refusals: Refusals<Request>
-    let store: any FleetStore
+    let store: FleetStore
     /// The number of invalid tokens in the set; `nil` if unknown.
     var invalidTokenCount: Int?
     /// The device tokens that APNs throttles.
@@ -70,7 +119,7 @@ final class Fleet {
     private let lane: LaneContext
     private var readAt = NIODeadline.distantPast
 
-    init(_ lane: LaneContext, store: any FleetStore) {
+    init(_ lane: LaneContext, store: FleetStore) {
         self.lane = lane
         self.store = store
         refusals = Refusals(lane, logger: lane.logger) { "\($0)" }
@@ -90,17 +139,17 @@ final class Fleet {
         guard lane.now - readAt >= Self.maximumAge, !lane.isStopped else { return }
         readAt = lane.now
         invalidTokenCount = nil
-        store.countInvalidTokens { [self] result in
+        store.invalidTokens.count { [self] result in
             refusals.note(.invalidTokens, result)
             if case .success(let count) = result { invalidTokenCount = count }
         }
-        store.throttledTokens(now: time) { [self] result in
+        store.throttledTokens.read(now: time) { [self] result in
             refusals.note(.throttledTokens, result)
             guard case .success(let tokens) = result else { return }
             for (token, until) in tokens { throttles.learned(token, until: until, now: time) }
             if !throttles.isEmpty { throttles.forget(before: time) }
         }
-        store.pauses(of: apps()) { [self] result in
+        store.pauses.read(apps()) { [self] result in
             refusals.note(.pauses, result)
             if case .success(let pauses) = result { apply(pauses) }
         }
@@ -108,101 +157,12 @@ final class Fleet {
         guard refusals[.lookUps] != nil else { return }
         var none = TokenList(expecting: 1)
         none.appendNothing()
-        store.findInvalid(none) { [self] in refusals.note(.lookUps, $0) }
+        store.invalidTokens.find(none) { [self] in refusals.note(.lookUps, $0) }
     }
 
     /// Records the result of a write. The parts that need the state try again.
-    func noteWrite(_ request: Request, _ result: Result<Void, QueueConnection.Failure>) {
+    func noteWrite<Value>(_ request: Request, _ result: Result<Value, QueueConnection.Failure>) {
         // The next reading shows whether a refusal has ended.
         if case .failure(let failure) = result { refusals.refused(request, failure) }
-    }
-}
-
-/// The shared state in Redis.
-final class RedisFleetStore: FleetStore {
-    private let client: any RedisSender
-    private let appPauses: AppPauses
-    private let appRates: AppRates
-    private let throttled: ThrottledTokens
-    private let providerTokens: SharedProviderTokens
-    private let invalidTokens: InvalidTokenSet
-
-    /// - Parameters:
-    ///   - client: the client for the slot of the shared keys.
-    ///   - lane: the lane's name, recorded with pauses.
-    ///   - clock: the clock used by the scripts.
-    init(
-        _ client: any RedisSender, configuration: WorkerConfiguration, lane: String, clock: ClockSource = .server
-    ) {
-        self.client = client
-        let keys = configuration.sharedKeys
-        appPauses = AppPauses(client: client, keys: keys, worker: lane, durations: configuration.appPause, clock: clock)
-        appRates = AppRates(client: client, keys: keys, clock: clock)
-        throttled = ThrottledTokens(client: client, keys: keys, clock: clock)
-        providerTokens = SharedProviderTokens(client: client, keys: keys, clock: clock)
-        invalidTokens = InvalidTokenSet(
-            client: client, keys: keys, maximumAge: configuration.invalidTokenAge, clock: clock)
-    }
-
-    var isReady: Bool { client.isReady }
-
-    var pauseDurations: AppPauses.Durations {
-        get { appPauses.durations }
-        set { appPauses.durations = newValue }
-    }
-
-    func pauses(of apps: [String], completion: @escaping Completion<[AppPause?]>) {
-        appPauses.read(apps) { completion($0.mapError(QueueConnection.Failure.redis)) }
-    }
-
-    func pause(
-        _ app: String, _ refused: ConfigurationDigest, _ reason: Reason, isProbe: Bool,
-        completion: @escaping Completion<Int64?>
-    ) {
-        appPauses.trip(
-            app, reason: reason.code.text, detail: reason.detail, isProbe: isProbe,
-            configuration: refused.text, completion: completion)
-    }
-
-    func askForProbe(
-        of app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<AppPauses.ProbeAnswer>
-    ) {
-        appPauses.probe(app, configuration: refused.text, completion: completion)
-    }
-
-    func resume(_ app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<Void>) {
-        appPauses.close(app, configuration: refused.text, completion: completion)
-    }
-
-    func reserveRate(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {
-        appRates.reserve(count, of: app, perSecond: perSecond, completion: completion)
-    }
-
-    func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>) {
-        providerTokens.share(offer, completion: completion)
-    }
-
-    func throttle(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
-        throttled.add(token, until: until, completion: completion)
-    }
-
-    func throttledTokens(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
-        throttled.read(now: now) { completion($0.mapError(QueueConnection.Failure.redis)) }
-    }
-
-    func countInvalidTokens(completion: @escaping Completion<Int>) {
-        invalidTokens.count { completion($0.mapError(QueueConnection.Failure.redis)) }
-    }
-
-    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>) {
-        invalidTokens.mark(tokens) { completion($0.map { _ in }) }
-    }
-
-    func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
-        invalidTokens.find(tokens, completion: completion)
-    }
-
-    func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
-        invalidTokens.register(devices, completion: completion)
     }
 }

@@ -287,7 +287,7 @@ final class Intake {
             }
             lookUpsInFlight += 1
             let count = tokens.count
-            fleet.store.findInvalid(tokens) { [self] result in
+            fleet.store.invalidTokens.find(tokens) { [self] result in
                 lookUpsInFlight -= 1
                 fleet.refusals.note(.lookUps, result)
                 switch result {
@@ -341,7 +341,7 @@ final class Intake {
             suppress(outcome.positions, of: id)
         }
         guard !registered.isEmpty else { return }
-        fleet.store.register(registered) { [self] in fleet.noteWrite(.lookUps, $0) }
+        fleet.store.invalidTokens.register(registered) { [self] in fleet.noteWrite(.lookUps, $0) }
     }
 
     /// Returns the positions of a job's tokens to suppress, and the devices that have registered again since their

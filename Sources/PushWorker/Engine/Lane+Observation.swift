@@ -194,7 +194,7 @@ extension Lane {
 
     private func readInvalidTokenCount() -> EventLoopFuture<Void> {
         let done = eventLoop.makePromise(of: Void.self)
-        fleet.store.countInvalidTokens { [self] result in
+        fleet.store.invalidTokens.count { [self] result in
             observation.gauges.invalidTokens = try? result.get()
             done.succeed(())
         }

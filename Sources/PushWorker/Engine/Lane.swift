@@ -84,8 +84,8 @@ final class Lane: @unchecked Sendable {
         clock = TickClock(pump: SoonTask(context.eventLoop))
         consumers = queues.map { queue in
             QueueConsumer(
-                queue, store: stores.store(of: queue, waits: polls), lane: context, ledger: ledger, delegate: self,
-                polls: polls)
+                queue, store: stores.store(of: queue, waits: polls), invalidTokens: stores.fleet.invalidTokens,
+                lane: context, ledger: ledger, delegate: self, polls: polls)
         }
         ledger.settlers = consumers
     }
@@ -329,7 +329,7 @@ final class Lane: @unchecked Sendable {
         eventLoop.submit { [self] in
             guard context.isWorking else { return }
             context.configuration = configuration
-            fleet.store.pauseDurations = configuration.appPause
+            fleet.store.pauses.durations = configuration.appPause
             var senders = senders
             for app in prepared {
                 if let known = sender(named: app.configuration.name) {
@@ -389,8 +389,7 @@ final class Lane: @unchecked Sendable {
         clock.next?.cancel()
         EventLoopFuture.andAllComplete(consumers.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete {
             _ in
-            let closing =
-                self.senders.map { $0.close() } + self.consumers.map { $0.store.close() } + [self.stores.close()]
+            let closing = self.senders.map { $0.close() } + [self.stores.close()]
             EventLoopFuture.andAllComplete(closing, on: self.eventLoop).assumeIsolated().whenComplete { _ in
                 self.drained?.succeed(())
             }

@@ -5,7 +5,7 @@ import Redis
 
 /// A lane's access to Redis.
 protocol LaneStores: AnyObject {
-    var fleet: any FleetStore { get }
+    var fleet: FleetStore { get }
     /// - Parameter waits: true if a blocking wait watches the queue.
     func store(of queue: QueueContext, waits: Bool) -> any QueueStore
     /// Starts to connect, and reports changes of the connections to the consumers.
@@ -17,9 +17,10 @@ protocol LaneStores: AnyObject {
 final class RedisLaneStores: LaneStores {
     private let context: LaneContext
     private let clients: RedisClients
-    private let invalidTokens: InvalidTokenSet
+    /// The client for the slot of the keys that all queues share.
+    private let shared: RedisClient
     private var waiters: [RedisClient] = []
-    let fleet: any FleetStore
+    let fleet: FleetStore
 
     init(_ context: LaneContext) {
         self.context = context
@@ -29,10 +30,8 @@ final class RedisLaneStores: LaneStores {
         clients = RedisClients(
             topology: configuration.redis, eventLoop: context.eventLoop, configuration: redis,
             logger: Self.quiet(context.logger))
-        let shared = clients.prepareClient(for: configuration.sharedKeys.invalidTokens)
-        invalidTokens = InvalidTokenSet(
-            client: shared, keys: configuration.sharedKeys, maximumAge: configuration.invalidTokenAge)
-        fleet = RedisFleetStore(
+        shared = clients.prepareClient(for: configuration.sharedKeys.invalidTokens)
+        fleet = FleetStore(
             shared, configuration: configuration, lane: "\(configuration.workerName).\(context.index)")
     }
 
@@ -51,7 +50,10 @@ final class RedisLaneStores: LaneStores {
     func store(of queue: QueueContext, waits: Bool) -> any QueueStore {
         let waiter = waits ? makeWaiter(for: queue.keys) : nil
         if let waiter { waiters.append(waiter) }
-        return RedisQueueStore(queue, client: client(of: queue.keys), waiter: waiter, invalidTokens: invalidTokens)
+        let client = client(of: queue.keys)
+        return QueueConnection(
+            client: client, waiter: waiter, keys: queue.keys, worker: queue.holder, limits: queue.limits,
+            holdsInvalidTokens: client === shared)
     }
 
     /// A blocked connection delays later commands, so each queue's wait has its own.
@@ -77,7 +79,9 @@ final class RedisLaneStores: LaneStores {
         for waiter in waiters { waiter.start() }
     }
 
-    func close() -> EventLoopFuture<Void> { clients.close() }
+    func close() -> EventLoopFuture<Void> {
+        EventLoopFuture.andAllComplete(waiters.map { $0.close() } + [clients.close()], on: context.eventLoop)
+    }
 
     /// Logs a lost or restored connection to Redis.
     private func log(_ state: RedisClient.State, of client: RedisClient) {

@@ -106,11 +106,15 @@ extension QueueConsumer {
     /// Requests turns within the rates of campaigns. A job whose turn is later is deferred until then.
     func askForTurns() {
         let batch = reservations.turns.next
-        guard let first = batch.first, !reservations.turns.isAsking, store.isReady, lane.isWorking else { return }
+        guard let first = batch.first, let perSecond = first.command.perSecond, !reservations.turns.isAsking,
+            store.isReady, lane.isWorking
+        else { return }
         reservations.turns.isAsking = true
         let generation = queue.generation
-        store.limit(campaign: first.campaign, first.command, amounts: batch.map(\.job.notifications)) {
-            [self] result in
+        store.limit(
+            campaign: first.campaign, perSecond: perSecond, since: first.command.limitedAt,
+            amounts: batch.map(\.job.notifications)
+        ) { [self] result in
             guard generation == queue.generation else { return }
             reservations.turns.isAsking = false
             switch result {

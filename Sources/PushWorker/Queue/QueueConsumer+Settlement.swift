@@ -383,7 +383,7 @@ extension QueueConsumer: JobSettler {
         // In a Cluster the set may be on a server that did not fail over.
         guard !tokens.isEmpty, store.holdsInvalidTokens else { return writeUnconfirmed() }
         let generation = queue.generation
-        store.markInvalid(tokens) { [self] result in
+        invalidTokens.mark(tokens) { [self] result in
             guard generation == queue.generation else { return }
             switch result {
             case .success:
@@ -449,7 +449,7 @@ extension QueueConsumer: JobSettler {
         let count = last.map { $0 + 1 } ?? outbox.awaitingTokens.count
         outbox.writingTokens = Array(outbox.awaitingTokens.prefix(count))
         outbox.awaitingTokens.removeFirst(count)
-        store.markInvalid(tokens) { [self] result in
+        invalidTokens.mark(tokens) { [self] result in
             let batch = outbox.writingTokens
             outbox.writingTokens = []
             switch result {

@@ -83,6 +83,7 @@ final class QueueConsumer {
     let lane: LaneContext
     let queue: QueueContext
     let store: any QueueStore
+    let invalidTokens: any InvalidTokenStore
     let ledger: Ledger
     unowned let delegate: any QueueConsumerDelegate
     private(set) var window: ClaimWindow
@@ -127,11 +128,12 @@ final class QueueConsumer {
 
     /// - Parameter polls: true for the lane of a worker that polls: see ``ClaimWindow``.
     init(
-        _ queue: QueueContext, store: any QueueStore, lane: LaneContext, ledger: Ledger,
-        delegate: any QueueConsumerDelegate, polls: Bool
+        _ queue: QueueContext, store: any QueueStore, invalidTokens: any InvalidTokenStore, lane: LaneContext,
+        ledger: Ledger, delegate: any QueueConsumerDelegate, polls: Bool
     ) {
         self.queue = queue
         self.store = store
+        self.invalidTokens = invalidTokens
         self.lane = lane
         self.ledger = ledger
         self.delegate = delegate
@@ -213,7 +215,8 @@ final class QueueConsumer {
         let generation = queue.generation
         let configuration = if case .running = lane.state { queue.configuration } else { ConfigurationDigest?.none }
         store.claim(
-            claim, knownCommands: queue.commands.version, configuration: configuration, heartbeat: nextHeartbeat()
+            count: claim.count, first: claim.first, join: claim.join, knownCommands: queue.commands.version,
+            configuration: configuration, heartbeat: nextHeartbeat()
         ) { [self] result in
             guard generation == queue.generation, !lane.isStopped else { return }
             switch result {
@@ -390,7 +393,7 @@ final class QueueConsumer {
             "the lease was lost; continuing under another name",
             metadata: ["event": "lease_lost", "worker": "\(queue.holder)"])
         queue.rejoin()
-        store.use(holder: queue.holder)
+        store.use(worker: queue.holder)
         window.reset()
         (lease.holdsNothing, lease.isIdle) = (false, false)
         lease.continuity.lost()

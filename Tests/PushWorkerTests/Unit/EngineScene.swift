@@ -330,7 +330,11 @@ final class FakeStores: LaneStores {
     private let time: () -> Int64
     private(set) var queues: [FakeQueue] = []
     let fakeFleet: FakeFleet
-    var fleet: any FleetStore { fakeFleet }
+    var fleet: FleetStore {
+        FleetStore(
+            pauses: fakeFleet, rates: fakeFleet, throttledTokens: fakeFleet, providerTokens: fakeFleet,
+            invalidTokens: fakeFleet)
+    }
 
     init(_ loop: EmbeddedEventLoop, time: @escaping () -> Int64) {
         self.loop = loop
@@ -339,7 +343,8 @@ final class FakeStores: LaneStores {
     }
 
     func store(of queue: QueueContext, waits: Bool) -> any QueueStore {
-        let store = FakeQueue(loop, fakeFleet, time: time)
+        let store = FakeQueue(loop, time: time)
+        fakeFleet.queues.append(store)
         queues.append(store)
         return store
     }
@@ -352,7 +357,6 @@ final class FakeStores: LaneStores {
 /// A fake queue. It implements claims and settlements as far as the engine's tests need them.
 final class FakeQueue: QueueStore {
     private let loop: EmbeddedEventLoop
-    private let fleet: FakeFleet
     private let time: () -> Int64
     var isReady = true
     var canWait = false
@@ -361,8 +365,6 @@ final class FakeQueue: QueueStore {
     var jobs: [String] = []
     /// The error with which everything is refused, if any.
     var refusal: QueueConnection.Failure?
-    /// True if the set of invalid tokens can't be written.
-    var refusesInvalidTokens = false
     var leaseIsLost = false
     var isPaused = false
     var handsBack = false
@@ -397,9 +399,8 @@ final class FakeQueue: QueueStore {
     private(set) var released = false
     private var stamp = 0
 
-    init(_ loop: EmbeddedEventLoop, _ fleet: FakeFleet, time: @escaping () -> Int64) {
+    init(_ loop: EmbeddedEventLoop, time: @escaping () -> Int64) {
         self.loop = loop
-        self.fleet = fleet
         self.time = time
     }
 
@@ -414,24 +415,24 @@ final class FakeQueue: QueueStore {
         loop.assumeIsolated().scheduleTask(in: .milliseconds(1), body)
     }
 
-    func use(holder: String) {
-        holders.append(holder)
+    func use(worker: String) {
+        holders.append(worker)
         leaseIsLost = false
     }
 
     func claim(
-        _ claim: ClaimWindow.Claim, knownCommands: String, configuration: ConfigurationDigest?,
+        count: Int, first: Int, join: Bool, knownCommands: String, configuration: ConfigurationDigest?,
         heartbeat: WorkerHeartbeat?,
         completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         reply(completion) { [self] in
             claims += 1
             let before = held.count
-            let taken = leaseIsLost || isPaused ? [] : Array(jobs.prefix(claim.count))
+            let taken = leaseIsLost || isPaused ? [] : Array(jobs.prefix(count))
             jobs.removeFirst(taken.count)
             stamp += 1
             for (offset, body) in taken.enumerated() {
-                held[ClaimID(number: claim.first + offset, stamp: "s\(stamp)")] = body
+                held[ClaimID(number: first + offset, stamp: "s\(stamp)")] = body
             }
             return QueueConnection.Claimed(
                 isPaused: isPaused, handsBack: handsBack, leaseLost: leaseIsLost, now: time(),
@@ -454,7 +455,7 @@ final class FakeQueue: QueueStore {
     }
 
     func limit(
-        campaign: String, _ command: JobCommands.Command, amounts: [Int], completion: @escaping Completion<[Int]>
+        campaign: String, perSecond: Int, since: Int64, amounts: [Int], completion: @escaping Completion<[Int]>
     ) {
         reply(completion) { [self] in
             amounts.map { _ in turns.isEmpty ? 0 : turns.removeFirst() }
@@ -572,7 +573,7 @@ final class FakeQueue: QueueStore {
     }
 
     func release(
-        of configuration: ConfigurationDigest, endOf worker: String,
+        of configuration: ConfigurationDigest, endOf process: String?,
         completion: @escaping Completion<QueueConnection.Released>
     ) {
         reply(completion) { [self] in
@@ -594,16 +595,10 @@ final class FakeQueue: QueueStore {
         completion(.failure(.unexpectedReply(.gauges)))
     }
 
-    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>) {
-        if refusesInvalidTokens { return later { completion(.failure(.unexpectedReply(.addInvalidTokens))) } }
-        reply(completion) { [self] in fleet.invalid += tokens }
-    }
-
     func waitForJob(seconds: Int, completion: @escaping Completion<Bool>) {
         loop.assumeIsolated().scheduleTask(in: .seconds(Int64(seconds))) { completion(.success(false)) }
     }
     func stopWaiting() {}
-    func close() -> EventLoopFuture<Void> { loop.makeSucceededVoidFuture() }
 
     /// Returns due jobs to the queue.
     /// - Returns: true if there were any.
@@ -622,16 +617,21 @@ final class FakeQueue: QueueStore {
     func forget(_ body: String, number: Int) { held[ClaimID(number: number, stamp: "old")] = body }
 }
 
-/// A fake of the state that workers share.
-final class FakeFleet: FleetStore {
+/// A fake of the state that workers share, on the server of the queues.
+final class FakeFleet: AppPauseStore, AppRateStore, ThrottledTokenStore, ProviderTokenStore, InvalidTokenStore {
+    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+
     private let loop: EmbeddedEventLoop
+    fileprivate(set) var queues: [FakeQueue] = []
     var isReady = true
-    var pauseDurations = AppPauses.Durations()
+    var durations = AppPauses.Durations()
+    /// True if the set of invalid tokens can't be written.
+    var refusesInvalidTokens = false
     /// The tokens that were written to the set or that look-ups find.
     var invalid: [InvalidToken] = []
     var pauses: [String: AppPause] = [:]
     var probeAnswer = AppPauses.ProbeAnswer.granted
-    private(set) var paused: [(app: String, reason: Reason, isProbe: Bool)] = []
+    private(set) var paused: [(app: String, reason: String, detail: String?, isProbe: Bool)] = []
     private(set) var resumed: [String] = []
     private(set) var throttled: [String] = []
     private(set) var registered: [InvalidTokenSet.Registration] = []
@@ -652,44 +652,42 @@ final class FakeFleet: FleetStore {
         loop.assumeIsolated().scheduleTask(in: time) { completion(.success(value())) }
     }
 
-    func pauses(of apps: [String], completion: @escaping Completion<[AppPause?]>) {
+    func read(_ apps: [String], completion: @escaping Completion<[AppPause?]>) {
         later(completion) { [self] in apps.map { pauses[$0] } }
     }
 
-    func pause(
-        _ app: String, _ refused: ConfigurationDigest, _ reason: Reason, isProbe: Bool,
+    func trip(
+        _ app: String, reason: String, detail: String?, isProbe: Bool, configuration: String,
         completion: @escaping Completion<Int64?>
     ) {
-        paused.append((app, reason, isProbe))
-        if !isOfOthers(pauses[app], refused) { pause(app, refused, reason.code.text, for: 1000) }
+        paused.append((app, reason, detail, isProbe))
+        if !isOfOthers(pauses[app], configuration) { pause(app, configuration, reason, for: 1000) }
         later(completion) { 1000 }
     }
 
-    func askForProbe(
-        of app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<AppPauses.ProbeAnswer>
-    ) {
+    func probe(_ app: String, configuration: String, completion: @escaping Completion<AppPauses.ProbeAnswer>) {
         later(completion) { [self] in probeAnswer }
     }
 
-    func resume(_ app: String, _ refused: ConfigurationDigest, completion: @escaping Completion<Void>) {
+    func close(_ app: String, configuration: String, completion: @escaping Completion<Void>) {
         resumed.append(app)
-        if !isOfOthers(pauses[app], refused) { pauses[app] = nil }
+        if !isOfOthers(pauses[app], configuration) { pauses[app] = nil }
         later(completion) {}
     }
 
     /// Records a pause.
-    func pause(_ app: String, _ refused: ConfigurationDigest, _ reason: String, for milliseconds: Int64) {
+    func pause(_ app: String, _ configuration: String, _ reason: String, for milliseconds: Int64) {
         var pause = AppPause(reason: reason, until: EngineScene.time(loop.now) + milliseconds)
-        pause.configuration = refused.text
+        pause.configuration = configuration
         pauses[app] = pause
     }
 
-    private func isOfOthers(_ pause: AppPause?, _ refused: ConfigurationDigest) -> Bool {
-        guard let until = pause?.until, let configuration = pause?.configuration else { return false }
-        return configuration != refused.text && EngineScene.time(loop.now) <= until + 60_000
+    private func isOfOthers(_ pause: AppPause?, _ configuration: String) -> Bool {
+        guard let until = pause?.until, let other = pause?.configuration else { return false }
+        return other != configuration && EngineScene.time(loop.now) <= until + 60_000
     }
 
-    func reserveRate(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {
+    func reserve(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {
         later(completion) { [self] in rateWait }
     }
 
@@ -697,22 +695,33 @@ final class FakeFleet: FleetStore {
         later(completion) { [self] in providerToken.map { .other(ByteBuffer(string: $0)) } ?? .taken }
     }
 
-    func throttle(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
+    func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
         throttled.append(String(buffer: token))
         later(completion) {}
     }
 
-    func throttledTokens(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
+    func read(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
         later(completion) { [] }
     }
 
-    func countInvalidTokens(completion: @escaping Completion<Int>) { later(completion) { [self] in invalid.count } }
+    func count(completion: @escaping Completion<Int>) { later(completion) { [self] in invalid.count } }
 
-    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>) {
-        later(completion) { [self] in invalid += tokens }
+    func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>) {
+        let refusal = refusesInvalidTokens ? .unexpectedReply(.addInvalidTokens) : queues.compactMap(\.refusal).first
+        if let refusal {
+            loop.assumeIsolated().scheduleTask(in: .milliseconds(1)) { completion(.failure(refusal)) }
+            return
+        }
+        guard queues.allSatisfy(\.isReady) else {
+            return completion(.failure(.redis(.notConnected(address: "fake", reason: "gone"))))
+        }
+        later(completion) { [self] in
+            invalid += tokens
+            return tokens.map { _ in .added }
+        }
     }
 
-    func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
+    func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
         lookUps += 1
         later(completion, in: lookUpTime) { [self] in
             let all = tokens.tokens(at: Array(0..<tokens.count))

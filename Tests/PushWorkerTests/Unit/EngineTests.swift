@@ -415,7 +415,7 @@ struct EngineTests {
             if !scene.transport.submitted.isEmpty { scene.answer(.badDeviceToken) }
         }
         scene.run()
-        #expect(scene.stores.fakeFleet.paused.first?.reason.code == .apns(.badDeviceToken))
+        #expect(scene.stores.fakeFleet.paused.first?.reason == Reason.Code.apns(.badDeviceToken).text)
         #expect(scene.stores.fakeFleet.invalid.isEmpty)
     }
 

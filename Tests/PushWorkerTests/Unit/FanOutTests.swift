@@ -133,7 +133,7 @@ struct FanOutTests {
     func order() throws {
         let scene = try EngineScene()
         scene.push(EngineScene.fanOut(Self.tokens))
-        scene.queue.refusesInvalidTokens = true
+        scene.stores.fakeFleet.refusesInvalidTokens = true
         scene.answer(.unregistered)
         scene.run(.milliseconds(1200))
         scene.answer(EngineScene.delivered)
@@ -142,7 +142,7 @@ struct FanOutTests {
         scene.run(.seconds(3))
         #expect(
             scene.stats.isEmpty && scene.context.jobs.count == 0, "nothing is settled before the token is in the set")
-        scene.queue.refusesInvalidTokens = false
+        scene.stores.fakeFleet.refusesInvalidTokens = false
         scene.run(.seconds(3))
         #expect(scene.stats == ["delivered": 3, "invalid_token": 1, "mixed": 1] && scene.queue.held.isEmpty)
         #expect(scene.counters.lostClaims == 0)

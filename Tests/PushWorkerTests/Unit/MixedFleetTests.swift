@@ -137,7 +137,7 @@ struct MixedFleetTests {
     func pauseOfOthers() throws {
         let scene = try EngineScene()
         let fleet = scene.stores.fakeFleet
-        fleet.pause("shop", Self.other, "ExpiredProviderToken", for: 15_000)
+        fleet.pause("shop", Self.other.text, "ExpiredProviderToken", for: 15_000)
         for number in 1...16 {
             #expect((fleet.pauses["shop"] == nil) == (number > 15))
             scene.run(.seconds(5))
@@ -151,7 +151,7 @@ struct MixedFleetTests {
     @Test("a worker that joins adopts the pause of its own configuration")
     func pauseOfOwn() throws {
         let scene = try EngineScene()
-        scene.stores.fakeFleet.pause("shop", scene.lane.senders[0].refusable, "ExpiredProviderToken", for: 15_000)
+        scene.stores.fakeFleet.pause("shop", scene.lane.senders[0].refusable.text, "ExpiredProviderToken", for: 15_000)
         scene.run(.seconds(5))
         scene.pushOne()
         #expect(scene.transport.sent.isEmpty && scene.log.events.contains("app_paused"))
