@@ -4,14 +4,14 @@ import PushJob
 /// A request to reserve the id of a claimed job with `unique_for`, so that only one job with this id is sent.
 ///
 /// When it is granted, ``body`` replaces the job in the claim, marked as reserved. From then on, settlements must use
-/// offsets into ``body``, not into the job as it was claimed: decode it again.
+/// offsets into ``body``, not into the job as it was claimed: add ``shift`` to these.
 public struct Reservation: Sendable {
     /// The job's claim.
     public let claim: ClaimID
     /// The claim of the reserved job, which takes the place of ``claim``.
     public var reservedClaim: ClaimID { claim.reserved }
-    /// The reserved job: the contents of the claim once the reservation is granted.
-    public let body: ByteBuffer
+    /// The number of bytes by which everything but the beginning of a wrapper moves when the reservation is granted.
+    public var shift: Int { head.readableBytes - original.lowerBound }
     /// The results to add if the job turns out to be a duplicate.
     public var results = PackedResults()
 
@@ -22,6 +22,7 @@ public struct Reservation: Sendable {
     let head: ByteBuffer
     /// The range of the original's bytes in the job as it was claimed.
     let original: Range<Int>
+    private let claimed: ByteBuffer
 
     /// - Returns: `nil` for a job that is not to be unique, or already has its reservation.
     public init?(of job: Job, claim: ClaimID) {
@@ -35,16 +36,20 @@ public struct Reservation: Sendable {
         self.claim = claim
         self.id = id
         self.milliseconds = milliseconds
+        self.claimed = claimed
         original = envelope.original
-        let head = Self.head(claimed, envelope)
-        self.head = head
+        head = Self.head(claimed, envelope)
+    }
+
+    /// Makes the reserved job: the contents of the claim once the reservation is granted.
+    public var body: ByteBuffer {
         let bytes = claimed.readableBytesView
         var body = ByteBuffer()
         body.reserveCapacity(head.readableBytes + original.count + 1)
         body.writeImmutableBuffer(head)
         body.writeBytes(bytes[bytes.startIndex + original.lowerBound..<bytes.startIndex + original.upperBound])
         body.writeInteger(UInt8(ascii: "}"))
-        self.body = body
+        return body
     }
 
     /// Returns the head of the reserved job: a wrapper's own head with one more member, or a new head for an unwrapped

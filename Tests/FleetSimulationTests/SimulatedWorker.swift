@@ -195,7 +195,7 @@ private final class SimulatedStores: LaneStores {
         lane.sender.onStateChange = { [weak self] state in
             guard self != nil else { return }
             for consumer in consumers { consumer.redisChanged(state) }
-            if case .ready = state { for consumer in consumers { consumer.writeInvalidTokens() } }
+            if case .ready = state { for consumer in consumers { consumer.outbox.writeInvalidTokens() } }
         }
         lane.sender.connect()
     }

@@ -17,7 +17,7 @@ public struct Job: Sendable {
     public let body: ByteBuffer
 
     /// The contents of the job's wrapper; a fresh job has none.
-    public let envelope: Envelope
+    public private(set) var envelope: Envelope
 
     /// The producer's id, or the wrapper's.
     public internal(set) var id: JobField?
@@ -80,6 +80,9 @@ public struct Job: Sendable {
         tokenList = envelope.tokenList
         payload = JobField(0..<0)
     }
+
+    /// Records that the job has the reservation that ``uniqueFor`` requires, as if a wrapper in ``body`` said so.
+    package mutating func recordReservation() { (envelope.isWrapped, envelope.isReserved) = (true, true) }
 
     /// The range of the producer's bytes in ``body``: all of it, or the contents of the wrapper.
     public var original: Range<Int> { envelope.original }

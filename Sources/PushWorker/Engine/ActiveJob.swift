@@ -85,13 +85,16 @@ final class FanOut {
     /// The number of times that some notifications were settled before the others had ended.
     var parts = 0
 
-    init(claim: ClaimID, template: Notification, identity: ByteBuffer, job: Job, tokens: DistinctTokens) {
+    init(
+        claim: ClaimID, template: Notification, identity: ByteBuffer, job: Job, tokens: DistinctTokens,
+        original: Range<Int>
+    ) {
         self.claim = claim
         self.template = template
         self.identity = identity
         self.job = job
         remaining = tokens
-        original = job.original
+        self.original = original
     }
 
     func notification(to token: DeviceToken) -> Notification {

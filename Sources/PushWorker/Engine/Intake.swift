@@ -47,45 +47,53 @@ final class Intake {
     /// Accepts a claimed job, or ends it.
     /// - Returns: the step before the job can be accepted; `nil` if there is none.
     func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite? {
-        let (body, claim) = (claimed.body, claimed.claim)
         let job: Job
         do throws(JobError) {
-            job = try JobDecoder.decode(body, as: queue.format)
+            job = try JobDecoder.decode(claimed.body, as: queue.format)
         } catch {
-            let job = JobDecoder.identify(body, as: queue.format)
-            var unsent = UnsentJob(claim: claim, queue: queue, body: body, envelope: job.envelope, job: job)
+            let job = JobDecoder.identify(claimed.body, as: queue.format)
+            var unsent = UnsentJob(claimed: claimed, queue: queue, job: job)
             unsent.appName = job.app.map { String(buffer: job.text($0)) }
             refuse(unsent, Reason(error))
             return nil
         }
+        return accept(job, claimed, queue)
+    }
+
+    /// Accepts a job after a step, or ends it. Commands, times and apps may have changed in the meantime.
+    /// - Returns: the next step before the job can be accepted; `nil` if there is none.
+    func accept(_ waiting: UnsentJob) -> Prerequisite? { accept(waiting.job, waiting.claimed, waiting.queue) }
+
+    private func accept(_ job: Job, _ claimed: ClaimedJob, _ queue: QueueContext) -> Prerequisite? {
         let command = queue.commands.isEmpty ? nil : queue.commands.command(for: job)
         if let (target, command) = command, let end = end(of: job, target, command, queue) {
-            ledger.record(end, of: unsent(job, claim, queue))
+            ledger.record(end, of: unsent(job, claimed, queue))
             return nil
         }
-        if job.uniqueFor != nil, var reservation = Reservation(of: job, claim: claim) {
-            reservation.results = ledger.resultsIfDuplicate(unsent(job, claim, queue))
-            return .reservation(reservation)
+        if job.uniqueFor != nil, var reservation = Reservation(of: job, claim: claimed.claim) {
+            let unsent = unsent(job, claimed, queue)
+            reservation.results = ledger.resultsIfDuplicate(unsent)
+            return .reservation(reservation, of: unsent)
         }
         if let sendAt = job.sendAt, sendAt > queue.now, !job.envelope.isDue {
-            ledger.record(.scheduled(until: sendAt), of: unsent(job, claim, queue))
+            ledger.record(.scheduled(until: sendAt), of: unsent(job, claimed, queue))
             return nil
         }
         if let (target, command) = command, case .campaign(let name) = target, let perSecond = command.perSecond,
             !claimed.hasTurn, !hasTurn(job, since: command.limitedAt)
         {
             // A large job would exceed the rate at once.
-            let unsent = unsent(job, claim, queue)
+            let unsent = unsent(job, claimed, queue)
             guard job.tokenCount <= max(perSecond, Self.smallestPiece) else {
                 ledger.record(.split(size: min(Self.maximumTokens, max(perSecond, Self.smallestPiece))), of: unsent)
                 return nil
             }
-            return .turn(unsent, campaign: name, command)
+            return .turn(.init(campaign: name, perSecond: perSecond, since: command.limitedAt), of: unsent)
         }
         do throws(Reason) {
-            try accept(job, body, claim, queue, isRecovered: claimed.isRecovered)
+            try send(job, claimed, queue)
         } catch {
-            refuse(unsent(job, claim, queue), error)
+            refuse(unsent(job, claimed, queue), error)
         }
         return nil
     }
@@ -129,16 +137,8 @@ final class Intake {
         for sender in senders { sender.applyCommands(of: queue) }
     }
 
-    /// Ends a job that turned out to be a duplicate.
-    func recordDuplicate(_ reservation: Reservation, in queue: QueueContext) {
-        // It was decoded when it was claimed.
-        guard let job = try? JobDecoder.decode(reservation.body, as: queue.isSidekiq ? .sidekiq(classes: []) : .native)
-        else { return }
-        ledger.recordDuplicate(unsent(job, reservation.claim, queue))
-    }
-
-    private func unsent(_ job: Job, _ claim: ClaimID, _ queue: QueueContext) -> UnsentJob {
-        var unsent = UnsentJob(claim: claim, queue: queue, body: job.body, envelope: job.envelope, job: job)
+    private func unsent(_ job: Job, _ claimed: ClaimedJob, _ queue: QueueContext) -> UnsentJob {
+        var unsent = UnsentJob(claimed: claimed, queue: queue, job: job)
         do throws(Reason) {
             let app = try router.route(job, othersRouteAlike: queue.routesAlike)
             (unsent.app, unsent.appName) = (app, router.apps[app.index].configuration.name)
@@ -148,25 +148,24 @@ final class Intake {
         return unsent
     }
 
-    private func accept(
-        _ job: Job, _ body: ByteBuffer, _ claim: ClaimID, _ queue: QueueContext, isRecovered: Bool
-    ) throws(Reason) {
+    /// Makes a job's notifications, and passes them to the sender of their app.
+    private func send(_ job: Job, _ claimed: ClaimedJob, _ queue: QueueContext) throws(Reason) {
         let readySince = lane.now
         let now = queue.time(at: readySince)
         let firstSeen = job.envelope.enqueued ?? now
         if let expiration = job.expirationSecond(firstSeen: firstSeen), expiration > 0, expiration * 1000 <= now {
-            return ledger.record(.expired, of: unsent(job, claim, queue))
+            return ledger.record(.expired, of: unsent(job, claimed, queue))
         }
         let appID = try router.route(job, othersRouteAlike: queue.routesAlike)
         let app = router.apps[appID.index]
         if let end = app.end(of: job, firstSeen: firstSeen), end <= now {
-            return ledger.record(.expired, of: unsent(job, claim, queue))
+            return ledger.record(.expired, of: unsent(job, claimed, queue))
         }
         if job.tokenCount > Self.maximumTokens {
-            return ledger.record(.split(size: Self.maximumTokens), of: unsent(job, claim, queue))
+            return ledger.record(.split(size: Self.maximumTokens), of: unsent(job, claimed, queue))
         }
         let tokens = job.tokens.map { DistinctTokens($0, of: job) }
-        let identity = queue.identity(of: job, claim: claim, generation: queue.generation)
+        let identity = queue.identity(of: job, claim: claimed.claim, generation: queue.generation)
         // Collected first, because a closure that captures the job would copy it for each call.
         var hints: [Hint] = []
         defer { for hint in hints { log(hint, app, job) } }
@@ -181,8 +180,8 @@ final class Intake {
         }
         if case .after = job.expiration, job.enqueuedAt == nil { ledger.recordUndatedExpiration() }
         let id = lane.jobs.insert()
-        lane.jobs[id].claim = claim
-        lane.jobs[id].body = body
+        lane.jobs[id].claim = claimed.claim
+        lane.jobs[id].body = claimed.body
         lane.jobs[id].isSidekiq = queue.isSidekiq
         lane.jobs[id].queue = queue.id
         lane.jobs[id].generation = queue.generation
@@ -210,12 +209,13 @@ final class Intake {
         }
         if let tokens {
             lane.jobs[id].fanOut = FanOut(
-                claim: claim, template: notification, identity: identity, job: job, tokens: tokens)
+                claim: claimed.claim, template: notification, identity: identity, job: job, tokens: tokens,
+                original: claimed.place(job.original))
             lane.jobs[id].tally = JobTally()
         } else {
             lane.jobs[id].notification = consume notification
         }
-        let reclaims = job.envelope.reclaims + (isRecovered ? 1 : 0)
+        let reclaims = job.envelope.reclaims + (claimed.isRecovered ? 1 : 0)
         if reclaims > 0 { ledger.recordPossibleDuplicates(ofReclaimed: id, reclaims: reclaims) }
         let sender = senders[appID.index]
         sender.expect(count)

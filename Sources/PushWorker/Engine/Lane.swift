@@ -83,11 +83,12 @@ final class Lane: @unchecked Sendable {
         observation = LaneObservation(laneCount: laneCount, startedAt: context.now)
         clock = TickClock(pump: SoonTask(context.eventLoop))
         consumers = queues.map { queue in
-            QueueConsumer(
-                queue, store: stores.store(of: queue, waits: polls), invalidTokens: stores.fleet.invalidTokens,
-                lane: context, ledger: ledger, delegate: self, polls: polls)
+            let store = stores.store(of: queue, waits: polls)
+            return QueueConsumer(
+                QueueLink(queue, store: store, lane: context, ledger: ledger),
+                invalidTokens: stores.fleet.invalidTokens, delegate: self, polls: polls)
         }
-        ledger.settlers = consumers
+        ledger.settlers = consumers.map(\.outbox)
     }
 
     var eventLoop: any EventLoop { context.eventLoop }
@@ -161,8 +162,8 @@ final class Lane: @unchecked Sendable {
             consumer.renewLeaseIfDue()
             consumer.checkClaimsIfDue()
             if case .running = context.state { consumer.delegatePollIfDue() }
-            consumer.writeInvalidTokens()
-            consumer.writeCountsIfDue()
+            consumer.outbox.writeInvalidTokens()
+            consumer.outbox.writeCountsIfDue()
         }
         if isFullSecond {
             ledger.refresh()
@@ -246,9 +247,9 @@ final class Lane: @unchecked Sendable {
         intake.lookUpTokens()
         if context.isDraining { return finishDrainIfDone() }
         for sender in senders { sender.dispatch() }
-        for consumer in consumers where !consumer.recovery.claims.isEmpty { consumer.recoverClaims() }
+        for consumer in consumers { consumer.recoverClaims() }
         claimIfWorthwhile()
-        if inFlight == 0 { for consumer in consumers { consumer.flush() } }
+        if inFlight == 0 { for consumer in consumers { consumer.outbox.flush() } }
     }
 
     /// Claims jobs from queues as long as there is capacity for some.
@@ -382,8 +383,8 @@ final class Lane: @unchecked Sendable {
     private func finishDrainIfDone() {
         guard case .draining(let drain) = context.state else { return }
         guard drain.isGivenUp || (inFlight == 0 && intake.lookUpsInFlight == 0) else { return }
-        for consumer in consumers { consumer.flush() }
-        guard drain.isGivenUp || consumers.allSatisfy(\.isSettled) else { return }
+        for consumer in consumers { consumer.outbox.flush() }
+        guard drain.isGivenUp || consumers.allSatisfy(\.outbox.isEmpty) else { return }
         context.state = .stopped
         observation.pulse.stop()
         clock.next?.cancel()
@@ -410,7 +411,7 @@ extension Lane: QueueConsumerDelegate {
         switch event {
         case .changed: schedulePump()
         case .claimed(let count, let isDry):
-            schedule.answered(consumer.queue.id.index, received: count, isDry: isDry)
+            schedule.recordAnswer(consumer.queue.id.index, received: count, isDry: isDry)
             // A lane without work does not need the fleet's state.
             if count > 0, context.isWorking { readFleetState() }
         case .answered: pump()
@@ -427,9 +428,7 @@ extension Lane: QueueConsumerDelegate {
         intake.accept(claimed, from: queue)
     }
 
-    func recordDuplicate(_ reservation: Reservation, in queue: QueueContext) {
-        intake.recordDuplicate(reservation, in: queue)
-    }
+    func accept(_ waiting: UnsentJob) -> Prerequisite? { intake.accept(waiting) }
 
     /// Reads the fleet's state if it is out of date.
     private func readFleetState() {

@@ -73,7 +73,7 @@ final class RedisLaneStores: LaneStores {
             for consumer in consumers where self.client(of: consumer.queue.keys) === client {
                 consumer.redisChanged(state)
             }
-            if case .ready = state { for consumer in consumers { consumer.writeInvalidTokens() } }
+            if case .ready = state { for consumer in consumers { consumer.outbox.writeInvalidTokens() } }
         }
         clients.start()
         for waiter in waiters { waiter.start() }

@@ -4,26 +4,41 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// A job that ends, or is postponed, before any of it is sent.
+/// A job of which nothing has been sent: it ends, is postponed, or waits for an answer from Redis.
 struct UnsentJob {
-    let claim: ClaimID
+    var claimed: ClaimedJob
     let queue: QueueContext
-    /// The claimed bytes.
-    let body: ByteBuffer
-    let envelope: Envelope
-    /// The decoded job. If the body is not a valid job, only the fields that identify it; see
+    /// The decoded job. If its body is not a valid job, only the fields that identify it; see
     /// `JobDecoder.identify(_:as:)`.
-    let job: Job
+    var job: Job
     /// The job's app and its name; `nil` if no app of the worker accepts the job.
     var app: AppID?
     var appName: String?
     /// The configurations by which workers refuse it, if it goes back for one of another configuration.
     var refusedBy: Set<ConfigurationDigest> = []
 
+    var claim: ClaimID { claimed.claim }
+
+    var envelope: Envelope { job.envelope }
+
+    /// The bytes of which the job was decoded.
+    var body: ByteBuffer { job.body }
+
+    /// The range of the producer's bytes in the claimed job.
+    var original: Range<Int> { claimed.place(job.original) }
+
     var notifications: Int { job.tokenCount }
 
     /// The time at which the job was first seen, in milliseconds.
     var firstSeen: Int64 { envelope.enqueued ?? queue.now }
+
+    /// Records that the job has its reservation: the claimed job is now another one, which says so.
+    mutating func recordReservation(_ reservation: Reservation) {
+        claimed.claim = reservation.reservedClaim
+        claimed.body = reservation.body
+        claimed.shift = reservation.shift
+        job.recordReservation()
+    }
 }
 
 /// The way in which an ``UnsentJob`` leaves the lane.
@@ -83,7 +98,7 @@ final class Ledger {
     /// Jobs of which some notifications have ended and others have not, with the times of the first unwritten ends, the
     /// oldest first. Most of them have been settled since.
     private var unwritten = CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>()
-    /// True if the unwritten results of a job have reached ``QueueConsumer/Outbox/resultBatch``.
+    /// True if the unwritten results of a job have reached ``Outbox/resultBatch``.
     private var hasManyResults = false
     private(set) var counters = LaneCounters()
     /// True if each notification is logged.
@@ -255,7 +270,7 @@ final class Ledger {
 
     private func watchUnwritten(_ id: JobID) {
         guard let tally = lane.jobs[id].tally, !tally.isEmpty else { return }
-        if tally.results.count >= QueueConsumer.Outbox.resultBatch { hasManyResults = true }
+        if tally.results.count >= Outbox.resultBatch { hasManyResults = true }
         guard !tally.isWatched else { return }
         tally.isWatched = true
         unwritten.append((id, tally, lane.now))
@@ -267,7 +282,7 @@ final class Ledger {
         guard hasManyResults else { return [] }
         hasManyResults = false
         return unwritten.filter { next in
-            lane.jobs[next.job].tally === next.tally && next.tally.results.count >= QueueConsumer.Outbox.resultBatch
+            lane.jobs[next.job].tally === next.tally && next.tally.results.count >= Outbox.resultBatch
                 && settlers[lane.jobs[next.job].queue.index].canSettlePart
         }.map(\.job)
     }

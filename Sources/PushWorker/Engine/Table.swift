@@ -67,6 +67,11 @@ struct Table<ID: TableID, Entry: LinkedEntry> {
         Array(UnsafeBufferPointer(start: storage.pointee.entries, count: storage.pointee.capacity))
     }
 
+    /// Passes each entry, including empty ones, without copying it.
+    func forEach(_ body: (borrowing Entry) -> Void) {
+        for index in 0..<storage.pointee.capacity { body(storage.pointee.entries[index]) }
+    }
+
     /// Inserts an empty entry, to be filled in place: an entry made elsewhere would be copied.
     func insert() -> ID {
         if storage.pointee.free < 0 { grow() }

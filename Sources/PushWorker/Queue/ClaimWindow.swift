@@ -87,7 +87,9 @@ struct ClaimWindow {
     func isOverdue(now: NIODeadline) -> Bool { inFlight != nil && now - askedAt >= Self.overdue }
 
     /// Records that the process did not run for some time: the answer to a claim may have arrived.
-    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) { askedAt = askedAt.moved(by: time, now: now) }
+    mutating func recordStandstill(of time: TimeAmount, now: NIODeadline) {
+        askedAt = askedAt.moved(by: time, now: now)
+    }
 
     /// The time before which no claim is made, unless ``wake()`` is called.
     var nextClaim: NIODeadline { notBefore }
@@ -128,7 +130,7 @@ struct ClaimWindow {
     ///   - nextDue: milliseconds until more jobs can be claimed: 0 if some wait now, `nil` if there are none.
     ///   - isWatched: true if a blocking wait reports new jobs.
     /// - Returns: true if more jobs wait.
-    mutating func answered(
+    mutating func recordAnswer(
         received: Int, isPaused: Bool, nextDue: Int64?, isWatched: Bool = true, now: NIODeadline
     ) -> Bool {
         guard let claim = inFlight else { return false }
@@ -176,7 +178,7 @@ struct ClaimWindow {
     /// If the answer to the same claim is lost again, it may be larger than the server or something in between allows.
     /// So less is asked for, and the rest afterwards.
     /// - Parameter mayHaveRun: true if the claim may have been executed.
-    mutating func failed(mayHaveRun: Bool, now: NIODeadline) {
+    mutating func recordFailure(mayHaveRun: Bool, now: NIODeadline) {
         if mayHaveRun, let inFlight, inFlight.count > 0 {
             var doubt = Doubt(claim: inFlight, end: inFlight.first + inFlight.count)
             if let known = inDoubt {
@@ -195,7 +197,7 @@ struct ClaimWindow {
 
     /// Records that the server refused the claim (read-only, loading, out of memory). The next claim is made after a
     /// pause. A claim that was in doubt before remains so.
-    mutating func refused(now: NIODeadline, pause: TimeAmount) {
+    mutating func recordRefusal(now: NIODeadline, pause: TimeAmount) {
         inFlight = nil
         notBefore = now + pause
     }
@@ -210,7 +212,7 @@ struct ClaimWindow {
     }
 
     /// Records that the lane handles a claim that Redis listed, whose number must not be used again.
-    mutating func adopted(_ number: Int) { nextNumber = max(nextNumber, number + 1) }
+    mutating func recordAdopted(_ number: Int) { nextNumber = max(nextNumber, number + 1) }
 
     /// Allows a claim at once.
     mutating func wake() { notBefore = .distantPast }
@@ -219,7 +221,7 @@ struct ClaimWindow {
     mutating func wake(at time: NIODeadline) { notBefore = min(notBefore, time) }
 
     /// Records that a job was given back because only other workers may be able to send it.
-    mutating func gaveBack(now: NIODeadline) { delaysRetriesUntil = now + Self.givenBackTime }
+    mutating func recordReturn(now: NIODeadline) { delaysRetriesUntil = now + Self.givenBackTime }
 
     /// True for the polling lane if a poll has been overdue for longer than full capacity can explain.
     func cannotPoll(now: NIODeadline) -> Bool {
@@ -227,141 +229,10 @@ struct ClaimWindow {
     }
 
     /// Records that the lease was lost. Other lanes own the claims now, and this lane continues under another name.
-    mutating func reset() {
+    mutating func recordLostLease() {
         inFlight = nil
         inDoubt = nil
         hasJoined = false
         notBefore = .distantPast
-    }
-}
-
-/// Decides whether a lane may reclaim the claims of others. No I/O.
-///
-/// After an outage longer than the lease, all leases have expired, and lanes return one after another. The first must
-/// not reclaim from the others, which are alive. So a lane reclaims only after its own lease has been renewed without a
-/// gap for longer than the others need to return: a reconnect pause of up to 5 s, and the login.
-struct LeaseContinuity {
-    /// The time between renewals above which there is a gap. Less than the lease, because after a longer outage others
-    /// may have lost theirs.
-    var longestGap = TimeAmount.seconds(10)
-    /// The time for which the lease must have been renewed without a gap.
-    static let steadyTime = TimeAmount.seconds(15)
-
-    private var steadySince: NIODeadline?
-    private var renewedAt = NIODeadline.distantPast
-
-    /// Records that Redis has answered a claim or a renewal.
-    mutating func renewed(now: NIODeadline) {
-        if steadySince == nil || now - renewedAt > longestGap { steadySince = now }
-        renewedAt = now
-    }
-
-    /// Records that the lease was lost.
-    mutating func lost() { steadySince = nil }
-
-    /// Returns true if the lane may reclaim.
-    func isSteady(now: NIODeadline) -> Bool {
-        guard let steadySince, now - renewedAt <= longestGap else { return false }
-        return now - steadySince >= Self.steadyTime
-    }
-}
-
-/// Settlements that were written and not yet confirmed by Redis. No I/O.
-///
-/// They are written again over each new connection until they are confirmed; executing a settlement a second time has
-/// no effect.
-struct UnconfirmedSettlements {
-    private var batches: [Int: Settlement] = [:]
-    private var nextNumber = 0
-    private var refused: Set<Int> = []
-    /// The number of claims in them.
-    private(set) var count = 0
-    /// The approximate size of the settlements in bytes.
-    private(set) var size = 0
-
-    var isEmpty: Bool { batches.isEmpty }
-
-    /// The numbers of all batches, in the order of their first write.
-    var numbers: [Int] { batches.keys.sorted() }
-
-    /// The claims in them.
-    var claims: some Sequence<ClaimID> { batches.values.lazy.flatMap(\.claims) }
-
-    /// True if a claim exists only once one of the batches has been executed.
-    func creates(_ claim: ClaimID) -> Bool { batches.values.contains { $0.rests.contains(claim) } }
-
-    /// The invalid tokens that must be in Redis before the batches, oldest first.
-    var invalidTokens: [InvalidToken] { numbers.flatMap { batches[$0]?.invalidTokens ?? [] } }
-
-    /// - Returns: the batch's number.
-    mutating func append(_ settlement: Settlement) -> Int {
-        defer { nextNumber += 1 }
-        batches[nextNumber] = settlement
-        count += settlement.count
-        size += settlement.size
-        return nextNumber
-    }
-
-    subscript(number: Int) -> Settlement? { batches[number] }
-
-    /// Removes a batch that Redis has confirmed.
-    /// - Returns: `nil` if it was already confirmed, because it may have been written twice.
-    mutating func confirmed(_ number: Int) -> Settlement? {
-        refused.remove(number)
-        guard let settlement = batches.removeValue(forKey: number) else { return nil }
-        count -= settlement.count
-        size -= settlement.size
-        return settlement
-    }
-
-    /// Records that Redis refused a batch, which must be written again after a pause.
-    mutating func wasRefused(_ number: Int) { refused.insert(number) }
-
-    /// Returns true, once, if a refused batch must still be written again.
-    mutating func takeRefused(_ number: Int) -> Bool { refused.remove(number) != nil }
-
-    /// Records that all batches were written again over a new connection.
-    mutating func areWrittenAgain() { refused = [] }
-}
-
-/// Claims that Redis attributes to a lane and that the lane does not know. No I/O.
-///
-/// After a failover, or after a crash of a server that does not fsync each command, Redis can return to a slightly
-/// older state: settlements that it had confirmed are lost, and their claims exist again. Other lanes do not reclaim
-/// them, because their lane is alive. So the lane lists its claims whenever Redis returns, and periodically, and
-/// handles unknown ones as if it had just claimed them. Their notifications may be sent twice and are counted as such.
-struct ForgottenClaims {
-    /// The maximum number of jobs per read.
-    private static let maximumBatch = 256
-    /// The maximum number of bytes per read, estimated from the jobs already read.
-    private static let maximumBytes = 1 << 20
-
-    private var claims: ArraySlice<ClaimID> = []
-    private var batch = 4
-
-    var isEmpty: Bool { claims.isEmpty }
-    var count: Int { claims.count }
-
-    /// Keeps the claims listed by Redis that are unknown.
-    /// - Parameters:
-    ///   - known: the claims that the lane is working on, or has settled without confirmation.
-    init(listed: [ClaimID] = [], window: ClaimWindow = ClaimWindow(), known: Set<ClaimID> = []) {
-        claims =
-            listed.filter { window.wasAnswered($0.number) && !known.contains($0) }
-            .sorted { ($0.number, $0.stamp) < ($1.number, $1.stamp) }[...]
-    }
-
-    /// The largest claim number; 0 if there are none.
-    var largestNumber: Int { claims.last?.number ?? 0 }
-
-    /// Returns the claims to read next.
-    func next(capacity: Int) -> [ClaimID] { Array(claims.prefix(max(0, min(batch, capacity)))) }
-
-    /// Records that the first claims were read.
-    /// - Parameter bytes: the total size of their jobs.
-    mutating func read(_ count: Int, bytes: Int) {
-        claims = claims.dropFirst(count)
-        let mean = max(1, bytes / max(1, count))
-        batch = max(1, min(Self.maximumBatch, 2 * batch, Self.maximumBytes / mean))
     }
 }

@@ -26,31 +26,15 @@ enum QueueEvent {
     case handBack
 }
 
-/// A claimed job.
-struct ClaimedJob {
-    let body: ByteBuffer
-    let claim: ClaimID
-    /// True if the job may have been sent before under the same claim.
-    var isRecovered = false
-    /// True if the job's turn within its campaign's rate has come.
-    var hasTurn = false
-}
-
-/// A step before a job can be accepted.
-enum Prerequisite {
-    /// It must be the only job with its id.
-    case reservation(Reservation)
-    /// It needs a turn within its campaign's rate.
-    case turn(UnsentJob, campaign: String, JobCommands.Command)
-}
-
 /// The interface of a queue's consumer to its lane.
 protocol QueueConsumerDelegate: AnyObject {
     func consumer(_ consumer: QueueConsumer, reports event: QueueEvent)
     /// Accepts a claimed job, or ends it.
     /// - Returns: the step that must come first; `nil` if there is none.
     func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite?
-    func recordDuplicate(_ reservation: Reservation, in queue: QueueContext)
+    /// Accepts a job after a step, or ends it.
+    /// - Returns: the next step; `nil` if there is none.
+    func accept(_ waiting: UnsentJob) -> Prerequisite?
     func heartbeat(for queue: QueueContext) -> WorkerHeartbeat
     /// The number of notifications that could be in flight in addition.
     var capacity: Int { get }
@@ -63,57 +47,24 @@ protocol QueueConsumerDelegate: AnyObject {
 /// Each queue has its own lease: in a Cluster each queue may be on another server, and an unreachable one must not hold
 /// up the others. Belongs to the lane's event loop.
 final class QueueConsumer {
-    /// The intervals of heartbeats and renewals.
-    enum Interval {
-        /// The minimum between heartbeats.
-        static let heartbeat = TimeAmount.milliseconds(WorkerReport.interval)
-        /// The maximum between renewals by a lane that can't claim, so that commands reach it.
-        static let longestRenewal = TimeAmount.milliseconds(WorkerReport.longestInterval)
-    }
-
-    /// The kinds of requests that a reachable Redis may refuse.
-    enum Request: String, CaseIterable {
-        case claims, settlements, reservations, reclaims
-        case waits = "waits for jobs"
-        case turns = "turns of campaigns"
-        /// All queues have the same set.
-        case invalidTokens = "invalid tokens"
-    }
-
-    let lane: LaneContext
-    let queue: QueueContext
-    let store: any QueueStore
-    let invalidTokens: any InvalidTokenStore
-    let ledger: Ledger
-    unowned let delegate: any QueueConsumerDelegate
-    private(set) var window: ClaimWindow
+    let outbox: Outbox
+    private let link: QueueLink
+    private let lane: LaneContext
+    private unowned let delegate: any QueueConsumerDelegate
+    private var window: ClaimWindow
     private var lease: Lease
     private var heartbeat = Heartbeat()
-    let refusals: Refusals<Request>
+    private let waiting: WaitingJobs
+    private let recovery: ClaimRecovery
     /// The error of the last lost connection.
     private var connectionError: RedisError?
     private(set) var hasBacklog = false
+    /// True while a blocking wait is in flight.
+    private var isWaiting = false
+    /// The time at which the other lanes were last asked to poll in this lane's place.
+    private var delegatedAt = NIODeadline.distantPast
     /// The lane's round in which the queue last had its turn.
     private var lastTurn = 0
-    var reservations: PendingReservations
-    var recovery: Recovery
-    var outbox: Outbox
-
-    /// The lane's lease on the queue.
-    private struct Lease {
-        var continuity = LeaseContinuity()
-        var renewedAt = NIODeadline.distantPast
-        /// True while Redis holds no claims of the lane, according to its last answer, so there is nothing to recover.
-        var holdsNothing = false
-        /// True while the lease is the long one of a lane without claims.
-        var isIdle = false
-        /// True while a blocking wait is in flight.
-        var isWaiting = false
-        /// The time at which the other lanes were last asked to poll in this lane's place.
-        var delegatedAt = NIODeadline.distantPast
-        /// The times from which lanes with expired leases may be reclaimed.
-        var reclaimAfter: [String: NIODeadline] = [:]
-    }
 
     private struct Heartbeat {
         var sentAt = NIODeadline.distantPast
@@ -123,46 +74,57 @@ final class QueueConsumer {
 
     /// The maximum duration of the blocking wait, in seconds. The kernel detects a lost server sooner.
     private static let waitSeconds = 60
-    /// The maximum interval at which a lane with jobs asks for commands about them.
-    private static let commandInterval = TimeAmount.milliseconds(500)
+    /// The minimum interval between heartbeats.
+    private static let heartbeatInterval = TimeAmount.milliseconds(WorkerReport.interval)
 
     /// - Parameter polls: true for the lane of a worker that polls: see ``ClaimWindow``.
-    init(
-        _ queue: QueueContext, store: any QueueStore, invalidTokens: any InvalidTokenStore, lane: LaneContext,
-        ledger: Ledger, delegate: any QueueConsumerDelegate, polls: Bool
-    ) {
-        self.queue = queue
-        self.store = store
-        self.invalidTokens = invalidTokens
-        self.lane = lane
-        self.ledger = ledger
+    init(_ link: QueueLink, invalidTokens: any InvalidTokenStore, delegate: any QueueConsumerDelegate, polls: Bool) {
+        self.link = link
+        lane = link.lane
         self.delegate = delegate
-        refusals = Refusals(lane, queue: queue.name, logger: queue.logger) { [name = queue.name] request in
-            request == .invalidTokens ? request.rawValue : "\(request.rawValue) of the queue \(name)"
-        }
         window = ClaimWindow(polls: polls)
-        lease = Lease()
-        lease.continuity.longestGap = min(.seconds(10), .milliseconds(Int64(queue.limits.lease) / 2))
-        reservations = PendingReservations(ask: SoonTask(lane.eventLoop))
-        recovery = Recovery(checkedAt: lane.now)
-        outbox = Outbox(flush: SoonTask(lane.eventLoop))
+        lease = Lease(link.queue.limits)
+        outbox = Outbox(link, invalidTokens: invalidTokens)
+        waiting = WaitingJobs(link, accept: { [unowned delegate] in delegate.accept($0) })
+        recovery = ClaimRecovery(link)
+        outbox.report = { [unowned self] in settled($0) }
+        waiting.report = { [unowned self] in report(.changed) }
+        recovery.find = { [unowned self] in forgotten(among: $0) }
+        recovery.capacity = { [unowned delegate] in delegate.capacity }
+        recovery.accept = { [unowned self] jobs in
+            for job in jobs { accept(job) }
+            report(.changed)
+        }
     }
+
+    var queue: QueueContext { link.queue }
+    var store: any QueueStore { link.store }
 
     /// Handles a change of the connection to Redis.
     func redisChanged(_ state: RedisClient.State) {
         if case .disconnected(let error, _) = state { connectionError = error }
         guard case .ready = state else { return }
-        recovery.claims = ForgottenClaims()
+        recovery.reset()
         checkClaims()
-        resendUnconfirmed()
-        reservations.turns.isAsking = false
-        askForTurns()
-        reserveNext()
+        outbox.writeUnconfirmed()
+        waiting.askAgain()
         window.wake()
         report(.changed)
     }
 
-    func report(_ event: QueueEvent) { delegate.consumer(self, reports: event) }
+    private func settled(_ event: Outbox.Event) {
+        switch event {
+        case .progressed: report(.changed)
+        case .markedInvalid: report(.markedInvalid)
+        case .split:
+            wake()
+            report(.backlog)
+        case .gaveBack: window.recordReturn(now: lane.now)
+        case .retry(let time): wake(at: time)
+        }
+    }
+
+    private func report(_ event: QueueEvent) { delegate.consumer(self, reports: event) }
 
     // MARK: Claims
 
@@ -175,7 +137,7 @@ final class QueueConsumer {
         lastTurn = turn
         guard canClaim, let claim = window.next(free: free, busy: busy, now: lane.now) else { return }
         // Settlements are sent in the same write as the claim.
-        flush()
+        outbox.flush()
         send(claim)
     }
 
@@ -190,7 +152,7 @@ final class QueueConsumer {
 
     /// True while the consumer waits for nothing but jobs.
     var isAtRest: Bool {
-        store.isReady && !heartbeat.isUrgent && isSettled && recovery.claims.isEmpty && reservations.isEmpty
+        store.isReady && !heartbeat.isUrgent && outbox.isEmpty && recovery.isEmpty && waiting.isEmpty
     }
 
     /// The time from which it would claim jobs.
@@ -200,7 +162,7 @@ final class QueueConsumer {
     }
 
     /// The number of jobs that are on their way to the lane.
-    var expected: Int { window.reserved(now: lane.now) + reservations.count }
+    var expected: Int { window.reserved(now: lane.now) + waiting.count }
 
     /// Returns the queue's availability for the schedule.
     /// - Parameter turn: the lane's round, in which each queue has at most one turn.
@@ -210,8 +172,7 @@ final class QueueConsumer {
     }
 
     private func send(_ claim: ClaimWindow.Claim) {
-        lease.renewedAt = lane.now
-        if claim.count > 0 { lease.isIdle = false }
+        lease.recordRequest(count: claim.count, now: lane.now)
         let generation = queue.generation
         let configuration = if case .running = lane.state { queue.configuration } else { ConfigurationDigest?.none }
         store.claim(
@@ -229,7 +190,7 @@ final class QueueConsumer {
     private func received(_ claimed: QueueConnection.Claimed, _ claim: ClaimWindow.Claim) {
         queue.setClock(claimed.now)
         lane.metrics.setClock(ofQueue: queue.id.index, ahead: queue.clockOffset)
-        refusals.accepted(.claims)
+        link.refusals.accepted(.claims)
         if let command = claimed.command { report(.command(command)) }
         if let commands = claimed.commands {
             queue.commands = commands
@@ -237,29 +198,27 @@ final class QueueConsumer {
             report(.jobCommands)
         }
         if claimed.leaseLost { return rejoin() }
-        lease.continuity.renewed(now: lane.now)
-        lease.holdsNothing = claimed.held == 0
-        lease.isIdle = lease.holdsNothing && claim.count == 0
-        logEvictions(claimed.evicted)
+        lease.recordRenewal(count: claim.count, held: claimed.held, now: lane.now)
+        link.logEvictions(claimed.evicted)
         if claim.join {
             queue.logger.debug("joined the queue", metadata: ["event": "queue_joined", "worker": "\(queue.holder)"])
         }
         let count = claimed.bodies.count
         if count > 0 { queue.otherConfigurations = claimed.otherConfigurations }
-        hasBacklog = window.answered(
+        hasBacklog = window.recordAnswer(
             received: count, isPaused: claimed.isPaused, nextDue: claimed.nextDue,
-            isWatched: store.canWait && refusals[.waits] == nil, now: lane.now)
+            isWatched: store.canWait && link.refusals[.waits] == nil, now: lane.now)
         if claim.count > 0 { report(.claimed(count, isDry: !hasBacklog)) }
         // If a drain began while the claim was in flight, its jobs are released with the lane's other claims.
         guard lane.isWorking else { return report(.changed) }
-        ledger.recordClaimed(count, of: queue)
+        link.ledger.recordClaimed(count, of: queue)
         for (offset, body) in claimed.bodies.enumerated() {
             accept(ClaimedJob(body: body, claim: ClaimID(number: claim.first + offset, stamp: claimed.stamp)))
         }
         if let expired = claimed.expiredWorker {
-            if expired != queue.holder { considerReclaiming(expired) }
+            considerReclaiming(expired)
         } else {
-            refusals.accepted(.reclaims)
+            link.refusals.accepted(.reclaims)
         }
         if hasBacklog {
             report(.backlog)
@@ -272,13 +231,9 @@ final class QueueConsumer {
         report(.answered)
     }
 
-    func accept(_ claimed: ClaimedJob) {
-        if let first = delegate.accept(claimed, from: queue) { prepare(claimed, first) }
-    }
-
     private func failed(_ failure: QueueConnection.Failure) {
         if case .redis(let error) = failure, !error.isAnswer {
-            window.failed(mayHaveRun: error.mayHaveBeenExecuted, now: lane.now)
+            window.recordFailure(mayHaveRun: error.mayHaveBeenExecuted, now: lane.now)
             guard let (claim, times) = window.lost else { return }
             lane.logThrottled(
                 .warning, "claim_answers_lost",
@@ -288,13 +243,53 @@ final class QueueConsumer {
                 kind: "answers \(queue.name)", logger: queue.logger)
         } else {
             // Read-only, loading, out of memory: the server is reachable and will recover.
-            window.refused(now: lane.now, pause: lane.refusalPause)
-            refusals.refused(.claims, failure)
+            window.recordRefusal(now: lane.now, pause: lane.refusalPause)
+            link.refusals.refused(.claims, failure)
         }
     }
 
     /// Records that the process did not run for some time.
-    func stoodStill(for time: TimeAmount, now: NIODeadline) { window.stoodStill(for: time, now: now) }
+    func stoodStill(for time: TimeAmount, now: NIODeadline) { window.recordStandstill(of: time, now: now) }
+
+    private func accept(_ claimed: ClaimedJob) {
+        if let first = delegate.accept(claimed, from: queue) { waiting.append(first) }
+    }
+
+    private func considerReclaiming(_ expired: String) {
+        guard expired != queue.holder,
+            lease.recordExpired(expired, delay: .milliseconds(lane.random(in: 0...1000)), now: lane.now)
+        else { return }
+        link.reclaim(expired) { [self] in
+            window.wake()
+            report(.changed)
+        }
+    }
+
+    // MARK: Forgotten claims
+
+    /// Looks for forgotten claims (see ``ForgottenClaims``). Called when Redis is reachable again, and at intervals.
+    private func checkClaims() { if window.hasJoined { recovery.check() } }
+
+    func checkClaimsIfDue() { if !lease.holdsNothing, recovery.isDue { checkClaims() } }
+
+    /// Resumes work on forgotten claims, as far as there is capacity.
+    func recoverClaims() { recovery.read() }
+
+    private func forgotten(among listed: [ClaimID]) -> ForgottenClaims {
+        let forgotten = ForgottenClaims(listed: listed, window: window, forEachKnown: forEachClaim)
+        if !forgotten.isEmpty { window.recordAdopted(forgotten.largestNumber) }
+        return forgotten
+    }
+
+    /// Passes each claim that the lane is working on, or has settled without confirmation.
+    private func forEachClaim(_ body: (ClaimID) -> Void) {
+        outbox.forEachClaim(body)
+        waiting.forEachClaim(body)
+        // Empty entries have no claim.
+        lane.jobs.forEach { job in
+            if job.claim.number > 0, job.queue == queue.id, job.generation == queue.generation { body(job.claim) }
+        }
+    }
 
     // MARK: Waking
 
@@ -308,9 +303,6 @@ final class QueueConsumer {
         wakeWhenDue()
     }
 
-    /// Lets other workers be the first to claim the retries, because a job was given back to them.
-    func giveWay() { window.gaveBack(now: lane.now) }
-
     /// Schedules the next claim if it is due before the lane's next tick.
     private func wakeWhenDue() {
         let due = window.nextClaim
@@ -320,22 +312,22 @@ final class QueueConsumer {
 
     /// Wakes the other lanes if a poll is due that this lane can't make because it is full or disconnected.
     func delegatePollIfDue() {
-        guard window.cannotPoll(now: lane.now), lane.now - lease.delegatedAt >= ClaimWindow.unwatchedPoll else {
+        guard window.cannotPoll(now: lane.now), lane.now - delegatedAt >= ClaimWindow.unwatchedPoll else {
             return
         }
-        lease.delegatedAt = lane.now
+        delegatedAt = lane.now
         report(.backlog)
     }
 
     /// Makes the server notify this process as soon as there is a job.
     private func waitForJob() {
-        guard store.canWait, !lease.isWaiting, case .running = lane.state else { return }
-        lease.isWaiting = true
+        guard store.canWait, !isWaiting, case .running = lane.state else { return }
+        isWaiting = true
         store.waitForJob(seconds: Self.waitSeconds) { [self] result in
-            lease.isWaiting = false
+            isWaiting = false
             switch result {
             case .success(let hasCome):
-                refusals.accepted(.waits)
+                link.refusals.accepted(.waits)
                 if hasCome {
                     window.wake()
                 } else if window.nextClaim > lane.now {
@@ -346,7 +338,7 @@ final class QueueConsumer {
                 window.wake()  // The server became a replica; the next answer will report it.
             case .failure(let failure):
                 // Without a wait the list is polled more often.
-                refusals.refused(.waits, failure)
+                link.refusals.refused(.waits, failure)
                 window.wake(at: lane.now + ClaimWindow.unwatchedPoll)
             }
             report(.changed)
@@ -357,19 +349,10 @@ final class QueueConsumer {
 
     /// Renews the lease without a claim, unless something else has renewed it.
     func renewLeaseIfDue() {
-        var interval = TimeAmount.milliseconds(Int64(queue.limits.lease) / 3)
-        if window.polls {
-            // At least one lane of the worker receives operators' commands promptly.
-            interval = min(interval, lane.isQuiet ? Interval.heartbeat : Interval.longestRenewal)
-        } else if lease.isIdle, delegate.isIdle {
-            // The heartbeat of a lane with a problem must not be that old.
-            interval = .milliseconds(Int64(queue.limits.idleLease) / 3)
-        }
-        // Unsent notifications can still be cancelled.
-        if lane.jobs.count > 0 { interval = min(interval, Self.commandInterval) }
-        guard heartbeat.isUrgent || lane.now - lease.renewedAt > interval else { return }
-        lease.renewedAt = lane.now
-        guard store.isReady, let claim = window.renewal(now: lane.now) else { return }
+        let isDue = lease.isDue(
+            polls: window.polls, isQuiet: lane.isQuiet, hasJobs: lane.jobs.count > 0, isAtRest: delegate.isIdle,
+            now: lane.now)
+        guard heartbeat.isUrgent || isDue, store.isReady, let claim = window.renewal(now: lane.now) else { return }
         send(claim)
     }
 
@@ -381,7 +364,7 @@ final class QueueConsumer {
 
     /// Returns the heartbeat to send with the current claim, if one is due.
     private func nextHeartbeat() -> WorkerHeartbeat? {
-        guard heartbeat.isUrgent || lane.now - heartbeat.sentAt >= Interval.heartbeat else { return nil }
+        guard heartbeat.isUrgent || lane.now - heartbeat.sentAt >= Self.heartbeatInterval else { return nil }
         heartbeat = Heartbeat(sentAt: lane.now)
         return delegate.heartbeat(for: queue)
     }
@@ -394,21 +377,14 @@ final class QueueConsumer {
             metadata: ["event": "lease_lost", "worker": "\(queue.holder)"])
         queue.rejoin()
         store.use(worker: queue.holder)
-        window.reset()
-        (lease.holdsNothing, lease.isIdle) = (false, false)
-        lease.continuity.lost()
+        window.recordLostLease()
+        lease.recordLoss()
         heartbeat.isUrgent = true
-        ledger.recordLostClaims(outbox.forget() + reservations.forget())
-        for request in [Request.settlements, .reservations, .turns] { refusals.accepted(request) }
-        recovery.claims = ForgottenClaims()
+        link.ledger.recordLostClaims(outbox.forget() + waiting.forget())
+        for request in [QueueLink.Request.settlements, .reservations, .turns] { link.refusals.accepted(request) }
+        recovery.reset()
         report(.changed)
     }
-
-    /// True while Redis may hold claims of the lane.
-    var mayHoldClaims: Bool { !lease.holdsNothing }
-
-    /// Records that the lane handles a claim that Redis listed.
-    func adopted(_ number: Int) { window.adopted(number) }
 
     // MARK: The end
 
@@ -423,81 +399,14 @@ final class QueueConsumer {
     /// The jobs of unconfirmed settlements may have been sent. Another worker reclaims them and counts them as possible
     /// duplicates; released, they would be sent again without being counted.
     func release() -> EventLoopFuture<Void> {
-        writeCounts()
-        let done = lane.eventLoop.makePromise(of: Void.self)
-        guard isSettled else {
+        outbox.writeCounts()
+        guard outbox.isEmpty else {
             queue.logger.warning(
                 "Redis has not confirmed all settlements; another worker reclaims the jobs when the lease ends",
                 metadata: ["event": "release_skipped", "jobs": "\(outbox.count)"])
-            done.succeed(())
-            return done.futureResult
+            return lane.eventLoop.makeSucceededVoidFuture()
         }
-        release(given: 0, done)
-        return done.futureResult
-    }
-
-    private func release(given: Int, _ done: EventLoopPromise<Void>) {
-        store.release(of: queue.configuration, endOf: lane.configuration.workerName) { [self] result in
-            switch result {
-            case .success(let released) where released.left > 0: return release(given: given + released.released, done)
-            case .success(let released):
-                let jobs = given + released.released
-                if jobs > 0 {
-                    queue.logger.info(
-                        "released unsent jobs", metadata: ["event": "jobs_released", "jobs": "\(jobs)"])
-                }
-            case .failure(let failure):
-                queue.logger.warning(
-                    "could not release unsent jobs; another worker reclaims them when the lease ends: \(failure)",
-                    metadata: ["event": "release_failed"])
-            }
-            done.succeed(())
-        }
-    }
-
-    // MARK: Lanes whose lease has expired
-
-    /// Reclaims after a random delay, so that one lane of the fleet does it and not all at once, and only if this
-    /// lane's own lease shows that there was no outage (see ``LeaseContinuity``).
-    private func considerReclaiming(_ expired: String) {
-        guard lease.continuity.isSteady(now: lane.now) else { return }
-        guard let after = lease.reclaimAfter[expired] else {
-            if lease.reclaimAfter.count > 100 { lease.reclaimAfter.removeAll() }
-            lease.reclaimAfter[expired] = lane.now + .milliseconds(lane.random(in: 0...1000))
-            return
-        }
-        guard lane.now >= after else { return }
-        lease.reclaimAfter[expired] = nil
-        reclaim(expired)
-    }
-
-    private func reclaim(_ expired: String) {
-        store.reclaim(expired) { [self] result in
-            switch result {
-            case .success(let counts?):
-                logEvictions(counts.evicted)
-                ledger.recordReclaimed(counts.reclaimed, poisoned: counts.poisoned, of: queue)
-                queue.logger.warning(
-                    "reclaimed the jobs of a lane whose lease had expired",
-                    metadata: [
-                        "event": "jobs_reclaimed", "worker": "\(expired)", "jobs": "\(counts.reclaimed)",
-                        "poisoned": "\(counts.poisoned)",
-                    ])
-                window.wake()
-                if counts.left > 0, lane.isWorking { reclaim(expired) }
-                report(.changed)
-            case .success(nil): break
-            case .failure(let failure): refusals.refused(.reclaims, failure)
-            }
-        }
-    }
-
-    /// Logs evictions of dead letters, whose jobs are lost permanently.
-    func logEvictions(_ count: Int) {
-        guard count > 0 else { return }
-        lane.logThrottled(
-            .error, "dead_letters_evicted", "evicted dead letters: too many, too large in total, or too old",
-            kind: "evicted \(queue.name)", count: count, logger: queue.logger)
+        return link.release()
     }
 
     // MARK: Problems
@@ -510,10 +419,7 @@ final class QueueConsumer {
         }
         if window.isOverdue(now: lane.now) { return "Redis does not answer for the queue \(queue.name)" }
         // Without a wait the lane only polls more often.
-        for request in Request.allCases where request != .waits {
-            if let refusal = refusals[request] { return refusal }
-        }
-        return nil
+        return QueueLink.Request.allCases.filter { $0 != .waits }.compactMap { link.refusals[$0] }.first
     }
 
     /// The lack of a lease, if it has none yet: a lane that can't send does not ask for one.

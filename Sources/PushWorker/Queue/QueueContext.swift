@@ -139,4 +139,17 @@ final class QueueContext {
         if namesClaim { writer.write(claim: ByteBuffer(string: "\(holder):\(claim)")) }
         return writer
     }
+
+    /// Returns the head of the wrapper for the notifications of a job that have not ended.
+    /// - Parameter tokens: those of the notifications.
+    func headOfRest(of job: ActiveJob, _ fanOut: FanOut, tokens: [ByteBuffer]) -> ByteBuffer {
+        let envelope = fanOut.job.envelope
+        var writer = wrapper(
+            of: fanOut.job, claim: job.claim, firstClaim: fanOut.claim, attempt: envelope.attempt,
+            firstSeen: job.firstSeen, namesClaim: false)
+        if envelope.reclaims > 0 { writer.write(reclaims: envelope.reclaims) }
+        if let error = envelope.error { writer.write(error: fanOut.job.bytes(error)) }
+        writer.write(tokens: tokens)
+        return writer.head()
+    }
 }

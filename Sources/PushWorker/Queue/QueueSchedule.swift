@@ -54,7 +54,7 @@ struct QueueSchedule {
     /// - Parameters:
     ///   - received: the number of jobs received.
     ///   - isDry: true if it has no more.
-    mutating func answered(_ index: Int, received: Int, isDry: Bool) {
+    mutating func recordAnswer(_ index: Int, received: Int, isDry: Bool) {
         let before = standing(index)
         if received > 0 { front = max(front, before) }
         progress[index] = before + Double(received) / Double(weights[index])

@@ -12,7 +12,7 @@ struct ClaimWindowTests {
     func bounds() {
         var window = ClaimWindow()
         #expect(window.next(free: 7, busy: 0, now: start) == .init(first: 1, count: 7, join: true))
-        _ = window.answered(received: 7, isPaused: false, nextDue: 0, now: start)
+        _ = window.recordAnswer(received: 7, isPaused: false, nextDue: 0, now: start)
         #expect(window.next(free: 5000, busy: 0, now: start)?.count == ClaimWindow.maximumCount)
     }
 
@@ -36,7 +36,7 @@ struct ClaimWindowTests {
     func numbers() {
         var window = ClaimWindow()
         #expect(window.next(free: 10, busy: 0, now: start)?.first == 1)
-        #expect(window.answered(received: 10, isPaused: false, nextDue: 0, now: start) == true)
+        #expect(window.recordAnswer(received: 10, isPaused: false, nextDue: 0, now: start) == true)
         #expect(window.next(free: 10, busy: 0, now: start) == .init(first: 11, count: 10, join: false))
     }
 
@@ -44,11 +44,11 @@ struct ClaimWindowTests {
     func lostAnswers() {
         var window = ClaimWindow()
         #expect(window.next(free: 100, busy: 0, now: start)?.count == 100)
-        window.failed(mayHaveRun: true, now: start)
+        window.recordFailure(mayHaveRun: true, now: start)
         #expect(window.next(free: 100, busy: 0, now: start) == .init(first: 1, count: 100, join: true))
         #expect(window.lost == nil)
         for (count, times) in [(25, 2), (6, 3)] {
-            window.failed(mayHaveRun: true, now: start)
+            window.recordFailure(mayHaveRun: true, now: start)
             #expect(window.lost?.claim.count == count && window.lost?.times == times)
             #expect(window.next(free: 1, busy: 99, now: start)?.count == count)
         }
@@ -56,7 +56,7 @@ struct ClaimWindowTests {
         for first in stride(from: 1, through: 97, by: 6) {
             let count = min(6, 101 - first)
             asked.append(count)
-            _ = window.answered(received: count, isPaused: false, nextDue: 0, now: start)
+            _ = window.recordAnswer(received: count, isPaused: false, nextDue: 0, now: start)
             #expect(window.isInDoubt == (first + count <= 100))
             guard window.isInDoubt else { continue }
             #expect(window.next(free: 0, busy: 0, now: start)?.first == first + count)
@@ -64,7 +64,7 @@ struct ClaimWindowTests {
         #expect(asked.reduce(0, +) == 100)
         // For some time.
         #expect(window.next(free: 500, busy: 0, now: start) == .init(first: 101, count: 6, join: false))
-        _ = window.answered(received: 6, isPaused: false, nextDue: 0, now: start)
+        _ = window.recordAnswer(received: 6, isPaused: false, nextDue: 0, now: start)
         #expect(window.next(free: 500, busy: 0, now: start + .minutes(11))?.count == ClaimWindow.maximumCount)
     }
 
@@ -73,10 +73,10 @@ struct ClaimWindowTests {
         var window = ClaimWindow()
         for _ in 0..<3 {
             #expect(window.next(free: 100, busy: 0, now: start)?.first == 1)
-            window.failed(mayHaveRun: true, now: start)
+            window.recordFailure(mayHaveRun: true, now: start)
         }
         #expect(window.next(free: 100, busy: 0, now: start)?.count == 6)
-        _ = window.answered(received: 2, isPaused: false, nextDue: nil, now: start)
+        _ = window.recordAnswer(received: 2, isPaused: false, nextDue: nil, now: start)
         #expect(!window.isInDoubt && window.lost == nil)
         window.wake()
         #expect(window.next(free: 100, busy: 0, now: start)?.first == 3)
@@ -86,10 +86,10 @@ struct ClaimWindowTests {
     func idle() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
-        #expect(window.answered(received: 3, isPaused: false, nextDue: nil, now: start) == false)
+        #expect(window.recordAnswer(received: 3, isPaused: false, nextDue: nil, now: start) == false)
         #expect(window.next(free: 10, busy: 0, now: start) == nil)
         #expect(window.next(free: 10, busy: 0, now: start + ClaimWindow.idlePoll) != nil)
-        _ = window.answered(received: 0, isPaused: false, nextDue: nil, now: start)
+        _ = window.recordAnswer(received: 0, isPaused: false, nextDue: nil, now: start)
         window.wake()
         #expect(window.next(free: 10, busy: 0, now: start) != nil)
     }
@@ -97,11 +97,11 @@ struct ClaimWindowTests {
     @Test("lets other workers claim due retries first after a job was given back to them")
     func givesBack() {
         var window = ClaimWindow()
-        window.gaveBack(now: start)
+        window.recordReturn(now: start)
         for (time, delay) in [(start, ClaimWindow.givenBackDelay), (start + .seconds(30), .zero)] {
             window.wake()
             _ = window.next(free: 10, busy: 0, now: time)
-            _ = window.answered(received: 1, isPaused: false, nextDue: 5, now: time)
+            _ = window.recordAnswer(received: 1, isPaused: false, nextDue: 5, now: time)
             #expect(window.nextClaim == time + .milliseconds(5) + delay)
         }
     }
@@ -110,7 +110,7 @@ struct ClaimWindowTests {
     func paused() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
-        _ = window.answered(received: 0, isPaused: true, nextDue: 5, now: start)
+        _ = window.recordAnswer(received: 0, isPaused: true, nextDue: 5, now: start)
         #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(600)) == nil)
         #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(800)) != nil)
     }
@@ -122,7 +122,7 @@ struct ClaimWindowTests {
         _ = window.next(free: 10, busy: 0, now: start)
         #expect(window.reserved(now: start + .milliseconds(99)) == 10)
         #expect(window.reserved(now: start + .milliseconds(100)) == 0)
-        _ = window.answered(received: 10, isPaused: false, nextDue: nil, now: start)
+        _ = window.recordAnswer(received: 10, isPaused: false, nextDue: nil, now: start)
         #expect(window.reserved(now: start) == 0)
     }
 
@@ -130,7 +130,7 @@ struct ClaimWindowTests {
     func due() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
-        _ = window.answered(received: 0, isPaused: false, nextDue: 200, now: start)
+        _ = window.recordAnswer(received: 0, isPaused: false, nextDue: 200, now: start)
         #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(199)) == nil)
         #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(200)) != nil)
     }
@@ -139,7 +139,7 @@ struct ClaimWindowTests {
     func unwatched() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
-        _ = window.answered(received: 0, isPaused: false, nextDue: nil, isWatched: false, now: start)
+        _ = window.recordAnswer(received: 0, isPaused: false, nextDue: nil, isWatched: false, now: start)
         #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(999)) == nil)
         #expect(window.next(free: 10, busy: 0, now: start + .seconds(1)) != nil)
     }
@@ -148,16 +148,16 @@ struct ClaimWindowTests {
     func notPolling() {
         var window = ClaimWindow(polls: false)
         _ = window.next(free: 10, busy: 0, now: start)
-        #expect(window.answered(received: 0, isPaused: false, nextDue: 5, now: start) == false)
+        #expect(window.recordAnswer(received: 0, isPaused: false, nextDue: 5, now: start) == false)
         #expect(window.nextClaim == .distantFuture && !window.cannotPoll(now: start + .hours(1)))
         window.wake()
         #expect(window.next(free: 10, busy: 0, now: start) != nil)
-        #expect(window.answered(received: 10, isPaused: false, nextDue: 0, now: start) == true)
+        #expect(window.recordAnswer(received: 10, isPaused: false, nextDue: 0, now: start) == true)
         #expect(window.next(free: 10, busy: 0, now: start) != nil)
-        _ = window.answered(received: 0, isPaused: false, nextDue: nil, now: start)
+        _ = window.recordAnswer(received: 0, isPaused: false, nextDue: nil, now: start)
         // A renewal of the lease reports that jobs wait, in case the polling lane has not noticed.
         _ = window.renewal(now: start)
-        _ = window.answered(received: 0, isPaused: false, nextDue: 0, now: start)
+        _ = window.recordAnswer(received: 0, isPaused: false, nextDue: 0, now: start)
         #expect(window.next(free: 10, busy: 0, now: start) != nil)
     }
 
@@ -165,7 +165,7 @@ struct ClaimWindowTests {
     func cannotPoll() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
-        _ = window.answered(received: 10, isPaused: false, nextDue: 0, now: start)
+        _ = window.recordAnswer(received: 10, isPaused: false, nextDue: 0, now: start)
         #expect(!window.cannotPoll(now: start + .milliseconds(999)))
         #expect(window.cannotPoll(now: start + .seconds(1)))
     }
@@ -174,7 +174,7 @@ struct ClaimWindowTests {
     func emptyHanded() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
-        #expect(window.answered(received: 0, isPaused: false, nextDue: 0, now: start) == true)
+        #expect(window.recordAnswer(received: 0, isPaused: false, nextDue: 0, now: start) == true)
         #expect(window.next(free: 10, busy: 0, now: start) == nil)
         #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(10))?.first == 11)
     }
@@ -183,13 +183,13 @@ struct ClaimWindowTests {
     func doubt() {
         var window = ClaimWindow()
         let claim = window.next(free: 10, busy: 0, now: start)
-        window.failed(mayHaveRun: true, now: start)
+        window.recordFailure(mayHaveRun: true, now: start)
         // The lease must not expire while the claim cannot be repeated, and a renewal does not answer the claim.
         #expect(window.renewal(now: start)?.count == 0)
-        _ = window.answered(received: 0, isPaused: false, nextDue: nil, now: start)
+        _ = window.recordAnswer(received: 0, isPaused: false, nextDue: nil, now: start)
         #expect(window.isInDoubt)
         #expect(window.next(free: 0, busy: 10, now: start) == claim)
-        _ = window.answered(received: 4, isPaused: false, nextDue: nil, now: start)
+        _ = window.recordAnswer(received: 4, isPaused: false, nextDue: nil, now: start)
         window.wake()
         #expect(window.next(free: 10, busy: 0, now: start)?.first == 5)
     }
@@ -198,24 +198,24 @@ struct ClaimWindowTests {
     func stillInDoubt() {
         var window = ClaimWindow()
         let claim = window.next(free: 10, busy: 0, now: start)
-        window.failed(mayHaveRun: true, now: start)
+        window.recordFailure(mayHaveRun: true, now: start)
         #expect(window.next(free: 5, busy: 0, now: start) == claim)
-        window.refused(now: start, pause: .seconds(1))
+        window.recordRefusal(now: start, pause: .seconds(1))
         #expect(window.next(free: 5, busy: 0, now: start) == claim)
-        window.failed(mayHaveRun: false, now: start)
+        window.recordFailure(mayHaveRun: false, now: start)
         #expect(window.next(free: 5, busy: 0, now: start) == claim)
         #expect(!window.wasAnswered(1))
-        _ = window.answered(received: 2, isPaused: false, nextDue: nil, now: start)
+        _ = window.recordAnswer(received: 2, isPaused: false, nextDue: nil, now: start)
         #expect(window.wasAnswered(1) && window.wasAnswered(11))
         // A refused claim that was not in doubt was not executed.
         window.wake()
         #expect(window.next(free: 5, busy: 0, now: start)?.first == 3)
         #expect(window.wasAnswered(2) && !window.wasAnswered(3))
-        window.refused(now: start, pause: .seconds(1))
+        window.recordRefusal(now: start, pause: .seconds(1))
         #expect(window.next(free: 7, busy: 0, now: start + .seconds(1)) == .init(first: 3, count: 7, join: false))
         // A claim that Redis listed uses up its number.
-        window.refused(now: start, pause: .seconds(1))
-        window.adopted(9)
+        window.recordRefusal(now: start, pause: .seconds(1))
+        window.recordAdopted(9)
         #expect(window.next(free: 1, busy: 0, now: start + .seconds(2))?.first == 10)
     }
 
@@ -223,7 +223,7 @@ struct ClaimWindowTests {
     func notSent() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
-        window.failed(mayHaveRun: false, now: start)
+        window.recordFailure(mayHaveRun: false, now: start)
         #expect(window.next(free: 3, busy: 0, now: start) == .init(first: 1, count: 3, join: true))
     }
 
@@ -231,10 +231,10 @@ struct ClaimWindowTests {
     func afresh() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
-        _ = window.answered(received: 10, isPaused: false, nextDue: 0, now: start)
+        _ = window.recordAnswer(received: 10, isPaused: false, nextDue: 0, now: start)
         _ = window.next(free: 10, busy: 0, now: start)
-        window.failed(mayHaveRun: true, now: start)
-        window.reset()
+        window.recordFailure(mayHaveRun: true, now: start)
+        window.recordLostLease()
         #expect(window.next(free: 2, busy: 0, now: start) == .init(first: 11, count: 2, join: true))
     }
 
@@ -245,7 +245,7 @@ struct ClaimWindowTests {
         _ = window.next(free: 10, busy: 0, now: start)
         #expect(!window.isOverdue(now: start + .milliseconds(999)))
         #expect(window.isOverdue(now: start + .seconds(1)))
-        _ = window.answered(received: 10, isPaused: false, nextDue: nil, now: start + .seconds(1))
+        _ = window.recordAnswer(received: 10, isPaused: false, nextDue: nil, now: start + .seconds(1))
         #expect(!window.isOverdue(now: start + .seconds(9)))
         _ = window.renewal(now: start + .seconds(9))
         #expect(window.isOverdue(now: start + .seconds(10)))
@@ -278,7 +278,7 @@ struct ClaimWindowTests {
             case 2, 3:
                 guard let claim = inFlight else { continue }
                 let received = Int.random(in: 0...claim.count, using: &random)
-                _ = window.answered(
+                _ = window.recordAnswer(
                     received: received, isPaused: Bool.random(using: &random),
                     nextDue: Bool.random(using: &random) ? Int64.random(in: 0...3000, using: &random) : nil, now: now)
                 answeredTo = max(answeredTo, claim.first + received - 1)
@@ -287,19 +287,19 @@ struct ClaimWindowTests {
                 checkItContinues(window, now: now + max(ClaimWindow.idlePoll, longestRefusal))
             case 4:
                 guard inFlight != nil else { continue }
-                window.failed(mayHaveRun: Bool.random(using: &random), now: now)
+                window.recordFailure(mayHaveRun: Bool.random(using: &random), now: now)
                 inFlight = nil
                 checkItContinues(window, now: now)
             case 5:
                 guard inFlight != nil else { continue }
                 let pause = TimeAmount.nanoseconds(
                     Int64.random(in: 500_000_000...longestRefusal.nanoseconds, using: &random))
-                window.refused(now: now, pause: pause)
+                window.recordRefusal(now: now, pause: pause)
                 inFlight = nil
                 checkItContinues(window, now: now + pause)
             case 6:
                 guard Int.random(in: 0..<10, using: &random) == 0 else { continue }
-                window.reset()
+                window.recordLostLease()
                 inFlight = nil
                 #expect(!window.hasJoined)
                 checkItContinues(window, now: now)
@@ -316,29 +316,5 @@ struct ClaimWindowTests {
     private func checkItContinues(_ window: ClaimWindow, now: NIODeadline) {
         var window = window
         #expect((window.next(free: 10, busy: 0, now: now)?.count ?? 0) > 0)
-    }
-}
-
-@Suite("The right to reclaim")
-struct LeaseContinuityTests {
-    let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
-
-    @Test("needs a lease that was renewed without a gap for 15 s")
-    func steady() {
-        var continuity = LeaseContinuity()
-        #expect(!continuity.isSteady(now: start))
-        for second in stride(from: 0, through: 15, by: 5) {
-            continuity.renewed(now: start + .seconds(Int64(second)))
-            #expect(continuity.isSteady(now: start + .seconds(Int64(second))) == (second == 15))
-        }
-        // Redis became unreachable.
-        #expect(!continuity.isSteady(now: start + .seconds(26)))
-        continuity.renewed(now: start + .seconds(40))
-        #expect(!continuity.isSteady(now: start + .seconds(41)))
-        continuity.renewed(now: start + .seconds(48))
-        continuity.renewed(now: start + .seconds(55))
-        #expect(continuity.isSteady(now: start + .seconds(55)))
-        continuity.lost()
-        #expect(!continuity.isSteady(now: start + .seconds(55)))
     }
 }

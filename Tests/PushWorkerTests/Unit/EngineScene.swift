@@ -389,6 +389,8 @@ final class FakeQueue: QueueStore {
     /// The reasons and the JSON members of dead letters.
     private(set) var dead: [(reason: String, members: String)] = []
     private(set) var splits = 0
+    /// The pieces of split jobs.
+    private(set) var pieces: [String] = []
     private(set) var results = 0
     private(set) var holders: [String] = []
     /// The numbers of results in the settlements.
@@ -481,6 +483,7 @@ final class FakeQueue: QueueStore {
         var rest = texts.dropFirst()
         var (lost, found) = (0, false)
         func next() -> String { rest.removeFirst() }
+        func range() -> (start: Int, length: Int) { (Int(next()) ?? 0, Int(next()) ?? 0) }
         var campaign = ""
         func count(_ name: String, _ amount: Int) {
             stats[name, default: 0] += amount
@@ -539,11 +542,20 @@ final class FakeQueue: QueueStore {
                 let range = (Int(next()) ?? 0, Int(next()) ?? 0)
                 if let body, let rest = ClaimID(field: rest) { held[rest] = head + Self.part(range, of: body) + "}" }
             case "split":
-                _ = take()
+                let body = take()
                 splits += 1
-                _ = (next(), next(), next(), next(), next())
-                let pieces = Int(next()) ?? 0
-                for _ in 0..<pieces * 2 { _ = next() }
+                let prefix = next()
+                let (cut, original) = (range(), range())
+                let rest = body.map {
+                    Self.part((original.start, cut.start - original.start), of: $0)
+                        + Self.part(
+                            (cut.start + cut.length, original.start + original.length - cut.start - cut.length), of: $0)
+                }
+                for _ in 0..<(Int(next()) ?? 0) {
+                    let (start, end) = (next(), next())
+                    let tokens = start == "-" ? end : body.map { Self.part((Int(start) ?? 0, Int(end) ?? 0), of: $0) }
+                    if let tokens, let rest { pieces.append(prefix + #","tokens":[\#(tokens)],"job":\#(rest)}"#) }
+                }
                 count("split", 1)
             case "count":
                 let (name, amount) = (next(), Int(next()) ?? 0)

@@ -276,6 +276,115 @@ struct EngineTests {
         #expect(scene.stats == ["delivered": 1] && scene.queue.held.isEmpty)
     }
 
+    private static let unique = #""alert":"x","id":"i","unique_for":"1h""#
+
+    @Test("a retry of a reserved job keeps the producer's bytes and the reservation", arguments: [false, true])
+    func uniqueRetry(isWrapped: Bool) throws {
+        let scene = try EngineScene()
+        let job = EngineScene.job("ab", Self.unique)
+        scene.push(isWrapped ? #"{"apns_worker":1,"attempt":2,"id":"i","job":\#(job)}"# : job)
+        scene.answer(.serviceUnavailable)
+        scene.run()
+        let retry = try #require(scene.queue.postponed.first?.body)
+        #expect(retry.hasSuffix(#""job":\#(job)}"#) && retry.contains(#""reserved":true"#))
+        #expect(scene.queue.held.isEmpty)
+    }
+
+    @Test("a retry of some tokens of a reserved job keeps the producer's bytes and the reservation")
+    func uniqueFanOut() throws {
+        let scene = try EngineScene()
+        let job = #"{"tokens":["aa","bb","cc"],\#(Self.unique)}"#
+        scene.push(job)
+        scene.answer(EngineScene.delivered)
+        // What has ended is written before the rest ends.
+        scene.run(.seconds(2))
+        scene.answer(.serviceUnavailable)
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        let retry = try #require(scene.queue.postponed.first?.body)
+        #expect(retry.hasSuffix(#""job":\#(job)}"#) && retry.contains(#""reserved":true"#))
+        #expect(retry.contains(#""tokens":["bb"]"#) && scene.queue.held.isEmpty)
+        #expect(scene.stats == ["delivered": 2, "retried": 1])
+    }
+
+    @Test("a reserved job with many tokens is split into pieces that keep the reservation", arguments: [false, true])
+    func uniqueSplit(isWrapped: Bool) throws {
+        let scene = try EngineScene()
+        let tokens = (0..<1001).map { "\(100_000 + $0)" }
+        let list = #"["\#(tokens.joined(separator: #"",""#))"]"#
+        let job = #"{"tokens":\#(isWrapped ? #"["ff"]"# : list),\#(Self.unique)}"#
+        scene.push(isWrapped ? #"{"apns_worker":1,"attempt":2,"id":"i","tokens":\#(list),"job":\#(job)}"# : job)
+        scene.run()
+        #expect(scene.queue.splits == 1 && scene.queue.held.isEmpty && scene.transport.sent.isEmpty)
+        let rest = isWrapped ? job : "{\(Self.unique)}"
+        #expect(scene.queue.pieces.count == 2)
+        #expect(
+            scene.queue.pieces.allSatisfy { $0.hasSuffix(#","job":\#(rest)}"#) && $0.contains(#""reserved":true"#) })
+        let first = try #require(scene.queue.pieces.first), last = try #require(scene.queue.pieces.last)
+        #expect(first.contains(#""tokens":["100000","#) && first.contains(#""100999"]"#))
+        #expect(last.contains(#""tokens":["101000"]"#))
+    }
+
+    @Test("what changes while a job waits for its reservation counts when it is reserved")
+    func uniqueMeanwhile() throws {
+        for change in ["cancelled", "scheduled", "app removed", "drained"] {
+            let scene = try EngineScene(apps: ["shop", "chat"])
+            let sendAt = change == "scheduled" ? #","send_at":\#(EngineScene.time(scene.loop.now) / 1000 + 60)"# : ""
+            scene.queue.jobs = [EngineScene.job("ab", Self.unique + sendAt + #","app":"chat""#)]
+            scene.lane.wake(QueueID(index: 0))
+            // The claim is answered, and the reservation is not.
+            scene.run(.milliseconds(1))
+            #expect(scene.queue.held.keys.map(\.stamp) == ["s2"], "\(change)")
+            switch change {
+            case "cancelled":
+                scene.lane.consumers[0].queue.commands = JobCommands(version: "1", [.id("i"): Self.cancellation])
+            case "app removed":
+                let shop = try AppSender.Prepared(EngineScene.app("shop"))
+                _ = scene.lane.reload(scene.context.configuration, [shop])
+            case "drained": _ = scene.lane.drain(within: .seconds(1))
+            default: break
+            }
+            scene.run()
+            #expect(scene.transport(1).sent.isEmpty, "\(change)")
+            #expect(scene.queue.held.isEmpty, "\(change)")
+            switch change {
+            case "cancelled": #expect(scene.stats == ["cancelled": 1])
+            case "scheduled":
+                let body = try #require(scene.queue.postponed.first?.body)
+                #expect(body.contains(#""reserved":true"#) && body.contains(#""job":{"token":"ab","#))
+            case "app removed": #expect(scene.queue.dead.map(\.reason) == ["UnknownApp"])
+            default: #expect(scene.queue.jobs.count == 1 && scene.queue.released)
+            }
+        }
+    }
+
+    private static let cancellation = {
+        var command = JobCommands.Command()
+        (command.state, command.since) = (.cancelled, 1_900_000_000_000)
+        return command
+    }()
+
+    @Test("a unique job of a limited campaign is decoded once, and waits for its reservation and then for its turn")
+    func uniqueLimited() throws {
+        let scene = try EngineScene()
+        var command = JobCommands.Command()
+        command.perSecond = 10
+        scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): command])
+        scene.queue.turns = [0, 5000]
+        let members = #""alert":"x","unique_for":"1h","campaign":"spring""#
+        let jobs = ["a", "b"].map { EngineScene.job("\($0)\($0)", #""id":"\#($0)",\#(members)"#) }
+        scene.queue.jobs = jobs
+        scene.lane.wake(QueueID(index: 0))
+        scene.run()
+        #expect(scene.transport.tokens == ["aa"])
+        let limited = try #require(scene.queue.postponed.first)
+        #expect(limited.due == "+5000" && limited.body.hasSuffix(#""job":\#(jobs[1])}"#))
+        #expect(limited.body.contains(#""reserved":true"#) && limited.body.contains("CampaignLimited"))
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.stats == ["delivered": 1, "deferred": 1] && scene.queue.held.isEmpty)
+    }
+
     // MARK: Fan-outs
 
     @Test("settles a fan-out with its last notification, and retries only what failed")

@@ -13,7 +13,7 @@ struct QueueScheduleTests {
         var brought: [Int: Int] = [:]
         for _ in 0..<rounds {
             guard let next = schedule.next({ hasWork($0) ? .ready : .unavailable }) else { break }
-            schedule.answered(next, received: batch, isDry: false)
+            schedule.recordAnswer(next, received: batch, isDry: false)
             brought[next, default: 0] += batch
         }
         return brought
@@ -34,7 +34,7 @@ struct QueueScheduleTests {
             guard let next = schedule.next({ _ in .ready }) else { break }
             // The second queue's jobs are so large that a claim returns few.
             let count = next == 0 ? 256 : 16
-            schedule.answered(next, received: count, isDry: false)
+            schedule.recordAnswer(next, received: count, isDry: false)
             brought[next] += count
         }
         #expect(abs(brought[0] - brought[1]) <= 256)
@@ -54,7 +54,7 @@ struct QueueScheduleTests {
         let both = run(&schedule, rounds: 100)
         #expect(both == [0: 5000, 1: 5000])
         // The same for a queue that had jobs before.
-        schedule.answered(1, received: 0, isDry: true)
+        schedule.recordAnswer(1, received: 0, isDry: true)
         _ = run(&schedule, rounds: 1000, where: { $0 == 0 })
         let again = run(&schedule, rounds: 100)
         #expect(abs((again[0] ?? 0) - (again[1] ?? 0)) <= 100)
@@ -80,7 +80,7 @@ struct QueueScheduleTests {
         for _ in 0..<500 {
             guard let next = schedule.next({ asking.contains($0) ? .asked : .ready }) else { continue }
             let received = Int.random(in: 0...256, using: &random)
-            schedule.answered(next, received: received, isDry: received < 200)
+            schedule.recordAnswer(next, received: received, isDry: received < 200)
         }
         // Then all have jobs; several are asked at once.
         var brought = Array(repeating: 0, count: weights.count)
@@ -92,7 +92,7 @@ struct QueueScheduleTests {
             } else if let done = asking.randomElement(using: &random) {
                 asking.remove(done)
                 let received = Int.random(in: 1...256, using: &random)
-                schedule.answered(done, received: received, isDry: false)
+                schedule.recordAnswer(done, received: received, isDry: false)
                 brought[done] += received
             }
         }

@@ -1,0 +1,116 @@
+import Logging
+import NIOCore
+import PushQueue
+
+/// Claims that Redis attributes to a lane and that the lane does not know. No I/O.
+///
+/// After a failover, or after a crash of a server that does not fsync each command, Redis can return to a slightly
+/// older state: settlements that it had confirmed are lost, and their claims exist again. Other lanes do not reclaim
+/// them, because their lane is alive. So the lane lists its claims whenever Redis returns, and periodically, and
+/// handles unknown ones as if it had just claimed them. Their notifications may be sent twice and are counted as such.
+struct ForgottenClaims {
+    /// The maximum number of jobs per read.
+    private static let maximumBatch = 256
+    /// The maximum number of bytes per read, estimated from the jobs already read.
+    private static let maximumBytes = 1 << 20
+
+    private var claims: ArraySlice<ClaimID> = []
+    private var batch = 4
+
+    var isEmpty: Bool { claims.isEmpty }
+    var count: Int { claims.count }
+
+    /// Keeps the claims listed by Redis that are unknown.
+    /// - Parameter forEachKnown: passes each claim that the lane is working on, or has settled without confirmation.
+    init(
+        listed: [ClaimID] = [], window: ClaimWindow = ClaimWindow(),
+        forEachKnown: ((ClaimID) -> Void) -> Void = { _ in }
+    ) {
+        var unknown = Set(listed.lazy.filter { window.wasAnswered($0.number) })
+        if !unknown.isEmpty { forEachKnown { unknown.remove($0) } }
+        claims = unknown.sorted { ($0.number, $0.stamp) < ($1.number, $1.stamp) }[...]
+    }
+
+    /// The largest claim number; 0 if there are none.
+    var largestNumber: Int { claims.last?.number ?? 0 }
+
+    /// Returns the claims to read next.
+    func next(capacity: Int) -> [ClaimID] { Array(claims.prefix(max(0, min(batch, capacity)))) }
+
+    /// Records that the first claims were read.
+    /// - Parameter bytes: the total size of their jobs.
+    mutating func recordRead(_ count: Int, bytes: Int) {
+        claims = claims.dropFirst(count)
+        let mean = max(1, bytes / max(1, count))
+        batch = max(1, min(Self.maximumBatch, 2 * batch, Self.maximumBytes / mean))
+    }
+}
+
+/// Lists a lane's claims in Redis, and reads the jobs of forgotten ones.
+final class ClaimRecovery {
+    private let link: QueueLink
+    private var forgotten = ForgottenClaims()
+    /// True while some of them are being read.
+    private var isReading = false
+    /// The time of the last check for forgotten claims.
+    private var checkedAt: NIODeadline
+    /// Returns the forgotten ones of the claims that Redis lists.
+    var find: ([ClaimID]) -> ForgottenClaims = { _ in ForgottenClaims() }
+    /// Returns the number of jobs for which the lane has capacity.
+    var capacity: () -> Int = { 0 }
+    /// Accepts jobs of forgotten claims.
+    var accept: ([ClaimedJob]) -> Void = { _ in }
+
+    init(_ link: QueueLink) {
+        self.link = link
+        checkedAt = link.lane.now
+    }
+
+    /// True if there is nothing to recover.
+    var isEmpty: Bool { forgotten.isEmpty }
+
+    /// Discards the forgotten claims that were found: they are listed again, or belong to other lanes.
+    func reset() { forgotten = ForgottenClaims() }
+
+    /// True at intervals in which forgotten claims would not be noticed otherwise.
+    var isDue: Bool {
+        let interval = TimeAmount.milliseconds(Int64(link.queue.limits.lease) / 3)
+        return link.store.isReady && forgotten.isEmpty && !isReading && link.lane.now - checkedAt > interval
+    }
+
+    /// Lists the lane's claims. This answer and those to settlements arrive in the order of their requests.
+    func check() {
+        checkedAt = link.lane.now
+        link.store.claims { [self, generation = link.queue.generation] result in
+            // No answer means that the connection was lost; the check is repeated when it is restored.
+            guard generation == link.queue.generation, link.lane.isWorking, case .success(let listed) = result else {
+                return
+            }
+            forgotten = find(listed)
+            guard !forgotten.isEmpty else { return }
+            link.queue.logger.warning(
+                "Redis has lost settlements that it had confirmed; processing their jobs again",
+                metadata: ["event": "settlements_lost", "jobs": "\(forgotten.count)"])
+            read()
+        }
+    }
+
+    /// Reads the jobs of forgotten claims, as far as there is capacity.
+    func read() {
+        guard !forgotten.isEmpty, !isReading, link.canAsk else { return }
+        let batch = forgotten.next(capacity: capacity())
+        guard !batch.isEmpty else { return }
+        isReading = true
+        link.store.bodies(of: batch) { [self, generation = link.queue.generation] result in
+            isReading = false
+            guard generation == link.queue.generation, link.lane.isWorking, case .success(let bodies) = result else {
+                return
+            }
+            forgotten.recordRead(batch.count, bytes: bodies.reduce(0) { $0 + ($1?.readableBytes ?? 0) })
+            accept(
+                zip(batch, bodies).compactMap { claim, body in
+                    body.map { ClaimedJob(body: $0, claim: claim, isRecovered: true) }
+                })
+        }
+    }
+}

@@ -1,0 +1,156 @@
+import Logging
+import NIOCore
+import PushQueue
+
+/// A lane's lease on a queue: the times of its renewals, and the right to reclaim the claims of other lanes. No I/O.
+///
+/// After an outage longer than the lease, all leases have expired, and lanes return one after another. The first must
+/// not reclaim from the others, which are alive. So a lane reclaims only after its own lease has been renewed without a
+/// gap for longer than the others need to return: a reconnect pause of up to 5 s, and the login.
+struct Lease {
+    /// The time for which the lease must have been renewed without a gap.
+    static let steadyTime = TimeAmount.seconds(15)
+    /// The maximum number of expired lanes that are remembered.
+    private static let maximumExpired = 100
+    /// The maximum interval between renewals by a polling lane, which receives operators' commands.
+    private static let longestRenewal = TimeAmount.milliseconds(WorkerReport.longestInterval)
+    /// The same for a quiet one.
+    private static let quietRenewal = TimeAmount.milliseconds(WorkerReport.interval)
+    /// The maximum interval at which a lane with jobs asks for commands about them: unsent ones can still be cancelled.
+    private static let commandInterval = TimeAmount.milliseconds(500)
+
+    private let length: TimeAmount
+    private let idleLength: TimeAmount
+    /// The time between renewals above which there is a gap. Less than the lease, because after a longer outage others
+    /// may have lost theirs.
+    private let longestGap: TimeAmount
+    /// The time of the last request that renews the lease.
+    private(set) var requestedAt = NIODeadline.distantPast
+    private var renewedAt = NIODeadline.distantPast
+    /// The time since which there was no gap.
+    private var steadySince: NIODeadline?
+    /// True while Redis holds no claims of the lane, according to its last answer, so there is nothing to recover.
+    private(set) var holdsNothing = false
+    /// True while the lease is the long one of a lane without claims.
+    private(set) var isIdle = false
+    /// The times from which lanes with expired leases may be reclaimed.
+    private var reclaimAfter: [String: NIODeadline] = [:]
+
+    init(_ limits: QueueLimits) {
+        length = .milliseconds(Int64(limits.lease))
+        idleLength = .milliseconds(Int64(limits.idleLease))
+        longestGap = min(.seconds(10), .nanoseconds(length.nanoseconds / 2))
+    }
+
+    /// Returns true if the lease must be renewed without a claim.
+    /// - Parameters:
+    ///   - polls: true for the lane of a worker that polls.
+    ///   - isAtRest: true if the lane has neither jobs nor problems. A heartbeat with a problem must not be that old.
+    func isDue(polls: Bool, isQuiet: Bool, hasJobs: Bool, isAtRest: @autoclosure () -> Bool, now: NIODeadline) -> Bool {
+        var interval = TimeAmount.nanoseconds(length.nanoseconds / 3)
+        if polls {
+            interval = min(interval, isQuiet ? Self.quietRenewal : Self.longestRenewal)
+        } else if isIdle, isAtRest() {
+            interval = .nanoseconds(idleLength.nanoseconds / 3)
+        }
+        if hasJobs { interval = min(interval, Self.commandInterval) }
+        return now - requestedAt > interval
+    }
+
+    /// Records a request that renews the lease.
+    /// - Parameter count: the maximum number of jobs that it claims.
+    mutating func recordRequest(count: Int, now: NIODeadline) {
+        requestedAt = now
+        if count > 0 { isIdle = false }
+    }
+
+    /// Records an answer to such a request.
+    /// - Parameters:
+    ///   - count: the maximum number of jobs that the request claimed.
+    ///   - held: the number of claims that the lane had before; negative if unknown.
+    mutating func recordRenewal(count: Int, held: Int, now: NIODeadline) {
+        if steadySince == nil || now - renewedAt > longestGap { steadySince = now }
+        renewedAt = now
+        holdsNothing = held == 0
+        isIdle = holdsNothing && count == 0
+    }
+
+    /// Records that the lease was lost, and with it all claims.
+    mutating func recordLoss() {
+        steadySince = nil
+        (holdsNothing, isIdle) = (false, false)
+    }
+
+    /// True if the lease was renewed for long enough without a gap.
+    func isSteady(now: NIODeadline) -> Bool {
+        guard let steadySince, now - renewedAt <= longestGap else { return false }
+        return now - steadySince >= Self.steadyTime
+    }
+
+    /// Records that another lane's lease has expired.
+    /// - Parameter delay: the time for which this lane waits first, so that one lane of the fleet reclaims and not all at
+    ///   once.
+    /// - Returns: true if this lane must reclaim now.
+    mutating func recordExpired(_ other: String, delay: @autoclosure () -> TimeAmount, now: NIODeadline) -> Bool {
+        guard isSteady(now: now) else { return false }
+        guard let after = reclaimAfter[other] else {
+            if reclaimAfter.count >= Self.maximumExpired { reclaimAfter.removeAll() }
+            reclaimAfter[other] = now + delay()
+            return false
+        }
+        guard now >= after else { return false }
+        reclaimAfter[other] = nil
+        return true
+    }
+}
+
+extension QueueLink {
+    /// Returns the claims of a lane whose lease has expired to the queue.
+    /// - Parameter completion: called when jobs may have gone back.
+    func reclaim(_ expired: String, completion: @escaping () -> Void) {
+        store.reclaim(expired) { [self] result in
+            switch result {
+            case .success(let counts?):
+                logEvictions(counts.evicted)
+                ledger.recordReclaimed(counts.reclaimed, poisoned: counts.poisoned, of: queue)
+                queue.logger.warning(
+                    "reclaimed the jobs of a lane whose lease had expired",
+                    metadata: [
+                        "event": "jobs_reclaimed", "worker": "\(expired)", "jobs": "\(counts.reclaimed)",
+                        "poisoned": "\(counts.poisoned)",
+                    ])
+                if counts.left > 0, lane.isWorking { reclaim(expired, completion: completion) }
+                completion()
+            case .success(nil): break
+            case .failure(let failure): refusals.refused(.reclaims, failure)
+            }
+        }
+    }
+
+    /// Releases all claims, and ends the lease.
+    func release() -> EventLoopFuture<Void> {
+        let done = lane.eventLoop.makePromise(of: Void.self)
+        release(after: 0, done)
+        return done.futureResult
+    }
+
+    /// - Parameter released: the number of jobs that were released before.
+    private func release(after released: Int, _ done: EventLoopPromise<Void>) {
+        store.release(of: queue.configuration, endOf: lane.configuration.workerName) { [self] result in
+            switch result {
+            case .success(let answer) where answer.left > 0: return release(after: released + answer.released, done)
+            case .success(let answer):
+                let jobs = released + answer.released
+                if jobs > 0 {
+                    queue.logger.info(
+                        "released unsent jobs", metadata: ["event": "jobs_released", "jobs": "\(jobs)"])
+                }
+            case .failure(let failure):
+                queue.logger.warning(
+                    "could not release unsent jobs; another worker reclaims them when the lease ends: \(failure)",
+                    metadata: ["event": "release_failed"])
+            }
+            done.succeed(())
+        }
+    }
+}

@@ -1,0 +1,385 @@
+import NIOCore
+import PushJob
+import PushQueue
+
+/// The settlements of a queue's jobs on their way to Redis: collected into batches, written after the invalid tokens
+/// that their jobs have found, and written again until they are confirmed.
+final class Outbox {
+    /// The number of claims at which a batch is written.
+    static let batch = 256
+    /// The number of results per write: each is an entry of a stream, and Redis must not be busy for long.
+    static let resultBatch = 128
+    /// The bytes of copied jobs at which a batch is written: its script blocks Redis for some milliseconds.
+    private static let batchBytes = 1 << 20
+    /// The time after its first claim at which a batch is written.
+    private static let batchDelay = TimeAmount.milliseconds(10)
+    /// The maximum number of invalid tokens per write, unless the last job has more; the tokens of one job are not
+    /// divided.
+    private static let tokensBatch = 2000
+    /// The number of unconfirmed settlements above which the lane claims no more jobs of the queue.
+    private static let maximumUnconfirmed = 10_000
+    /// The same limit in bytes, because settlements of jobs with many retried tokens are large.
+    private static let maximumUnconfirmedSize = 64 << 20
+    /// The interval at which settlements include the lane's counts for the history.
+    private static let countsInterval = TimeAmount.seconds(1)
+
+    /// An effect of a settlement on the lane's next claims, or on its end.
+    enum Event {
+        /// Settlements were confirmed or invalid tokens written during a drain.
+        case progressed
+        /// Invalid tokens were written to their set.
+        case markedInvalid
+        /// A job was replaced by pieces, which are due for every lane.
+        case split
+        /// A job was given back for workers of another configuration.
+        case gaveBack
+        /// A retry is due at this time.
+        case retry(NIODeadline)
+    }
+
+    /// Called with each event.
+    var report: (Event) -> Void = { _ in }
+    private let link: QueueLink
+    /// The settlements to write next.
+    private var settlement = Settlement()
+    private var unconfirmed = UnconfirmedSettlements()
+    private let flushSoon: SoonTask
+    /// The due time of the first retry in ``settlement``.
+    private var nextRetry = NIODeadline.distantFuture
+    /// The number of parts of jobs that were settled. They number the claims of what is left: after a rollback, a job is
+    /// processed again under a claim that it had before, and its parts must not meet those of then.
+    private var parts = 0
+    /// Ended jobs whose invalid tokens must be in the set before they are settled, and what ended of them later.
+    private var awaitingTokens: [EndedJob] = []
+    /// Ended jobs whose invalid tokens are being written.
+    private var writingTokens: [EndedJob] = []
+    /// What ended of jobs while the settlement of an earlier part was not confirmed. That settlement creates the claim
+    /// which these end, and Redis may refuse the first of two that are in flight and execute the second.
+    private var awaitingPart: [EndedJob] = []
+    private let invalidTokens: any InvalidTokenStore
+    /// The time before which no invalid tokens are written, because Redis has refused them.
+    private var tokensNotBefore = NIODeadline.distantPast
+    /// The time at which the counts for the history were last written.
+    private var countsWrittenAt = NIODeadline.distantPast
+
+    init(_ link: QueueLink, invalidTokens: any InvalidTokenStore) {
+        self.link = link
+        self.invalidTokens = invalidTokens
+        flushSoon = SoonTask(link.lane.eventLoop)
+    }
+
+    /// The number of jobs whose settlement is not confirmed.
+    var count: Int {
+        unconfirmed.count + settlement.count + awaitingTokens.count + writingTokens.count + awaitingPart.count
+    }
+
+    /// The approximate size of the settlements in bytes.
+    var size: Int { unconfirmed.size + settlement.size }
+
+    var isFull: Bool { count >= Self.maximumUnconfirmed || size >= Self.maximumUnconfirmedSize }
+
+    /// True once Redis has confirmed all settlements.
+    var isEmpty: Bool { count == 0 }
+
+    /// Passes each claim whose settlement is not confirmed.
+    func forEachClaim(_ body: (ClaimID) -> Void) {
+        settlement.claims.forEach(body)
+        unconfirmed.claims.forEach(body)
+        for ended in [awaitingTokens, writingTokens, awaitingPart].joined()
+        where ended.job.generation == link.queue.generation {
+            body(ended.job.claim)
+        }
+    }
+
+    /// Discards all settlements, because the claims belong to other lanes now. Invalid tokens are still written.
+    /// - Returns: the number of settlements.
+    func forget() -> Int {
+        defer {
+            settlement = Settlement()
+            unconfirmed = UnconfirmedSettlements()
+            awaitingPart = []
+        }
+        return settlement.count + unconfirmed.count + awaitingPart.count
+    }
+
+    // MARK: Parts of jobs
+
+    /// True if a part of a job waits to be written. Parts must be written in their order.
+    private func hasWaitingPart(of job: ActiveJob) -> Bool {
+        guard job.fanOut?.parts ?? 0 > 0 else { return false }
+        return [awaitingTokens, writingTokens, awaitingPart].joined().contains { $0.job.fanOut === job.fanOut }
+    }
+
+    /// True if the settlement that creates a job's claim is not confirmed.
+    private func mustAwaitPart(_ job: ActiveJob) -> Bool {
+        guard job.fanOut?.parts ?? 0 > 0 else { return false }
+        return unconfirmed.creates(job.claim) || awaitingPart.contains { $0.job.fanOut === job.fanOut }
+    }
+
+    private func writeAwaitingParts() {
+        guard !awaitingPart.isEmpty else { return }
+        let waiting = awaitingPart
+        awaitingPart = []
+        for ended in waiting {
+            write(ended)
+            flushIfFull()
+        }
+    }
+
+    // MARK: Writing
+
+    /// Adds an ended job whose invalid tokens are in the set, or a part of one, to the next batch, once the settlement
+    /// of an earlier part is confirmed.
+    private func write(_ ended: EndedJob) {
+        if mustAwaitPart(ended.job) { return awaitingPart.append(ended) }
+        // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
+        guard let tally = ended.job.tally, let job = ended.job.job else { return }
+        let fate = ended.rest == nil ? tally.fate : nil
+        if let fate { link.lane.metrics.count(fate, queue: link.queue.id.index) }
+        settlement.add(
+            ended, job, tally, fate, of: link.queue, app: link.ledger.apps[ended.job.app.index].name)
+        for postponed in tally.postponed { expectRetry(in: postponed.delay) }
+    }
+
+    /// Records that a retry in the settlement is due after a delay in milliseconds. The polling lane finds later ones.
+    private func expectRetry(in delay: Int64) {
+        guard delay < ClaimWindow.idlePoll.nanoseconds / 1_000_000 else { return }
+        nextRetry = min(nextRetry, link.lane.now + .milliseconds(delay))
+    }
+
+    private func flushIfFull() {
+        if settlement.count >= Self.batch || settlement.copiedBytes >= Self.batchBytes
+            || settlement.resultCount >= Self.resultBatch
+        {
+            return flush()
+        }
+        guard !flushSoon.isScheduled else { return }
+        flushSoon.schedule(in: Self.batchDelay) { [self] in flush() }
+    }
+
+    /// Writes all unwritten settlements.
+    func flush() {
+        writeInvalidTokens()
+        guard !settlement.isEmpty, link.store.isReady else { return }
+        if link.lane.now - countsWrittenAt >= Self.countsInterval { settlement.minute = takeCounts() }
+        let number = unconfirmed.append(settlement)
+        settlement = Settlement()
+        write(number, again: false)
+        if nextRetry < .distantFuture { report(.retry(nextRetry)) }
+        nextRetry = .distantFuture
+    }
+
+    private func write(_ number: Int, again: Bool) {
+        guard let batch = unconfirmed[number] else { return }
+        link.store.settle(batch) { [self, generation = link.queue.generation] result in
+            let settled = link.value(of: result, to: .settlements, of: generation) {
+                unconfirmed.recordRefusal(number)
+                link.lane.afterRefusal { [self] in
+                    // It may already have been written again over a new connection.
+                    if unconfirmed.takeRefused(number) { write(number, again: true) }
+                }
+            }
+            // It may have been written twice, in which case only the first answer counts.
+            guard let settled, unconfirmed.recordConfirmation(number) != nil else { return }
+            link.logEvictions(settled.evicted)
+            if !again { link.ledger.recordLostClaims(settled.lost) }
+            writeAwaitingParts()
+            if link.lane.isDraining { report(.progressed) }
+        }
+    }
+
+    /// Writes unconfirmed settlements again over a new connection. Those that were executed have no effect now.
+    ///
+    /// After a failover, another server may have a job as claimed but not its invalid tokens, although the previous
+    /// server had confirmed them. So the tokens are written again too, and first.
+    func writeUnconfirmed() {
+        unconfirmed.recordRewrite()
+        let tokens = unconfirmed.invalidTokens + settlement.invalidTokens
+        // In a Cluster the set may be on a server that did not fail over.
+        guard !tokens.isEmpty, link.store.holdsInvalidTokens else { return writeAllUnconfirmed() }
+        invalidTokens.mark(tokens) { [self, generation = link.queue.generation] result in
+            let marked = link.value(of: result, to: .invalidTokens, of: generation) {
+                link.lane.afterRefusal { [self] in
+                    if generation == link.queue.generation, link.store.isReady { writeUnconfirmed() }
+                }
+            }
+            if marked != nil { writeAllUnconfirmed() }
+        }
+    }
+
+    private func writeAllUnconfirmed() {
+        for number in unconfirmed.numbers { write(number, again: true) }
+        writeInvalidTokens()
+    }
+
+    // MARK: Invalid tokens
+
+    /// Writes tokens to the set of invalid tokens, and then settles their jobs.
+    func writeInvalidTokens() {
+        guard !awaitingTokens.isEmpty, writingTokens.isEmpty, link.lane.now >= tokensNotBefore else { return }
+        var tokens: [InvalidToken] = []
+        let last = awaitingTokens.firstIndex { ended in
+            tokens += ended.job.tally?.invalidTokens ?? []
+            return tokens.count >= Self.tokensBatch
+        }
+        let count = last.map { $0 + 1 } ?? awaitingTokens.count
+        writingTokens = Array(awaitingTokens.prefix(count))
+        awaitingTokens.removeFirst(count)
+        invalidTokens.mark(tokens) { [self] result in
+            let batch = writingTokens
+            writingTokens = []
+            switch result {
+            case .success:
+                for ended in batch {
+                    if ended.job.generation == link.queue.generation {
+                        write(ended)
+                    } else {
+                        link.ledger.recordLostClaims(1)
+                    }
+                    flushIfFull()
+                }
+                link.refusals.accepted(.invalidTokens)
+                report(.markedInvalid)
+                writeInvalidTokens()
+                if link.lane.isDraining { report(.progressed) }
+            case .failure(let failure):
+                awaitingTokens = batch + awaitingTokens
+                guard failure.isAnswer else { return }
+                link.refusals.refused(.invalidTokens, failure)
+                tokensNotBefore = link.lane.now + link.lane.refusalPause
+            }
+        }
+    }
+
+    // MARK: History
+
+    /// Returns and resets the counts for the history that must be written now.
+    private func takeCounts() -> MinuteCounts? {
+        guard let counts = link.lane.metrics.minutes.take(queue: link.queue.id.index) else { return nil }
+        countsWrittenAt = link.lane.now
+        return counts
+    }
+
+    /// Writes the counts that no settlement has included for lack of settlements.
+    func writeCountsIfDue() {
+        guard link.lane.now - countsWrittenAt >= Self.countsInterval * 2, settlement.isEmpty else { return }
+        writeCounts()
+    }
+
+    /// Writes the counts for the history without a settlement.
+    ///
+    /// They are not written again, because without a claim Redis could not detect a repetition. So they are lost if
+    /// their connection is. Counts that Redis has refused are written later.
+    func writeCounts() {
+        guard link.store.isReady, let counts = takeCounts() else { return }
+        var settlement = Settlement()
+        settlement.minute = counts
+        link.store.settle(settlement) { [self] result in
+            guard case .failure(.redis(let error)) = result, !error.mayHaveBeenExecuted else { return }
+            link.lane.metrics.minutes.putBack(counts, queue: link.queue.id.index)
+        }
+    }
+}
+
+extension Outbox: JobSettler {
+    func settleDelivered(_ claim: ClaimID, campaign: ByteBuffer?) {
+        settlement.use(campaign: campaign)
+        settlement.end(claim, .delivered)
+        flushIfFull()
+    }
+
+    func settle(_ job: ActiveJob) { settle(EndedJob(job)) }
+
+    var canSettlePart: Bool { link.store.isReady && !isFull }
+
+    func settlePart(of job: ActiveJob, rest tokens: [ByteBuffer]) -> ClaimID {
+        guard let fanOut = job.fanOut else { return job.claim }
+        let head = link.queue.headOfRest(of: job, fanOut, tokens: tokens)
+        fanOut.parts += 1
+        parts += 1
+        let rest = EndedJob.Rest(claim: fanOut.claim.rest(afterPart: parts), head: head)
+        settle(EndedJob(job, rest: rest))
+        fanOut.original = head.readableBytes..<head.readableBytes + fanOut.original.count
+        return rest.claim
+    }
+
+    private func settle(_ ended: EndedJob) {
+        if ended.job.tally?.invalidTokens.isEmpty == false || hasWaitingPart(of: ended.job) {
+            awaitingTokens.append(ended)
+        } else {
+            write(ended)
+        }
+        flushIfFull()
+    }
+
+    func settle(_ unsent: UnsentJob, _ end: UnsentEnd, results: PackedResults) {
+        settlement.add(unsent, end, results: results)
+        switch end {
+        case .deferred(_, let delay):
+            if unsent.refusedBy.isEmpty { expectRetry(in: delay) } else { report(.gaveBack) }
+        case .scheduled(let time): expectRetry(in: time - link.queue.now)
+        case .split:
+            // The pieces are due, for every lane, as soon as this is written.
+            flush()
+            return report(.split)
+        case .dead, .expired, .cancelled: break
+        }
+        flushIfFull()
+    }
+}
+
+/// Settlements that were written and not yet confirmed by Redis. No I/O.
+///
+/// They are written again over each new connection until they are confirmed; executing a settlement a second time has
+/// no effect.
+struct UnconfirmedSettlements {
+    private var batches: [Int: Settlement] = [:]
+    private var nextNumber = 0
+    private var refused: Set<Int> = []
+    /// The number of claims in them.
+    private(set) var count = 0
+    /// The approximate size of the settlements in bytes.
+    private(set) var size = 0
+
+    /// The numbers of all batches, in the order of their first write.
+    var numbers: [Int] { batches.keys.sorted() }
+
+    /// The claims in them.
+    var claims: some Sequence<ClaimID> { batches.values.lazy.flatMap(\.claims) }
+
+    /// True if a claim exists only once one of the batches has been executed.
+    func creates(_ claim: ClaimID) -> Bool { batches.values.contains { $0.rests.contains(claim) } }
+
+    /// The invalid tokens that must be in Redis before the batches, oldest first.
+    var invalidTokens: [InvalidToken] { numbers.flatMap { batches[$0]?.invalidTokens ?? [] } }
+
+    /// - Returns: the batch's number.
+    mutating func append(_ settlement: Settlement) -> Int {
+        defer { nextNumber += 1 }
+        batches[nextNumber] = settlement
+        count += settlement.count
+        size += settlement.size
+        return nextNumber
+    }
+
+    subscript(number: Int) -> Settlement? { batches[number] }
+
+    /// Records that Redis has confirmed a batch, and removes it.
+    /// - Returns: the batch; `nil` if it was already confirmed, because it may have been written twice.
+    mutating func recordConfirmation(_ number: Int) -> Settlement? {
+        refused.remove(number)
+        guard let settlement = batches.removeValue(forKey: number) else { return nil }
+        count -= settlement.count
+        size -= settlement.size
+        return settlement
+    }
+
+    /// Records that Redis refused a batch, which must be written again after a pause.
+    mutating func recordRefusal(_ number: Int) { refused.insert(number) }
+
+    /// Returns true, once, if a refused batch must still be written again.
+    mutating func takeRefused(_ number: Int) -> Bool { refused.remove(number) != nil }
+
+    /// Records that all batches are written again over a new connection.
+    mutating func recordRewrite() { refused = [] }
+}

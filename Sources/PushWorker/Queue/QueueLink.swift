@@ -1,0 +1,68 @@
+import NIOCore
+import PushQueue
+
+/// The lane, the queue, its Redis and the ledger, which the parts of a queue's consumer share, and the one treatment of
+/// failed requests.
+final class QueueLink {
+    /// The kinds of requests that a reachable Redis may refuse.
+    enum Request: String, CaseIterable {
+        case claims, settlements, reservations, reclaims
+        case waits = "waits for jobs"
+        case turns = "turns of campaigns"
+        /// All queues have the same set.
+        case invalidTokens = "invalid tokens"
+    }
+
+    let lane: LaneContext
+    let queue: QueueContext
+    let store: any QueueStore
+    let ledger: Ledger
+    let refusals: Refusals<Request>
+
+    init(_ queue: QueueContext, store: any QueueStore, lane: LaneContext, ledger: Ledger) {
+        self.lane = lane
+        self.queue = queue
+        self.store = store
+        self.ledger = ledger
+        refusals = Refusals(lane, queue: queue.name, logger: queue.logger) { [name = queue.name] request in
+            request == .invalidTokens ? request.rawValue : "\(request.rawValue) of the queue \(name)"
+        }
+    }
+
+    /// True while Redis can be asked on behalf of jobs.
+    var canAsk: Bool { store.isReady && lane.isWorking }
+
+    /// Returns the value of an answer about claims.
+    ///
+    /// There is none if the lease was lost since the request, because the claims belong to other lanes now; if the
+    /// connection was lost, because the consumer makes all requests again when it is restored; and if Redis refused the
+    /// request, which must then be made again after a pause.
+    /// - Parameters:
+    ///   - generation: the generation of the lease at the time of the request.
+    ///   - refused: called for a refused request, to make it again; see ``LaneContext/afterRefusal(_:)``. Does not
+    ///     escape, so that an answer allocates no closure.
+    func value<Value>(
+        of result: Result<Value, QueueConnection.Failure>, to request: Request, of generation: Int,
+        refused: () -> Void
+    ) -> Value? {
+        guard generation == queue.generation else { return nil }
+        switch result {
+        case .success(let value):
+            refusals.accepted(request)
+            return value
+        case .failure(let failure):
+            guard failure.isAnswer else { return nil }
+            refusals.refused(request, failure)
+            refused()
+            return nil
+        }
+    }
+
+    /// Logs evictions of dead letters, whose jobs are lost permanently.
+    func logEvictions(_ count: Int) {
+        guard count > 0 else { return }
+        lane.logThrottled(
+            .error, "dead_letters_evicted", "evicted dead letters: too many, too large in total, or too old",
+            kind: "evicted \(queue.name)", count: count, logger: queue.logger)
+    }
+}
