@@ -23,6 +23,15 @@ public struct Settlement: Sendable {
         /// Claims that end with results, by outcome, each with its results.
         var done: [Outcome: (count: Int, arguments: RedisArguments)] = [:]
         var arguments = RedisArguments()
+
+        /// The approximate size in memory, in bytes, without the acknowledged claims.
+        var size: Int { done.values.reduce(arguments.size) { $0 + $1.arguments.size } }
+
+        /// The approximate number of arguments.
+        var argumentCount: Int {
+            let acknowledged = acknowledged.reduce(arguments.count + 2) { $0 + $1.count }
+            return done.values.reduce(acknowledged) { $0 + $1.arguments.count }
+        }
     }
 
     /// The settlements of the current campaign.
@@ -55,18 +64,16 @@ public struct Settlement: Sendable {
 
     /// The approximate size in memory, in bytes.
     public var size: Int {
-        groups.reduce(count * 32 + (minute == nil ? 0 : 1024)) { sum, group in
-            group.done.values.reduce(sum + group.arguments.size) { $0 + $1.arguments.size }
-        }
+        others.values.reduce(group.size + count * 32 + (minute == nil ? 0 : 1024)) { $0 + $1.size }
     }
 
     /// True if there is nothing to write.
     public var isEmpty: Bool { count == 0 }
 
     /// The claims that are settled.
-    public var claims: [ClaimID] { groups.flatMap { $0.acknowledged.flatMap { $0 } } + otherClaims }
-
-    private var groups: [Group] { [group] + others.values }
+    public var claims: [ClaimID] {
+        others.values.reduce(into: otherClaims + group.acknowledged.joined()) { $0 += $1.acknowledged.joined() }
+    }
 
     /// Sets the campaign of the settlements that follow, which also add to its counters.
     /// - Parameter campaign: its name; `nil` for jobs without one.
@@ -286,10 +293,7 @@ public struct Settlement: Sendable {
 
     /// The approximate number of arguments.
     var expectedArguments: Int {
-        groups.reduce(minute == nil ? 16 : 96) { sum, group in
-            let acknowledged = group.acknowledged.reduce(sum) { $0 + $1.count } + group.arguments.count + 2
-            return group.done.values.reduce(acknowledged) { $0 + $1.arguments.count }
-        }
+        others.values.reduce(group.argumentCount + (minute == nil ? 16 : 96)) { $0 + $1.argumentCount }
     }
 }
 
