@@ -37,13 +37,56 @@ indirect enum Prerequisite {
     }
 }
 
+/// Jobs that wait for answers of one kind, in the order of their claims. No I/O.
+struct Pending<Question> {
+    struct Entry {
+        let job: UnsentJob
+        let question: Question
+    }
+
+    private(set) var entries: [Entry] = []
+    /// True while the first entries are asked for.
+    private var isAsking = false
+
+    mutating func append(_ job: UnsentJob, _ question: Question) {
+        entries.append(Entry(job: job, question: question))
+    }
+
+    /// Returns the entries to ask for next, if any; ``recordAnswer(of:)`` must follow.
+    /// - Parameters:
+    ///   - maximum: the maximum number; 0 while Redis can't be asked.
+    ///   - fits: returns true if an entry can be asked for in the same call as those before it.
+    mutating func next(_ maximum: Int, while fits: (Entry) -> Bool) -> [Entry]? {
+        guard !entries.isEmpty, maximum > 0, !isAsking else { return nil }
+        isAsking = true
+        return Array(entries.prefix(maximum).prefix(while: fits))
+    }
+
+    /// Records an answer, or that there is none.
+    /// - Parameter count: the number of first entries that were answered.
+    mutating func recordAnswer(of count: Int) {
+        isAsking = false
+        entries.removeFirst(count)
+    }
+}
+
 /// The decoded jobs of a queue that wait for an answer from Redis before they can be accepted.
 ///
-/// They wait until they are answered, the lease is lost, or a drain releases them with the lane's other claims.
+/// They wait until they are answered, the lease is lost, or a drain releases them with the lane's other claims. A
+/// question that was answered before gets the same answer.
 final class WaitingJobs {
+    /// The maximum number of reservations per call.
+    private static let maximumReservations = 256
+    /// The maximum bytes of jobs that a call copies, unless the first job alone is larger.
+    private static let maximumBytes = 1 << 20
+    /// The maximum number of turns per call.
+    private static let maximumTurns = 1000
+
     private let link: QueueLink
-    private let reservations: Pending<Reservation, ReservationResult>
-    private let turns: Pending<Prerequisite.Turn, Int>
+    private var reservations = Pending<Reservation>()
+    private var turns = Pending<Prerequisite.Turn>()
+    private let soon: SoonTask
+    /// Accepts a job after a step, or ends it, and returns the next step.
     private let accept: (UnsentJob) -> Prerequisite?
     /// Called when all answers of a call were handled.
     var report: () -> Void = {}
@@ -52,30 +95,11 @@ final class WaitingJobs {
     init(_ link: QueueLink, accept: @escaping (UnsentJob) -> Prerequisite?) {
         self.link = link
         self.accept = accept
-        reservations = .reservations(link)
-        turns = .turns(link)
-        reservations.handle = { [unowned self] in reserved($0, $1) }
-        reservations.report = { [unowned self] in report() }
-        turns.handle = { [unowned self] in turned($0, wait: $1) }
-        turns.report = { [unowned self] in report() }
+        soon = SoonTask(link.lane.eventLoop)
     }
 
     var isEmpty: Bool { count == 0 }
     var count: Int { reservations.entries.count + turns.entries.count }
-
-    /// Asks Redis for what a job needs first.
-    func append(_ prerequisite: Prerequisite) {
-        switch prerequisite {
-        case .reservation(let reservation, let job): reservations.append(job, reservation)
-        case .turn(let turn, let job): turns.append(job, turn)
-        }
-    }
-
-    /// Asks again, because the connection was restored.
-    func askAgain() {
-        turns.ask()
-        reservations.ask()
-    }
 
     /// Passes each claim of a waiting job.
     func forEachClaim(_ body: (ClaimID) -> Void) {
@@ -89,137 +113,85 @@ final class WaitingJobs {
     /// Discards all jobs, because their claims belong to other lanes now.
     /// - Returns: their number.
     func forget() -> Int {
-        defer {
-            reservations.forget()
-            turns.forget()
-        }
+        defer { (reservations, turns) = (Pending(), Pending()) }
         return count
     }
 
-    private func reserved(_ entry: Pending<Reservation, ReservationResult>.Entry, _ result: ReservationResult) {
+    /// Adds a job that needs a step first, if it does. All jobs of a claim are asked for in the same call.
+    func append(_ prerequisite: Prerequisite?) {
+        switch prerequisite {
+        case .reservation(let reservation, let job): reservations.append(job, reservation)
+        case .turn(let turn, let job): turns.append(job, turn)
+        case nil: return
+        }
+        guard !soon.isScheduled else { return }
+        soon.schedule { [self] in ask() }
+    }
+
+    /// Asks for all jobs. Also called when the connection is restored.
+    func ask() {
+        reserve()
+        takeTurns()
+    }
+
+    private func reserve() {
+        var bytes = 0
+        let next = reservations.next(link.canAsk ? Self.maximumReservations : 0) { entry in
+            defer { bytes += entry.job.claimed.body.readableBytes }
+            return bytes < Self.maximumBytes
+        }
+        guard let batch = next else { return }
+        link.store.reserve(batch.map(\.question)) { [self, generation = link.queue.generation] result in
+            let results = link.value(of: result, to: .reservations, of: generation) {
+                link.lane.afterRefusal { [self] in reserve() }
+            }
+            if generation == link.queue.generation { reservations.recordAnswer(of: results == nil ? 0 : batch.count) }
+            guard let results else { return }
+            for (entry, result) in zip(batch, results) { reserved(entry, result) }
+            reserve()
+            report()
+        }
+    }
+
+    private func reserved(_ entry: Pending<Reservation>.Entry, _ result: ReservationResult) {
         switch result {
         // In a drain the job is released with the lane's other claims and keeps its reservation.
         case .granted:
             guard link.lane.isWorking else { return }
             var job = entry.job
             job.recordReservation(entry.question)
-            if let next = accept(job) { append(next) }
+            append(accept(job))
         case .duplicate: link.ledger.recordDuplicate(entry.job)
         case .lost: link.ledger.recordLostClaims(1)
         }
     }
 
-    /// - Parameter wait: the milliseconds until the job may be sent.
-    private func turned(_ entry: Pending<Prerequisite.Turn, Int>.Entry, wait: Int) {
-        // In a drain the job is released with the lane's other claims.
-        guard link.lane.isWorking else { return }
-        guard wait == 0 else {
-            return link.ledger.record(.deferred(Reason(.campaignLimited), delay: Int64(wait)), of: entry.job)
-        }
-        var job = entry.job
-        job.claimed.hasTurn = true
-        if let next = accept(job) { append(next) }
-    }
-}
-
-/// Jobs that wait for answers of one kind, in the order of their claims.
-final class Pending<Question, Answer> {
-    struct Entry {
-        let job: UnsentJob
-        let question: Question
-    }
-
-    typealias Send = ([Entry], @escaping (Result<[Answer], QueueConnection.Failure>) -> Void) -> Void
-
-    private let link: QueueLink
-    private let request: QueueLink.Request
-    private let next: ([Entry]) -> ArraySlice<Entry>
-    private let send: Send
-    private let soon: SoonTask
-    /// Called with each answer.
-    var handle: (Entry, Answer) -> Void = { _, _ in }
-    /// Called when all answers of a call were handled.
-    var report: () -> Void = {}
-    private(set) var entries: [Entry] = []
-    private var isAsking = false
-
-    /// - Parameters:
-    ///   - next: returns the first entries that one call asks for.
-    ///   - send: sends the call.
-    init(
-        _ link: QueueLink, _ request: QueueLink.Request, next: @escaping ([Entry]) -> ArraySlice<Entry>,
-        send: @escaping Send
-    ) {
-        self.link = link
-        self.request = request
-        self.next = next
-        self.send = send
-        soon = SoonTask(link.lane.eventLoop)
-    }
-
-    /// Adds a job. All jobs of a claim are asked for in the same call.
-    func append(_ job: UnsentJob, _ question: Question) {
-        entries.append(Entry(job: job, question: question))
-        guard !soon.isScheduled else { return }
-        soon.schedule { [self] in ask() }
-    }
-
-    /// Asks for the jobs that have waited longest. A question that was answered before gets the same answer.
-    func ask() {
-        guard !entries.isEmpty, !isAsking, link.canAsk else { return }
-        isAsking = true
-        let (batch, generation) = (Array(next(entries)), link.queue.generation)
-        send(batch) { [self] result in
-            if generation == link.queue.generation { isAsking = false }
-            let answers = link.value(of: result, to: request, of: generation) {
-                link.lane.afterRefusal { [self] in ask() }
+    private func takeTurns() {
+        let first = turns.entries.first?.question
+        let next = turns.next(link.canAsk ? Self.maximumTurns : 0) { $0.question == first }
+        guard let batch = next, let turn = first else { return }
+        link.store.limit(
+            campaign: turn.campaign, perSecond: turn.perSecond, since: turn.since,
+            amounts: batch.map(\.job.notifications)
+        ) { [self, generation = link.queue.generation] result in
+            let waits = link.value(of: result, to: .turns, of: generation) {
+                link.lane.afterRefusal { [self] in takeTurns() }
             }
-            guard let answers else { return }
-            entries.removeFirst(batch.count)
-            for (entry, answer) in zip(batch, answers) { handle(entry, answer) }
-            ask()
+            if generation == link.queue.generation { turns.recordAnswer(of: waits == nil ? 0 : batch.count) }
+            guard let waits else { return }
+            for (entry, wait) in zip(batch, waits) { turned(entry.job, wait: wait) }
+            takeTurns()
             report()
         }
     }
 
-    func forget() { (entries, isAsking) = ([], false) }
-}
-
-extension Pending<Reservation, ReservationResult> {
-    /// The maximum number of reservations per call.
-    private static var maximumCount: Int { 256 }
-    /// The maximum bytes of jobs that a call copies, unless the first job alone is larger.
-    private static var maximumBytes: Int { 1 << 20 }
-
-    /// Jobs that must be the only ones with their ids.
-    static func reservations(_ link: QueueLink) -> Pending {
-        Pending(
-            link, .reservations,
-            next: { entries in
-                var bytes = 0
-                return entries.prefix(maximumCount).prefix { entry in
-                    defer { bytes += entry.job.claimed.body.readableBytes }
-                    return bytes < maximumBytes
-                }
-            },
-            send: { link.store.reserve($0.map(\.question), completion: $1) })
-    }
-}
-
-extension Pending<Prerequisite.Turn, Int> {
-    /// The maximum number of jobs per call.
-    private static var maximumCount: Int { 1000 }
-
-    /// Jobs of campaigns whose rate is limited. An answer is the milliseconds until the job may be sent.
-    static func turns(_ link: QueueLink) -> Pending {
-        Pending(
-            link, .turns,
-            next: { entries in entries.prefix(maximumCount).prefix { $0.question == entries[0].question } },
-            send: { entries, completion in
-                guard let turn = entries.first?.question else { return completion(.success([])) }
-                link.store.limit(
-                    campaign: turn.campaign, perSecond: turn.perSecond, since: turn.since,
-                    amounts: entries.map(\.job.notifications), completion: completion)
-            })
+    /// - Parameter wait: the milliseconds until the job may be sent.
+    private func turned(_ waiting: UnsentJob, wait: Int) {
+        // In a drain the job is released with the lane's other claims.
+        guard link.lane.isWorking else { return }
+        if wait > 0 { return link.ledger.record(.deferred(Reason(.campaignLimited), delay: Int64(wait)), of: waiting) }
+        var job = waiting
+        job.claimed.hasTurn = true
+        append(accept(job))
     }
 }

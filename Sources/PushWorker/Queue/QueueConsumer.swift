@@ -107,7 +107,7 @@ final class QueueConsumer {
         recovery.reset()
         checkClaims()
         outbox.writeUnconfirmed()
-        waiting.askAgain()
+        waiting.ask()
         window.wake()
         report(.changed)
     }

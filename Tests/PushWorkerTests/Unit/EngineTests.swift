@@ -364,6 +364,35 @@ struct EngineTests {
         return command
     }()
 
+    @Test(
+        "a job asks again for its reservation or turn after Redis refused it or the connection was lost",
+        arguments: [#""id":"i","unique_for":"1h""#, #""campaign":"spring""#], [false, true])
+    func asksAgain(member: String, isLost: Bool) throws {
+        let scene = try EngineScene()
+        var command = JobCommands.Command()
+        command.perSecond = 10
+        scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): command])
+        scene.queue.jobs = [EngineScene.job("ab", #""alert":"x",\#(member)"#)]
+        scene.lane.wake(QueueID(index: 0))
+        scene.loop.run()
+        // The claim is sent, and the question is not.
+        if isLost {
+            scene.queue.isReady = false
+        } else {
+            scene.queue.refusal = .redis(.server(RedisServerError(text: "READONLY a replica")))
+        }
+        scene.run(.milliseconds(50))
+        #expect(scene.transport.sent.isEmpty && scene.queue.held.count == 1)
+        #expect(scene.lane.consumers[0].problem != nil)
+        (scene.queue.isReady, scene.queue.refusal) = (true, nil)
+        if isLost { scene.lane.consumers[0].redisChanged(.ready) }
+        scene.run(.seconds(2))
+        #expect(scene.transport.tokens == ["ab"] && scene.lane.consumers[0].problem == nil)
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.stats == ["delivered": 1] && scene.queue.held.isEmpty)
+    }
+
     @Test("a unique job of a limited campaign is decoded once, and waits for its reservation and then for its turn")
     func uniqueLimited() throws {
         let scene = try EngineScene()
