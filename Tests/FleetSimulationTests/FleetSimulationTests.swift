@@ -95,7 +95,7 @@ struct ProtocolMutationTests {
             do {
                 try FleetSimulation(seed: seed, options, on: server).run()
             } catch {
-                print("\(mutation): \(error)")
+                print("\(mutation), seed \(seed): \(error)")
                 // The mutation rather than the seed must cause the failure.
                 var control = options
                 control.mutation = nil

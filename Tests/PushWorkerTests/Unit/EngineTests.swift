@@ -379,7 +379,7 @@ struct EngineTests {
         if isLost {
             scene.queue.isReady = false
         } else {
-            scene.queue.refusal = .redis(.server(RedisServerError(text: "READONLY a replica")))
+            scene.queue.refusal = .unexpectedReply(.reserve)
         }
         scene.run(.milliseconds(50))
         #expect(scene.transport.sent.isEmpty && scene.queue.held.count == 1)
