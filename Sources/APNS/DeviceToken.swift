@@ -33,8 +33,6 @@ public struct DeviceToken: Hashable, Sendable {
         case foreign(Service)
         case oddNumberOfDigits(Int)
         case tooLong(digits: Int)
-        /// The binary protocol carries tokens of 64 to 200 digits.
-        case notForGateway(digits: Int)
 
         /// The problem and its position; never the token itself.
         public var description: String {
@@ -47,9 +45,6 @@ public struct DeviceToken: Hashable, Sendable {
             case .oddNumberOfDigits(let digits): "the device token has an odd number of hex digits (\(digits))"
             case .tooLong(let digits):
                 "the device token has \(digits) hex digits, more than \(DeviceToken.maximumDigits)"
-            case .notForGateway(let digits):
-                "the device token has \(digits) hex digits; the binary gateway accepts \(GatewayFrame.tokenSizes.lowerBound * 2) "
-                    + "to \(GatewayFrame.tokenSizes.upperBound * 2)"
             }
         }
     }

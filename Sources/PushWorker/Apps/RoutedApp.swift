@@ -89,7 +89,7 @@ final class RoutedApp {
                 pushType, isOnChannel: isOnChannel,
                 isOwnTopic: job.topic.map { hasTopic(job.text($0)) } ?? true, payload: payload,
                 limit: limit)
-            if let refusal { throw refusal }
+            if let refusal { throw Reason(refusal.reason, detail: refusal.detail) }
         }
         let subject = NotificationRules.Subject(
             pushType: pushType, priority: given, isOnChannel: isOnChannel,
@@ -153,9 +153,14 @@ final class RoutedApp {
     // MARK: Parts
 
     /// Returns a device token, if the app's transport can carry it.
-    func deviceToken(_ text: ByteBuffer) throws(DeviceToken.Invalid) -> DeviceToken {
-        let token = try DeviceToken(text)
-        if gateway != nil { try GatewayRules.check(token) }
+    func deviceToken(_ text: ByteBuffer) throws(Reason) -> DeviceToken {
+        let token: DeviceToken
+        do throws(DeviceToken.Invalid) {
+            token = try DeviceToken(text)
+        } catch {
+            throw Reason(.malformedToken, detail: "\(error)")
+        }
+        if gateway != nil, let detail = GatewayRules.refusal(token) { throw Reason(.malformedToken, detail: detail) }
         return token
     }
 
@@ -173,12 +178,8 @@ final class RoutedApp {
             }
         }
         guard let field = job.token, job.tokens == nil else { return (.none, nil, nil) }
-        do throws(DeviceToken.Invalid) {
-            let token = try deviceToken(job.text(field))
-            return (token, nil, token.hex)
-        } catch {
-            throw Reason(.malformedToken, detail: "\(error)")
-        }
+        let token = try deviceToken(job.text(field))
+        return (token, nil, token.hex)
     }
 
     private func collapseID(of job: Job, _ identity: ByteBuffer) -> ByteBuffer? {

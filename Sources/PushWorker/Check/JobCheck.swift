@@ -12,7 +12,7 @@ public struct JobCheck {
         /// The notifications that would be sent.
         public var notifications: [Notification]
         /// The tokens that would become dead letters while others are sent: their positions, from 1, and the reasons.
-        var refused: [(place: Int, why: DeviceToken.Invalid)] = []
+        var refused: [(place: Int, why: Reason)] = []
         /// The requirements of Apple's that the job does not meet and that APNs does not check.
         var hints: [Hint] = []
     }
@@ -104,7 +104,8 @@ public struct JobCheck {
             let refused = plan.refused.map { refusal in
                 CheckVerdict(
                     .failure, name,
-                    "token \(refusal.place) would become a dead letter, MalformedToken: \(refusal.why)"
+                    "token \(refusal.place) would become a dead letter, \(refusal.why.code.text): "
+                        + (refusal.why.detail ?? "")
                         + (plan.notifications.isEmpty ? "" : "; the others would be sent"))
             }
             let facts = plan.notifications.isEmpty ? [] : explanation.facts.map { CheckVerdict(.ok, name, $0) }
@@ -133,7 +134,7 @@ public struct JobCheck {
         }
         var distinct = DistinctTokens(tokens, of: job)
         while let field = distinct.next() {
-            do throws(DeviceToken.Invalid) {
+            do throws(Reason) {
                 var notification = template
                 notification.deviceToken = try routed.deviceToken(job.text(field))
                 notification.apnsID = APNSID(jobID: identity, token: notification.deviceToken.hex)

@@ -278,7 +278,7 @@ extension AppSender {
                 ledger.recordSuppressed(of: id, to: DeviceToken.plain(text))
                 ended += 1
             } else {
-                do throws(DeviceToken.Invalid) {
+                do throws(Reason) {
                     let token = try app.deviceToken(text)
                     if !fleet.throttles.isEmpty, let delay = throttleDelay(of: token.hex, id) {
                         deferNotification(token.hex, of: id, fanOut.job, Reason(.throttled), delay: delay)
@@ -293,8 +293,7 @@ extension AppSender {
                         submission.submitted += 1
                     }
                 } catch {
-                    ledger.record(
-                        .dead, Reason(.malformedToken, detail: "\(error)"), of: id, to: text, wasSent: false)
+                    ledger.record(.dead, error, of: id, to: text, wasSent: false)
                     ended += 1
                 }
             }
