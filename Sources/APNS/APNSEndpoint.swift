@@ -10,11 +10,6 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// Apple's service for apps that Xcode installed.
     public static let sandbox = APNSEndpoint(host: "api.sandbox.push.apple.com", port: 443)
 
-    /// Apple's binary gateway for production, which Apple has shut down.
-    public static let productionGateway = APNSEndpoint(host: "gateway.push.apple.com", port: 2195)
-    /// Apple's binary gateway for the sandbox, which Apple has shut down.
-    public static let sandboxGateway = APNSEndpoint(host: "gateway.sandbox.push.apple.com", port: 2195)
-
     /// Creates an endpoint without checking the host or the port.
     public init(host: String, port: Int) {
         self.host = host
@@ -26,17 +21,12 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         self.init(text, production: .production, sandbox: .sandbox, scheme: "https://")
     }
 
-    /// Reads `production`, `sandbox`, `host` or `host:port` of a binary gateway; `nil` for anything else.
-    public init?(gateway text: String) {
-        self.init(text, production: .productionGateway, sandbox: .sandboxGateway)
-    }
-
     /// Parses an address of one service.
     /// - Parameters:
     ///   - production: the endpoint that `production` names; its port is the default for hosts without one.
     ///   - sandbox: the endpoint that `sandbox` names.
     ///   - scheme: an optional prefix, after which a trailing slash is allowed; `nil` if the service has no URLs.
-    init?(_ text: String, production: APNSEndpoint, sandbox: APNSEndpoint, scheme: String? = nil) {
+    package init?(_ text: String, production: APNSEndpoint, sandbox: APNSEndpoint, scheme: String? = nil) {
         switch text.lowercased() {
         case "production":
             self = production
@@ -113,7 +103,7 @@ public enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
     /// For apps from the App Store, TestFlight and enterprise distribution.
     case production
 
-    /// The environment behind one of Apple's hosts, for HTTP/2, the gateway or the feedback service; nil for any other.
+    /// The environment behind one of Apple's hosts, including those that Apple has shut down; nil for any other.
     public init?(host: String) {
         let name = host.lowercased()
         switch name.hasSuffix(".") ? String(name.dropLast()) : name {
@@ -123,33 +113,6 @@ public enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
             self = .sandbox
         default: return nil
         }
-    }
-}
-
-/// Addresses of the feedback service.
-///
-/// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service". Apple has shut
-/// it down; private gateways and appliances still offer one.
-extension APNSEndpoint {
-    /// The port that feedback services listen on.
-    public static let feedbackPort = 2196
-    /// For apps from the App Store, TestFlight and enterprise distribution.
-    public static let productionFeedback = APNSEndpoint(host: "feedback.push.apple.com", port: feedbackPort)
-    /// For apps that Xcode installed.
-    public static let sandboxFeedback = APNSEndpoint(host: "feedback.sandbox.push.apple.com", port: feedbackPort)
-
-    /// The feedback service that belongs to this endpoint. For servers that are not Apple's: the same host.
-    public var feedback: APNSEndpoint {
-        switch APNSEnvironment(host: host) {
-        case .production: .productionFeedback
-        case .sandbox: .sandboxFeedback
-        case nil: APNSEndpoint(host: host, port: Self.feedbackPort)
-        }
-    }
-
-    /// Reads `production`, `sandbox`, `host` or `host:port`; `nil` for anything else.
-    public init?(feedback text: String) {
-        self.init(text, production: .productionFeedback, sandbox: .sandboxFeedback)
     }
 }
 

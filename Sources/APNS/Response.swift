@@ -72,10 +72,10 @@ public enum RequestResult: Sendable, Equatable {
     case notProcessed(RequestFailure)
     /// It was written and never answered: APNs may have accepted it.
     case uncertain(RequestFailure)
-    /// The binary gateway has accepted it, as far as that can be known: it does not acknowledge what it accepts.
+    /// The server has accepted it, as far as that can be known: its protocol does not acknowledge what it accepts.
     case confirmed
-    /// The binary gateway named it in an error packet.
-    case refused(GatewayStatus)
+    /// The server refused it with this status of its own protocol, which is not HTTP.
+    case refused(status: UInt8)
 }
 
 /// The reason why a request got no answer.
@@ -99,9 +99,9 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
     case unresponsive
     /// It was not sent, because it has exceeded its deadline on every connection with a free stream.
     case noOtherConnection
-    /// The binary gateway dropped it, because of an earlier one on the same connection.
+    /// The server dropped it, because of an earlier one on the same connection.
     case discarded
-    /// The binary gateway accepts connections, and closes each at the first notification, without an error packet.
+    /// The server accepts connections, and closes each at the first notification, without an answer.
     case hungUp
 
     /// One line for a log or an `error` member.

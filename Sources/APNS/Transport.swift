@@ -7,14 +7,6 @@ public protocol TransportDelegate: AnyObject {
     func transport(_ transport: any Transport, completed tag: UInt64, with result: RequestResult)
     /// Called when the capacity or the connections have changed.
     func transportChanged(_ transport: any Transport)
-    /// Called when the binary gateway named a notification that had already completed as confirmed.
-    /// - Parameter token: its device token, as hexadecimal digits.
-    func transport(_ transport: any Transport, refusedLate token: ByteBuffer, with status: GatewayStatus)
-}
-
-extension TransportDelegate {
-    /// Does nothing.
-    public func transport(_ transport: any Transport, refusedLate token: ByteBuffer, with status: GatewayStatus) {}
 }
 
 /// The state of the answers to a transport's requests.
@@ -54,8 +46,6 @@ public protocol Transport: AnyObject {
 
     /// True if responses include their ``Response/uniqueID``.
     var keepsUniqueIDs: Bool { get set }
-    /// The number of notifications that the binary gateway dropped after they had completed as confirmed.
-    var droppedAfterConfirmation: Int { get }
 
     /// Submits a notification.
     /// - Parameter tag: returned with the result.
@@ -119,8 +109,6 @@ extension Transport {
         get { false }
         set {}
     }
-    /// Zero: each request has its own answer.
-    public var droppedAfterConfirmation: Int { 0 }
     /// Zero: connections are not counted.
     public var connectionsMade: Int { 0 }
 }

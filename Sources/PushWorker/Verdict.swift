@@ -71,7 +71,7 @@ package enum Verdict: Sendable, Equatable {
         case .uncertain(let failure):
             self = .retry(reason: Reason(failure), retryAfter: nil, isUncertain: true)
         case .confirmed: self = .delivered
-        case .refused(let status): self.init(status)
+        case .refused(let status): self.init(GatewayStatus(code: status))
         case .response(let response):
             let verdict = Verdict(response, topic: topic)
             self = isOnChannel ? verdict.onChannel : verdict

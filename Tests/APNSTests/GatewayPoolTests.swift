@@ -9,6 +9,12 @@ import Testing
 
 typealias GatewayClient = TransportClient<GatewayPool>
 
+extension TransportClient.Core: GatewayDelegate {
+    func gateway(dropped count: Int, refusing token: ByteBuffer?, with status: GatewayStatus) {
+        notes.append("dropped \(count), refused \(token.map { String(buffer: $0) } ?? "none") as \(status.name)")
+    }
+}
+
 /// Uses a scripted gateway over real TLS. For it, an item without a token is bad, as for a real one.
 @Suite("A pool of connections to the gateway")
 struct GatewayPoolTests {
@@ -317,11 +323,15 @@ struct GatewayPoolTests {
             try await eventually("the complaint") {
                 client.log.lines(of: "gateway_packet_late").map { $0["count"] } == ["3"]
             }
-            #expect(try await client.ask { $0.droppedAfterConfirmation } == 3)
+            let notes = try await client.notes()
+            #expect(
+                notes == [
+                    "dropped 3, refused \(String(buffer: Notification.example(2).deviceToken.hex)) as InvalidToken"
+                ])
             // Twice as long, and at least a second: this packet arrives in time.
             let results = try await client.results(5)
             #expect(results.count { $0 == .refused(.invalidToken) } == 1)
-            #expect(try await client.ask { $0.droppedAfterConfirmation } == 3)
+            #expect(try await client.notes() == notes)
         }
     }
 

@@ -19,6 +19,8 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
 
         let pool: Pool
         var ticker: RepeatedTask?
+        /// The transport's other events.
+        var notes: [String] = []
         private var waiting = Dictionary(uniqueKeysWithValues: Isolation.allCases.map { ($0, Waiting()) })
         private var promises: [UInt64: EventLoopPromise<RequestResult>] = [:]
         private var nextTag: UInt64 = 1
@@ -114,6 +116,12 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
     func ask<Answer: Sendable>(_ question: @escaping @Sendable (Pool) -> Answer) async throws -> Answer {
         let core = core
         return try await eventLoop.submit { question(core.value.pool) }.get()
+    }
+
+    /// Returns the transport's other events.
+    func notes() async throws -> [String] {
+        let core = core
+        return try await eventLoop.submit { core.value.notes }.get()
     }
 
     /// Closes like a worker: requests in flight are finished.

@@ -3,13 +3,19 @@ import TLS
 /// The reason why a connection to APNs could not be made, or ended.
 public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     /// The progress of a connection when the server closed it without an answer.
-    public enum HangUp: Sendable, Equatable {
+    public struct HangUp: Sendable, Equatable {
+        /// What the server did, and what it may not accept.
+        let description: String
+
+        package init(_ description: String) { self.description = description }
+
         /// After TLS and before any HTTP/2. Servers that do not accept the client certificate do this.
-        case beforeSettings
+        public static let beforeSettings = HangUp(
+            "set up TLS and closed the connection before any HTTP/2; it may not accept the client certificate")
         /// After requests were sent, with none answered.
-        case beforeAnswer
-        /// The binary gateway closed after TLS, without an error packet, and before it had confirmed anything.
-        case beforeConfirmation
+        public static let beforeAnswer = HangUp(
+            "closed the connection at the first request, without an answer; "
+                + "it may not accept the certificate or the key for this app and environment")
     }
 
     /// No TCP connection could be made.
@@ -20,7 +26,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     case noHTTP2(APNSEndpoint, offered: String?)
     /// The server has stopped answering.
     case unresponsive(APNSEndpoint, String)
-    /// The received bytes are not HTTP/2, or not an error packet of the gateway.
+    /// The received bytes do not follow the protocol.
     case protocolViolation(APNSEndpoint, String)
     /// More was received than answers can account for.
     case flooded(APNSEndpoint, String)
@@ -36,7 +42,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     case shutdown(APNSEndpoint)
 
     /// True if the server did something that no well-behaved server does.
-    var isBreach: Bool {
+    package var isBreach: Bool {
         switch self {
         case .protocolViolation, .flooded: true
         default: false
@@ -58,15 +64,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
             "\(endpoint) closed the connection before it was set up; it may not accept the certificate"
         case .closedByPeer(let endpoint, false, let reason):
             "\(endpoint) closed the connection\(reason.map { " (\($0))" } ?? "")"
-        case .hungUp(let endpoint, .beforeSettings):
-            "\(endpoint) set up TLS and closed the connection before any HTTP/2; "
-                + "it may not accept the client certificate"
-        case .hungUp(let endpoint, .beforeAnswer):
-            "\(endpoint) closed the connection at the first request, without an answer; "
-                + "it may not accept the certificate or the key for this app and environment"
-        case .hungUp(let endpoint, .beforeConfirmation):
-            "\(endpoint) set up TLS and closed the connection without an answer; "
-                + "it may not accept the client certificate for this environment"
+        case .hungUp(let endpoint, let hangUp): "\(endpoint) \(hangUp.description)"
         case .broken(let endpoint, true, let why):
             "\(endpoint) closed the connection during the handshake: \(why); is it a TLS port, and is this host allowed to use it?"
         case .broken(let endpoint, false, let why): "the connection to \(endpoint) broke: \(why)"
@@ -95,7 +93,7 @@ extension APNSConnectionError {
     }
 
     /// Returns the code of any error that can end a connection.
-    static func code(for error: any Error) -> String {
+    package static func code(for error: any Error) -> String {
         switch error {
         case let error as APNSConnectionError: error.code
         case is TLSError: "TLS"

@@ -1,6 +1,13 @@
 import NIOCore
 import Sockets
 
+extension APNSConnectionError.HangUp {
+    /// The gateway closed after TLS, without an error packet, and before it had confirmed anything.
+    static let beforeConfirmation = Self(
+        "set up TLS and closed the connection without an answer; "
+            + "it may not accept the client certificate for this environment")
+}
+
 /// The state of a connection to the gateway and its decisions, without any I/O: what can be sent, what is confirmed,
 /// and whether the other side is alive.
 struct GatewayConnectionState {

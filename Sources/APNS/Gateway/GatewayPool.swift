@@ -4,6 +4,20 @@ import NIOPosix
 import Sockets
 import TLS
 
+/// The receiver of a gateway's events.
+public protocol GatewayDelegate: TransportDelegate {
+    /// Called when notifications that had completed as confirmed turn out to have been dropped.
+    /// - Parameters:
+    ///   - count: their number.
+    ///   - token: the device token that the gateway refused, as hexadecimal digits; `nil` if it is not known any more.
+    func gateway(dropped count: Int, refusing token: ByteBuffer?, with status: GatewayStatus)
+}
+
+extension RequestResult {
+    /// The gateway named it in an error packet.
+    public static func refused(_ status: GatewayStatus) -> RequestResult { .refused(status: status.code) }
+}
+
 /// The connections of one certificate to one binary gateway, on one event loop.
 ///
 /// Connections are filled one after the other. A connection whose window is full, or that is closing, is sent a bad
@@ -13,7 +27,8 @@ import TLS
 public final class GatewayPool: Transport {
     /// The gateway.
     public var endpoint: APNSEndpoint { configuration.endpoint }
-    /// The receiver of completions. Held strongly until ``close()`` has completed.
+    /// The receiver of completions, and of further events if it is a ``GatewayDelegate``. Held strongly until ``close()``
+    /// has completed.
     public var delegate: (any TransportDelegate)?
     /// The error of the last connection that failed; `nil` once a connection has worked.
     public var lastFailure: (any Error)? { failures.last }
@@ -36,8 +51,6 @@ public final class GatewayPool: Transport {
 
     /// The maximum to which ``Configuration/confirmAfter`` is raised, unless it is configured to be longer.
     private static let longestConfirmation = TimeAmount.minutes(10)
-    /// See ``Transport/droppedAfterConfirmation``.
-    public private(set) var droppedAfterConfirmation = 0
     /// The number of ``hangUps`` from which the certificate is the likely cause.
     private static let patience = 3
 
@@ -320,7 +333,6 @@ extension GatewayPool: GatewayConnectionOwner {
             adaptiveWindow.refused(progress: progress, now: eventLoop.now)
         }
         guard findings.lost > 0 else { return }
-        droppedAfterConfirmation += findings.lost
         let before = configuration.confirmAfter
         configuration.confirmAfter = max(before, min(max(before + before, .seconds(1)), Self.longestConfirmation))
         for connection in connections { connection.confirm(after: configuration.confirmAfter) }
@@ -334,7 +346,8 @@ extension GatewayPool: GatewayConnectionOwner {
                 "event": "gateway_packet_late", "endpoint": "\(endpoint)", "status": "\(packet.status)",
                 "count": "\(findings.lost)",
             ])
-        if let token = findings.lateToken { delegate?.transport(self, refusedLate: token, with: packet.status) }
+        (delegate as? any GatewayDelegate)?
+            .gateway(dropped: findings.lost, refusing: findings.lateToken, with: packet.status)
     }
 
     func uncertainResult(of connection: GatewayConnection) -> RequestResult {

@@ -117,8 +117,8 @@ public struct AppCheck: Sendable {
             answer.timestamp = response.timestamp
             answer.apnsUniqueID = response.uniqueID?.description
         case .refused(let status):
-            answer.status = Int(status.code)
-            answer.reason = status.name
+            answer.status = Int(status)
+            answer.reason = GatewayStatus(code: status).name
         case .confirmed, .notProcessed, .uncertain: break
         }
         return answer
@@ -139,9 +139,10 @@ public struct AppCheck: Sendable {
         switch result {
         case .response(let answer): response = answer
         // The gateway must refuse a made-up token.
-        case .refused(.invalidToken): return .init(.ok, subject, "the gateway accepts \(name)")
+        case .refused(GatewayStatus.invalidToken.code): return .init(.ok, subject, "the gateway accepts \(name)")
         case .refused(let status):
-            return .init(.failure, subject, "the gateway refuses \(name) or the notification: \(status)")
+            return .init(
+                .failure, subject, "the gateway refuses \(name) or the notification: \(GatewayStatus(code: status))")
         case .confirmed:
             return .init(
                 .warning, subject,
@@ -203,7 +204,7 @@ extension RequestResult {
             "\(response.status)\(response.reasonText.map { " \($0)" } ?? "")"
         case .notProcessed(let failure), .uncertain(let failure): "\(failure)"
         case .confirmed: "accepted by the gateway"
-        case .refused(let status): "\(status)"
+        case .refused(let status): "\(GatewayStatus(code: status))"
         }
     }
 }

@@ -5,7 +5,7 @@ import PushJob
 import PushQueue
 
 /// The way from the end of a request to the outcome of its notification.
-extension AppSender: TransportDelegate {
+extension AppSender: GatewayDelegate {
     /// The beginning of 2008, before APNs existed, in milliseconds since 1970.
     private static let firstYear: Int64 = 1_199_145_600_000
     /// The maximum number of milliseconds by which APNs' clock may be ahead of Redis'.
@@ -27,9 +27,10 @@ extension AppSender: TransportDelegate {
 
     func transportChanged(_: any Transport) { lane.pump() }
 
-    func transport(_: any Transport, refusedLate token: ByteBuffer, with status: GatewayStatus) {
+    func gateway(dropped count: Int, refusing token: ByteBuffer?, with status: GatewayStatus) {
+        dropped += count
         // The notification counts as delivered already; all that remains is to stop sending to the token.
-        guard case .tokenSuspect(let reason) = Verdict(.refused(status), topic: .app), !gate.app.isOpen,
+        guard let token, case .tokenSuspect(let reason) = Verdict(.refused(status), topic: .app), !gate.app.isOpen,
             evidence.recordBadToken() == .mark
         else { return }
         let invalid = InvalidToken(
@@ -379,7 +380,7 @@ extension RequestResult {
     var status: Int? {
         switch self {
         case .response(let response): response.status
-        case .refused(let status): Int(status.code)
+        case .refused(let status): Int(status)
         case .confirmed, .notProcessed, .uncertain: nil
         }
     }

@@ -34,8 +34,8 @@ final class AppSender {
     var lacksIDs = false
     /// The failed connections of replaced transports, by code.
     private var pastFailures: [String: Int] = [:]
-    /// The notifications that replaced transports have dropped after confirming them.
-    private var pastDropped = 0
+    /// The notifications that the binary gateway has dropped after they had completed as confirmed.
+    var dropped = 0
 
     /// The notifications of an app that are not in flight.
     struct SendLine {
@@ -224,11 +224,8 @@ final class AppSender {
 
     // MARK: Observation
 
-    /// The value of ``Transport/droppedAfterConfirmation`` including former transports; `nil` for an app without a
-    /// binary gateway.
-    var droppedAfterConfirmation: Int? {
-        configuration.usesGateway ? pastDropped + transport.droppedAfterConfirmation : nil
-    }
+    /// The number of notifications that were dropped after their confirmation; `nil` for an app without a binary gateway.
+    var droppedAfterConfirmation: Int? { configuration.usesGateway ? dropped : nil }
 
     /// The number of failed connections, by code.
     var failureCounts: [String: Int] { pastFailures.merging(transport.failureCounts, uniquingKeysWith: +) }
@@ -309,7 +306,6 @@ final class AppSender {
         transport = new
         forgetConnections()
         pastFailures.merge(old.failureCounts, uniquingKeysWith: +)
-        pastDropped += old.droppedAfterConfirmation
         retiring.append(old)
         old.flushConfirmations()
         old.close().assumeIsolated().whenComplete { [self] _ in retiring.removeAll { $0 === old } }
