@@ -19,6 +19,7 @@ let package = Package(
         .executable(name: "apns-worker", targets: ["apns-worker"]),
         .executable(name: "apns-simulator", targets: ["apns-simulator"]),
         .library(name: "APNS", targets: ["APNS"]),
+        .library(name: "LegacyAPNS", targets: ["LegacyAPNS"]),
         .library(name: "PushJob", targets: ["PushJob"]),
         .library(name: "PushQueue", targets: ["PushQueue"]),
     ],
@@ -55,6 +56,8 @@ let package = Package(
             name: "Redis",
             dependencies: ["CHiredis", "PrintableText", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
+        // What Apple has shut down and private gateways still offer: the binary gateway and the feedback service.
+        .target(name: "LegacyAPNS", dependencies: ["APNS", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "PushJob", dependencies: ["PrintableText", nioCore], resources: [.embedInCode("Schema")]),
         .target(
             name: "PushQueue", dependencies: ["COpenSSL", "PrintableText", "PushJob", "Redis", nioCore],
@@ -70,8 +73,8 @@ let package = Package(
         .target(
             name: "PushWorker",
             dependencies: [
-                "APNS", "PrintableText", "PushJob", "PushQueue", "Sockets", "Telemetry", nioCore, nioPosix, logging,
-                lifecycle,
+                "APNS", "LegacyAPNS", "PrintableText", "PushJob", "PushQueue", "Sockets", "Telemetry", nioCore,
+                nioPosix, logging, lifecycle,
             ],
             resources: [.embedInCode("Build/commit.txt")]),
         .target(
@@ -83,16 +86,15 @@ let package = Package(
         .target(
             name: "APNSSimulator",
             dependencies: [
-                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "PrintableText", "PushJob", "Sockets", "TLS", "WebPages",
-                hummingbird, nioCore, nioPosix, logging,
+                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "LegacyAPNS", "PrintableText", "PushJob", "Sockets", "TLS",
+                "WebPages", hummingbird, nioCore, nioPosix, logging,
             ]),
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "Dashboard", "HTTPPort", "Operations",
-                "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS", "Telemetry",
-                "WebPages",
-                argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
+                "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "Dashboard", "HTTPPort", "LegacyAPNS",
+                "Operations", "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS",
+                "Telemetry", "WebPages", argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", "Sockets", argumentParser, logging, lifecycle]),
@@ -116,7 +118,9 @@ let package = Package(
         .executableTarget(
             name: "PoolProbe", dependencies: ["APNS", "TLS", logging, nioCore, nioPosix], path: "Tests/PoolProbe"),
 
-        .target(name: "TestSupport", dependencies: ["CHiredis", "TLS", nioCore, nioPosix], path: "Tests/TestSupport"),
+        .target(
+            name: "TestSupport", dependencies: ["APNS", "CHiredis", "TLS", logging, nioConcurrency, nioCore, nioPosix],
+            path: "Tests/TestSupport"),
         .testTarget(name: "PrintableTextTests", dependencies: ["PrintableText"]),
         .testTarget(name: "SocketsTests", dependencies: ["Sockets", "TestSupport", nioCore, nioPosix]),
         .testTarget(
@@ -135,8 +139,11 @@ let package = Package(
                 "APNS", "CNghttp2", "PoolProbe", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix,
             ],
             exclude: ["Fuzzing/Corpus"]),
+        .testTarget(
+            name: "LegacyAPNSTests",
+            dependencies: ["APNS", "LegacyAPNS", "TLS", "TestSupport", logging, nioConcurrency, nioCore, nioPosix]),
         // The products as other packages use them.
-        .testTarget(name: "LibraryTests", dependencies: ["APNS", "PushJob", "PushQueue", nioCore]),
+        .testTarget(name: "LibraryTests", dependencies: ["APNS", "LegacyAPNS", "PushJob", "PushQueue", nioCore]),
         .testTarget(
             name: "OperationsTests",
             dependencies: ["Operations", "PushJob", "PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
@@ -150,8 +157,8 @@ let package = Package(
         .testTarget(
             name: "PushWorkerTests",
             dependencies: [
-                "PushJob", "PushWorker", "APNSSimulator", "Redis", "TLS", "Telemetry", "TestSupport", nioEmbedded,
-                nioPosix, logging,
+                "PushJob", "PushWorker", "APNSSimulator", "LegacyAPNS", "Redis", "TLS", "Telemetry", "TestSupport",
+                nioEmbedded, nioPosix, logging,
             ],
             exclude: ["Unit/foreign-jobs.ndjson", "schema_verdicts.py"]),
         // A module of its own, so that scripts/test can optimize it.
@@ -169,13 +176,14 @@ let package = Package(
         .testTarget(
             name: "APNSSimulatorTests",
             dependencies: [
-                "APNS", "APNSSimulator", "HTTPPort", "TLS", "TestSupport", "apns-simulator", nioCore, nioPosix,
+                "APNS", "APNSSimulator", "HTTPPort", "LegacyAPNS", "TLS", "TestSupport", "apns-simulator", nioCore,
+                nioPosix,
             ]),
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "APNS", "PushJob", "PushQueue", "PushWorker", "Redis", "Telemetry", "TestSupport", "apns-worker",
-                "apns-simulator", yams,
+                "APNS", "LegacyAPNS", "PushJob", "PushQueue", "PushWorker", "Redis", "Telemetry", "TestSupport",
+                "apns-worker", "apns-simulator", yams,
             ]),
     ],
     swiftLanguageModes: [.v6]

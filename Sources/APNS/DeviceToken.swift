@@ -238,7 +238,7 @@ extension DeviceToken {
 
     /// Creates a token from its bytes.
     /// - Parameter bytes: 1 to 1,024 bytes.
-    init(bytes: ByteBuffer) {
+    package init(bytes: ByteBuffer) {
         precondition((1...Self.maximumDigits / 2).contains(bytes.readableBytes))
         var hex = ByteBufferAllocator().buffer(capacity: bytes.readableBytes * 2)
         for byte in bytes.readableBytesView {

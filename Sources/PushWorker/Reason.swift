@@ -1,4 +1,5 @@
 import APNS
+import LegacyAPNS
 import PushJob
 
 /// The reason for which a notification or job was not delivered, or an app was paused: a code for counters and

@@ -1,4 +1,5 @@
 import APNS
+import LegacyAPNS
 
 /// The meaning of the end of a request for its notification. All answers of APNs are interpreted here.
 package enum Verdict: Sendable, Equatable {

@@ -1,5 +1,6 @@
 import APNS
 import Foundation
+import LegacyAPNS
 import PushJob
 import PushQueue
 import Telemetry

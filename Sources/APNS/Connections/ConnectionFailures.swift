@@ -3,14 +3,14 @@ import NIOCore
 import Sockets
 
 /// The reason why a pool has no connection, for the log, metrics and callers.
-struct ConnectionFailures {
+package struct ConnectionFailures {
     /// The error of the last connection that could not be made or was retired unanswered; `nil` once a connection has
     /// worked.
-    private(set) var last: (any Error)?
+    package private(set) var last: (any Error)?
     /// True if ``last`` is about a connection that was made, and retired because its requests got no answer.
     private(set) var isOfAnswers = false
     /// See ``Transport/failureCounts``.
-    private(set) var counts: [String: Int] = [:]
+    package private(set) var counts: [String: Int] = [:]
 
     private let service: StaticString
     private let endpoint: APNSEndpoint
@@ -20,7 +20,7 @@ struct ConnectionFailures {
     private(set) var isLogged = false
 
     /// - Parameter service: the server's name in log messages.
-    init(_ service: StaticString, _ endpoint: APNSEndpoint, _ logger: Logger) {
+    package init(_ service: StaticString, _ endpoint: APNSEndpoint, _ logger: Logger) {
         self.service = service
         self.endpoint = endpoint
         self.logger = logger
@@ -29,7 +29,7 @@ struct ConnectionFailures {
     /// Records that a connection could not be made, or closed without ever having worked. Logs the first failure of an
     /// incident, and then at most one reminder per minute.
     /// - Parameter address: the address that accepted a connection of TCP, if one did; it is avoided for some minutes.
-    mutating func failed(
+    package mutating func failed(
         _ error: any Error, at address: SocketAddress? = nil, wasConnecting: Bool, _ state: inout ConnectionPoolState,
         now: NIODeadline
     ) {
@@ -63,7 +63,7 @@ struct ConnectionFailures {
 
     /// Records that a connection has worked.
     /// - Parameter news: the log message if failures have been logged.
-    mutating func worked(_ state: inout ConnectionPoolState, news: StaticString) {
+    package mutating func worked(_ state: inout ConnectionPoolState, news: StaticString) {
         if isLogged {
             logger.notice("\(news)", metadata: ["event": "apns_connection_restored", "endpoint": "\(endpoint)"])
         }

@@ -1,9 +1,9 @@
 import NIOCore
 
 /// Decides when a pool opens and closes connections, without any I/O.
-struct ConnectionPoolState {
+package struct ConnectionPoolState {
     /// The number of connections, and the pauses between attempts.
-    struct Configuration: Sendable {
+    package struct Configuration: Sendable {
         /// Minimum connections, kept open even while nothing is sent.
         var minimumConnections = 1
         var maximumConnections = 4
@@ -21,12 +21,12 @@ struct ConnectionPoolState {
     static let recyclingPauses = (first: TimeAmount.seconds(1), longest: TimeAmount.minutes(1))
 
     let configuration: Configuration
-    private(set) var connecting = 0
-    private(set) var usable = 0
+    package private(set) var connecting = 0
+    package private(set) var usable = 0
     /// Connections made since the start.
-    private(set) var made = 0
+    package private(set) var made = 0
     /// Consecutive failures since a connection last worked.
-    private(set) var failures = 0
+    package private(set) var failures = 0
     private(set) var notBefore = NIODeadline.distantPast
     /// The pause after the last failure.
     private(set) var pause = TimeAmount.zero
@@ -40,20 +40,20 @@ struct ConnectionPoolState {
     /// True if notifications are waiting and no stream is free.
     private var isWanted = false
 
-    init(_ configuration: Configuration) {
+    package init(_ configuration: Configuration) {
         self.configuration = configuration
     }
 
     /// True if there is no connection and none is needed or being made: the minimum is 0, and nothing waits to be sent.
-    var isDormant: Bool {
+    package var isDormant: Bool {
         configuration.minimumConnections == 0 && usable == 0 && connecting == 0 && failures == 0 && !isClosing
     }
 
     /// Records that notifications are waiting and no stream is free.
-    mutating func wantConnection() { isWanted = true }
+    package mutating func wantConnection() { isWanted = true }
 
     /// Returns the number of connections to open now, and clears the request made by ``wantConnection()``.
-    mutating func connectionsToOpen(now: NIODeadline) -> Int {
+    package mutating func connectionsToOpen(now: NIODeadline) -> Int {
         defer { isWanted = false }
         guard !isClosing, now >= notBefore else { return 0 }
         let existing = connecting + usable - outgoing
@@ -69,7 +69,7 @@ struct ConnectionPoolState {
         return count
     }
 
-    mutating func connected() {
+    package mutating func connected() {
         connecting -= 1
         usable += 1
         made += 1
@@ -82,7 +82,7 @@ struct ConnectionPoolState {
     }
 
     /// Records that a usable connection accepts no more requests.
-    mutating func retired(wasOutgoing: Bool = false) {
+    package mutating func retired(wasOutgoing: Bool = false) {
         usable -= 1
         if wasOutgoing { outgoing -= 1 }
     }
@@ -106,7 +106,7 @@ struct ConnectionPoolState {
     }
 
     /// Returns true if a connection last used at this time is superfluous.
-    func isSuperfluous(lastUsed: NIODeadline, now: NIODeadline) -> Bool {
+    package func isSuperfluous(lastUsed: NIODeadline, now: NIODeadline) -> Bool {
         outgoing == 0 && usable > configuration.minimumConnections && now - lastUsed >= configuration.idleTimeout
     }
 
@@ -127,7 +127,7 @@ struct ConnectionPoolState {
     ///   - jitter: from 0 to 1, evenly distributed.
     /// - Returns: the pause before the next attempt.
     @discardableResult
-    mutating func failed(wasConnecting: Bool, now: NIODeadline, jitter: Double) -> TimeAmount {
+    package mutating func failed(wasConnecting: Bool, now: NIODeadline, jitter: Double) -> TimeAmount {
         if wasConnecting { connecting -= 1 }
         failures += 1
         let exponent = min(failures - 1, 20)
@@ -140,5 +140,5 @@ struct ConnectionPoolState {
         return pause
     }
 
-    mutating func close() { isClosing = true }
+    package mutating func close() { isClosing = true }
 }

@@ -4,20 +4,31 @@ import Sockets
 import TLS
 
 /// The set-up of TCP, the proxy's tunnel and TLS, for any protocol on top of them.
-struct Dialer {
+package struct Dialer {
     /// The server.
-    var endpoint: APNSEndpoint
-    var tls: TLSContext
+    package var endpoint: APNSEndpoint
+    package var tls: TLSContext
     /// The proxy to connect through; it also resolves the endpoint's name.
-    var proxy: HTTPProxy?
+    package var proxy: HTTPProxy?
     /// The timeout of each step: TCP, the proxy's answer, and TLS.
-    var timeout: TimeAmount
+    package var timeout: TimeAmount
     /// Resolves host names; `nil` uses the system's resolver.
-    var resolver: (any Resolver & Sendable)? = nil
+    var resolver: (any Resolver & Sendable)?
+
+    package init(
+        endpoint: APNSEndpoint, tls: TLSContext, proxy: HTTPProxy?, timeout: TimeAmount,
+        resolver: (any Resolver & Sendable)? = nil
+    ) {
+        self.endpoint = endpoint
+        self.tls = tls
+        self.proxy = proxy
+        self.timeout = timeout
+        self.resolver = resolver
+    }
 
     /// Connects with TCP.
     /// - Parameter tune: sets further channel options.
-    func connect(
+    package func connect(
         on eventLoop: any EventLoop, _ tune: (ClientBootstrap) -> ClientBootstrap = { $0 }
     ) -> EventLoopFuture<any Channel> {
         tune(
@@ -38,7 +49,7 @@ struct Dialer {
 
     /// Adds TLS, preceded by the proxy's tunnel, below the handlers of a channel.
     /// - Parameter onTLS: called when the TLS handshake begins.
-    func secure(_ channel: any Channel, onTLS: @escaping () -> Void) throws {
+    package func secure(_ channel: any Channel, onTLS: @escaping () -> Void) throws {
         let pipeline = channel.pipeline.syncOperations
         guard let proxy else {
             try pipeline.addHandler(TLSHandler(client: tls, host: endpoint.host), position: .first)
@@ -51,7 +62,7 @@ struct Dialer {
     }
 
     /// Returns the error for a failed TCP connection.
-    func cannotConnect(_ error: any Error) -> APNSConnectionError {
+    package func cannotConnect(_ error: any Error) -> APNSConnectionError {
         let reason = ConnectFailure.reason(error)
         if let proxy { return .proxy(proxy, endpoint, "it cannot be reached: \(reason)") }
         // A shortage of file descriptors names its own remedy.

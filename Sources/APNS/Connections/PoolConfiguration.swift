@@ -4,7 +4,7 @@ import Sockets
 import TLS
 
 /// A connection whose TLS handshake has a timeout.
-protocol HandshakingConnection: AnyObject {
+package protocol HandshakingConnection: AnyObject {
     /// True until TLS is set up.
     var isConnecting: Bool { get }
     /// Closes it at once.
@@ -12,7 +12,7 @@ protocol HandshakingConnection: AnyObject {
 }
 
 /// The settings shared by the pools of both protocols.
-protocol PoolConfiguration {
+package protocol PoolConfiguration {
     var endpoint: APNSEndpoint { get }
     var tls: TLSContext { get }
     var proxy: HTTPProxy? { get }
@@ -27,11 +27,11 @@ protocol PoolConfiguration {
 }
 
 extension PoolConfiguration {
-    var dialer: Dialer {
+    package var dialer: Dialer {
         Dialer(endpoint: endpoint, tls: tls, proxy: proxy, timeout: connectTimeout, resolver: resolver)
     }
 
-    var poolLimits: ConnectionPoolState.Configuration {
+    package var poolLimits: ConnectionPoolState.Configuration {
         var limits = ConnectionPoolState.Configuration()
         limits.minimumConnections = minimumConnections
         limits.maximumConnections = max(maximumConnections, minimumConnections)
@@ -43,7 +43,7 @@ extension PoolConfiguration {
 
     /// Closes a connection if its TLS handshake exceeds the timeout. The proxy's answer has its own timeout.
     /// - Returns: a timer, to cancel when the handshake is complete.
-    func limitHandshake(of connection: some HandshakingConnection, on eventLoop: any EventLoop) -> TimeLimit {
+    package func limitHandshake(of connection: some HandshakingConnection, on eventLoop: any EventLoop) -> TimeLimit {
         let (endpoint, timeout) = (endpoint, connectTimeout)
         return TimeLimit(in: timeout, on: eventLoop) {
             guard connection.isConnecting else { return }
@@ -55,7 +55,7 @@ extension PoolConfiguration {
     /// Returns the age at which a connection is replaced: the maximum less up to a tenth, so that a fleet does not
     /// reconnect all at once.
     /// - Parameter jitter: from 0 to 1, evenly distributed.
-    func age(jitter: Double) -> TimeAmount? {
+    package func age(jitter: Double) -> TimeAmount? {
         maximumAge.map { .nanoseconds(Int64(Double($0.nanoseconds) * (1 - jitter / 10))) }
     }
 }

@@ -48,7 +48,7 @@ extension ConnectionPool {
         /// The longest pause between attempts.
         public var longestReconnectPause = TimeAmount.seconds(30)
         /// Resolves host names, for each connection again; `nil` uses the system's resolver.
-        var resolver: (any Resolver & Sendable)?
+        package var resolver: (any Resolver & Sendable)?
         /// The stream identifier of the first request; odd.
         var firstStream: Int32 = 1
 

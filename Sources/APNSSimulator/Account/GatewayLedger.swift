@@ -1,4 +1,5 @@
 import APNS
+import LegacyAPNS
 
 /// The account of a simulator's binary gateway. An id is the value of the payload's member that identifies a
 /// notification.

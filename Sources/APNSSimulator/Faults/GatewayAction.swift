@@ -1,4 +1,5 @@
 import APNS
+import LegacyAPNS
 
 /// A rule of the binary gateway, in the form of `--gateway-rule`.
 package typealias GatewayRule = Rule<GatewayAction>

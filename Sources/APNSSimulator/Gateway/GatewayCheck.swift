@@ -1,4 +1,5 @@
 import APNS
+import LegacyAPNS
 import TLS
 
 /// The gateway's checks of a well-formed notification, in its order.

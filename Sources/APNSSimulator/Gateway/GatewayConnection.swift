@@ -1,4 +1,5 @@
 import APNS
+import LegacyAPNS
 
 /// The state machine of one connection to the binary gateway, without its socket: it is passed bytes and the time, and
 /// returns actions and the time of the next one.

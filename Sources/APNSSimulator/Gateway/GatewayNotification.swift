@@ -1,4 +1,5 @@
 import APNS
+import LegacyAPNS
 
 /// One notification within the bytes that a client sent; valid only as long as those bytes.
 struct GatewayNotification {

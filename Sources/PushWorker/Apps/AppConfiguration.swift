@@ -1,4 +1,5 @@
 import APNS
+import LegacyAPNS
 import TLS
 
 /// An app for which the worker sends notifications.

@@ -1,4 +1,5 @@
 import APNS
+import LegacyAPNS
 import Logging
 import NIOCore
 import TLS

@@ -2,6 +2,7 @@ import APNS
 import ArgumentParser
 import FoundationEssentials
 import Glibc
+import LegacyAPNS
 import Logging
 import NIOCore
 import PushJob

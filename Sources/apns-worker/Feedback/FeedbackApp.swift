@@ -1,5 +1,6 @@
 import APNS
 import ArgumentParser
+import LegacyAPNS
 import NIOCore
 import PushWorker
 import TLS

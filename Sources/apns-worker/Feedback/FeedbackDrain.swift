@@ -1,5 +1,6 @@
 import APNS
 import FoundationEssentials
+import LegacyAPNS
 import Logging
 import NIOCore
 import PushQueue

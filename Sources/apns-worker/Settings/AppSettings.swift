@@ -1,6 +1,7 @@
 import APNS
 import ArgumentParser
 import FoundationEssentials
+import LegacyAPNS
 import PrintableText
 import PushWorker
 import TLS

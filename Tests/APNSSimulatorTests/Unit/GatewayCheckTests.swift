@@ -1,4 +1,5 @@
 import APNS
+import LegacyAPNS
 import Testing
 
 @testable import APNSSimulator

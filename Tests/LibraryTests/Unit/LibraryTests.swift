@@ -1,5 +1,6 @@
 import APNS
 import Foundation
+import LegacyAPNS
 import NIOCore
 import PushJob
 import PushQueue
@@ -51,6 +52,7 @@ struct LibraryTests {
         #expect(
             try DeviceToken("00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0").shortened == "00fc13ad…"
         )
+        #expect(APNSEndpoint(gateway: "production") == .productionGateway)
         #expect(try QueueKeys().jobs == "push:{default}:jobs")
     }
 }

@@ -1,5 +1,6 @@
 import APNS
 import Foundation
+import LegacyAPNS
 import NIOCore
 import PushJob
 import PushQueue

@@ -1,3 +1,4 @@
+import APNS
 import NIOCore
 
 /// A feedback service's report on one device.

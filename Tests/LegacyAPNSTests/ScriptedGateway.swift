@@ -5,6 +5,7 @@ import TLS
 import TestSupport
 
 @testable import APNS
+@testable import LegacyAPNS
 
 /// A binary gateway that handles each connection and item as a test's script says, and records what it saw. It knows
 /// commands 1 and 2, and shares no code with the client.

@@ -3,6 +3,7 @@ import TestSupport
 import Testing
 
 @testable import APNS
+@testable import LegacyAPNS
 
 @Suite("Tuples of a feedback service")
 struct FeedbackTuplesTests {

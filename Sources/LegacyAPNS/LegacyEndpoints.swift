@@ -1,3 +1,5 @@
+import APNS
+
 /// Addresses of the binary gateway, which Apple has shut down. Private gateways still exist.
 extension APNSEndpoint {
     /// For apps from the App Store, TestFlight and enterprise distribution.

@@ -1,3 +1,4 @@
+import APNS
 import Glibc
 import NIOCore
 import TLS

@@ -2,24 +2,24 @@ import Logging
 import NIOConcurrencyHelpers
 
 /// The logged lines.
-final class RecordedLog: Sendable {
-    struct Line {
-        let level: Logger.Level
-        let message: String
-        let metadata: Logger.Metadata
+package final class RecordedLog: Sendable {
+    package struct Line {
+        package let level: Logger.Level
+        package let message: String
+        package let metadata: Logger.Metadata
 
-        var event: String { self["event"] }
+        package var event: String { self["event"] }
 
-        subscript(key: String) -> String { metadata[key].map { "\($0)" } ?? "" }
+        package subscript(key: String) -> String { metadata[key].map { "\($0)" } ?? "" }
     }
 
     private let recorded = NIOLockedValueBox<[Line]>([])
 
-    var lines: [Line] { recorded.withLockedValue { $0 } }
+    package var lines: [Line] { recorded.withLockedValue { $0 } }
 
-    func lines(of event: String) -> [Line] { lines.filter { $0.event == event } }
+    package func lines(of event: String) -> [Line] { lines.filter { $0.event == event } }
 
-    var handler: any LogHandler { Handler(log: self) }
+    package var handler: any LogHandler { Handler(log: self) }
 
     private struct Handler: LogHandler {
         let log: RecordedLog

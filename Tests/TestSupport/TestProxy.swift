@@ -3,8 +3,8 @@ import NIOCore
 import NIOPosix
 
 /// A proxy for CONNECT: it reads the head of a request, then opens the tunnel or sends the answer that a test wants.
-final class TestProxy: Sendable {
-    enum Behaviour: Sendable {
+package final class TestProxy: Sendable {
+    package enum Behaviour: Sendable {
         /// Connects to the requested server.
         case connects
         /// Connects, and sends its answer byte by byte.
@@ -15,9 +15,9 @@ final class TestProxy: Sendable {
         case staysSilent
     }
 
-    let port: Int
+    package let port: Int
     /// The heads of all requests.
-    let requests: NIOLockedValueBox<[String]>
+    package let requests: NIOLockedValueBox<[String]>
     private let channel: any Channel
 
     private init(channel: any Channel, requests: NIOLockedValueBox<[String]>) {
@@ -27,7 +27,7 @@ final class TestProxy: Sendable {
     }
 
     /// - Parameter authorization: if set, requests without it are answered with 407.
-    static func start(_ behaviour: Behaviour, authorization: String? = nil) async throws -> TestProxy {
+    package static func start(_ behaviour: Behaviour, authorization: String? = nil) async throws -> TestProxy {
         let requests = NIOLockedValueBox<[String]>([])
         let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -41,7 +41,7 @@ final class TestProxy: Sendable {
         return TestProxy(channel: channel, requests: requests)
     }
 
-    func stop() async throws { try await channel.close() }
+    package func stop() async throws { try await channel.close() }
 
     /// The client's side of a tunnel.
     private final class Side: ChannelInboundHandler {
@@ -148,7 +148,7 @@ final class TestProxy: Sendable {
 }
 
 /// Runs a body with a proxy, and stops the proxy afterwards.
-func withProxy(
+package func withProxy(
     _ behaviour: TestProxy.Behaviour, authorization: String? = nil, _ body: (TestProxy) async throws -> Void
 ) async throws {
     let proxy = try await TestProxy.start(behaviour, authorization: authorization)

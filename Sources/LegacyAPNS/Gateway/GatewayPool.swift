@@ -1,3 +1,4 @@
+import APNS
 import Logging
 import NIOCore
 import NIOPosix
@@ -427,7 +428,7 @@ extension GatewayPool {
         /// The longest pause between attempts.
         public var longestReconnectPause = TimeAmount.seconds(30)
         /// Resolves host names, for each connection again; `nil` uses the system's resolver.
-        var resolver: (any Resolver & Sendable)?
+        package var resolver: (any Resolver & Sendable)?
 
         /// Creates a configuration with default values for everything else.
         public init(endpoint: APNSEndpoint, tls: TLSContext) {

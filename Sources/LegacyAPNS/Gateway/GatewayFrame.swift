@@ -1,3 +1,4 @@
+import APNS
 import NIOCore
 
 /// The encoding of a notification: one of the three commands of the binary protocol.

@@ -6,11 +6,12 @@ import TestSupport
 import Testing
 
 @testable import APNS
+@testable import LegacyAPNS
 
 typealias GatewayClient = TransportClient<GatewayPool>
 
 extension TransportClient.Core: GatewayDelegate {
-    func gateway(dropped count: Int, refusing token: ByteBuffer?, with status: GatewayStatus) {
+    package func gateway(dropped count: Int, refusing token: ByteBuffer?, with status: GatewayStatus) {
         notes.append("dropped \(count), refused \(token.map { String(buffer: $0) } ?? "none") as \(status.name)")
     }
 }
@@ -207,7 +208,8 @@ struct GatewayPoolTests {
             if case .item(let item) = event { peer.answer(7, item.identifier, pieces: 1) }
         }
         try await withGateway(script: script) { client, _ in
-            try await expect(client.send(), .refused(.invalidPayloadSize))
+            let results = try await client.results(1)
+            #expect(results == [.refused(.invalidPayloadSize)])
         }
     }
 
@@ -282,7 +284,7 @@ struct GatewayPoolTests {
             let first = try await results(client.send((0..<20).map { .example($0) }))
             #expect(first.contains(.uncertain(.connectionLost("it was closed without an error packet"))))
             for _ in 0..<3 { _ = try await client.send().get() }
-            try await expect(client.send(), .uncertain(.hungUp))
+            #expect(try await client.send().get() == .uncertain(.hungUp))
             let perConnection = Dictionary(grouping: gateway.items, by: \.connection).values.map(\.count)
             #expect(perConnection.dropFirst().allSatisfy { $0 <= 20 })
             #expect(!client.log.lines(of: "apns_connection_failed").isEmpty)
@@ -383,9 +385,9 @@ struct GatewayPoolTests {
                 return (pool.statistics.connecting, pool.capacity, pool.isDormant, isAccepted)
             }
             #expect(connecting == (1, 0, false, false))
-            try await expect(client.send(), .confirmed)
+            #expect(try await client.send().get() == .confirmed)
             try await eventually("no connection") { try await client.ask { $0.usableConnections } == 0 }
-            try await expect(client.send(), .confirmed)
+            #expect(try await client.send().get() == .confirmed)
             #expect(gateway.seen.withLockedValue { $0.connections } == 2)
         }
     }

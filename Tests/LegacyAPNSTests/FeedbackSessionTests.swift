@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import APNS
+@testable import LegacyAPNS
 
 @Suite("A connection to a feedback service", .timeLimit(.minutes(2)))
 struct FeedbackSessionTests {

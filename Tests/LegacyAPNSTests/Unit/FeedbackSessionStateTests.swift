@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import APNS
+@testable import LegacyAPNS
 
 @Suite("The state of a connection to a feedback service")
 struct FeedbackSessionStateTests {

@@ -2,6 +2,7 @@ import NIOCore
 import Testing
 
 @testable import APNS
+@testable import LegacyAPNS
 
 @Suite("A frame for the gateway")
 struct GatewayFrameTests {

@@ -1,3 +1,4 @@
+import APNS
 import NIOCore
 import Sockets
 

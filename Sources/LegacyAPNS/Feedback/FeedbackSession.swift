@@ -1,3 +1,4 @@
+import APNS
 import NIOCore
 import NIOPosix
 import Sockets
