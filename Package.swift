@@ -60,7 +60,8 @@ let package = Package(
         .target(name: "LegacyAPNS", dependencies: ["APNS", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "PushJob", dependencies: ["PrintableText", nioCore], resources: [.embedInCode("Schema")]),
         .target(
-            name: "PushQueue", dependencies: ["COpenSSL", "PrintableText", "PushJob", "Redis", nioCore],
+            name: "PushQueue",
+            dependencies: ["COpenSSL", "PrintableText", "PushJob", "Redis", "Sockets", nioCore],
             resources: [.embedInCode("Scripts")]),
         // What an operator sees and changes, for the commands and the dashboard.
         .target(name: "Operations", dependencies: ["PrintableText", "PushJob", "PushQueue", "Redis", nioCore]),
@@ -132,7 +133,7 @@ let package = Package(
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(
             name: "RedisTests",
-            dependencies: ["CHiredis", "Redis", "TestSupport", logging, nioCore, nioEmbedded, nioPosix]),
+            dependencies: ["CHiredis", "Redis", "Sockets", "TestSupport", logging, nioCore, nioEmbedded, nioPosix]),
         .testTarget(
             name: "APNSTests",
             dependencies: [

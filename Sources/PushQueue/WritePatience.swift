@@ -1,5 +1,6 @@
 import NIOCore
 import Redis
+import Sockets
 
 /// Decides when, and for how long, to repeat a write that Redis does not accept. Has no I/O.
 public struct WritePatience: Sendable {
@@ -11,7 +12,7 @@ public struct WritePatience: Sendable {
         case giveUp
     }
 
-    private let backoff: ReconnectBackoff
+    private let backoff: Backoff
     private var limit: TimeAmount
     private var isShortened = false
     private var failures = 0
@@ -22,7 +23,7 @@ public struct WritePatience: Sendable {
     ///   - backoff: the pauses between attempts.
     public init(
         limit: TimeAmount,
-        backoff: ReconnectBackoff = ReconnectBackoff(initial: .milliseconds(50), maximum: .seconds(1))
+        backoff: Backoff = Backoff(first: .milliseconds(50), longest: .seconds(1))
     ) {
         self.limit = limit
         self.backoff = backoff
@@ -42,7 +43,7 @@ public struct WritePatience: Sendable {
         let left = began + limit - now
         guard left > .zero else { return .giveUp }
         // Never immediately: a Redis that refuses at once would be called without a pause.
-        let pause = max(backoff.delay(failures: failures, random: random), .milliseconds(5))
+        let pause = max(backoff.pause(failures: failures, random: random), .milliseconds(5))
         return .again(after: min(pause, left))
     }
 

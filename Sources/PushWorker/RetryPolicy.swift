@@ -1,4 +1,5 @@
 import APNS
+import Sockets
 
 /// The rules for the time and number of retries.
 public struct RetryPolicy: Sendable, Equatable {
@@ -37,12 +38,9 @@ public struct RetryPolicy: Sendable, Equatable {
     ///   - retryAfter: the seconds requested by the server: the minimum, up to `longestRequestedPause`.
     ///   - jitter: a random number from 0 to 1, evenly distributed.
     public func delay(afterAttempt attempt: Int, retryAfter: Int?, jitter: Double) -> Int64 {
-        let exponent = Int64(min(max(attempt, 1) - 1, 30))
-        let (grown, overflows) = base.multipliedReportingOverflow(by: 1 << exponent)
-        let ceiling = overflows ? cap : min(cap, grown)
-        let backoff = Int64(Double(ceiling) * jitter)
-        guard let retryAfter else { return backoff }
-        return asked(retryAfter) + backoff
+        let backoff = Backoff(first: .milliseconds(base), longest: .milliseconds(cap))
+        let pause = backoff.pause(failures: attempt, random: jitter).nanoseconds / 1_000_000
+        return retryAfter.map { asked($0) + pause } ?? pause
     }
 
     /// Returns the pause requested by a server, in milliseconds.

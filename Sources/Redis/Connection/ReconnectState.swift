@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 
 /// Decides when to connect, and which events are logged.
 struct ReconnectState {
@@ -32,7 +33,7 @@ struct ReconnectState {
     private(set) var phase: Phase = .idle
     /// The reason why there is no connection; `nil` while there is one, and before the first attempt has failed.
     private(set) var lastError: RedisError?
-    private let backoff: ReconnectBackoff
+    private let backoff: Backoff
     private var failures = 0
     private var outageBegan: NIODeadline?
     private var failuresOfOutage = 0
@@ -40,7 +41,7 @@ struct ReconnectState {
     /// Kept across outages: a server that accepts and closes connections must not fill the log.
     private var lastReport: NIODeadline?
 
-    init(backoff: ReconnectBackoff) {
+    init(backoff: Backoff) {
         self.backoff = backoff
     }
 
@@ -69,7 +70,7 @@ struct ReconnectState {
     ///
     /// - Returns: the next attempt; `nil` if no connection is wanted.
     mutating func failed(because error: RedisError, at now: NIODeadline, random: Double) -> Retry? {
-        var longest = backoff.maximum
+        var longest = backoff.longest
         switch phase {
         case .idle, .waiting, .closed:
             return nil
@@ -77,7 +78,7 @@ struct ReconnectState {
             failuresOfOutage += 1
         case .ready(let since):
             // A server that accepts and closes connections must not reset the wait each time.
-            if now - since >= backoff.ceiling(failures: failures) { failures = 0 }
+            if now - since >= backoff.limit(failures: failures) { failures = 0 }
             // A server that answers, such as a replica, may be the right one soon.
             if case .server = error { longest = min(longest, Self.afterAnswer) }
         }
@@ -91,7 +92,7 @@ struct ReconnectState {
             isOutageReported = true
         }
         return Retry(
-            delay: min(longest, backoff.delay(failures: failures, random: random)), isReported: isReported,
+            delay: min(longest, backoff.pause(failures: failures, random: random)), isReported: isReported,
             failures: failuresOfOutage)
     }
 
@@ -105,34 +106,5 @@ struct ReconnectState {
     mutating func close(because error: RedisError) {
         phase = .closed
         lastError = error
-    }
-}
-
-/// The wait before a new attempt to connect: exponential, with full jitter, so that a fleet does not reconnect in step.
-public struct ReconnectBackoff: Sendable, Equatable {
-    /// The upper limit of the first wait.
-    public var initial: TimeAmount
-    /// The upper limit of any wait.
-    public var maximum: TimeAmount
-
-    /// Creates a backoff, by default from 50 ms to 5 s.
-    public init(initial: TimeAmount = .milliseconds(50), maximum: TimeAmount = .seconds(5)) {
-        self.initial = initial
-        self.maximum = maximum
-    }
-
-    /// Returns the upper limit of the wait after a number of consecutive failures; it doubles with each.
-    public func ceiling(failures: Int) -> TimeAmount {
-        let doublings = max(0, failures - 1)
-        // After 62 doublings, `maximum` applies even to a nanosecond.
-        guard doublings < 62, initial.nanoseconds <= maximum.nanoseconds >> doublings else { return maximum }
-        return .nanoseconds(initial.nanoseconds << doublings)
-    }
-
-    /// Returns the wait after a number of consecutive failures.
-    ///
-    /// - Parameter random: from 0 to 1, evenly distributed.
-    public func delay(failures: Int, random: Double) -> TimeAmount {
-        .nanoseconds(Int64(Double(ceiling(failures: failures).nanoseconds) * min(max(random, 0), 1)))
     }
 }

@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 import TLS
 
 /// The configuration of a client's connections and timeouts.
@@ -9,7 +10,7 @@ public struct RedisClientConfiguration: Sendable {
     /// blocking commands, each with its own deadline.
     public var commandTimeout: TimeAmount? = .seconds(5)
     /// The waits between attempts to connect.
-    public var backoff = ReconnectBackoff()
+    public var backoff = Backoff(first: .milliseconds(50), longest: .seconds(5))
     /// The timeout for connecting to a Sentinel or a Cluster node during a search for the server, and again for its
     /// answer: short, because there are others.
     public var askTimeout: TimeAmount = .seconds(2)

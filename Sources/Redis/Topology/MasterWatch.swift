@@ -1,6 +1,7 @@
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
+import Sockets
 
 /// Learns from the Sentinels which server is the master, for all clients of a process, over one connection to a
 /// Sentinel.
@@ -35,7 +36,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
 
     private static let channel = "+switch-master"
     /// The waits before another Sentinel is tried.
-    private static let pauses = ReconnectBackoff(initial: .seconds(1), maximum: .seconds(30))
+    private static let pauses = Backoff(first: .seconds(1), longest: .seconds(30), least: 1)
     /// The interval between inquiries while no Sentinel announces anything.
     private static let blindInterval: TimeAmount = .seconds(2)
     /// The interval at which the Sentinel must answer a ping: one that hangs would announce nothing.
@@ -183,7 +184,7 @@ public final class MasterWatch: MasterSource, @unchecked Sendable {
         fails(error, of: seed)
         discovery.demote(seed)
         // The wait grows only once all Sentinels have been tried.
-        let pause = Self.pauses.ceiling(failures: failures - discovery.seedCount)
+        let pause = Self.pauses.limit(failures: failures - discovery.seedCount)
         eventLoop.scheduleTask(in: pause) { [self] in
             if case .connecting = state { connect() }
         }

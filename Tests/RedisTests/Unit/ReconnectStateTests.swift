@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 import TestSupport
 import Testing
 
@@ -7,29 +8,12 @@ import Testing
 @Suite("Connecting again")
 struct ReconnectStateTests {
     let error = RedisError.connect(address: "r:1", reason: "refused")
+    let backoff = Backoff(first: .milliseconds(50), longest: .seconds(5))
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
-
-    @Test("waits up to twice as long after each failure, and never longer than the limit")
-    func ceiling() {
-        let backoff = ReconnectBackoff(initial: .milliseconds(50), maximum: .seconds(5))
-        let expected: [Int64] = [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]
-        #expect((1...9).map { backoff.ceiling(failures: $0) } == expected.map { .milliseconds($0) })
-        #expect(backoff.ceiling(failures: .max) == .seconds(5))
-        #expect(ReconnectBackoff(initial: .seconds(9), maximum: .seconds(5)).ceiling(failures: 1) == .seconds(5))
-        #expect(ReconnectBackoff(initial: .nanoseconds(1), maximum: .hours(9)).ceiling(failures: 63) == .hours(9))
-    }
-
-    @Test("spreads each wait from zero to its limit")
-    func jitter() {
-        let backoff = ReconnectBackoff(initial: .milliseconds(50), maximum: .seconds(5))
-        #expect(backoff.delay(failures: 3, random: 0) == .zero)
-        #expect(backoff.delay(failures: 3, random: 0.5) == .milliseconds(100))
-        #expect(backoff.delay(failures: 3, random: 1) == .milliseconds(200))
-    }
 
     @Test("continues with the longer wait while connections do not last, and with the shortest once one does")
     func flapping() {
-        var state = ReconnectState(backoff: ReconnectBackoff())
+        var state = ReconnectState(backoff: backoff)
         var now = start
         #expect(state.start() == true)
         var waits: [TimeAmount?] = []
@@ -47,7 +31,7 @@ struct ReconnectStateTests {
 
     @Test("waits a second at most while the server answers, such as a replica that is promoted soon")
     func answered() {
-        var state = ReconnectState(backoff: ReconnectBackoff())
+        var state = ReconnectState(backoff: backoff)
         #expect(state.start() == true)
         var waits: [TimeAmount?] = []
         for _ in 0..<9 {
@@ -62,7 +46,7 @@ struct ReconnectStateTests {
 
     @Test("reports the first failure, then one in thirty seconds, and the end of the outage")
     func reports() {
-        var state = ReconnectState(backoff: ReconnectBackoff())
+        var state = ReconnectState(backoff: backoff)
         _ = state.start()
         var reported: [Int] = []
         for second in 0..<70 {
@@ -79,7 +63,7 @@ struct ReconnectStateTests {
 
     @Test("of outages in quick succession reports one in thirty seconds, and the end of that one")
     func successiveOutages() {
-        var state = ReconnectState(backoff: ReconnectBackoff())
+        var state = ReconnectState(backoff: backoff)
         _ = state.start()
         _ = state.connected(at: start)
         var reported: [Int] = []
@@ -95,14 +79,14 @@ struct ReconnectStateTests {
 
     @Test("the very first connection ends no outage")
     func first() {
-        var state = ReconnectState(backoff: ReconnectBackoff())
+        var state = ReconnectState(backoff: backoff)
         _ = state.start()
         #expect(state.connected(at: start).recovery == nil)
     }
 
     @Test("starts once, and does not connect after it is closed")
     func closed() {
-        var state = ReconnectState(backoff: ReconnectBackoff())
+        var state = ReconnectState(backoff: backoff)
         #expect(state.start() == true)
         #expect(state.start() == false)
         state.close(because: error)
@@ -114,7 +98,6 @@ struct ReconnectStateTests {
     @Test("in any order of events, tries one at a time, waits within its limits and reports rarely", arguments: 0..<300)
     func anyOrder(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
-        let backoff = ReconnectBackoff()
         var state = ReconnectState(backoff: backoff)
         var now = start
         // The state as seen by a reader of the log and by the socket.
@@ -143,7 +126,7 @@ struct ReconnectStateTests {
                 guard let retry else { continue }
                 (isTrying, isReady) = (false, false)
                 outageBegan = outageBegan ?? now
-                #expect(retry.delay >= .zero && retry.delay <= backoff.maximum)
+                #expect(retry.delay >= .zero && retry.delay <= backoff.longest)
                 if retry.isReported {
                     if let lastReport { #expect(now - lastReport >= ReconnectState.reportInterval) }
                     lastReport = now
