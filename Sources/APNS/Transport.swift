@@ -113,12 +113,30 @@ extension Transport {
     public var connectionsMade: Int { 0 }
 }
 
+/// How far a notification is kept apart from others.
+///
+/// One that makes the server, or a proxy on the way, cut the connection takes all others in flight with it. So all that
+/// were in flight when a connection was lost are sent again over other connections, on which a second loss concerns few.
+public enum Isolation: Int, CaseIterable, Sendable {
+    /// Not at all.
+    case shared
+    /// On a connection with a few others that were in flight when one was lost.
+    case withFew
+    /// On a connection of its own.
+    case alone
+
+    /// The isolation after another loss.
+    public var next: Isolation { self == .shared ? .withFew : .alone }
+}
+
 /// The state of a pool's connections, for metrics.
 public struct PoolStatistics: Sendable, Equatable {
     /// Connections being made: name resolution, TCP, proxy and TLS.
     public var connecting = 0
     /// Connections that accept requests.
     public var usable = 0
+    /// Connections made since the start.
+    public var made = 0
     /// Connections that finish their requests in flight and close.
     public var draining = 0
     /// Requests in flight, on all connections.

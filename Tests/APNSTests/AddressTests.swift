@@ -19,7 +19,7 @@ struct AddressTests {
         try await withPeer(script: answersAll) { peer in
             try await withPool(host: "localhost", port: peer.port, { $0.resolver = resolver }) { client in
                 try await expect(client.send(), .delivered)
-                #expect(try await client.ask { $0.state.failures } == 0)
+                #expect(try await client.ask { $0.connections.state.failures } == 0)
             }
             #expect(peer.seen.withLockedValue(\.connections) == 1)
         }
@@ -50,7 +50,7 @@ struct AddressTests {
         }
         try await withPeer(script: script) { peer in
             try await withPool(host: "localhost", port: peer.port, { $0.resolver = resolver }) { client in
-                try await eventually("two failures") { try await client.ask { $0.state.failures } >= 2 }
+                try await eventually("two failures") { try await client.ask { $0.connections.state.failures } >= 2 }
                 let asked = resolver.queries.withLockedValue { $0 }
                 #expect(asked >= 2)
                 resolver.four.withLockedValue { $0 = ["127.0.0.1"] }
@@ -64,7 +64,7 @@ struct AddressTests {
     func none() async throws {
         let resolver = CountingResolver(six: [], four: [])
         try await withPool(host: "localhost", port: 1, { $0.resolver = resolver }) { client in
-            try await eventually("a failure") { try await client.ask { $0.state.failures } >= 1 }
+            try await eventually("a failure") { try await client.ask { $0.connections.state.failures } >= 1 }
             #expect(
                 try await client.ask { "\($0.lastFailure, default: "none")" }.hasPrefix("cannot connect to localhost:1")
             )

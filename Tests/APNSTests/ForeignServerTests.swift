@@ -111,7 +111,7 @@ struct ForeignServerTests {
             let (with, _) = try await sendAll(100, port: server.port, connections: 1, tls: tls(certificate: true))
             #expect(with.values.allSatisfy { $0 == 200 } && with.count == 100)
             try await withPool(host: "localhost", port: server.port) { client in
-                try await eventually("two failures") { try await client.ask { $0.state.failures } >= 2 }
+                try await eventually("two failures") { try await client.ask { $0.connections.state.failures } >= 2 }
                 let failure = try await client.ask { "\($0.lastFailure, default: "none")" }
                 #expect(failure.contains("certificate"), "\(failure)")
             }

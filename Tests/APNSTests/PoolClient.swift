@@ -22,7 +22,7 @@ extension PoolClient {
         tls.trust = .file(try TestCertificates.path(trusted))
         tls.applicationProtocols = ["h2"]
         var configuration = ConnectionPool.Configuration(
-            endpoint: APNSEndpoint(host: host, port: port), tls: try TLSContext.client(tls))
+            PoolConfiguration(endpoint: APNSEndpoint(host: host, port: port), tls: try TLSContext.client(tls)))
         configuration.maximumConnections = 1
         change(&configuration)
         return try await start(on: eventLoop, ticks: ticks) { [configuration] eventLoop, logger in

@@ -92,7 +92,7 @@ struct ProxyTests {
             }
             // Port 1 has no listener.
             try await withPool(port: 1, limits) { client in
-                try await eventually("two failures") { try await client.ask { $0.state.failures } >= 2 }
+                try await eventually("two failures") { try await client.ask { $0.connections.state.failures } >= 2 }
                 // On a busy machine a short timeout may expire before TCP is set up.
                 try await eventually("one that says: \(refusal.says)") {
                     try await client.ask { "\($0.lastFailure, default: "none")" }.contains(refusal.says)
@@ -100,7 +100,7 @@ struct ProxyTests {
                 let failure = try await client.ask { "\($0.lastFailure, default: "none")" }
                 #expect(failure.hasPrefix("cannot connect to 127.0.0.1:1 through http://127.0.0.1:\(port): "))
                 #expect(!failure.contains("hunter2"))
-                #expect(try await client.ask { $0.state.connecting } <= 1)
+                #expect(try await client.ask { $0.connections.state.connecting } <= 1)
                 #expect(client.log.lines(of: "apns_connection_failed").count == 1)
             }
         }
@@ -126,7 +126,7 @@ struct ProxyTests {
             let client = try await PoolClient.start(port: 1) { $0.proxy = through }
             try await eventually("the request") { proxy.requests.withLockedValue(\.count) == 1 }
             try await client.close()
-            #expect(try await client.ask { $0.state.connecting } == 0)
+            #expect(try await client.ask { $0.connections.state.connecting } == 0)
         }
     }
 }

@@ -15,8 +15,8 @@ struct ReconnectTests {
         try await closed.stop()
         try await withPool(port: port) { client in
             let future = client.send()
-            try await eventually("three failures") { try await client.ask { $0.state.failures } >= 3 }
-            #expect(try await client.ask { $0.state.connecting } <= 1)
+            try await eventually("three failures") { try await client.ask { $0.connections.state.failures } >= 3 }
+            #expect(try await client.ask { $0.connections.state.connecting } <= 1)
             #expect(try await client.ask { "\($0.lastFailure, default: "none")" }.contains("127.0.0.1:\(port)"))
             #expect(client.log.lines(of: "apns_connection_failed").count == 1)
             let peer = try await ScriptedPeer.start(port: port, script: answersAll)
@@ -34,11 +34,13 @@ struct ReconnectTests {
         try await closed.stop()
         try await withPool(port: closed.port) { client in
             for _ in 0..<3 {
-                try await eventually("no attempt under way") { try await client.ask { $0.state.connecting } == 0 }
-                let before = try await client.ask { $0.state.failures }
-                try await eventually("a failure") { try await client.ask { $0.state.failures } > before }
-                #expect(try await client.ask { $0.state.failures } == before + 1)
-                #expect(try await client.ask { $0.state.connecting } >= 0)
+                try await eventually("no attempt under way") {
+                    try await client.ask { $0.connections.state.connecting } == 0
+                }
+                let before = try await client.ask { $0.connections.state.failures }
+                try await eventually("a failure") { try await client.ask { $0.connections.state.failures } > before }
+                #expect(try await client.ask { $0.connections.state.failures } == before + 1)
+                #expect(try await client.ask { $0.connections.state.connecting } >= 0)
             }
         }
     }
@@ -50,8 +52,8 @@ struct ReconnectTests {
             try await withPool(host: "localhost", port: peer.port, { $0.resolver = BothAddresses() }) { client in
                 let answers = try await client.results(3)
                 #expect(answers == .delivered(3))
-                #expect(try await client.ask { $0.state.failures } == 0)
-                #expect(try await client.ask { $0.state.connecting } == 0)
+                #expect(try await client.ask { $0.connections.state.failures } == 0)
+                #expect(try await client.ask { $0.connections.state.connecting } == 0)
                 #expect(try await client.ask { $0.usableConnections } == 1)
             }
         }
@@ -67,13 +69,13 @@ struct ReconnectTests {
         try await withPeer(transport: transport, script: script) { peer in
             try await withPool(port: peer.port, { $0.minimumConnections = 2 }) { client in
                 let start = ContinuousClock.now
-                try await eventually("four failures") { try await client.ask { $0.state.failures } >= 4 }
+                try await eventually("four failures") { try await client.ask { $0.connections.state.failures } >= 4 }
                 let connections = peer.seen.withLockedValue(\.connections)
                 // The pauses before the third, fourth and fifth attempts are at least 50, 100 and 200 ms; the two
                 // initial connections are opened together.
                 #expect(ContinuousClock.now - start > .milliseconds(50))
                 #expect(connections <= 5)
-                #expect(try await client.ask { $0.state.connecting } <= 1)
+                #expect(try await client.ask { $0.connections.state.connecting } <= 1)
             }
         }
     }
@@ -86,7 +88,7 @@ struct ReconnectTests {
         }
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port) { client in
-                try await eventually("three failures") { try await client.ask { $0.state.failures } >= 3 }
+                try await eventually("three failures") { try await client.ask { $0.connections.state.failures } >= 3 }
                 #expect(peer.seen.withLockedValue(\.connections) <= 5)
                 #expect(try await client.ask { "\($0.lastFailure, default: "none")" }.contains("BadCertificate"))
             }
@@ -108,7 +110,7 @@ struct ReconnectTests {
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port) { client in
                 for number in 0..<10 { try await expect(client.send(.example(number)), .delivered) }
-                #expect(try await client.ask { $0.state.failures } == 0)
+                #expect(try await client.ask { $0.connections.state.failures } == 0)
             }
             #expect(peer.seen.withLockedValue { $0.frames(.headers).map(\.stream) } == Array(repeating: 1, count: 10))
         }
@@ -130,7 +132,7 @@ struct ReconnectTests {
     func untrusted() async throws {
         try await withPeer(script: answersAll) { peer in
             try await withPool(port: peer.port, trusted: "other-ca.pem") { client in
-                try await eventually("two failures") { try await client.ask { $0.state.failures } >= 2 }
+                try await eventually("two failures") { try await client.ask { $0.connections.state.failures } >= 2 }
                 let failure = try await client.ask { "\($0.lastFailure, default: "none")" }
                 #expect(failure.contains("certificate"), "\(failure)")
                 #expect(try await client.ask { $0.usableConnections } == 0)
@@ -143,7 +145,7 @@ struct ReconnectTests {
     func silentTLS() async throws {
         try await withPeer(transport: .staysSilent) { peer in
             try await withPool(port: peer.port, { $0.connectTimeout = .milliseconds(200) }) { client in
-                try await eventually("a failure") { try await client.ask { $0.state.failures } >= 1 }
+                try await eventually("a failure") { try await client.ask { $0.connections.state.failures } >= 1 }
                 let failure = try await client.ask { "\($0.lastFailure, default: "none")" }
                 #expect(failure.contains("TLS was not set up within 200 ms"), "\(failure)")
             }
@@ -154,9 +156,9 @@ struct ReconnectTests {
     func closedWhileConnecting(atOnce: Bool) async throws {
         try await withPeer(transport: .staysSilent) { peer in
             let client = try await PoolClient.start(port: peer.port)
-            try await eventually("an attempt") { try await client.ask { $0.state.connecting } == 1 }
+            try await eventually("an attempt") { try await client.ask { $0.connections.state.connecting } == 1 }
             if atOnce { try await client.closeNow() } else { try await client.close() }
-            #expect(try await client.ask { $0.state.connecting } == 0)
+            #expect(try await client.ask { $0.connections.state.connecting } == 0)
             try await eventually("the end") { peer.seen.withLockedValue { $0.connections == $0.ended } }
         }
     }
@@ -171,7 +173,7 @@ struct ReconnectTests {
                 if atOnce { pool.closeNow() }
             }
             try await client.close()
-            #expect(try await client.ask { $0.state.connecting } == 0)
+            #expect(try await client.ask { $0.connections.state.connecting } == 0)
             try await eventually("the end") { peer.seen.withLockedValue { $0.connections == $0.ended } }
         }
     }

@@ -78,8 +78,8 @@ struct RejectionTests {
             $0.idlePingAfter = .hours(1000)
             $0.requestTimeout = .hours(1000)
             // So long that the real clock does not matter.
-            $0.reconnectPause = .hours(1)
-            $0.longestReconnectPause = .hours(100)
+            $0.reconnect.first = .hours(1)
+            $0.reconnect.longest = .hours(100)
         }
         let now = NIODeadline.now()
         _ = try await client.ask { $0.check(now: now) }
@@ -87,9 +87,11 @@ struct RejectionTests {
             // A notification for peers that close only after the first request.
             let sent = client.send()
             sent.whenComplete { _ in }
-            try await eventually("failure \(count)") { try await client.ask { $0.state.failures } == count }
+            try await eventually("failure \(count)") { try await client.ask { $0.connections.state.failures } == count }
             let ceiling = TimeAmount.hours(Int64(min(1 << (count - 1), 100)))
-            let (pause, notBefore) = try await client.ask { ($0.state.pause, $0.state.notBefore) }
+            let (pause, notBefore) = try await client.ask {
+                ($0.connections.state.pause, $0.connections.state.notBefore)
+            }
             #expect(pause.nanoseconds >= ceiling.nanoseconds / 10 && pause <= ceiling)
             let failure = try await client.ask { "\($0.lastFailure, default: "none")" }
             #expect(failure.contains(manner.says), "\(failure)")
@@ -97,7 +99,7 @@ struct RejectionTests {
             // Until then nothing causes an attempt: neither time nor a new request.
             let connecting = try await client.ask { pool in
                 pool.check(now: notBefore - .nanoseconds(1))
-                return pool.state.connecting
+                return pool.connections.state.connecting
             }
             #expect(connecting == 0)
             #expect(peer.seen.withLockedValue(\.connections) == count)
@@ -109,10 +111,10 @@ struct RejectionTests {
         if isPlain {
             try await peer.stop()
             good = try await ScriptedPeer.start(port: peer.port, script: answersAll)
-            _ = try await client.ask { $0.check(now: $0.state.notBefore) }
+            _ = try await client.ask { $0.check(now: $0.connections.state.notBefore) }
         }
         try await expect(client.send(), .delivered)
-        #expect(try await client.ask { $0.state.failures } == 0)
+        #expect(try await client.ask { $0.connections.state.failures } == 0)
         #expect(try await client.ask { $0.lastFailure == nil })
         try await client.closeNow()
         if let good { try await good.stop() } else { try await peer.stop() }

@@ -120,7 +120,7 @@ struct ReplacementTests {
                 // The connection that was used last stays, and is enough.
                 #expect(!ended.withLockedValue { $0 }.contains(1))
                 try await expect(client.send(), .delivered)
-                #expect(try await client.ask { $0.state.failures } == 0)
+                #expect(try await client.ask { $0.connections.state.failures } == 0)
                 #expect(try await client.ask { $0.lastFailure == nil })
             }
             #expect(peer.seen.withLockedValue(\.connections) == 3)
@@ -165,7 +165,7 @@ struct ReplacementTests {
                 try await check(client, start)
                 try await expect(client.send(), .delivered)
                 try await check(client, start + .minutes(54))
-                #expect(try await client.ask { $0.state.outgoing } == 0)
+                #expect(try await client.ask { $0.connections.state.outgoing } == 0)
                 try await check(client, .now() + .hours(1))
                 try await eventually("a replacement") { server.waiting == 1 }
                 #expect(try await client.ask { $0.usableConnections } == 1)
@@ -178,7 +178,7 @@ struct ReplacementTests {
                 let more = try await client.results(5)
                 #expect(more == .delivered(5))
                 #expect(server.sent.withLockedValue { $0.suffix(5).map(\.connection) } == [2, 2, 2, 2, 2])
-                #expect(try await client.ask { $0.state.failures } == 0)
+                #expect(try await client.ask { $0.connections.state.failures } == 0)
             }
             #expect(peer.seen.withLockedValue(\.connections) == 2)
         }
@@ -220,7 +220,7 @@ struct ReplacementTests {
             try await withClient(peer.port) { client in
                 // The first connection has set up TCP, but not TLS.
                 _ = try await client.ask { $0.check(now: .now()) }
-                try await eventually("TCP") { try await client.ask { $0.connections.count == 1 } }
+                try await eventually("TCP") { try await client.ask { $0.connections.all.count == 1 } }
                 _ = try await client.ask { $0.replaceConnections(reason: "test") }
                 try await eventually("the second") { peer.seen.withLockedValue(\.connections) == 2 }
                 try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
@@ -268,8 +268,8 @@ struct ReplacementTests {
                     _ = try await client.ask { $0.replaceConnections(reason: "test") }
                     for future in futures { try await expect(future, .delivered) }
                 }
-                #expect(try await client.ask { $0.state.failures } == 0)
-                try await eventually("no outgoing ones") { try await client.ask { $0.state.outgoing } == 0 }
+                #expect(try await client.ask { $0.connections.state.failures } == 0)
+                try await eventually("no outgoing ones") { try await client.ask { $0.connections.state.outgoing } == 0 }
                 #expect(try await client.ask { $0.usableConnections } <= 3)
             }
             #expect(peer.seen.withLockedValue(\.connections) >= 20)
@@ -292,17 +292,17 @@ struct ReplacementTests {
                 try await expect(client.send(), .delivered)
                 #expect(peer.seen.withLockedValue(\.connections) == 1)
                 _ = try await client.ask { $0.replaceConnections(reason: "test") }
-                try await eventually("two failures") { try await client.ask { $0.state.failures } >= 2 }
+                try await eventually("two failures") { try await client.ask { $0.connections.state.failures } >= 2 }
                 #expect(try await client.ask { "\($0.lastFailure, default: "none")" }.contains("certificate"))
                 let answers = try await client.results(10)
                 #expect(answers == .delivered(10))
                 #expect(try await client.ask { $0.usableConnections } == 1)
                 _ = try await client.ask { $0.setTLS(right) }
                 try await eventually("the replacement") {
-                    try await client.ask { $0.state.outgoing == 0 && $0.usableConnections == 1 }
+                    try await client.ask { $0.connections.state.outgoing == 0 && $0.usableConnections == 1 }
                 }
                 try await expect(client.send(), .delivered)
-                #expect(try await client.ask { $0.state.failures } == 0)
+                #expect(try await client.ask { $0.connections.state.failures } == 0)
             }
         }
     }
@@ -328,7 +328,7 @@ struct ReplacementTests {
                 try await expect(client.send(), .delivered)
                 #expect(peer.seen.withLockedValue(\.connections) == 2)
                 #expect(client.log.lines(of: "apns_connection_recycled").count == 1)
-                #expect(try await client.ask { $0.state.failures } == 0)
+                #expect(try await client.ask { $0.connections.state.failures } == 0)
             }
         }
     }
@@ -366,7 +366,9 @@ struct ReplacementTests {
                     let outgoing = try await client.ask { pool in
                         // No request waits for these.
                         pool.delegate = nil
-                        return (0..<3).map { pool.submit(.example($0), tag: 1000) ? pool.state.outgoing : -1 }
+                        return (0..<3).map {
+                            pool.submit(.example($0), tag: 1000) ? pool.connections.state.outgoing : -1
+                        }
                     }
                     #expect(outgoing == [0, 0, 1])
                     return
@@ -376,7 +378,7 @@ struct ReplacementTests {
                     #expect(answers == .delivered(1 + round % 7))
                     try await check(client, .now())
                 }
-                #expect(try await client.ask { $0.state.failures } == 0)
+                #expect(try await client.ask { $0.connections.state.failures } == 0)
             }
             let streams = peer.seen.withLockedValue { $0.frames(.headers).map(\.stream) }
             #expect(streams.allSatisfy { $0 >= first })

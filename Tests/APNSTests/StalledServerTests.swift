@@ -97,7 +97,7 @@ struct StalledServerTests {
                 #expect(uncertain > 0)
                 #expect(unprocessed > 0)
                 #expect(try await client.ask { $0.inFlight } == 0)
-                #expect(try await client.ask { $0.connections.allSatisfy { $0.http2.session.pendingCancels == 0 } })
+                #expect(try await client.ask { $0.connections.all.allSatisfy { $0.session.pendingCancels == 0 } })
                 // Nothing more is sent on a connection whose peer reads nothing.
                 try await expect(client.send(), .delivered)
                 #expect(peer.seen.withLockedValue(\.connections) == 2)
@@ -127,7 +127,7 @@ struct StalledServerTests {
                 try await eventually("the settings") { try await client.ask { $0.capacity } == Self.count }
                 let futures = client.send((0..<Self.count).map { .example($0, payload: Self.payload) })
                 try await eventually("nothing more can be written") {
-                    try await client.ask { $0.connections[0].http2.context?.channel.isWritable == false }
+                    try await client.ask { $0.connections.all[0].context?.channel.isWritable == false }
                 }
                 try await eventually("nothing more is read") { !connections.withLockedValue(\.isEmpty) }
                 let connection = try #require(connections.withLockedValue { $0 }.first)

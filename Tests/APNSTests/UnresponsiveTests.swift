@@ -37,7 +37,7 @@ struct UnresponsiveTests {
                 #expect(try await client.ask { $0.answerState } == .unanswered)
                 let more = try await client.results(5)
                 #expect(more == .delivered(5))
-                #expect(try await client.ask { $0.lastFailure == nil && $0.state.failures == 0 })
+                #expect(try await client.ask { $0.lastFailure == nil && $0.connections.state.failures == 0 })
                 try await eventually("it is noticed") { try await client.ask { $0.answerState } == .answered }
                 try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
             }
@@ -256,7 +256,7 @@ struct UnresponsiveTests {
                 #expect(result == .notProcessed(.noOtherConnection))
                 while result == .notProcessed(.noOtherConnection) { result = try await sendPoison(client) }
                 #expect(result == .delivered)
-                #expect(try await client.ask { $0.state.failures == 0 })
+                #expect(try await client.ask { $0.connections.state.failures == 0 })
                 if maximumConnections == 1 {
                     try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
                     #expect(try await client.ask { $0.unanswered.isEmpty })

@@ -30,9 +30,10 @@ struct GatewayPoolTests {
         var tls = TLSClientConfiguration()
         tls.trust = .file(try TestCertificates.path("ca.pem"))
         var configuration = GatewayPool.Configuration(
-            endpoint: APNSEndpoint(host: "127.0.0.1", port: gateway.port), tls: try TLSContext.client(tls))
-        configuration.confirmAfter = .minutes(10)
-        configuration.reconnectPause = .milliseconds(20)
+            PoolConfiguration(
+                endpoint: APNSEndpoint(host: "127.0.0.1", port: gateway.port), tls: try TLSContext.client(tls)))
+        configuration.options.confirmAfter = 600_000
+        configuration.reconnect.first = .milliseconds(20)
         change(&configuration)
         let client = try await GatewayClient.start { [configuration] eventLoop, logger in
             GatewayPool(configuration, eventLoop: eventLoop, logger: logger)
@@ -86,7 +87,7 @@ struct GatewayPoolTests {
 
     @Test("confirms by age while the connection stays open")
     func confirmsByAge() async throws {
-        try await withGateway({ $0.confirmAfter = .milliseconds(50) }, script: { _, _ in }) { client, gateway in
+        try await withGateway({ $0.options.confirmAfter = 50 }, script: { _, _ in }) { client, gateway in
             for _ in 0..<3 {
                 try await expectConfirmed(client.send((0..<10).map { .example($0) }))
             }
@@ -113,8 +114,8 @@ struct GatewayPoolTests {
     func fullWindow(frame: GatewayFrame) async throws {
         try await withGateway(
             {
-                $0.windowCount = 100
-                $0.frame = frame
+                $0.options.windowCount = 100
+                $0.options.frame = frame
             }, script: Self.takesAll
         ) { client, gateway in
             try await expectConfirmed(client.send((0..<1000).map { .example($0) }))
@@ -127,7 +128,7 @@ struct GatewayPoolTests {
     func order() async throws {
         try await withGateway(
             {
-                $0.windowCount = 50
+                $0.options.windowCount = 50
                 $0.maximumConnections = 1
             }, script: Self.takesAll
         ) { client, gateway in
@@ -139,7 +140,7 @@ struct GatewayPoolTests {
     @Test("the window is bounded by bytes too")
     func windowBytes() async throws {
         let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 1000) + #""}}"#
-        try await withGateway({ $0.windowBytes = 20_000 }, script: Self.takesAll) { client, gateway in
+        try await withGateway({ $0.options.windowBytes = 20_000 }, script: Self.takesAll) { client, gateway in
             let notifications = (0..<200).map { Notification.example($0, payload: payload) }
             let futures = client.send(notifications)
             // The last ones are too few to fill a window.
@@ -300,7 +301,7 @@ struct GatewayPoolTests {
         try await withGateway(
             receiveBuffer: 4096,
             {
-                $0.confirmAfter = .milliseconds(300)
+                $0.options.confirmAfter = 300
                 $0.stallTimeout = .milliseconds(1500)
             }, script: script
         ) { client, _ in
@@ -320,7 +321,7 @@ struct GatewayPoolTests {
             guard case .item(let item) = event, item.number == 2 else { return }
             peer.answer(8, item.identifier, after: .milliseconds(400))
         }
-        try await withGateway({ $0.confirmAfter = .milliseconds(50) }, script: script) { client, _ in
+        try await withGateway({ $0.options.confirmAfter = 50 }, script: script) { client, _ in
             try await expectConfirmed(client.send((0..<5).map { .example($0) }))
             try await eventually("the complaint") {
                 client.log.lines(of: "gateway_packet_late").map { $0["count"] } == ["3"]
@@ -339,7 +340,7 @@ struct GatewayPoolTests {
 
     @Test("close waits for pending writes, and determines what was accepted")
     func closeWaits() async throws {
-        try await withGateway({ $0.batchTime = .seconds(5) }, script: Self.takesAll) { client, gateway in
+        try await withGateway({ $0.options.batchTime = 5000 }, script: Self.takesAll) { client, gateway in
             try await eventually("a connection") { try await client.ask { $0.usableConnections } == 1 }
             let futures = client.send((0..<30).map { .example($0) })
             try await client.ask { _ = $0.close() }
@@ -353,7 +354,7 @@ struct GatewayPoolTests {
         let script: ScriptedGateway.Script = { peer, event in
             if case .connected = event { peer.close() }
         }
-        try await withGateway({ $0.reconnectPause = .minutes(60) }, script: script) { client, gateway in
+        try await withGateway({ $0.reconnect.first = .minutes(60) }, script: script) { client, gateway in
             try await eventually("a failure") { try await client.ask { $0.statistics.failures } == 1 }
             // Each call would make an attempt if one were due.
             for _ in 0..<100 { try await client.ask { $0.check(now: .now()) } }
@@ -370,7 +371,7 @@ struct GatewayPoolTests {
             {
                 $0.minimumConnections = 0
                 $0.idleTimeout = .milliseconds(200)
-                $0.confirmAfter = .milliseconds(20)
+                $0.options.confirmAfter = 20
             }, script: Self.takesAll
         ) { client, gateway in
             // Without a connection there is no capacity; the sender must request some.
@@ -394,7 +395,7 @@ struct GatewayPoolTests {
 
     @Test("a batch fills at most one TLS record, and no frame is split for that")
     func records() async throws {
-        try await withGateway({ $0.confirmAfter = .milliseconds(50) }, script: Self.takesAll) { client, gateway in
+        try await withGateway({ $0.options.confirmAfter = 50 }, script: Self.takesAll) { client, gateway in
             let notifications = (0..<1000).map { number in
                 let alert = String(repeating: "y", count: 20 + number)
                 return Notification.example(number, payload: #"{"aps":{"alert":"\#(alert)"}}"#)

@@ -22,9 +22,9 @@ enum PoolProbe {
         tls.trust = .file(arguments[1])
         tls.applicationProtocols = ["h2"]
         var configuration = ConnectionPool.Configuration(
-            endpoint: APNSEndpoint(host: "127.0.0.1", port: port), tls: try TLSContext.client(tls))
-        configuration.reconnectPause = .milliseconds(1)
-        configuration.longestReconnectPause = .milliseconds(1)
+            PoolConfiguration(endpoint: APNSEndpoint(host: "127.0.0.1", port: port), tls: try TLSContext.client(tls)))
+        configuration.reconnect.first = .milliseconds(1)
+        configuration.reconnect.longest = .milliseconds(1)
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let eventLoop = group.next()
         let done = eventLoop.makePromise(of: Sender.Report.self)

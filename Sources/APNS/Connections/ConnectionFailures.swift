@@ -62,10 +62,11 @@ package struct ConnectionFailures {
     }
 
     /// Records that a connection has worked.
-    /// - Parameter news: the log message if failures have been logged.
-    package mutating func worked(_ state: inout ConnectionPoolState, news: StaticString) {
+    mutating func worked(_ state: inout ConnectionPoolState) {
         if isLogged {
-            logger.notice("\(news)", metadata: ["event": "apns_connection_restored", "endpoint": "\(endpoint)"])
+            logger.notice(
+                "connected to \(service) again",
+                metadata: ["event": "apns_connection_restored", "endpoint": "\(endpoint)"])
         }
         isLogged = false
         state.worked()

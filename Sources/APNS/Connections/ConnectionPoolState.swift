@@ -1,26 +1,15 @@
 import NIOCore
+import Sockets
 
 /// Decides when a pool opens and closes connections, without any I/O.
 package struct ConnectionPoolState {
-    /// The number of connections, and the pauses between attempts.
-    package struct Configuration: Sendable {
-        /// Minimum connections, kept open even while nothing is sent.
-        var minimumConnections = 1
-        var maximumConnections = 4
-        /// The first pause after a failure; each further failure doubles it.
-        var backoffBase = TimeAmount.milliseconds(250)
-        var backoffCap = TimeAmount.seconds(30)
-        /// The idle time after which a connection beyond the minimum is closed.
-        var idleTimeout = TimeAmount.minutes(5)
-    }
-
     /// A connection that had a request within this time counts as in use when its replacement is considered.
     static let inUse = TimeAmount.seconds(10)
-    /// The minimum time between two recyclings, which retire connections for their answers; doubles from `first` to
-    /// `longest`. Without it, a server that answers everything with 500 would cost one handshake per five requests.
-    static let recyclingPauses = (first: TimeAmount.seconds(1), longest: TimeAmount.minutes(1))
+    /// The minimum time between two recyclings, which retire connections for their answers; grows up to
+    /// the longest. Without it, a server that answers everything with 500 would cost one handshake per five requests.
+    static let recyclingPauses = Backoff(first: .seconds(1), longest: .minutes(1), least: 1)
 
-    let configuration: Configuration
+    var configuration: PoolConfiguration
     package private(set) var connecting = 0
     package private(set) var usable = 0
     /// Connections made since the start.
@@ -40,14 +29,21 @@ package struct ConnectionPoolState {
     /// True if notifications are waiting and no stream is free.
     private var isWanted = false
 
-    package init(_ configuration: Configuration) {
+    init(_ configuration: PoolConfiguration) {
         self.configuration = configuration
+        self.configuration.maximumConnections = max(configuration.maximumConnections, configuration.minimumConnections)
     }
 
     /// True if there is no connection and none is needed or being made: the minimum is 0, and nothing waits to be sent.
     package var isDormant: Bool {
         configuration.minimumConnections == 0 && usable == 0 && connecting == 0 && failures == 0 && !isClosing
     }
+
+    /// Connections that exist or are being made, without those that are being replaced.
+    private var existing: Int { connecting + usable - outgoing }
+
+    /// True if another connection would not exceed the maximum.
+    var canGrow: Bool { existing < configuration.maximumConnections }
 
     /// Records that notifications are waiting and no stream is free.
     package mutating func wantConnection() { isWanted = true }
@@ -56,13 +52,12 @@ package struct ConnectionPoolState {
     package mutating func connectionsToOpen(now: NIODeadline) -> Int {
         defer { isWanted = false }
         guard !isClosing, now >= notBefore else { return 0 }
-        let existing = connecting + usable - outgoing
         // After a failure one connection is made even if the minimum is 0: without one nothing is claimed, so nothing
         // would request it.
         let minimum = outgoing > 0 ? wanted : max(configuration.minimumConnections, failures > 0 ? 1 : 0)
         var count = max(0, minimum - existing)
         // One at a time beyond the minimum: a burst should not open them all before the first has shown its capacity.
-        if isWanted, count == 0, connecting == 0, existing < configuration.maximumConnections { count = 1 }
+        if isWanted, count == 0, connecting == 0, canGrow { count = 1 }
         // While the server cannot be reached, one attempt is enough to find out whether it is back.
         if failures > 0 { count = min(count, connecting > 0 ? 0 : 1) }
         connecting += count
@@ -112,11 +107,10 @@ package struct ConnectionPoolState {
 
     /// Returns true if a connection may be retired now because of its answers; if so, records that it was.
     mutating func recycle(now: NIODeadline) -> Bool {
-        let (first, longest) = Self.recyclingPauses
-        let pause = min(first.nanoseconds << Int64(min(max(recyclings - 1, 0), 10)), longest.nanoseconds)
-        if recyclings > 0, now - lastRecycling < .nanoseconds(pause) { return false }
+        let (pauses, since) = (Self.recyclingPauses, now - lastRecycling)
+        if recyclings > 0, since < pauses.limit(failures: recyclings) { return false }
         // A recycling long ago belongs to another incident.
-        recyclings = recyclings > 0 && now - lastRecycling < .nanoseconds(longest.nanoseconds * 2) ? recyclings + 1 : 1
+        recyclings = recyclings > 0 && since < pauses.longest + pauses.longest ? recyclings + 1 : 1
         lastRecycling = now
         return true
     }
@@ -130,12 +124,7 @@ package struct ConnectionPoolState {
     package mutating func failed(wasConnecting: Bool, now: NIODeadline, jitter: Double) -> TimeAmount {
         if wasConnecting { connecting -= 1 }
         failures += 1
-        let exponent = min(failures - 1, 20)
-        let ceiling = min(
-            configuration.backoffCap.nanoseconds, configuration.backoffBase.nanoseconds << Int64(exponent))
-        // Full jitter, but at least a tenth: otherwise a server that accepts and closes would sometimes be retried at
-        // once.
-        pause = .nanoseconds(ceiling / 10 + Int64(Double(ceiling) * 0.9 * jitter))
+        pause = configuration.reconnect.pause(failures: failures, random: jitter)
         notBefore = now + pause
         return pause
     }

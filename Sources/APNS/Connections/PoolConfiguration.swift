@@ -3,57 +3,42 @@ import NIOPosix
 import Sockets
 import TLS
 
-/// A connection whose TLS handshake has a timeout.
-package protocol HandshakingConnection: AnyObject {
-    /// True until TLS is set up.
-    var isConnecting: Bool { get }
-    /// Closes it at once.
-    func close(_ error: any Error)
-}
+/// The settings of a pool's connections, whatever their protocol.
+public struct PoolConfiguration: Sendable {
+    /// The server.
+    public var endpoint: APNSEndpoint
+    /// Trust, and the client certificate if that is the credential. For HTTP/2, its ALPN protocols must include `h2`.
+    public var tls: TLSContext
+    /// The proxy to connect through; it also resolves the endpoint's name.
+    public var proxy: HTTPProxy?
+    /// Minimum connections, kept open even while nothing is sent.
+    public var minimumConnections = 1
+    /// Maximum connections. While some are being replaced, there can be up to twice as many.
+    public var maximumConnections = 4
+    /// The timeout of each step: TCP, the proxy's answer, and TLS.
+    public var connectTimeout = TimeAmount.seconds(10)
+    /// The idle time after which a connection beyond the minimum is closed.
+    public var idleTimeout = TimeAmount.minutes(5)
+    /// The age at which a connection is replaced, less up to a tenth, so that a fleet does not reconnect all at once;
+    /// `nil` for never.
+    public var maximumAge: TimeAmount?
+    /// The pauses after failed attempts. They are never skipped: a server that accepts and closes would sometimes be
+    /// tried again at once.
+    public var reconnect = Backoff(first: .milliseconds(250), longest: .seconds(30), least: 0.1)
+    /// Resolves host names, for each connection again; `nil` uses the system's resolver.
+    package var resolver: (any Resolver & Sendable)?
 
-/// The settings shared by the pools of both protocols.
-package protocol PoolConfiguration {
-    var endpoint: APNSEndpoint { get }
-    var tls: TLSContext { get }
-    var proxy: HTTPProxy? { get }
-    var minimumConnections: Int { get }
-    var maximumConnections: Int { get }
-    var connectTimeout: TimeAmount { get }
-    var idleTimeout: TimeAmount { get }
-    var maximumAge: TimeAmount? { get }
-    var reconnectPause: TimeAmount { get }
-    var longestReconnectPause: TimeAmount { get }
-    var resolver: (any Resolver & Sendable)? { get }
-}
+    /// Creates a configuration with default values for everything else.
+    public init(endpoint: APNSEndpoint, tls: TLSContext) {
+        self.endpoint = endpoint
+        self.tls = tls
+    }
 
-extension PoolConfiguration {
-    package var dialer: Dialer {
+    var dialer: Dialer {
         Dialer(endpoint: endpoint, tls: tls, proxy: proxy, timeout: connectTimeout, resolver: resolver)
     }
 
-    package var poolLimits: ConnectionPoolState.Configuration {
-        var limits = ConnectionPoolState.Configuration()
-        limits.minimumConnections = minimumConnections
-        limits.maximumConnections = max(maximumConnections, minimumConnections)
-        limits.backoffBase = reconnectPause
-        limits.backoffCap = longestReconnectPause
-        limits.idleTimeout = idleTimeout
-        return limits
-    }
-
-    /// Closes a connection if its TLS handshake exceeds the timeout. The proxy's answer has its own timeout.
-    /// - Returns: a timer, to cancel when the handshake is complete.
-    package func limitHandshake(of connection: some HandshakingConnection, on eventLoop: any EventLoop) -> TimeLimit {
-        let (endpoint, timeout) = (endpoint, connectTimeout)
-        return TimeLimit(in: timeout, on: eventLoop) {
-            guard connection.isConnecting else { return }
-            connection.close(
-                APNSConnectionError.unresponsive(endpoint, "TLS was not set up within \(timeout.formatted)"))
-        }
-    }
-
-    /// Returns the age at which a connection is replaced: the maximum less up to a tenth, so that a fleet does not
-    /// reconnect all at once.
+    /// Returns the age at which a connection is replaced.
     /// - Parameter jitter: from 0 to 1, evenly distributed.
     package func age(jitter: Double) -> TimeAmount? {
         maximumAge.map { .nanoseconds(Int64(Double($0.nanoseconds) * (1 - jitter / 10))) }

@@ -1,8 +1,7 @@
 import NIOCore
-import Sockets
 
-/// A connection of a ``ConnectionPool``, and the pool's record of it.
-final class PooledConnection {
+/// What a ``ConnectionPool`` knows of a connection, in addition to its ``PoolMembership``.
+struct ConnectionRecord {
     /// The authorization of a connection's requests.
     enum Authorization {
         /// The pool's current authorization.
@@ -11,17 +10,6 @@ final class PooledConnection {
         case kept(HeaderText?)
     }
 
-    let http2: HTTP2Connection
-    /// The pool's ``ConnectionPool/generation`` when its TLS context was chosen.
-    let generation: Int
-    /// The server's address, or the proxy's.
-    let address: SocketAddress?
-    /// True while ``ConnectionPoolState`` counts it as usable.
-    var isUsable = false
-    /// The time at which it became usable; `nil` until then.
-    var usableSince: NIODeadline?
-    /// Closes the connection if the TLS handshake takes too long.
-    var handshakeTimer: TimeLimit?
     /// True if it has answered since it was made, and since the pool last recorded that requests went unanswered.
     var hasAnswered = false
     /// The number of answers before that record, which prove nothing.
@@ -29,22 +17,9 @@ final class PooledConnection {
     /// True from an answer drought until it answers again: it gets requests only if no other connection can accept
     /// them.
     var isSuspect = false
-    /// True if it closes because it was forgotten on the way while it was idle.
-    var isStale = false
     /// Decides whether the connection is useful.
     var responsiveness = Responsiveness()
-    /// True while another connection is taking its place.
-    var isBeingReplaced = false
     var authorization = Authorization.current
-
-    init(_ http2: HTTP2Connection, generation: Int, address: SocketAddress?) {
-        self.http2 = http2
-        self.generation = generation
-        self.address = address
-    }
-
-    /// The preference over other connections; 0 if it has no free stream.
-    var preference: Int { isSuspect ? min(http2.freeStreams, 1) : http2.freeStreams }
 
     func authorization(current: HeaderText?) -> HeaderText? {
         switch authorization {
@@ -52,4 +27,24 @@ final class PooledConnection {
         case .kept(let authorization): authorization
         }
     }
+}
+
+extension HTTP2Connection: PooledConnection {
+    package var isConnecting: Bool { state.phase == .connecting }
+    package var isUsable: Bool { state.isUsable }
+    package var isDraining: Bool { if case .draining = state.phase { true } else { false } }
+    package var load: (inFlight: Int, limit: Int) { (state.inFlight, state.streamLimit) }
+    package var endsAsExpected: Bool { state.isRetired }
+
+    /// The preference over other connections; 0 if it has no free stream.
+    var preference: Int { record.isSuspect ? min(freeStreams, 1) : freeStreams }
+
+    package func hasWorked(lasted: Bool) -> Bool { state.hasAnswered || lasted || isStale }
+
+    package func install(on channel: any Channel, secure: () throws -> Void) throws {
+        try channel.pipeline.syncOperations.addHandler(self)
+        try secure()
+    }
+
+    package func finish() { retire(reason: "shutdown") }
 }

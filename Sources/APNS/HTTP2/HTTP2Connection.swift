@@ -22,10 +22,10 @@ protocol HTTP2ConnectionOwner: AnyObject {
 /// the decisions. Belongs to its channel's event loop.
 ///
 /// Requests submitted during one tick of the event loop are sent in one write.
-final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
-    typealias InboundIn = ByteBuffer
-    typealias OutboundIn = ByteBuffer
-    typealias OutboundOut = ByteBuffer
+package final class HTTP2Connection: ChannelDuplexHandler {
+    package typealias InboundIn = ByteBuffer
+    package typealias OutboundIn = ByteBuffer
+    package typealias OutboundOut = ByteBuffer
 
     let id: Int
     var state: HTTP2ConnectionState
@@ -33,6 +33,8 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
     let endpoint: APNSEndpoint
 
     let session: HTTP2Session
+    package var membership = PoolMembership()
+    var record = ConnectionRecord()
     /// Held strongly until the connection ends: a weak reference would cost as much per completion as a header field.
     var owner: (any HTTP2ConnectionOwner)?
     var context: ChannelHandlerContext?
@@ -44,6 +46,8 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
     /// True during a read, at the end of which everything is flushed.
     private var isReading = false
     private var isClosing = false
+    /// True if it closes because it was forgotten on the way while it was idle.
+    private(set) var isStale = false
 
     /// The number of bytes after which writing waits for the channel. The session bounds what it keeps in the meantime,
     /// which it cannot do for what it has passed on.
@@ -62,7 +66,6 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
     }
 
     var freeStreams: Int { state.freeStreams }
-    var isConnecting: Bool { state.phase == .connecting }
 
     /// Opens a stream for a notification.
     /// - Parameters:
@@ -113,7 +116,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
 
     /// Closes the connection; requests in flight are lost immediately. TLS may need a second to send close_notify:
     /// requests submitted in that time would never be written, but count as written.
-    func close(_ reason: any Error) { close(reason, isStale: false) }
+    package func close(_ reason: any Error) { close(reason, isStale: false) }
 
     /// - Parameter isStale: see ``end(_:isStale:)``.
     private func close(_ reason: any Error, isStale: Bool) {
@@ -138,6 +141,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
             scheduleFlush()
         case .close(let why): close(APNSConnectionError.unresponsive(endpoint, why))
         case .closeStale(let why):
+            isStale = true
             owner?.connectionIsStale(self)
             close(APNSConnectionError.unresponsive(endpoint, why), isStale: true)
         }
@@ -161,12 +165,12 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
 
     // MARK: The channel
 
-    func handlerAdded(context: ChannelHandlerContext) {
+    package func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
         startedAt = context.eventLoop.now
     }
 
-    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if let handshake = event as? TLSHandshakeCompleted {
             guard handshake.applicationProtocol == "h2" else {
                 return close(APNSConnectionError.noHTTP2(endpoint, offered: handshake.applicationProtocol))
@@ -178,7 +182,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         context.fireUserInboundEventTriggered(event)
     }
 
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard state.phase != .closed else { return }
         isReading = true
         let bytes = unwrapInboundIn(data)
@@ -193,7 +197,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         close(APNSConnectionError.flooded(endpoint, "\(flood / 1024) KiB arrived that belong to no answer"))
     }
 
-    func channelReadComplete(context: ChannelHandlerContext) {
+    package func channelReadComplete(context: ChannelHandlerContext) {
         // Requests that the owner submits now share a write with the frames caused by the read.
         owner?.connectionChanged(self)
         isReading = false
@@ -206,7 +210,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
     ///
     /// During a pause NIO requests another read only if a write fails, to get the remaining data before the channel
     /// closes. That read is made at once.
-    func read(context: ChannelHandlerContext) {
+    package func read(context: ChannelHandlerContext) {
         guard pacing.pause > .zero, !pacing.isPausing else { return context.read() }
         pacing.isPausing = true
         context.eventLoop.assumeIsolated().scheduleTask(in: pacing.pause) {
@@ -215,7 +219,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         }
     }
 
-    func channelWritabilityChanged(context: ChannelHandlerContext) {
+    package func channelWritabilityChanged(context: ChannelHandlerContext) {
         let isWritable = context.channel.isWritable
         state.writability(isWritable, now: context.eventLoop.now)
         if isWritable {
@@ -228,13 +232,13 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
         context.fireChannelWritabilityChanged()
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+    package func errorCaught(context: ChannelHandlerContext, error: any Error) {
         close(APNSConnectionError.ended(endpoint, state, by: error))
     }
 
-    func channelInactive(context: ChannelHandlerContext) { endedByPeer() }
+    package func channelInactive(context: ChannelHandlerContext) { endedByPeer() }
 
-    func handlerRemoved(context: ChannelHandlerContext) {
+    package func handlerRemoved(context: ChannelHandlerContext) {
         endedByPeer()
         self.context = nil
     }
@@ -247,7 +251,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HandshakingConnection {
     }
 
     /// Records that the connection could not be made.
-    func failed(_ error: any Error) { end(error) }
+    package func failed(_ error: any Error) { end(error) }
 
     // MARK: Writing
 

@@ -22,9 +22,9 @@ protocol GatewayConnectionOwner: AnyObject {
 
 /// One connection to the binary gateway: a thin handler between a TLS channel and the state that makes the decisions.
 /// Belongs to its channel's event loop.
-final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
-    typealias InboundIn = ByteBuffer
-    typealias OutboundOut = ByteBuffer
+package final class GatewayConnection: ChannelInboundHandler, PooledConnection {
+    package typealias InboundIn = ByteBuffer
+    package typealias OutboundOut = ByteBuffer
 
     /// The limits for combining notifications into writes.
     struct Batching: Sendable {
@@ -42,6 +42,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     /// True once an error packet has arrived.
     private(set) var hasAnswer = false
 
+    package var membership = PoolMembership()
     private let batching: Batching
     private var owner: (any GatewayConnectionOwner)?
     private var context: ChannelHandlerContext?
@@ -62,18 +63,26 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         state = GatewayConnectionState(limits)
     }
 
-    /// Adds this handler to a channel. Call this before TLS is added.
-    func install(on channel: any Channel) throws {
-        try channel.pipeline.syncOperations.addHandler(self)
-    }
+    // MARK: The pool's view
 
-    /// Starts counting the bytes written to the socket. Call this after TLS, or the proxy's tunnel in its place, is
-    /// added.
-    func installMeter(on channel: any Channel) throws {
+    package var isConnecting: Bool { state.phase == .connecting }
+    package var isUsable: Bool { state.isUsable }
+    package var isDraining: Bool { state.phase == .draining }
+    package var load: (inFlight: Int, limit: Int) { (state.window.count, state.windowCount) }
+    package var endsAsExpected: Bool { state.isRetired || (state.isProven && hasAnswer) }
+
+    package func hasWorked(lasted: Bool) -> Bool { state.isProven || (lasted && !state.hasSent) }
+
+    package func install(on channel: any Channel, secure: () throws -> Void) throws {
+        try channel.pipeline.syncOperations.addHandler(self)
+        try secure()
+        // Below TLS, or the proxy's tunnel in its place.
         try channel.pipeline.syncOperations.addHandler(written, position: .first)
     }
 
-    var isConnecting: Bool { state.phase == .connecting }
+    package func finish() {
+        if isConnecting { close(APNSConnectionError.shutdown(endpoint)) } else { drain() }
+    }
 
     // MARK: Sending
 
@@ -123,9 +132,9 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
 
     // MARK: The channel
 
-    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+    package func handlerAdded(context: ChannelHandlerContext) { self.context = context }
 
-    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if event is TLSHandshakeCompleted {
             state.opened(now: context.eventLoop.now)
             owner?.connectionChanged(self)
@@ -133,7 +142,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         context.fireUserInboundEventTriggered(event)
     }
 
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard !hasAnswer, state.phase != .closed else { return }
         var bytes = unwrapInboundIn(data)
         input.writeBuffer(&bytes)
@@ -168,7 +177,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         if let context { closeChannel(context) }
     }
 
-    func channelWritabilityChanged(context: ChannelHandlerContext) {
+    package func channelWritabilityChanged(context: ChannelHandlerContext) {
         state.writability(context.channel.isWritable)
         if context.channel.isWritable {
             // Not synchronously: this may have been called by our own write.
@@ -177,7 +186,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         context.fireChannelWritabilityChanged()
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+    package func errorCaught(context: ChannelHandlerContext, error: any Error) {
         if failure == nil {
             let isTruncation = (error as? TLSError)?.kind == .truncated
             if !isTruncation {
@@ -190,9 +199,9 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         context.close(promise: nil)
     }
 
-    func channelInactive(context: ChannelHandlerContext) { end() }
+    package func channelInactive(context: ChannelHandlerContext) { end() }
 
-    func handlerRemoved(context: ChannelHandlerContext) {
+    package func handlerRemoved(context: ChannelHandlerContext) {
         end()
         self.context = nil
     }
@@ -218,7 +227,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     // MARK: Closing
 
     /// Closes the connection. The outcome of what is in the window is unknown.
-    func close(_ reason: any Error) {
+    package func close(_ reason: any Error) {
         failure = failure ?? reason
         isGivenUp = true
         guard let context else { return end() }
@@ -227,7 +236,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     }
 
     /// Records that the connection could not be made.
-    func failed(_ error: any Error) {
+    package func failed(_ error: any Error) {
         failure = error
         end()
     }

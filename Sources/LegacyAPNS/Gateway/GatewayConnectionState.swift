@@ -74,6 +74,9 @@ struct GatewayConnectionState {
     /// True if nothing can be sent until something is confirmed.
     var isFull: Bool { window.count >= limits.windowCount || window.bytes >= limits.windowBytes }
 
+    /// Maximum unconfirmed notifications.
+    var windowCount: Int { limits.windowCount }
+
     /// True if a bad item can reveal which notifications in the window were accepted.
     var sendsBarriers: Bool { limits.sendsBarriers }
 

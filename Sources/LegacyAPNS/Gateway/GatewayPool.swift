@@ -22,7 +22,7 @@ extension RequestResult {
 /// The connections of one certificate to one binary gateway, on one event loop.
 ///
 /// Connections are filled one after the other. A connection whose window is full, or that is closing, is sent a bad
-/// item. Its error packet reveals at once what would otherwise take ``Configuration/confirmAfter``; further
+/// item. Its error packet reveals at once what would otherwise take ``GatewayOptions/confirmAfter``; further
 /// notifications use the next connection. So notifications are sent nearly in order, and exactly in order if the
 /// maximum is one connection, because they then wait.
 public final class GatewayPool: Transport {
@@ -32,25 +32,21 @@ public final class GatewayPool: Transport {
     /// has completed.
     public var delegate: (any TransportDelegate)?
     /// The error of the last connection that failed; `nil` once a connection has worked.
-    public var lastFailure: (any Error)? { failures.last }
+    public var lastFailure: (any Error)? { connections.failures.last }
     /// See ``Transport/failureCounts``.
-    public var failureCounts: [String: Int] { failures.counts }
+    public var failureCounts: [String: Int] { connections.failures.counts }
 
-    private var configuration: Configuration
+    private let configuration: Configuration
     private let eventLoop: any EventLoop
     private let logger: Logger
-    private var state: ConnectionPoolState
+    private let connections: PoolConnections<GatewayPool>
     private var adaptiveWindow = AdaptiveWindow()
-    /// The connections whose TCP connection is established.
-    private var members: [Member] = []
-    private var connections: LazyMapSequence<[Member], GatewayConnection> { members.lazy.map(\.connection) }
+    /// The time after its arrival from which a notification without an error packet counts as accepted.
+    private var confirmAfter: TimeAmount
     /// Consecutive connections that were accepted, and closed at the first notification.
     private var hangUps = 0
-    private var generation = 0
-    private var failures: ConnectionFailures
-    private var closed: EventLoopPromise<Void>?
 
-    /// The maximum to which ``Configuration/confirmAfter`` is raised, unless it is configured to be longer.
+    /// The maximum to which ``GatewayOptions/confirmAfter`` is raised, unless it is configured to be longer.
     private static let longestConfirmation = TimeAmount.minutes(10)
     /// The number of ``hangUps`` from which the certificate is the likely cause.
     private static let patience = 3
@@ -58,60 +54,53 @@ public final class GatewayPool: Transport {
     /// Creates a pool. ``check(now:)`` opens its connections.
     public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
         self.configuration = configuration
+        confirmAfter = .milliseconds(Int64(configuration.options.confirmAfter))
         self.eventLoop = eventLoop
         self.logger = logger
-        state = ConnectionPoolState(configuration.poolLimits)
-        failures = ConnectionFailures("the gateway", configuration.endpoint, logger)
+        connections = PoolConnections(
+            configuration.connections, of: "the gateway", eventLoop: eventLoop, logger: logger)
+        connections.belong(to: self)
     }
 
     /// The number of notifications that can be submitted now.
     public var capacity: Int {
-        guard !keepsOrder || !connections.contains(where: { $0.state.phase == .draining && $0.state.window.count > 0 })
+        guard
+            !keepsOrder
+                || !connections.all.contains(where: { $0.state.phase == .draining && $0.state.window.count > 0 })
         else { return 0 }
         var capacity = 0
-        for connection in connections { capacity += connection.state.capacity(limit: adaptiveWindow.limit) }
+        for connection in connections.all { capacity += connection.state.capacity(limit: adaptiveWindow.limit) }
         guard hangUps > 0 else { return capacity }
         // One at a time until one is accepted, because anything sent may be lost.
-        return min(capacity, connections.contains { $0.state.window.count > 0 } ? 0 : 1)
+        return min(capacity, connections.all.contains { $0.state.window.count > 0 } ? 0 : 1)
     }
 
     /// Connections that accept notifications.
-    public var usableConnections: Int { state.usable }
+    public var usableConnections: Int { connections.state.usable }
 
     /// See ``Transport/isDormant``.
-    public var isDormant: Bool { state.isDormant }
+    public var isDormant: Bool { connections.state.isDormant }
 
     /// Always answered: the gateway does not answer what it accepts.
     public var answerState: AnswerState { .answered }
 
     /// The number of connections made since the start.
-    public var connectionsMade: Int { state.made }
+    public var connectionsMade: Int { connections.state.made }
 
     /// The state of the connections. Its streams are the windows of unconfirmed notifications.
-    public var statistics: PoolStatistics {
-        var statistics = PoolStatistics()
-        statistics.connecting = state.connecting
-        statistics.usable = state.usable
-        statistics.failures = state.failures
-        for connection in connections {
-            statistics.streamsInUse += connection.state.window.count
-            if connection.state.isUsable { statistics.streamLimit += configuration.windowCount }
-            if connection.state.phase == .draining { statistics.draining += 1 }
-        }
-        return statistics
-    }
+    public var statistics: PoolStatistics { connections.statistics }
 
     /// Sends a notification on the first connection that has capacity.
     public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
         guard hangUps == 0 && !keepsOrder || capacity > 0,
-            let connection = connections.first(where: { $0.state.capacity(limit: adaptiveWindow.limit) > 0 })
+            let connection = connections.all.first(where: { $0.state.capacity(limit: adaptiveWindow.limit) > 0 })
         else { return false }
         connection.submit(notification, tag: tag)
         if connection.state.isFull, connection.state.sendsBarriers {
             connection.drain()
-        } else if connection.state.isFilling, state.usable == 1, adaptiveWindow.limit == .max {
+        } else if connection.state.isFilling, connections.state.usable == 1, adaptiveWindow.limit == .max {
             // It is ready when this one is full.
-            openAnother()
+            connections.openAnother(now: eventLoop.now)
         }
         return true
     }
@@ -119,204 +108,120 @@ public final class GatewayPool: Transport {
     /// Opens another connection if allowed. If the maximum is one, drains that connection if it is nearly full: what is
     /// left is too little to be worth a claim, so it would never fill.
     public func requestCapacity() {
-        if keepsOrder, let full = connections.first(where: { $0.state.isNearlyFull && $0.state.sendsBarriers }) {
+        if keepsOrder, let full = connections.all.first(where: { $0.state.isNearlyFull && $0.state.sendsBarriers }) {
             return full.drain()
         }
         // A narrowed window applies to all connections; opening another would defeat it.
-        guard state.usable == 0 || (adaptiveWindow.limit == .max && hangUps == 0 && capacity == 0) else { return }
-        openAnother()
+        guard connections.state.usable == 0 || (adaptiveWindow.limit == .max && hangUps == 0 && capacity == 0) else {
+            return
+        }
+        connections.openAnother(now: eventLoop.now)
     }
 
     /// True if nothing may be sent before the outcomes on other connections are known.
     private var keepsOrder: Bool { configuration.maximumConnections == 1 }
 
-    private func openAnother() {
-        state.wantConnection()
-        openConnections(now: eventLoop.now)
-    }
-
     /// Sends a bad item on each connection, to learn the outcomes of what was sent.
     public func flushConfirmations() {
-        for connection in connections where connection.state.window.count > 0 { connection.drain() }
+        for connection in connections.all where connection.state.window.count > 0 { connection.drain() }
     }
 
     /// Confirms notifications by age, closes connections that are silent, worn out or superfluous, and opens others.
     public func check(now: NIODeadline) {
-        adaptiveWindow.check(window: configuration.windowCount, now: now)
-        for connection in connections { connection.check(now: now) }
-        for connection in connections where connection.state.isWornOut(now: now) {
+        adaptiveWindow.check(window: configuration.options.windowCount, now: now)
+        for connection in connections.all { connection.check(now: now) }
+        for connection in connections.all where connection.state.isWornOut(now: now) {
             logger.info(
                 "replacing a connection to the gateway: it is too old",
                 metadata: ["event": "apns_connections_replaced", "endpoint": "\(endpoint)", "connections": "1"])
             connection.drain()
         }
-        let idle = connections.first {
+        let idle = connections.all.first {
             $0.state.isUsable && $0.state.window.count == 0
-                && state.isSuperfluous(lastUsed: $0.state.lastUsed, now: now)
+                && connections.state.isSuperfluous(lastUsed: $0.state.lastUsed, now: now)
         }
         idle?.drain()
-        openConnections(now: now)
+        connections.open(now: now)
     }
 
     /// See ``Transport/stoodStill(for:now:)``.
     public func stoodStill(for time: TimeAmount, now: NIODeadline) {
-        for connection in connections { connection.stoodStill(for: time, now: now) }
+        for connection in connections.all { connection.stoodStill(for: time, now: now) }
     }
 
     /// Does nothing: the gateway has no provider tokens.
     public func setProviderToken(_: String?) {}
 
     /// Sets the trust and the certificate of connections made from now on.
-    public func setTLS(_ tls: TLSContext) { configuration.tls = tls }
+    public func setTLS(_ tls: TLSContext) { connections.configuration.tls = tls }
 
     /// Drains all connections, and opens others.
     public func replaceConnections(reason: String) {
-        guard closed == nil, !connections.isEmpty else { return }
+        guard !connections.isClosing, !connections.all.isEmpty else { return }
         logger.info(
             "replacing connections to the gateway: \(reason)",
             metadata: [
-                "event": "apns_connections_replaced", "endpoint": "\(endpoint)", "connections": "\(connections.count)",
+                "event": "apns_connections_replaced", "endpoint": "\(endpoint)",
+                "connections": "\(connections.all.count)",
             ])
         // Another certificate may be accepted.
         hangUps = 0
-        generation += 1
-        for connection in connections { connection.drain() }
-        openConnections(now: eventLoop.now)
+        connections.outdate()
+        for connection in connections.all { connection.drain() }
     }
 
     /// Same as ``replaceConnections(reason:)``, which already stops sending on the old connections.
     public func retireConnections(reason: String) { replaceConnections(reason: reason) }
 
     /// Finds out the outcomes of what was sent, and closes all connections.
-    public func close() -> EventLoopFuture<Void> {
-        if let closed { return closed.futureResult }
-        let promise = eventLoop.makePromise(of: Void.self)
-        closed = promise
-        state.close()
-        for connection in connections {
-            if connection.state.phase == .connecting {
-                connection.close(APNSConnectionError.shutdown(endpoint))
-            } else {
-                connection.drain()
-            }
-        }
-        finishClosing()
-        return promise.futureResult
-    }
+    public func close() -> EventLoopFuture<Void> { connections.close() }
 
     /// Closes all connections at once; unconfirmed notifications complete as uncertain.
-    public func closeNow() {
-        _ = close()
-        for connection in connections { connection.close(APNSConnectionError.shutdown(endpoint)) }
-    }
-
-    private func finishClosing() {
-        guard let closed, connections.isEmpty, state.connecting == 0 else { return }
-        delegate = nil
-        closed.succeed(())
-    }
-
-    // MARK: Connecting
-
-    private func openConnections(now: NIODeadline) {
-        for _ in 0..<state.connectionsToOpen(now: now) { open() }
-    }
-
-    private func open() {
-        let connection = GatewayConnection(
-            endpoint: endpoint, batching: configuration.batching,
-            limits: configuration.connectionLimits(jitter: .random(in: 0..<1)), owner: self)
-        let member = Member(connection, generation: generation)
-        let dialer = configuration.dialer
-        let bound = NIOLoopBound((self, member), eventLoop: eventLoop)
-        dialer.connect(on: eventLoop) {
-            // The protocol has no PING: only TCP's keep-alive detects that an idle gateway is unreachable.
-            $0.channelOption(.socketOption(.so_keepalive), value: 1)
-        }
-        .assumeIsolated()
-        .whenComplete { result in
-            let (pool, member) = bound.value
-            switch result {
-            case .success(let channel): pool.adopt(member, on: channel, dialer)
-            case .failure(let error):
-                pool.connectionFailed(dialer.cannotConnect(error), wasConnecting: true)
-                pool.finishClosing()
-            }
-        }
-    }
-
-    private func adopt(_ member: Member, on channel: any Channel, _ dialer: Dialer) {
-        let connection = member.connection
-        members.append(member)
-        member.address = channel.remoteAddress
-        do {
-            try connection.install(on: channel)
-            try dialer.secure(
-                channel,
-                onTLS: { [self] in
-                    member.handshakeTimer = configuration.limitHandshake(of: connection, on: eventLoop)
-                })
-            try connection.installMeter(on: channel)
-        } catch {
-            // The channel has already closed.
-            channel.close(promise: nil)
-            return connection.failed(dialer.cannotConnect(error))
-        }
-        if closed != nil { connection.close(APNSConnectionError.shutdown(endpoint)) }
-    }
-
-    /// - Parameter address: the address that accepted a connection of TCP, if one did.
-    private func connectionFailed(_ error: any Error, at address: SocketAddress? = nil, wasConnecting: Bool) {
-        failures.failed(error, at: address, wasConnecting: wasConnecting, &state, now: eventLoop.now)
-        delegate?.transportChanged(self)
-    }
-
-    private func worked() {
-        hangUps = 0
-        failures.worked(&state, news: "the gateway accepts notifications again")
-    }
+    public func closeNow() { connections.closeNow() }
 }
 
-extension GatewayPool {
-    /// A connection, and the pool's record of it.
-    private final class Member {
-        let connection: GatewayConnection
-        /// The pool's ``generation`` when its TLS context was chosen.
-        let generation: Int
-        /// The server's address, or the proxy's, once TCP is established.
-        var address: SocketAddress?
-        /// True while ``ConnectionPoolState`` counts it as usable.
-        var isUsable = false
-        /// Closes the connection if the TLS handshake takes too long.
-        var handshakeTimer: TimeLimit?
+extension GatewayPool: PoolOwner {
+    package var canClose: Bool { true }
 
-        init(_ connection: GatewayConnection, generation: Int) {
-            self.connection = connection
-            self.generation = generation
-        }
+    package func makeConnection() -> GatewayConnection {
+        let options = configuration.options
+        var limits = GatewayConnectionState.Limits()
+        limits.windowCount = options.windowCount
+        limits.windowBytes = options.windowBytes
+        limits.confirmAfter = confirmAfter
+        limits.sendsBarriers = options.sendsBarriers && options.frame.hasIdentifier
+        limits.stallTimeout = configuration.stallTimeout
+        limits.maximumAge = configuration.connections.age(jitter: .random(in: 0..<1))
+        return GatewayConnection(
+            endpoint: endpoint,
+            batching: GatewayConnection.Batching(
+                frame: options.frame, bytes: options.batchBytes, time: .milliseconds(Int64(options.batchTime))),
+            limits: limits, owner: self)
     }
+
+    package func tune(_ bootstrap: ClientBootstrap) -> ClientBootstrap {
+        // The protocol has no PING: only TCP's keep-alive detects that an idle gateway is unreachable.
+        bootstrap.channelOption(.socketOption(.so_keepalive), value: 1)
+    }
+
+    package func connected(_ connection: GatewayConnection, isOutdated: Bool) {
+        AddressMemory.shared.worked(connection.membership.address)
+        if isOutdated { connection.drain() }
+    }
+
+    package func connectionsChanged() { delegate?.transportChanged(self) }
+
+    package func closed() { delegate = nil }
 }
 
 extension GatewayPool: GatewayConnectionOwner {
+    private func worked() {
+        hangUps = 0
+        connections.worked()
+    }
+
     func connectionChanged(_ connection: GatewayConnection) {
-        guard let member = members.first(where: { $0.connection === connection }) else { return }
-        if member.isUsable != connection.state.isUsable {
-            member.isUsable.toggle()
-            if member.isUsable {
-                member.handshakeTimer?.cancel()
-                AddressMemory.shared.worked(member.address)
-                state.connected()
-                logger.debug(
-                    "connected to the gateway",
-                    metadata: ["event": "apns_connected", "endpoint": "\(endpoint)", "connections": "\(state.usable)"])
-                // All connections were replaced while this one was being made.
-                if member.generation < generation { return connection.drain() }
-            } else {
-                state.retired()
-                // Another connection must exist before notifications for it are claimed.
-                openConnections(now: eventLoop.now)
-            }
-        }
+        connections.changed(connection)
         if connection.state.isProven { worked() }
         delegate?.transportChanged(self)
     }
@@ -334,13 +239,13 @@ extension GatewayPool: GatewayConnectionOwner {
             adaptiveWindow.refused(progress: progress, now: eventLoop.now)
         }
         guard findings.lost > 0 else { return }
-        let before = configuration.confirmAfter
-        configuration.confirmAfter = max(before, min(max(before + before, .seconds(1)), Self.longestConfirmation))
-        for connection in connections { connection.confirm(after: configuration.confirmAfter) }
+        let before = confirmAfter
+        confirmAfter = max(before, min(max(before + before, .seconds(1)), Self.longestConfirmation))
+        for connection in connections.all { connection.confirm(after: confirmAfter) }
         logger.error(
             """
             the gateway dropped notifications that counted as delivered, because its error packet came later than \
-            \(before.formatted) after they were sent; they are confirmed after \(configuration.confirmAfter.formatted) from \
+            \(before.formatted) after they were sent; they are confirmed after \(confirmAfter.formatted) from \
             now on, until a restart. Raise gateway.confirm_after
             """,
             metadata: [
@@ -353,7 +258,8 @@ extension GatewayPool: GatewayConnectionOwner {
 
     func uncertainResult(of connection: GatewayConnection) -> RequestResult {
         let isHangUp =
-            connection.state.phase == .open && !connection.state.isProven && !connection.isGivenUp && closed == nil
+            connection.state.phase == .open && !connection.state.isProven && !connection.isGivenUp
+            && !connections.isClosing
         guard isHangUp else {
             return .uncertain(.connectionLost("it was closed without an error packet"))
         }
@@ -362,94 +268,30 @@ extension GatewayPool: GatewayConnectionOwner {
             hangUps >= Self.patience ? .hungUp : .connectionLost("it was closed without an error packet"))
     }
 
-    func connectionClosed(_ connection: GatewayConnection, error: any Error) {
-        guard let index = members.firstIndex(where: { $0.connection === connection }) else { return }
-        let member = members.remove(at: index)
-        member.handshakeTimer?.cancel()
-        let wasConnecting = connection.state.openedAt == .distantPast
-        let lasted = !wasConnecting && eventLoop.now - connection.state.openedAt > .seconds(10)
-        if member.isUsable { state.retired() }
-        if closed != nil {
-            if wasConnecting { state.failed(wasConnecting: true, now: eventLoop.now, jitter: 0) }
-        } else if (!wasConnecting && connection.state.isRetired) || (connection.state.isProven && connection.hasAnswer)
-        {
-            logger.debug("\(error)", metadata: ["event": "apns_connection_closed", "endpoint": "\(endpoint)"])
-            delegate?.transportChanged(self)
-        } else if connection.state.isProven || (lasted && !connection.state.hasSent) {
-            logger.info(
-                "a connection to the gateway ended: \(error)",
-                metadata: ["event": "apns_connection_ended", "endpoint": "\(endpoint)"])
-            delegate?.transportChanged(self)
-        } else {
-            connectionFailed(error, at: member.address, wasConnecting: wasConnecting)
-        }
-        openConnections(now: eventLoop.now)
-        finishClosing()
-    }
+    func connectionClosed(_ connection: GatewayConnection, error: any Error) { connections.closed(connection, error) }
 }
 
 extension GatewayPool {
-    /// Settings for connecting, batching and waiting.
-    public struct Configuration: Sendable, PoolConfiguration {
-        /// The gateway.
-        public var endpoint: APNSEndpoint
-        /// Trust, and the client certificate.
-        public var tls: TLSContext
-        /// The proxy to connect through; it also resolves the endpoint's name.
-        public var proxy: HTTPProxy?
-        /// Minimum connections, kept open even while nothing is sent.
-        public var minimumConnections = 1
-        /// Maximum connections, not counting draining ones.
-        public var maximumConnections = 4
-        /// The protocol's command to use.
-        public var frame = GatewayFrame.items
-        /// Maximum bytes per write, unless a single frame is larger.
-        public var batchBytes = 16_384
-        /// The time for which a write waits for more notifications.
-        public var batchTime = TimeAmount.milliseconds(2)
-        /// The time after its arrival from which a notification without an error packet counts as accepted.
-        public var confirmAfter = TimeAmount.seconds(2)
-        /// True if a draining connection is sent a deliberately bad item, to learn the outcomes at once.
-        public var sendsBarriers = true
-        /// Maximum unconfirmed notifications per connection.
-        public var windowCount = 5000
-        /// Maximum bytes of their frames.
-        public var windowBytes = 32 << 20
-        /// The timeout of each step: TCP, the proxy's answer, and TLS.
-        public var connectTimeout = TimeAmount.seconds(10)
+    /// The settings of a pool.
+    @dynamicMemberLookup
+    public struct Configuration: Sendable {
+        /// The settings of its connections. Their maximum does not count draining ones.
+        public var connections: PoolConfiguration
+        /// The settings of the gateway.
+        public var options: GatewayOptions
         /// The maximum time for which written data may be unacknowledged.
         public var stallTimeout = TimeAmount.seconds(20)
-        /// The idle time after which a connection beyond the minimum is closed.
-        public var idleTimeout = TimeAmount.minutes(5)
-        /// The age at which a connection is replaced, less up to a tenth; `nil` for never.
-        public var maximumAge: TimeAmount?
-        /// The first pause after a failed attempt; see ``ConnectionPool/Configuration/reconnectPause``.
-        public var reconnectPause = TimeAmount.milliseconds(250)
-        /// The longest pause between attempts.
-        public var longestReconnectPause = TimeAmount.seconds(30)
-        /// Resolves host names, for each connection again; `nil` uses the system's resolver.
-        package var resolver: (any Resolver & Sendable)?
 
-        /// Creates a configuration with default values for everything else.
-        public init(endpoint: APNSEndpoint, tls: TLSContext) {
-            self.endpoint = endpoint
-            self.tls = tls
+        /// Creates a configuration.
+        public init(_ connections: PoolConfiguration, _ options: GatewayOptions = GatewayOptions()) {
+            self.connections = connections
+            self.options = options
         }
 
-        /// - Parameter jitter: from 0 to 1, evenly distributed.
-        func connectionLimits(jitter: Double) -> GatewayConnectionState.Limits {
-            var limits = GatewayConnectionState.Limits()
-            limits.windowCount = windowCount
-            limits.windowBytes = windowBytes
-            limits.confirmAfter = confirmAfter
-            limits.sendsBarriers = sendsBarriers && frame.hasIdentifier
-            limits.stallTimeout = stallTimeout
-            limits.maximumAge = age(jitter: jitter)
-            return limits
-        }
-
-        var batching: GatewayConnection.Batching {
-            GatewayConnection.Batching(frame: frame, bytes: batchBytes, time: batchTime)
+        /// The settings of its connections, by their names.
+        public subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
+            get { connections[keyPath: path] }
+            set { connections[keyPath: path] = newValue }
         }
     }
 }

@@ -136,28 +136,3 @@ extension AppConfiguration {
             .map { Reason(.certificateNotForTopic, detail: $0) }
     }
 }
-
-/// The settings of an app that uses the binary gateway, besides those of every app.
-public struct GatewayOptions: Sendable, Equatable {
-    /// The command of the protocol to use.
-    public var frame = GatewayFrame.items
-    /// Maximum bytes of a write, unless a single notification is larger. The default is the maximum size of a TLS
-    /// record.
-    public var batchBytes = 16_384
-    /// The time for which a write waits for more notifications, in milliseconds.
-    public var batchTime = 2
-    /// The time without an error after which a notification counts as delivered, in milliseconds.
-    public var confirmAfter = 2000
-    /// True if a deliberately invalid item is sent to learn at once whether the notifications before it were accepted.
-    public var sendsBarriers = true
-    /// Maximum number of unconfirmed notifications on a connection. They are confirmed all at once, and nothing is
-    /// claimed while more settlements wait for Redis than a consumer allows; a value of 20,000 halved the throughput.
-    public var windowCount = 5000
-    /// Maximum bytes of unconfirmed notifications on a connection.
-    public var windowBytes = 32 << 20
-    /// Maximum size of a payload in bytes: 2048, or 256 for the oldest gateways.
-    public var payloadLimit = 2048
-
-    /// Creates the options that match Apple's gateway in its last version.
-    public init() {}
-}

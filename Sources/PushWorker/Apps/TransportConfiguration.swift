@@ -31,38 +31,25 @@ enum TransportConfiguration: Sendable {
 
 extension AppConfiguration {
     func transportConfiguration() throws -> TransportConfiguration {
+        var connections = PoolConfiguration(endpoint: endpoint, tls: try tlsContext(for: credential))
+        connections.proxy = proxy
+        connections.minimumConnections = minimumConnections
+        connections.maximumConnections = maximumConnections
+        connections.connectTimeout = .milliseconds(Int64(connectTimeout))
+        connections.idleTimeout = .seconds(Int64(idleTimeout))
+        connections.maximumAge = maximumConnectionAge.map { .seconds(Int64($0)) }
+        connections.reconnect.first = .milliseconds(Int64(reconnectBase))
+        connections.reconnect.longest = .milliseconds(Int64(max(reconnectBase, reconnectCap)))
+        let timeout = TimeAmount.milliseconds(Int64(requestTimeout))
         switch transport {
         case .http2:
-            var pool = ConnectionPool.Configuration(endpoint: endpoint, tls: try tlsContext(for: credential))
-            pool.minimumConnections = minimumConnections
-            pool.maximumConnections = maximumConnections
+            var pool = ConnectionPool.Configuration(connections)
             pool.maximumStreams = maximumStreams
-            pool.requestTimeout = .milliseconds(Int64(requestTimeout))
-            pool.idleTimeout = .seconds(Int64(idleTimeout))
-            pool.maximumAge = maximumConnectionAge.map { .seconds(Int64($0)) }
-            pool.proxy = proxy
-            pool.connectTimeout = .milliseconds(Int64(connectTimeout))
-            pool.reconnectPause = .milliseconds(Int64(reconnectBase))
-            pool.longestReconnectPause = .milliseconds(Int64(max(reconnectBase, reconnectCap)))
+            pool.requestTimeout = timeout
             return .http2(pool)
         case .gateway(let options):
-            var pool = GatewayPool.Configuration(endpoint: endpoint, tls: try tlsContext(for: credential))
-            pool.minimumConnections = minimumConnections
-            pool.maximumConnections = maximumConnections
-            pool.frame = options.frame
-            pool.batchBytes = options.batchBytes
-            pool.batchTime = .milliseconds(Int64(options.batchTime))
-            pool.confirmAfter = .milliseconds(Int64(options.confirmAfter))
-            pool.sendsBarriers = options.sendsBarriers
-            pool.windowCount = options.windowCount
-            pool.windowBytes = options.windowBytes
-            pool.stallTimeout = .milliseconds(Int64(requestTimeout))
-            pool.idleTimeout = .seconds(Int64(idleTimeout))
-            pool.maximumAge = maximumConnectionAge.map { .seconds(Int64($0)) }
-            pool.proxy = proxy
-            pool.connectTimeout = .milliseconds(Int64(connectTimeout))
-            pool.reconnectPause = .milliseconds(Int64(reconnectBase))
-            pool.longestReconnectPause = .milliseconds(Int64(max(reconnectBase, reconnectCap)))
+            var pool = GatewayPool.Configuration(connections, options)
+            pool.stallTimeout = timeout
             return .gateway(pool)
         }
     }

@@ -1,5 +1,6 @@
 import APNS
 import FoundationEssentials
+import LegacyAPNS
 import NIOCore
 import PushJob
 import PushQueue

@@ -63,7 +63,7 @@ struct ConnectionWearTests {
     @Test("of a pool's connections has jitter of up to a tenth, and is never above what is set")
     func jitter() throws {
         var configuration = ConnectionPool.Configuration(
-            endpoint: APNSEndpoint(host: "localhost", port: 1), tls: try .client(.init()))
+            PoolConfiguration(endpoint: APNSEndpoint(host: "localhost", port: 1), tls: try .client(.init())))
         #expect(configuration.connectionLimits(jitter: 0.5).maximumAge == nil)
         configuration.maximumAge = .hours(1)
         #expect(configuration.connectionLimits(jitter: 0).maximumAge == .hours(1))

@@ -1,4 +1,5 @@
 import NIOCore
+import TLS
 import TestSupport
 import Testing
 
@@ -7,9 +8,14 @@ import Testing
 @Suite("Replacing connections of a pool")
 struct ReplacementStateTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+    private let configuration: PoolConfiguration
+
+    init() throws {
+        configuration = PoolConfiguration(endpoint: .production, tls: try TLSContext.client(TLSClientConfiguration()))
+    }
 
     private func pool(minimum: Int, maximum: Int = 4, usable: Int) -> ConnectionPoolState {
-        var configuration = ConnectionPoolState.Configuration()
+        var configuration = configuration
         configuration.minimumConnections = minimum
         configuration.maximumConnections = maximum
         var state = ConnectionPoolState(configuration)

@@ -1,4 +1,5 @@
 import APNS
+import LegacyAPNS
 import NIOCore
 import PushJob
 import PushQueue

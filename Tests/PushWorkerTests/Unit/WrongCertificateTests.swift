@@ -1,5 +1,6 @@
 import APNS
 import APNSSimulator
+import LegacyAPNS
 import NIOCore
 import TLS
 import Testing

@@ -1,0 +1,288 @@
+import Logging
+import NIOCore
+import NIOPosix
+import Sockets
+
+/// A connection of a pool, whatever its protocol.
+package protocol PooledConnection: AnyObject {
+    /// The pool's record of the connection.
+    var membership: PoolMembership { get set }
+    /// True until TLS is set up.
+    var isConnecting: Bool { get }
+    /// True if it accepts notifications.
+    var isUsable: Bool { get }
+    /// True if it finishes what is in flight and closes.
+    var isDraining: Bool { get }
+    /// The number of notifications in flight, and their maximum.
+    var load: (inFlight: Int, limit: Int) { get }
+    /// True if its end is no problem: this side wanted it, or the server gave the reason.
+    var endsAsExpected: Bool { get }
+
+    /// Returns true if the connection has worked, so that the next one probably will.
+    /// - Parameter lasted: true if it was usable for some time. A server may close a connection that is not used.
+    func hasWorked(lasted: Bool) -> Bool
+    /// Adds its handlers to a channel whose TCP connection is established.
+    /// - Parameter secure: adds TLS, below the handlers that the channel has by then.
+    func install(on channel: any Channel, secure: () throws -> Void) throws
+    /// Finishes what is in flight, and closes.
+    func finish()
+    /// Closes it at once.
+    func close(_ error: any Error)
+    /// Records that the connection could not be made.
+    func failed(_ error: any Error)
+}
+
+/// A pool's record of one of its connections.
+package struct PoolMembership {
+    /// The pool's generation when the connection's TLS context was chosen.
+    fileprivate var generation = 0
+    /// The server's address, or the proxy's, once TCP is established.
+    package fileprivate(set) var address: SocketAddress?
+    /// True while ``ConnectionPoolState`` counts it as usable.
+    fileprivate var isCounted = false
+    /// The time at which it became usable; `nil` until then.
+    fileprivate(set) var usableSince: NIODeadline?
+    /// True while another connection is taking its place.
+    var isBeingReplaced = false
+    /// Closes it if the TLS handshake takes too long.
+    fileprivate var handshakeTimer: TimeLimit?
+
+    package init() {}
+}
+
+/// A pool, which decides what is special to its protocol.
+package protocol PoolOwner: AnyObject {
+    associatedtype Connection: PooledConnection
+
+    /// True if nothing but the connections keeps the pool from being closed.
+    var canClose: Bool { get }
+
+    /// Makes a connection that is not yet connected.
+    func makeConnection() -> Connection
+    /// Sets the options of a connection's socket.
+    func tune(_ bootstrap: ClientBootstrap) -> ClientBootstrap
+    /// Called when a connection has become usable.
+    /// - Parameter isOutdated: true if all connections were replaced while it was being made.
+    func connected(_ connection: Connection, isOutdated: Bool)
+    /// Called when a connection has failed or ended.
+    func connectionsChanged()
+    /// Called when all connections have closed after ``PoolConnections/close()``.
+    func closed()
+}
+
+/// The connections of a pool: opens, adopts, counts and closes them, whatever their protocol.
+///
+/// Belongs to the pool's event loop.
+package final class PoolConnections<Owner: PoolOwner> {
+    package typealias Connection = Owner.Connection
+
+    package var state: ConnectionPoolState
+    package var failures: ConnectionFailures
+    /// The connections whose TCP connection is established.
+    package private(set) var all: [Connection] = []
+
+    private let eventLoop: any EventLoop
+    private let logger: Logger
+    /// The server's name in log messages.
+    private let service: StaticString
+    /// The pool. Each connection holds it strongly.
+    private weak var owner: Owner?
+    private var generation = 0
+    private var closing: EventLoopPromise<Void>?
+
+    /// - Parameter service: the server's name in log messages.
+    package init(
+        _ configuration: PoolConfiguration, of service: StaticString, eventLoop: any EventLoop, logger: Logger
+    ) {
+        state = ConnectionPoolState(configuration)
+        failures = ConnectionFailures(service, configuration.endpoint, logger)
+        self.eventLoop = eventLoop
+        self.logger = logger
+        self.service = service
+    }
+
+    /// Sets the pool. Call this before anything else.
+    package func belong(to owner: Owner) { self.owner = owner }
+
+    package var configuration: PoolConfiguration {
+        get { state.configuration }
+        set { state.configuration = newValue }
+    }
+
+    package var isClosing: Bool { closing != nil }
+
+    /// The state of the connections, for metrics.
+    package var statistics: PoolStatistics {
+        var statistics = PoolStatistics()
+        statistics.connecting = state.connecting
+        statistics.usable = state.usable
+        statistics.made = state.made
+        statistics.failures = state.failures
+        for connection in all {
+            let load = connection.load
+            statistics.streamsInUse += load.inFlight
+            if connection.isUsable { statistics.streamLimit += load.limit }
+            if connection.isDraining { statistics.draining += 1 }
+        }
+        return statistics
+    }
+
+    // MARK: Opening
+
+    /// Opens the connections that are wanted and allowed now.
+    package func open(now: NIODeadline) {
+        for _ in 0..<state.connectionsToOpen(now: now) { open() }
+    }
+
+    /// Opens another connection, if that is allowed now.
+    package func openAnother(now: NIODeadline) {
+        state.wantConnection()
+        open(now: now)
+    }
+
+    private func open() {
+        guard let owner else { return }
+        let connection = owner.makeConnection()
+        // A change of the credential while it connects makes it a connection of the old one.
+        connection.membership.generation = generation
+        let dialer = configuration.dialer
+        let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)
+        dialer.connect(on: eventLoop, owner.tune).assumeIsolated().whenComplete { result in
+            let (pool, connection) = bound.value
+            switch result {
+            case .success(let channel): pool.adopt(connection, on: channel, dialer)
+            case .failure(let error):
+                pool.failed(dialer.cannotConnect(error), wasConnecting: true)
+                pool.finishClosing()
+            }
+        }
+    }
+
+    /// Starts the protocol on a channel whose TCP connection is established. Not earlier, because several addresses of
+    /// a host may be tried, each on its own channel, and the connection belongs to the one that succeeds.
+    private func adopt(_ connection: Connection, on channel: any Channel, _ dialer: Dialer) {
+        connection.membership.address = channel.remoteAddress
+        all.append(connection)
+        do {
+            try connection.install(on: channel) {
+                try dialer.secure(channel, onTLS: { [self] in limitHandshake(of: connection) })
+            }
+        } catch {
+            // The channel has closed already.
+            channel.close(promise: nil)
+            return connection.failed(dialer.cannotConnect(error))
+        }
+        if isClosing { connection.close(APNSConnectionError.shutdown(configuration.endpoint)) }
+    }
+
+    /// Closes a connection if its TLS handshake exceeds the timeout. The proxy's answer has its own timeout.
+    private func limitHandshake(of connection: Connection) {
+        let (endpoint, timeout) = (configuration.endpoint, configuration.connectTimeout)
+        connection.membership.handshakeTimer = TimeLimit(in: timeout, on: eventLoop) {
+            guard connection.isConnecting else { return }
+            connection.close(
+                APNSConnectionError.unresponsive(endpoint, "TLS was not set up within \(timeout.formatted)"))
+        }
+    }
+
+    /// Marks all present connections, and those being made, as outdated.
+    package func outdate() { generation += 1 }
+
+    // MARK: Events
+
+    /// Counts a connection whose usability may have changed, and replaces one that is no longer usable.
+    package func changed(_ connection: Connection) {
+        guard connection.membership.isCounted != connection.isUsable else { return }
+        guard connection.isUsable else {
+            uncount(connection)
+            // Another connection must exist before notifications for it are claimed.
+            return open(now: eventLoop.now)
+        }
+        connection.membership.isCounted = true
+        connection.membership.usableSince = eventLoop.now
+        endHandshake(of: connection)
+        state.connected()
+        logger.debug(
+            "connected to \(service)",
+            metadata: [
+                "event": "apns_connected", "endpoint": "\(configuration.endpoint)", "connections": "\(state.usable)",
+            ])
+        owner?.connected(connection, isOutdated: connection.membership.generation < generation)
+    }
+
+    /// Judges and removes a connection that has closed, and replaces it.
+    package func closed(_ connection: Connection, _ error: any Error) {
+        guard let index = all.firstIndex(where: { $0 === connection }) else { return }
+        all.remove(at: index)
+        endHandshake(of: connection)
+        let now = eventLoop.now
+        let usableSince = connection.membership.usableSince
+        uncount(connection)
+        if isClosing {
+            if usableSince == nil { state.failed(wasConnecting: true, now: now, jitter: 0) }
+            return finishClosing()
+        }
+        let isBreach = (error as? APNSConnectionError)?.isBreach ?? false
+        if !isBreach, usableSince != nil, connection.endsAsExpected {
+            logger.debug(
+                "\(error)", metadata: ["event": "apns_connection_closed", "endpoint": "\(configuration.endpoint)"])
+            owner?.connectionsChanged()
+        } else if !isBreach, connection.hasWorked(lasted: usableSince.map { now - $0 > .seconds(10) } ?? false) {
+            logger.info(
+                "a connection to \(service) ended: \(error)",
+                metadata: ["event": "apns_connection_ended", "endpoint": "\(configuration.endpoint)"])
+            owner?.connectionsChanged()
+        } else {
+            // After a breach, however well it worked before: reconnecting at once would invite the next one.
+            failed(error, at: connection.membership.address, wasConnecting: usableSince == nil)
+        }
+        open(now: now)
+    }
+
+    /// Records that a connection has got its first answer, or has lasted.
+    package func worked() { failures.worked(&state) }
+
+    /// - Parameter address: the address that accepted a connection of TCP, if one did.
+    private func failed(_ error: any Error, at address: SocketAddress? = nil, wasConnecting: Bool) {
+        failures.failed(error, at: address, wasConnecting: wasConnecting, &state, now: eventLoop.now)
+        owner?.connectionsChanged()
+    }
+
+    private func endHandshake(of connection: Connection) {
+        connection.membership.handshakeTimer?.cancel()
+        connection.membership.handshakeTimer = nil
+    }
+
+    private func uncount(_ connection: Connection) {
+        guard connection.membership.isCounted else { return }
+        connection.membership.isCounted = false
+        state.retired(wasOutgoing: connection.membership.isBeingReplaced)
+        connection.membership.isBeingReplaced = false
+    }
+
+    // MARK: Closing
+
+    /// Finishes what is in flight, and closes all connections.
+    package func close() -> EventLoopFuture<Void> {
+        if let closing { return closing.futureResult }
+        let promise = eventLoop.makePromise(of: Void.self)
+        closing = promise
+        state.close()
+        for connection in all { connection.finish() }
+        finishClosing()
+        return promise.futureResult
+    }
+
+    /// Closes all connections at once.
+    package func closeNow() {
+        _ = close()
+        for connection in all { connection.close(APNSConnectionError.shutdown(configuration.endpoint)) }
+    }
+
+    /// Reports the end of the pool if everything has closed.
+    package func finishClosing() {
+        guard let closing, all.isEmpty, state.connecting == 0, let owner, owner.canClose else { return }
+        owner.closed()
+        closing.succeed(())
+    }
+}
