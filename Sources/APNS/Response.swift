@@ -18,8 +18,23 @@ public struct Response: Sendable, Equatable {
     /// The sender of an answer with status 200, as far as it shows. APNs answers each request with its `apns-id`, and success without a
     /// body.
     public var origin = Origin.apns
-    /// The connection, if APNs accepts nothing more on it after this answer; see ``turnsAgainstConnection``.
-    public var connection: Int?
+    /// The connection, if APNs accepts nothing more on it after this answer, so that it is retired; see
+    /// ``turnsAgainstConnection``.
+    public var connection: RefusedConnection?
+
+    /// A connection on which APNs accepts nothing more.
+    public struct RefusedConnection: Sendable, Equatable {
+        /// Its number.
+        public var number: Int
+        /// The number of the newest connection at that time. Later ones have higher numbers.
+        public var newest: Int
+
+        /// Creates a connection.
+        public init(number: Int, newest: Int) {
+            self.number = number
+            self.newest = newest
+        }
+    }
 
     /// The sender of an answer.
     public enum Origin: Sendable, Equatable {

@@ -7,36 +7,27 @@ public protocol TransportDelegate: AnyObject {
     func transport(_ transport: any Transport, completed tag: UInt64, with result: RequestResult)
     /// Called when the capacity or the connections have changed.
     func transportChanged(_ transport: any Transport)
+    /// True if it uses the ``Response/uniqueID`` of responses. Asked several times per second.
+    var keepsUniqueIDs: Bool { get }
 }
 
-/// The state of the answers to a transport's requests.
-public enum AnswerState: Sendable {
-    /// Requests are answered, or nothing is known: the binary gateway does not answer what it accepts.
-    case answered
-    /// No request is answered, although connections can be made.
-    case unanswered
-    /// The last requests were not answered, and none has been sent for a while.
-    case unansweredLately
+extension TransportDelegate {
+    /// False: responses have no unique IDs.
+    public var keepsUniqueIDs: Bool { false }
 }
 
-/// The connections of one app to APNs, on one event loop: HTTP/2, or the legacy binary gateway.
+/// The connections of one app to APNs, on one event loop, whatever the protocol.
 ///
 /// Not thread-safe: call everything on the event loop, on which the transport calls back. Call ``check(now:)`` several
 /// times per second.
 public protocol Transport: AnyObject {
     /// The receiver of completions. Held strongly until ``close()`` has completed.
     var delegate: (any TransportDelegate)? { get set }
-    /// The number of notifications that can be submitted now; zero without a connection.
-    var capacity: Int { get }
     /// Connections that accept notifications.
     var usableConnections: Int { get }
-    /// The number of connections made since the start.
-    var connectionsMade: Int { get }
     /// True if there is no connection, and none is being made, because nothing waits to be sent. Call
     /// ``requestCapacity()`` for the first notification.
     var isDormant: Bool { get }
-    /// The state of the answers to its requests.
-    var answerState: AnswerState { get }
     /// The state of the connections.
     var statistics: PoolStatistics { get }
     /// The error of the last connection that failed; `nil` once a connection has worked.
@@ -44,26 +35,19 @@ public protocol Transport: AnyObject {
     /// The number of connections that could not be made, or failed before an answer, by error code.
     var failureCounts: [String: Int] { get }
 
-    /// True if responses include their ``Response/uniqueID``.
-    var keepsUniqueIDs: Bool { get set }
-
-    /// Submits a notification.
-    /// - Parameter tag: returned with the result.
-    /// - Returns: `false` if the notification was not accepted: there is no capacity, or there was less than ``capacity``,
-    ///   because a connection has ended and its end is not yet reported.
-    func submit(_ notification: consuming Notification, tag: UInt64) -> Bool
-    /// Opens another connection if allowed. Call this when notifications wait for capacity.
-    func requestCapacity()
-
-    /// The number of notifications that can be submitted in an isolation now.
+    /// Returns the number of notifications that can be submitted now; zero without a connection.
+    /// - Parameter isolation: how they are kept apart from others, if the protocol needs that.
     func capacity(in isolation: Isolation) -> Int
-    /// Submits a notification in an isolation. See ``submit(_:tag:)``.
+    /// Submits a notification.
+    /// - Parameters:
+    ///   - tag: returned with the result.
+    ///   - isolation: how it is kept apart from others, if the protocol needs that.
+    /// - Returns: `false` if the notification was not accepted: there is no capacity, or there was less than
+    ///   ``capacity(in:)``, because a connection has ended and its end is not yet reported.
     func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool
-    /// Opens another connection for an isolation if allowed.
+    /// Opens another connection if allowed. Call this when notifications wait for capacity.
     func requestCapacity(in isolation: Isolation)
 
-    /// Finds out the outcomes of what was submitted. Call this when nothing more will be submitted for now.
-    func flushConfirmations()
     /// Enforces deadlines, and closes and opens connections.
     func check(now: NIODeadline)
     /// Moves all deadlines, because the process did not run for some time: what has arrived in the meantime is read
@@ -80,37 +64,18 @@ public protocol Transport: AnyObject {
     /// Retires all connections, and opens others.
     /// - Parameter reason: for the log.
     func retireConnections(reason: String)
-    /// Retires one connection.
-    /// - Parameters:
-    ///   - connection: its number from ``Response/connection``.
-    ///   - reason: for the log.
-    /// - Returns: the number of the newest connection; connections made from now on have higher numbers.
-    func retireConnection(_ connection: Int, reason: String) -> Int
 
-    /// Finishes the requests in flight and closes all connections.
+    /// Finds out the outcomes of what was submitted, and closes all connections.
     func close() -> EventLoopFuture<Void>
     /// Closes all connections at once; requests in flight complete as lost.
     func closeNow()
 }
 
 extension Transport {
-    /// The same for all: the binary gateway names a notification that it refuses.
-    public func capacity(in isolation: Isolation) -> Int { capacity }
-    /// The same for all.
-    public func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
-        submit(consume notification, tag: tag)
-    }
-    /// The same for all.
-    public func requestCapacity(in isolation: Isolation) { requestCapacity() }
-    /// Does nothing: answers name no connection.
-    public func retireConnection(_ connection: Int, reason: String) -> Int { 0 }
-    /// False: answers have no unique IDs.
-    public var keepsUniqueIDs: Bool {
-        get { false }
-        set {}
-    }
-    /// Zero: connections are not counted.
-    public var connectionsMade: Int { 0 }
+    /// The number of notifications that can be submitted now; zero without a connection.
+    public var capacity: Int { capacity(in: .shared) }
+    /// Opens another connection if allowed. Call this when notifications wait for capacity.
+    public func requestCapacity() { requestCapacity(in: .shared) }
 }
 
 /// How far a notification is kept apart from others.
@@ -145,6 +110,9 @@ public struct PoolStatistics: Sendable, Equatable {
     public var streamLimit = 0
     /// Consecutive connections that could not be made, or failed before an answer.
     public var failures = 0
+    /// True if no request is answered, although connections can be made. False if the server never answers what it
+    /// accepts.
+    public var isUnanswered = false
 
     /// Creates statistics that are all zero.
     public init() {}

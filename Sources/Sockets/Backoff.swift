@@ -18,7 +18,7 @@ public struct Backoff: Sendable, Equatable {
 
     /// Returns the upper limit of the pause after a number of consecutive failures.
     public func limit(failures: Int) -> TimeAmount {
-        let doublings = max(0, failures - 1)
+        let doublings = max(failures, 1) - 1
         // After 62 doublings, `longest` applies even to a nanosecond.
         guard doublings < 62, first.nanoseconds <= longest.nanoseconds >> doublings else { return longest }
         return .nanoseconds(first.nanoseconds << doublings)

@@ -147,7 +147,7 @@ struct GoAwayTests {
             for future in first + [last] { try await expect(future, .delivered) }
             try await eventually("a GOAWAY") { peer.count(.goAway) == 1 }
             #expect(try await client.ask { $0.capacity } == 0)
-            #expect(try await client.ask { $0.submit(.example(), tag: 99) } == false)
+            #expect(try await client.ask { $0.submit(.example(), tag: 99, in: .shared) } == false)
         }
     }
 

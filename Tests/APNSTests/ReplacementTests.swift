@@ -45,7 +45,7 @@ struct ReplacementTests {
         _ = try await client.ask { $0.check(now: time) }
     }
 
-    @Test("are identified by answers after which they accept nothing, and are then replaced")
+    @Test("are replaced after answers after which they accept nothing, and identified by these")
     func turnedAgainst() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             guard connection.number == 1 else { return answersAll(connection, event) }
@@ -64,8 +64,8 @@ struct ReplacementTests {
                     return
                 }
                 #expect(response.turnsAgainstConnection)
-                let connection = try #require(response.connection)
-                #expect(try await client.ask { $0.retireConnection(connection, reason: "test") } == connection)
+                #expect(response.connection == .init(number: 0, newest: 0))
+                #expect(client.log.lines(of: "connection_retired").count == 1)
                 try await expect(client.send(), .delivered)
                 #expect(peer.seen.withLockedValue(\.connections) == 2)
             }
@@ -236,13 +236,13 @@ struct ReplacementTests {
                 let start = NIODeadline.now()
                 // Without a connection there is no capacity; the sender must request some.
                 let before = try await client.ask { pool in
-                    let isAccepted = pool.submit(.example(), tag: 99)
+                    let isAccepted = pool.submit(.example(), tag: 99, in: .shared)
                     return (pool.usableConnections, pool.capacity, pool.isDormant, isAccepted)
                 }
                 #expect(before == (0, 0, true, false))
                 let connecting = try await client.ask { pool in
                     pool.requestCapacity()
-                    let isAccepted = pool.submit(.example(), tag: 99)
+                    let isAccepted = pool.submit(.example(), tag: 99, in: .shared)
                     return (pool.statistics.connecting, pool.capacity, pool.isDormant, isAccepted)
                 }
                 #expect(connecting == (1, 0, false, false))
@@ -251,7 +251,11 @@ struct ReplacementTests {
                 // A minute later, so that the last request was not recent.
                 _ = try await client.ask { $0.replaceConnections(reason: "test", now: .now() + .minutes(1)) }
                 try await eventually("the end") { peer.seen.withLockedValue(\.ended) == 1 }
-                try await eventually("nothing left") { try await client.ask { $0.statistics } == PoolStatistics() }
+                var expected = PoolStatistics()
+                expected.made = 1
+                try await eventually("nothing left") { [expected] in
+                    try await client.ask { $0.statistics } == expected
+                }
                 #expect(peer.seen.withLockedValue(\.connections) == 1)
                 try await expect(client.send(), .delivered)
                 #expect(peer.seen.withLockedValue(\.connections) == 2)
@@ -367,7 +371,7 @@ struct ReplacementTests {
                         // No request waits for these.
                         pool.delegate = nil
                         return (0..<3).map {
-                            pool.submit(.example($0), tag: 1000) ? pool.connections.state.outgoing : -1
+                            pool.submit(.example($0), tag: 1000, in: .shared) ? pool.connections.state.outgoing : -1
                         }
                     }
                     #expect(outgoing == [0, 0, 1])
@@ -404,11 +408,11 @@ struct ReplacementTests {
                 _ = client.send((0..<3).map { .example($0) })
                 try await eventually("three requests") { peer.count(.data) == 3 }
                 expected = PoolStatistics()
-                (expected.usable, expected.streamsInUse, expected.streamLimit) = (1, 3, 7)
+                (expected.usable, expected.made, expected.streamsInUse, expected.streamLimit) = (1, 1, 3, 7)
                 #expect(try await client.ask { $0.statistics } == expected)
                 _ = try await client.ask { $0.close() }
                 expected = PoolStatistics()
-                (expected.draining, expected.streamsInUse) = (1, 3)
+                (expected.made, expected.draining, expected.streamsInUse) = (1, 1, 3)
                 #expect(try await client.ask { $0.statistics } == expected)
             }
         }

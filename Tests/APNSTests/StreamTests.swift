@@ -93,9 +93,9 @@ struct StreamTests {
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port) { client in
                 var ids = try await client.results(1).map(\.uniqueID)
-                _ = try await client.ask { $0.keepsUniqueIDs = true }
+                try await client.keepUniqueIDs(true)
                 ids += try await client.results(5).map(\.uniqueID)
-                _ = try await client.ask { $0.keepsUniqueIDs = false }
+                try await client.keepUniqueIDs(false)
                 ids += try await client.results(1).map(\.uniqueID)
                 let id = APNSID(text.utf8)
                 #expect(id != nil && ids == [nil, id, nil, nil, nil, id, nil])

@@ -307,7 +307,7 @@ struct UnresponsiveTests {
             let collector = try await client.ask { pool -> NIOLoopBound<Collector> in
                 let collector = Collector()
                 pool.delegate = collector
-                #expect(pool.submit(Self.poison(), tag: 4711))
+                #expect(pool.submit(Self.poison(), tag: 4711, in: .shared))
                 pool.closeNow()
                 return NIOLoopBound(collector, eventLoop: pool.eventLoop)
             }

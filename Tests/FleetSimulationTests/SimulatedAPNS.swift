@@ -40,7 +40,6 @@ final class SimulatedTransport: Transport {
     private var closing: EventLoopPromise<Void>?
     /// True from the end of its idle connection until another is requested.
     private(set) var isDormant = false
-    let answerState = AnswerState.answered
     let lastFailure: (any Error)? = nil
     let failureCounts: [String: Int] = [:]
 
@@ -54,7 +53,7 @@ final class SimulatedTransport: Transport {
     private var time: SimulatedTime { simulation.time }
     private var random: SimulatedRandom { simulation.random }
 
-    var capacity: Int { isConnected ? max(0, limit - requests.count) : 0 }
+    func capacity(in _: Isolation) -> Int { isConnected ? max(0, limit - requests.count) : 0 }
     var usableConnections: Int { isConnected ? 1 : 0 }
 
     var statistics: PoolStatistics {
@@ -65,7 +64,7 @@ final class SimulatedTransport: Transport {
         return statistics
     }
 
-    func submit(_ notification: consuming APNS.Notification, tag: UInt64) -> Bool {
+    func submit(_ notification: consuming APNS.Notification, tag: UInt64, in _: Isolation) -> Bool {
         guard capacity > 0, !refusesOne() else { return false }
         let token = String(buffer: notification.deviceToken.hex)
         guard
@@ -142,13 +141,11 @@ final class SimulatedTransport: Transport {
         closing = nil
     }
 
-    func requestCapacity() {
+    func requestCapacity(in _: Isolation) {
         guard isDormant else { return }
         isDormant = false
         connect(in: random.delay(1...1000))
     }
-
-    func flushConfirmations() {}
 
     func check(now: NIODeadline) {
         for request in requests where request.deadline <= now {

@@ -376,13 +376,13 @@ struct GatewayPoolTests {
         ) { client, gateway in
             // Without a connection there is no capacity; the sender must request some.
             let before = try await client.ask { pool in
-                let isAccepted = pool.submit(.example(), tag: 99)
+                let isAccepted = pool.submit(.example(), tag: 99, in: .shared)
                 return (pool.usableConnections, pool.capacity, pool.isDormant, isAccepted)
             }
             #expect(before == (0, 0, true, false))
             let connecting = try await client.ask { pool in
                 pool.requestCapacity()
-                let isAccepted = pool.submit(.example(), tag: 99)
+                let isAccepted = pool.submit(.example(), tag: 99, in: .shared)
                 return (pool.statistics.connecting, pool.capacity, pool.isDormant, isAccepted)
             }
             #expect(connecting == (1, 0, false, false))

@@ -81,7 +81,7 @@ final class Sender: TransportDelegate {
             do { report.memoryBefore = try Memory.now() } catch { done.fail(error) }
         }
         report.failures = max(report.failures, failures)
-        while waiting > 0, pool.submit(notification, tag: 0) { waiting -= 1 }
+        while waiting > 0, pool.submit(notification, tag: 0, in: .shared) { waiting -= 1 }
     }
 }
 

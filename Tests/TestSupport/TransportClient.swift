@@ -13,6 +13,7 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
         var ticker: RepeatedTask?
         /// The transport's other events.
         package var notes: [String] = []
+        package var keepsUniqueIDs = false
         private var waiting = Dictionary(uniqueKeysWithValues: Isolation.allCases.map { ($0, Waiting()) })
         private var promises: [UInt64: EventLoopPromise<RequestResult>] = [:]
         private var nextTag: UInt64 = 1
@@ -110,6 +111,15 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
     package func ask<Answer: Sendable>(_ question: @escaping @Sendable (Pool) -> Answer) async throws -> Answer {
         let core = core
         return try await eventLoop.submit { question(core.value.pool) }.get()
+    }
+
+    /// Sets whether responses include their unique IDs.
+    package func keepUniqueIDs(_ keeps: Bool) async throws {
+        let core = core
+        try await eventLoop.submit {
+            core.value.keepsUniqueIDs = keeps
+            core.value.pool.check(now: .now())
+        }.get()
     }
 
     /// Returns the transport's other events.

@@ -195,8 +195,10 @@ package final class PoolConnections<Owner: PoolOwner> {
         guard connection.membership.isCounted != connection.isUsable else { return }
         guard connection.isUsable else {
             uncount(connection)
-            // Another connection must exist before notifications for it are claimed.
-            return open(now: eventLoop.now)
+            // Another connection must exist before notifications for it are claimed. If this one was refused before it
+            // worked, its end decides when.
+            if connection.endsAsExpected || connection.hasWorked(lasted: false) { open(now: eventLoop.now) }
+            return
         }
         connection.membership.isCounted = true
         connection.membership.usableSince = eventLoop.now

@@ -6,15 +6,24 @@ import Sockets
 /// Only requests submitted after the last answer count: a few lost answers of a burst say nothing about requests sent
 /// now.
 struct AnswerDrought {
+    enum State {
+        /// Requests are answered, or nothing is known.
+        case answered
+        /// No request is answered, although connections can be made.
+        case unanswered
+        /// The last requests were not answered, and none has been sent for a while.
+        case unansweredLately
+    }
+
     /// The time for which requests may wait while none is answered.
     static let patience = TimeAmount.seconds(5)
-    /// The time after the last request for which the state stays at ``AnswerState/unanswered``. After that, other
+    /// The time after the last request for which the state stays at ``State/unanswered``. After that, other
     /// workers may be sending successfully what failed here.
     static let currency = TimeAmount.seconds(15)
-    /// The time for which it then stays at ``AnswerState/unansweredLately``, so that pauses between attempts do not
+    /// The time for which it then stays at ``State/unansweredLately``, so that pauses between attempts do not
     /// look like a recovery.
     static let memory = TimeAmount.minutes(10)
-    private(set) var state = AnswerState.answered
+    private(set) var state = State.answered
     /// True while requests have been submitted since the last answer, and none has been answered.
     private(set) var isPending = false
 

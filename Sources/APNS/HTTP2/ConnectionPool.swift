@@ -19,19 +19,11 @@ public final class ConnectionPool: Transport {
     public var failureCounts: [String: Int] {
         isolated.reduce(connections.failures.counts) { $0.merging($1.connections.failures.counts, uniquingKeysWith: +) }
     }
-    /// See ``Transport/answerState``.
-    public var answerState: AnswerState {
+    /// The state of the answers to its requests.
+    var answerState: AnswerDrought.State {
         // A server that can no longer be reached is another problem.
         drought.state == .unanswered && connections.state.usable == 0 && !connections.failures.isOfAnswers
             ? .unansweredLately : drought.state
-    }
-
-    /// See ``Transport/keepsUniqueIDs``.
-    public var keepsUniqueIDs = false {
-        didSet {
-            for connection in connections.all { connection.session.keepsUniqueIDs = keepsUniqueIDs }
-            for pool in isolated { pool.keepsUniqueIDs = keepsUniqueIDs }
-        }
     }
 
     let configuration: Configuration
@@ -61,9 +53,6 @@ public final class ConnectionPool: Transport {
         connections.belong(to: self)
     }
 
-    /// The number of notifications that can be submitted now.
-    public var capacity: Int { connections.all.reduce(0) { $0 + $1.freeStreams } }
-
     /// The number of requests in flight.
     public var inFlight: Int { connections.all.reduce(0) { $0 + $1.state.inFlight } }
 
@@ -73,12 +62,10 @@ public final class ConnectionPool: Transport {
     /// See ``Transport/isDormant``.
     public var isDormant: Bool { connections.state.isDormant }
 
-    /// The number of connections made since the start.
-    public var connectionsMade: Int { connections.state.made }
-
     /// The state of the connections.
     public var statistics: PoolStatistics {
         var statistics = connections.statistics
+        statistics.isUnanswered = answerState == .unanswered
         for pool in isolated { statistics.streamsInUse += pool.inFlight }
         return statistics
     }
@@ -121,24 +108,19 @@ public final class ConnectionPool: Transport {
         for connection in connections.all where connection.isUsable { connection.retire(reason: reason) }
     }
 
-    /// Retires one connection, and opens another. Its requests in flight are finished.
-    public func retireConnection(_ number: Int, reason: String) -> Int {
-        let newest = ids.newest
-        for connection in connections.all where connection.id == number && connection.isUsable {
-            logger.info(
-                "retiring an APNs connection: \(reason)",
-                metadata: ["endpoint": "\(endpoint)", "event": "connection_retired"])
-            connection.retire(reason: reason)
-        }
-        for pool in isolated { _ = pool.retireConnection(number, reason: reason) }
-        return newest
+    /// The number of notifications that can be submitted now.
+    public func capacity(in isolation: Isolation) -> Int {
+        pool(isolation)?.connections.all.reduce(0) { $0 + $1.freeStreams } ?? 0
     }
 
     /// Submits a notification on the least busy connection, but never on one on which it has exceeded its deadline. If
     /// only such connections have free streams, it completes with ``RequestFailure/noOtherConnection``.
     /// - Parameter tag: returned with the result.
     /// - Returns: `false` if no stream is free; the notification was then not accepted.
-    public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
+    public func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
+        guard isolation == .shared else {
+            return pool(isolation)?.submit(consume notification, tag: tag, in: .shared) ?? false
+        }
         if !unanswered.isEmpty, let id = notification.apnsID {
             return submitElsewhere(consume notification, id, tag: tag)
         }
@@ -159,15 +141,19 @@ public final class ConnectionPool: Transport {
     }
 
     /// Opens another connection if allowed. Call this when notifications wait and no stream is free.
-    public func requestCapacity() { connections.openAnother(now: eventLoop.now) }
-
-    /// Does nothing: each request has its own answer.
-    public func flushConfirmations() {}
+    public func requestCapacity(in isolation: Isolation) {
+        if isolated.isEmpty, isolation != .shared, !connections.isClosing {
+            isolated = [makePool(of: .withFew), makePool(of: .alone)]
+        }
+        pool(isolation)?.connections.openAnother(now: eventLoop.now)
+    }
 
     /// Enforces deadlines, retires connections that are superfluous or too old, and opens others. Call this several
     /// times per second.
     public func check(now: NIODeadline) {
+        let keepsUniqueIDs = delegate?.keepsUniqueIDs ?? false
         for connection in connections.all {
+            connection.session.keepsUniqueIDs = keepsUniqueIDs
             noteAnswers(connection, now: now)
             noteWindow(connection, now: now)
             noteAge(connection, now: now)
@@ -220,7 +206,7 @@ extension ConnectionPool: PoolOwner {
             id: ids.next(), endpoint: endpoint, maximumStreams: configuration.maximumStreams,
             firstStream: configuration.firstStream,
             limits: configuration.connectionLimits(jitter: Double.random(in: 0..<1)), owner: self)
-        connection.session.keepsUniqueIDs = keepsUniqueIDs
+        connection.session.keepsUniqueIDs = delegate?.keepsUniqueIDs ?? false
         return connection
     }
 
@@ -282,6 +268,16 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         connections.open(now: now)
     }
 
+    var newestConnection: Int { ids.newest }
+
+    func connectionIsRefused(_ connection: HTTP2Connection, reason: String) {
+        guard connection.isUsable else { return }
+        logger.info(
+            "retiring an APNs connection: \(reason)",
+            metadata: ["endpoint": "\(endpoint)", "event": "connection_retired"])
+        connection.retire(reason: reason)
+    }
+
     func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult) {
         delegate?.transport(self, completed: tag, with: result)
     }
@@ -303,22 +299,6 @@ extension ConnectionPool {
     /// The longest pause before the next connection, because each may meet another such notification.
     private static let longestPause = TimeAmount.seconds(1)
 
-    /// See ``Transport/capacity(in:)``.
-    public func capacity(in isolation: Isolation) -> Int { pool(isolation)?.capacity ?? 0 }
-
-    /// See ``Transport/submit(_:tag:in:)``.
-    public func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
-        pool(isolation)?.submit(consume notification, tag: tag) ?? false
-    }
-
-    /// See ``Transport/requestCapacity(in:)``.
-    public func requestCapacity(in isolation: Isolation) {
-        if isolated.isEmpty, isolation != .shared, !connections.isClosing {
-            isolated = [makePool(of: .withFew), makePool(of: .alone)]
-        }
-        pool(isolation)?.requestCapacity()
-    }
-
     private func pool(_ isolation: Isolation) -> ConnectionPool? {
         switch isolation {
         case .shared: self
@@ -339,9 +319,62 @@ extension ConnectionPool {
         quiet.logLevel = .critical
         let pool = ConnectionPool(own, ids: ids, eventLoop: eventLoop, logger: quiet)
         pool.delegate = delegate
-        pool.keepsUniqueIDs = keepsUniqueIDs
         pool.authorization = authorization
         return pool
+    }
+}
+
+extension ConnectionPool {
+    /// Settings for connections and timeouts.
+    @dynamicMemberLookup
+    public struct Configuration: Sendable {
+        /// The settings of its connections.
+        public var connections: PoolConfiguration
+        /// Maximum concurrent requests per connection, even if the server allows more.
+        public var maximumStreams = 1000
+        /// The time after which an unanswered request is cancelled.
+        public var requestTimeout = TimeAmount.seconds(20)
+        /// The time without data from the server after which it is sent a PING while requests are in flight.
+        public var pingAfter = TimeAmount.seconds(15)
+        /// The same while none is in flight.
+        public var idlePingAfter = TimeAmount.hours(1)
+        /// The time without a read after which a PING goes with the next request.
+        public var wakeAfter = TimeAmount.seconds(5)
+        /// The timeout of the answer to that PING, or four times the duration of the TLS handshake if that is longer.
+        public var wakeTimeout = TimeAmount.milliseconds(1500)
+        /// The timeout of the answer to a PING.
+        public var pingTimeout = TimeAmount.seconds(5)
+        /// The timeout from the end of the TLS handshake to the server's SETTINGS.
+        public var settingsTimeout = TimeAmount.seconds(5)
+        /// The time for which the server may read nothing of what is written to it.
+        public var stallTimeout = TimeAmount.seconds(20)
+        /// The time for which a flow-control window may block a request.
+        public var windowTimeout = TimeAmount.seconds(5)
+        /// The stream identifier of the first request; odd.
+        var firstStream: Int32 = 1
+
+        /// Creates a configuration.
+        public init(_ connections: PoolConfiguration) { self.connections = connections }
+
+        /// The settings of its connections, by their names.
+        public subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
+            get { connections[keyPath: path] }
+            set { connections[keyPath: path] = newValue }
+        }
+
+        /// - Parameter jitter: from 0 to 1, evenly distributed.
+        func connectionLimits(jitter: Double) -> HTTP2ConnectionState.Limits {
+            var limits = HTTP2ConnectionState.Limits()
+            limits.pingAfter = pingAfter
+            limits.idlePingAfter = idlePingAfter
+            limits.wakeAfter = wakeAfter
+            limits.wakeTimeout = wakeTimeout
+            limits.pingTimeout = pingTimeout
+            limits.settingsTimeout = settingsTimeout
+            limits.stallTimeout = stallTimeout
+            limits.maximumAge = connections.age(jitter: jitter)
+            return limits
+        }
     }
 }
 

@@ -34,12 +34,17 @@ extension HTTP2Connection {
     private func complete(_ index: Int32, code: UInt32) {
         let slot = session.slots.pointer(index)
         guard slot.pointee.stream != 0 else { return }
-        let result = state.ended(
+        var result = state.ended(
             stream: slot.pointee.stream, code: slot.pointee.isCut ? 0 : code, isWritten: slot.pointee.isWritten,
-            cancelled: slot.pointee.failure, response: slot.response(on: id))
+            cancelled: slot.pointee.failure, response: slot.response())
         let tag = slot.pointee.tag
+        var refusal: String?
         switch result {
-        case .response: break
+        case .response where slot.pointee.status == 200: break
+        case .response(var response) where response.turnsAgainstConnection:
+            response.connection = .init(number: id, newest: owner?.newestConnection ?? id)
+            refusal = response.reasonText
+            result = .response(response)
         case .uncertain(.timedOut), .notProcessed(.timedOut), .notProcessed(.refusedStream):
             owner?.connection(
                 self, didNotAnswer: slot.pointee.notification?.apnsID, deadline: slot.pointee.deadline,
@@ -48,6 +53,7 @@ extension HTTP2Connection {
         }
         session.release(index)
         owner?.connection(self, completed: tag, with: result)
+        if let refusal { owner?.connectionIsRefused(self, reason: refusal) }
     }
 
     private func goAway(lastStream: Int32, code: UInt32, debugData: ByteBuffer) {

@@ -10,6 +10,10 @@ protocol HTTP2ConnectionOwner: AnyObject {
     /// Called when the server refused a request, or when it exceeded its deadline. Its completion follows.
     func connection(
         _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool)
+    /// The number of the newest connection. Later ones have higher numbers.
+    var newestConnection: Int { get }
+    /// Called when APNs accepts nothing more on the connection, after the completion of the request with that answer.
+    func connectionIsRefused(_ connection: HTTP2Connection, reason: String)
     /// Called when a request has completed. Its stream is free again.
     func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult)
     /// Called before the connection closes because it was forgotten on the way while it was idle.

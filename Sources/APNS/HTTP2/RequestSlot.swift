@@ -50,14 +50,13 @@ struct RequestSlot {
 extension UnsafeMutablePointer<RequestSlot> {
     /// Returns the answer, if a status was received. A method of the pointer, because a method of the slot would copy
     /// all of it.
-    func response(on connection: Int = 0) -> Response? {
+    func response() -> Response? {
         guard pointee.status > 0 else { return nil }
         var response = Response(
             status: Int(pointee.status), body: pointee.body,
             retryAfter: pointee.retryAfter >= 0 ? Int(pointee.retryAfter) : nil)
         response.uniqueID = pointee.uniqueID
         if response.status == 200, !pointee.hasID { response.origin = pointee.bodySize > 0 ? .doubtful : .unnamed }
-        if response.status != 200, response.turnsAgainstConnection { response.connection = connection }
         return response
     }
 }

@@ -62,8 +62,9 @@ public final class GatewayPool: Transport {
         connections.belong(to: self)
     }
 
-    /// The number of notifications that can be submitted now.
-    public var capacity: Int {
+    /// The number of notifications that can be submitted now, in any isolation: the gateway names a notification that it
+    /// refuses.
+    public func capacity(in _: Isolation) -> Int {
         guard
             !keepsOrder
                 || !connections.all.contains(where: { $0.state.phase == .draining && $0.state.window.count > 0 })
@@ -81,17 +82,11 @@ public final class GatewayPool: Transport {
     /// See ``Transport/isDormant``.
     public var isDormant: Bool { connections.state.isDormant }
 
-    /// Always answered: the gateway does not answer what it accepts.
-    public var answerState: AnswerState { .answered }
-
-    /// The number of connections made since the start.
-    public var connectionsMade: Int { connections.state.made }
-
     /// The state of the connections. Its streams are the windows of unconfirmed notifications.
     public var statistics: PoolStatistics { connections.statistics }
 
     /// Sends a notification on the first connection that has capacity.
-    public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
+    public func submit(_ notification: consuming Notification, tag: UInt64, in _: Isolation) -> Bool {
         guard hangUps == 0 && !keepsOrder || capacity > 0,
             let connection = connections.all.first(where: { $0.state.capacity(limit: adaptiveWindow.limit) > 0 })
         else { return false }
@@ -107,7 +102,7 @@ public final class GatewayPool: Transport {
 
     /// Opens another connection if allowed. If the maximum is one, drains that connection if it is nearly full: what is
     /// left is too little to be worth a claim, so it would never fill.
-    public func requestCapacity() {
+    public func requestCapacity(in _: Isolation) {
         if keepsOrder, let full = connections.all.first(where: { $0.state.isNearlyFull && $0.state.sendsBarriers }) {
             return full.drain()
         }

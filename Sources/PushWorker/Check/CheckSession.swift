@@ -31,7 +31,6 @@ final class CheckSession: TransportDelegate, @unchecked Sendable {
         let session = try await eventLoop.submit {
             let pool = configuration.make(
                 on: eventLoop, logger: Logger(label: "check", factory: { _ in SwiftLogNoOpLogHandler() }))
-            pool.keepsUniqueIDs = true
             let session = CheckSession(pool, eventLoop: eventLoop)
             pool.delegate = session
             return session
@@ -63,7 +62,7 @@ final class CheckSession: TransportDelegate, @unchecked Sendable {
             eventLoop.execute { [self] in
                 pool.setProviderToken(token)
                 answered = continuation
-                if !pool.submit(notification, tag: 0) {
+                if !pool.submit(notification, tag: 0, in: .shared) {
                     finish(.notProcessed(.connectionLost("the connection was closed")))
                 }
             }
@@ -81,6 +80,8 @@ final class CheckSession: TransportDelegate, @unchecked Sendable {
             assertionFailure("\(error)")
         }
     }
+
+    let keepsUniqueIDs = true
 
     func transport(_: any Transport, completed _: UInt64, with result: RequestResult) { finish(result) }
 

@@ -325,7 +325,7 @@ extension AppSender {
         }
         inFlight[flight].probe = probe
         stamp(&inFlight[flight])
-        guard transport.submit(consume notification, tag: UInt64(flight.index)) else {
+        guard transport.submit(consume notification, tag: UInt64(flight.index), in: .shared) else {
             inFlight.remove(flight)
             return false
         }

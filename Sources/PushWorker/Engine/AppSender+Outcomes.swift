@@ -111,7 +111,7 @@ extension AppSender: GatewayDelegate {
         case .forbidden: return .forbidden(isOfApp: evidence.recordForbidden(identity(attempt)))
         case .pushTypeRefused:
             return gate.app.isOpen ? .none : .pushType(evidence.recordRefusedPushType(now: lane.now))
-        case .retireConnection(let reason): return retireConnection(of: attempt, result, reason)
+        case .retireConnection(let reason): return refusedConnection(of: attempt, result, reason)
         case .delivered, .retry, .serverError, .throttled, .resend, .resendApart, .resendUncertain, .pauseApp,
             .deferred, .unknown, .dead:
             return .none
@@ -123,8 +123,8 @@ extension AppSender: GatewayDelegate {
             of: attempt.job, claim: lane.jobs[attempt.id].firstClaim, generation: lane.jobs[attempt.id].generation)
     }
 
-    /// Retires a connection that APNs refuses, and renews the provider token if it has expired.
-    private func retireConnection(
+    /// Records an answer after which a connection is retired, and renews the provider token if it has expired.
+    private func refusedConnection(
         of attempt: Attempt, _ result: RequestResult, _ reason: Reason
     ) -> Disposition.Finding {
         let isExpired = reason.code == .apns(.expiredProviderToken)
@@ -132,12 +132,11 @@ extension AppSender: GatewayDelegate {
         guard !gate.app.isOpen, inFlight[attempt.flight].resends < Disposition.maximumResends,
             case .response(let response) = result
         else { return .none }
-        let connection = response.connection ?? 0
-        let refusal = evidence.refusal(of: connection, now: lane.now)
+        let connection = response.connection
+        let refusal = evidence.refusal(of: connection?.number ?? 0, now: lane.now)
         guard refusal != .again else { return .connectionRefusedAgain }
-        let newest = transport.retireConnection(connection, reason: reason.code.text)
         guard refusal == .first else { return .connectionRetired }
-        evidence.recordRefusedConnection(newest: newest, now: lane.now)
+        evidence.recordRefusedConnection(newest: connection?.newest ?? 0, now: lane.now)
         lane.logThrottled(
             .warning, "connection_refused", "APNs refuses all requests on a connection; replacing it",
             kind: "connection \(name) \(reason.code.text)",
@@ -178,7 +177,8 @@ extension AppSender: GatewayDelegate {
         case .release: if !fleet.throttles.isEmpty { fleet.throttles.ended(attempt.token, now: now) }
         case .throttle(let delay):
             due = fleet.throttles.throttled(attempt.token, retryAt: now + delay, now: now)
-            fleet.store.throttledTokens.add(attempt.token, until: due) { [self] in fleet.noteWrite(.throttledTokens, $0) }
+            fleet.store.throttledTokens.add(attempt.token, until: due) { [self] in fleet.noteWrite(.throttledTokens, $0)
+            }
         }
         switch disposition.notification {
         case .end(let outcome, let reason, let cause):

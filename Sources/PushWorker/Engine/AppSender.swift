@@ -180,7 +180,6 @@ final class AppSender {
         if isFullSecond {
             reportBlock()
             if fleet.refusals[.rate(app: name)] != nil { probeRate() }
-            if transport.keepsUniqueIDs != ledger.wantsAnswers { transport.keepsUniqueIDs = ledger.wantsAnswers }
         }
         transport.check(now: now)
         for transport in retiring { transport.check(now: now) }
@@ -204,7 +203,7 @@ final class AppSender {
 
     /// Opens the endpoint's breaker if requests go unanswered, long before their deadlines.
     private func watchAnswers() {
-        guard lane.isWorking, !isRemoved, transport.answerState == .unanswered,
+        guard lane.isWorking, !isRemoved, transport.statistics.isUnanswered,
             gate.endpoint.foundUnanswered(
                 longest: longestPause, now: lane.now, jitter: lane.jitter)
         else { return }
@@ -224,6 +223,8 @@ final class AppSender {
 
     // MARK: Observation
 
+    var keepsUniqueIDs: Bool { ledger.wantsAnswers }
+
     /// The number of notifications that were dropped after their confirmation; `nil` for an app without a binary gateway.
     var droppedAfterConfirmation: Int? { configuration.usesGateway ? dropped : nil }
 
@@ -231,7 +232,10 @@ final class AppSender {
     var failureCounts: [String: Int] { pastFailures.merging(transport.failureCounts, uniquingKeysWith: +) }
 
     /// The problem that prevents the app from sending, if any.
-    var problem: String? { gate.problem(of: name, isConnected: isConnected) }
+    var problem: String? {
+        // A lane that ends closes its connections.
+        gate.problem(of: name, isConnected: isConnected || !lane.isWorking)
+    }
 
     /// The app's part of the lane's heartbeat.
     var report: WorkerReport.App {
@@ -307,7 +311,6 @@ final class AppSender {
         forgetConnections()
         pastFailures.merge(old.failureCounts, uniquingKeysWith: +)
         retiring.append(old)
-        old.flushConfirmations()
         old.close().assumeIsolated().whenComplete { [self] _ in retiring.removeAll { $0 === old } }
     }
 
@@ -316,7 +319,7 @@ final class AppSender {
     /// Abandons unsubmitted notifications and requests the outcomes of the others as soon as possible.
     func drain() {
         dropUnsent()
-        for transport in [transport] + retiring { transport.flushConfirmations() }
+        _ = close()
     }
 
     /// Abandons unsubmitted notifications. A job with one token is still among the lane's claims, which are released;

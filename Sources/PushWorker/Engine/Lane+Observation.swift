@@ -115,7 +115,7 @@ extension Lane {
             WorkSummary.Load(
                 inFlight: self.inFlight, waiting: self.senders.reduce(0) { $0 + $1.line.waiting },
                 connections: self.senders.reduce(0) { $0 + $1.transport.usableConnections },
-                connectionsMade: self.senders.reduce(0) { $0 + $1.transport.connectionsMade })
+                connectionsMade: self.senders.reduce(0) { $0 + $1.transport.statistics.made })
         }.get()
     }
 

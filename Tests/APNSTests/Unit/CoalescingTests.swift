@@ -12,10 +12,12 @@ struct CoalescingTests {
         var completed: [UInt64] = []
         var closed = 0
         var error: (any Error)?
+        let newestConnection = 0
 
         func connectionChanged(_ connection: HTTP2Connection) {}
         func connectionWearsOut(_ connection: HTTP2Connection) {}
         func connectionIsStale(_ connection: HTTP2Connection) {}
+        func connectionIsRefused(_ connection: HTTP2Connection, reason: String) {}
         func connection(
             _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool
         ) {}

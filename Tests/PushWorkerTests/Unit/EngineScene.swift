@@ -128,7 +128,7 @@ final class EngineScene: @unchecked Sendable {
     /// Ends the oldest unanswered request with an answer after which APNs accepts nothing on its connection.
     func answer(_ reason: APNSReason, on connection: Int) {
         var response = Response(status: reason.status, reason: reason)
-        response.connection = connection
+        response.connection = .init(number: connection, newest: transport.newestConnection)
         answer(.response(response))
     }
 
@@ -190,7 +190,7 @@ final class FakeTransport: Transport {
     var refusals = 0
     /// The time that a requested connection takes.
     var connectTime = TimeAmount.milliseconds(50)
-    var answerState = AnswerState.answered
+    var isUnanswered = false
     var lastFailure: (any Error)?
     var failureCounts: [String: Int] = [:]
     private(set) var submitted: [(notification: Notification, tag: UInt64, isolation: Isolation)] = []
@@ -207,15 +207,11 @@ final class FakeTransport: Transport {
 
     init(_ eventLoop: any EventLoop) { self.eventLoop = eventLoop }
 
-    var capacity: Int {
-        get { usableConnections > 0 ? streams : 0 }
-        set { streams = newValue }
-    }
-
     var statistics: PoolStatistics {
         var statistics = PoolStatistics()
         statistics.usable = usableConnections
         statistics.streamsInUse = submitted.count
+        statistics.isUnanswered = isUnanswered
         return statistics
     }
 
@@ -224,7 +220,14 @@ final class FakeTransport: Transport {
     /// Closes its only connection, and opens another when that is requested.
     func goDormant() { (usableConnections, isDormant) = (0, true) }
 
-    func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
+    func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
+        guard isolation == .shared else {
+            guard capacity(in: isolation) > 0 else { return false }
+            isolatedStreams[isolation, default: 0] -= 1
+            sent.append(notification)
+            submitted.append((sent[sent.count - 1], tag, isolation))
+            return true
+        }
         guard capacity > 0, refusals <= 0 else {
             refusals -= 1
             refused = (refused.at == eventLoop.now ? refused.count + 1 : 1, eventLoop.now)
@@ -237,19 +240,12 @@ final class FakeTransport: Transport {
         return true
     }
 
-    func capacity(in isolation: Isolation) -> Int { isolation == .shared ? capacity : isolatedStreams[isolation] ?? 0 }
-
-    func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
-        guard isolation != .shared else { return submit(consume notification, tag: tag) }
-        guard capacity(in: isolation) > 0 else { return false }
-        isolatedStreams[isolation, default: 0] -= 1
-        sent.append(notification)
-        submitted.append((sent[sent.count - 1], tag, isolation))
-        return true
+    func capacity(in isolation: Isolation) -> Int {
+        isolation == .shared ? (usableConnections > 0 ? streams : 0) : isolatedStreams[isolation] ?? 0
     }
 
     func requestCapacity(in isolation: Isolation) {
-        guard isolation != .shared else { return requestCapacity() }
+        guard isolation != .shared else { return requestShared() }
         guard isolatedStreams[isolation] == nil, let limit = isolatedLimits[isolation], limit > 0 else { return }
         isolatedStreams[isolation] = 0
         eventLoop.assumeIsolated().scheduleTask(in: connectTime) { [self] in
@@ -283,7 +279,7 @@ final class FakeTransport: Transport {
         if submitted.isEmpty { closing?.succeed(()) }
     }
 
-    func requestCapacity() {
+    private func requestShared() {
         calls.append("requestCapacity")
         guard isDormant else { return }
         isDormant = false
@@ -293,7 +289,6 @@ final class FakeTransport: Transport {
         }
     }
 
-    func flushConfirmations() { calls.append("flushConfirmations") }
     func check(now: NIODeadline) {}
     func stoodStill(for time: TimeAmount, now: NIODeadline) {}
     func setProviderToken(_ providerToken: String?) { if let providerToken { providerTokens.append(providerToken) } }
@@ -301,14 +296,7 @@ final class FakeTransport: Transport {
     func replaceConnections(reason: String) { calls.append("replace") }
     func retireConnections(reason: String) { calls.append("retire") }
 
-    /// The numbers of the connections that were retired individually.
-    private(set) var retired: [Int] = []
     var newestConnection = 0
-
-    func retireConnection(_ connection: Int, reason: String) -> Int {
-        retired.append(connection)
-        return newestConnection
-    }
 
     func close() -> EventLoopFuture<Void> {
         calls.append("close")

@@ -437,7 +437,7 @@ struct EngineTests {
     @Test("alternates between a fan-out and small jobs")
     func turns() throws {
         let scene = try EngineScene()
-        scene.transport.capacity = 40
+        scene.transport.streams = 40
         scene.push(EngineScene.fanOut((0..<100).map { String(1000 + $0) }), EngineScene.job("ffff"))
         #expect(scene.transport.tokens.firstIndex(of: "ffff") == 32)
     }
@@ -447,7 +447,7 @@ struct EngineTests {
     /// A scene with 50 streams and 5,000 jobs.
     private static func withBacklog() throws -> EngineScene {
         let scene = try EngineScene()
-        scene.transport.capacity = 50
+        scene.transport.streams = 50
         scene.queue.jobs = (0..<5000).map { EngineScene.job(String(format: "%04x", $0)) }
         scene.lane.wake(QueueID(index: 0))
         return scene
@@ -587,7 +587,7 @@ struct EngineTests {
         let scene = try EngineScene()
         scene.transport.usableConnections = 0
         scene.pushOne()
-        scene.transport.capacity = 0
+        scene.transport.streams = 0
         scene.pushOne(token: "cd")
         scene.run(.seconds(10))
         if !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
@@ -655,7 +655,7 @@ struct EngineTests {
     @Test("finishes requests in flight, releases the rest, and closes everything")
     func drains() throws {
         let scene = try EngineScene()
-        scene.transport.capacity = 1
+        scene.transport.streams = 1
         scene.push(EngineScene.job("aa"))
         let end = scene.lane.drain(within: .seconds(5))
         scene.run()

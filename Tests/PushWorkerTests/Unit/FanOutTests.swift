@@ -166,7 +166,7 @@ struct FanOutTests {
     @Test("Results are written in small portions, because each is a write of its own in Redis")
     func portions() throws {
         let scene = try EngineScene { $0.queues[0].limits.results = .all }
-        scene.transport.capacity = 5000
+        scene.transport.streams = 5000
         let tokens = (0..<1000).map { String(0x1000_0000 + $0, radix: 16) }
         scene.push(EngineScene.fanOut(tokens), EngineScene.fanOut(tokens.map { "f" + $0.dropFirst() }))
         #expect(scene.transport.submitted.count == 2000)
@@ -183,7 +183,7 @@ struct FanOutTests {
     @Test("Parts that waited for earlier ones are written in small portions, too")
     func waitingPortions() throws {
         let scene = try EngineScene { $0.queues[0].limits.results = .all }
-        scene.transport.capacity = 5000
+        scene.transport.streams = 5000
         for job in 0..<12 {
             scene.push(EngineScene.fanOut((0..<300).map { String(0x1000_0000 + job * 1000 + $0, radix: 16) }))
         }

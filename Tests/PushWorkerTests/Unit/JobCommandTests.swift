@@ -42,12 +42,12 @@ struct JobCommandTests {
     @Test("cancel claimed jobs that are not submitted, within half a second and without claiming jobs")
     func inLine() throws {
         let scene = try EngineScene()
-        scene.transport.capacity = 4
+        scene.transport.streams = 4
         scene.queue.jobs += [job(1), job(2), job(3), job(4, "autumn")]
         scene.lane.wake(QueueID(index: 0))
         scene.run(.nanoseconds(1))
         // Fewer streams than when the jobs were claimed.
-        scene.transport.capacity = 2
+        scene.transport.streams = 2
         scene.run(.milliseconds(20))
         #expect(scene.transport.tokens == ["100001", "100002"] && scene.lane.senders[0].line.waiting == 2)
         let claims = scene.queue.claims
@@ -67,14 +67,14 @@ struct JobCommandTests {
     @Test("cancel the rest of a job with many tokens, which becomes one dead letter with those tokens")
     func fanOut() throws {
         let scene = try EngineScene()
-        scene.transport.capacity = 3
+        scene.transport.streams = 3
         let tokens = (0..<10).map { "\(100_000 + $0)" }
         scene.push(EngineScene.fanOut(tokens, #""alert":"hi","campaign":"spring""#))
-        scene.transport.capacity = 0
+        scene.transport.streams = 0
         #expect(scene.transport.sent.count == 3)
         scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
         scene.run(.milliseconds(700))
-        scene.transport.capacity = 0
+        scene.transport.streams = 0
         for _ in 0..<3 { scene.answer(EngineScene.delivered) }
         scene.run()
         #expect(scene.transport.sent.count == 3)
@@ -138,12 +138,12 @@ struct JobCommandTests {
     @Test("defer the jobs of a paused campaign, claimed or not, and spend no attempt")
     func paused() throws {
         let scene = try EngineScene()
-        scene.transport.capacity = 1
+        scene.transport.streams = 1
         scene.push(job(1), job(2))
-        scene.transport.capacity = 0
+        scene.transport.streams = 0
         scene.queue.commands = JobCommands(version: "1", [campaign: command { $0.state = .paused }])
         scene.run(.milliseconds(700))
-        scene.transport.capacity = 1
+        scene.transport.streams = 1
         scene.push(job(3))
         scene.answer(EngineScene.delivered)
         scene.run()

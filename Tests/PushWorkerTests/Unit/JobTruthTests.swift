@@ -49,10 +49,10 @@ struct JobTruthTests {
     @Test("does not return a token twice that a job names twice")
     func twiceDeferred() throws {
         let scene = try EngineScene()
-        scene.transport.capacity = 1
+        scene.transport.streams = 1
         scene.push(EngineScene.fanOut(["aa", "bb", "aa", "bb", "cc"]))
         // No stream is left for a probe.
-        scene.transport.capacity = -1
+        scene.transport.streams = -1
         scene.answer(.badCertificate)
         scene.run(.seconds(5))
         let body = try #require(scene.queue.postponed.first?.body)

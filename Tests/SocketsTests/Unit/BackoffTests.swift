@@ -16,7 +16,7 @@ struct BackoffTests {
 
     @Test(
         "are spread from the least share of their limit to all of it",
-        arguments: [(0.0, [0, 100, 200] as [Int64]), (0.5, [100, 150, 200]), (1, [200, 200, 200])])
+        arguments: [(0, [0, 100, 200]), (0.5, [100, 150, 200]), (1, [200, 200, 200])] as [(Double, [Int64])])
     func spread(least: Double, milliseconds: [Int64]) {
         let backoff = Backoff(first: .milliseconds(50), longest: .seconds(5), least: least)
         let pauses = [0, 0.5, 1].map { backoff.pause(failures: 3, random: $0) }
