@@ -56,7 +56,7 @@ let package = Package(
             name: "Redis",
             dependencies: ["CHiredis", "PrintableText", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
-        // What Apple has shut down and private gateways still offer: the binary gateway and the feedback service.
+        // Protocols that Apple has shut down and private gateways offer: the binary gateway and the feedback service.
         .target(name: "LegacyAPNS", dependencies: ["APNS", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "PushJob", dependencies: ["PrintableText", nioCore], resources: [.embedInCode("Schema")]),
         .target(
