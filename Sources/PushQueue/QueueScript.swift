@@ -1,97 +1,82 @@
 import NIOCore
 import Redis
 
-/// The Lua scripts that change or read the queue, each as one atomic step. A script's file begins with its keys,
-/// arguments and reply.
+/// A Lua script that changes or reads keys as one atomic step. Each module has its own in its folder `Scripts`. A
+/// script's file begins with its keys, arguments and reply.
 ///
 /// Redis does not undo what a script did before it raised an error: popped jobs would be lost, pushed jobs doubled. So
 /// a script reads and checks everything first, then computes, then writes. After its first write it calls only commands
 /// that can't fail, or whose failure it catches (`redis.pcall`).
-public enum QueueScript: Int, CaseIterable, Sendable {
-    // The queue.
-    case claim
-    case reserve
-    case settle
-    case reclaim
-    case release
-    case gauges
-    case overview
-    // Jobs, for operators.
-    case pageJobs
-    case changeJobs
-    case countRetries
-    // Campaigns.
-    case commandJobs
-    case limitCampaign
-    // Dead letters.
-    case pageDeadLetters
-    // Invalid tokens.
-    case findInvalidTokens
-    case addInvalidTokens
-    case registerTokens
-    // Apps.
-    case pauseApp
-    case probeApp
-    case resumeApp
-    case reserveRate
-    case throttleToken
-    case shareProviderToken
-    // Commands of operators.
-    case setKey
-    case recordAction
+public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
+    /// The name, which no other script has.
+    public let description: String
+    /// The source of the script, after the parts that all scripts share.
+    public let source: [UInt8]
+    /// The script's own file.
+    package let text: [UInt8]
 
-    /// The source of the script, after the parts that it requires.
-    public var source: [UInt8] { source(clock: .server) }
+    package init(_ name: String, _ text: [UInt8]) {
+        description = name
+        self.text = text
+        source = ScriptParts.before(text, clock: .server)
+    }
 
-    /// The source of the script, after the parts that it requires.
+    /// Returns the source of the script, after the parts that all scripts share.
     /// - Parameter clock: the clock that the script reads.
     package func source(clock: ClockSource) -> [UInt8] {
-        switch clock {
-        case .server: Self.sources[rawValue]
-        case .key: Self.assemble(self, clock)
-        }
+        clock == .server ? source : ScriptParts.before(text, clock: clock)
     }
 
-    /// The sources with the server's clock.
-    private static let sources = allCases.map { assemble($0, .server) }
+    /// Compares the names.
+    public static func == (one: Self, other: Self) -> Bool { one.description == other.description }
 
-    private static func assemble(_ script: QueueScript, _ clock: ClockSource) -> [UInt8] {
-        do {
-            return try ScriptParts.embedded(clock).assemble(script.text)
-        } catch {
-            preconditionFailure("the script \(script): \(error)")
-        }
-    }
+    /// Hashes the name.
+    public func hash(into hasher: inout Hasher) { hasher.combine(description) }
+}
 
-    /// The script's own file. SwiftPM names embedded files without their folder, so each name can occur only once.
-    var text: [UInt8] {
-        switch self {
-        case .claim: PackageResources.claim_lua
-        case .reserve: PackageResources.reserve_lua
-        case .settle: PackageResources.settle_lua
-        case .reclaim: PackageResources.reclaim_lua
-        case .release: PackageResources.release_lua
-        case .gauges: PackageResources.gauges_lua
-        case .overview: PackageResources.overview_lua
-        case .pageJobs: PackageResources.page_jobs_lua
-        case .changeJobs: PackageResources.change_jobs_lua
-        case .countRetries: PackageResources.count_retries_lua
-        case .commandJobs: PackageResources.command_jobs_lua
-        case .limitCampaign: PackageResources.limit_campaign_lua
-        case .pageDeadLetters: PackageResources.page_lua
-        case .findInvalidTokens: PackageResources.find_lua
-        case .addInvalidTokens: PackageResources.add_lua
-        case .registerTokens: PackageResources.register_lua
-        case .pauseApp: PackageResources.pause_lua
-        case .probeApp: PackageResources.probe_lua
-        case .resumeApp: PackageResources.resume_lua
-        case .reserveRate: PackageResources.reserve_rate_lua
-        case .throttleToken: PackageResources.throttle_token_lua
-        case .shareProviderToken: PackageResources.share_lua
-        case .setKey: PackageResources.set_key_lua
-        case .recordAction: PackageResources.record_action_lua
-        }
-    }
+// SwiftPM names embedded files without their folder, so each name can occur only once.
+extension QueueScript {
+    // The queue.
+    package static let claim = QueueScript("claim", PackageResources.claim_lua)
+    package static let reserve = QueueScript("reserve", PackageResources.reserve_lua)
+    package static let settle = QueueScript("settle", PackageResources.settle_lua)
+    package static let reclaim = QueueScript("reclaim", PackageResources.reclaim_lua)
+    package static let release = QueueScript("release", PackageResources.release_lua)
+    package static let gauges = QueueScript("gauges", PackageResources.gauges_lua)
+    package static let limitCampaign = QueueScript("limitCampaign", PackageResources.limit_campaign_lua)
+    // Invalid tokens.
+    package static let findInvalidTokens = QueueScript("findInvalidTokens", PackageResources.find_lua)
+    package static let addInvalidTokens = QueueScript("addInvalidTokens", PackageResources.add_lua)
+    package static let registerTokens = QueueScript("registerTokens", PackageResources.register_lua)
+    // Apps.
+    package static let pauseApp = QueueScript("pauseApp", PackageResources.pause_lua)
+    package static let probeApp = QueueScript("probeApp", PackageResources.probe_lua)
+    package static let resumeApp = QueueScript("resumeApp", PackageResources.resume_lua)
+    package static let reserveRate = QueueScript("reserveRate", PackageResources.reserve_rate_lua)
+    package static let throttleToken = QueueScript("throttleToken", PackageResources.throttle_token_lua)
+    package static let shareProviderToken = QueueScript("shareProviderToken", PackageResources.share_lua)
+
+    /// The scripts that workers run.
+    package static let ofWorkers = [
+        claim, reserve, settle, reclaim, release, gauges, limitCampaign, findInvalidTokens, addInvalidTokens,
+        registerTokens, pauseApp, probeApp, resumeApp, reserveRate, throttleToken, shareProviderToken,
+    ]
+}
+
+extension QueueScript {
+    package static let overview = QueueScript("overview", PackageResources.overview_lua)
+    package static let pageJobs = QueueScript("pageJobs", PackageResources.page_jobs_lua)
+    package static let changeJobs = QueueScript("changeJobs", PackageResources.change_jobs_lua)
+    package static let countRetries = QueueScript("countRetries", PackageResources.count_retries_lua)
+    package static let commandJobs = QueueScript("commandJobs", PackageResources.command_jobs_lua)
+    package static let pageDeadLetters = QueueScript("pageDeadLetters", PackageResources.page_lua)
+    package static let setKey = QueueScript("setKey", PackageResources.set_key_lua)
+    package static let recordAction = QueueScript("recordAction", PackageResources.record_action_lua)
+
+    /// The scripts that operators run.
+    package static let ofOperators = [
+        overview, pageJobs, changeJobs, countRetries, commandJobs, pageDeadLetters, setKey, recordAction,
+    ]
 }
 
 extension QueueScript {
@@ -117,5 +102,54 @@ extension QueueScript {
                 command.append(value)
                 command.append(life ?? 0)
             })
+    }
+}
+
+/// The clock that scripts read.
+package enum ClockSource: Sendable, Equatable {
+    /// The clock of Redis.
+    case server
+    /// A key that holds the time, in milliseconds since 1970. For tests: expirations still follow the clock of Redis.
+    case key(String)
+}
+
+/// The functions that scripts share, in the folder `parts`. All parts are before every script, in one order: a script
+/// that needs another function changes no list, and Redis keeps each source anyway.
+private enum ScriptParts {
+    /// Each part uses only those before it. `scripts/requeue` has the same order.
+    private static let all: [UInt8] =
+        PackageResources.base_lua + PackageResources.counters_lua + PackageResources.wrapper_lua
+        + PackageResources.dead_letters_lua + PackageResources.results_lua + PackageResources.claims_lua
+        + PackageResources.portions_lua + PackageResources.app_pause_lua
+
+    static func before(_ text: [UInt8], clock: ClockSource) -> [UInt8] { clock.part + all + text }
+}
+
+extension ClockSource {
+    /// The part `time`.
+    fileprivate var part: [UInt8] {
+        switch self {
+        case .server: PackageResources.time_lua
+        case .key(let key): Array(Self.part(readingKey: key).utf8)
+        }
+    }
+
+    private static func part(readingKey key: String) -> String {
+        // Escaped byte by byte, so that a key can be any text.
+        let literal = key.utf8.map { byte in
+            "\\" + (byte < 10 ? "00" : byte < 100 ? "0" : "") + String(byte)
+        }
+        return """
+            local function now_ms()
+                return assert(tonumber(redis.call('GET', '\(literal.joined())')), 'the clock is not set')
+            end
+
+            -- The microseconds vary too: some scripts use their last digits as random numbers.
+            local function now_us()
+                local ms = now_ms()
+                return ms * 1000 + ms % 1000
+            end
+
+            """
     }
 }

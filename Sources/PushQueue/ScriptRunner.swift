@@ -7,7 +7,7 @@ import Redis
 final class ScriptRunner {
     private let client: any RedisSender
     private let clock: ClockSource
-    private var digests: [String?] = Array(repeating: nil, count: QueueScript.allCases.count)
+    private var digests: [QueueScript: String] = [:]
 
     /// - Parameter clock: the clock that the scripts read.
     init(client: any RedisSender, clock: ClockSource = .server) {
@@ -35,11 +35,11 @@ final class ScriptRunner {
             arguments(&command)
             return command
         }
-        guard let digest = digests[script.rawValue] else {
+        guard let digest = digests[script] else {
             var load = RedisCommand("SCRIPT", "LOAD")
             load.append(script.source(clock: clock))
             client.send(load) { [self] result in
-                if case .success(let reply) = result { digests[script.rawValue] = reply.root.string }
+                if case .success(let reply) = result { digests[script] = reply.root.string }
             }
             return send(make("EVAL") { $0.append(script.source(clock: clock)) }, completion)
         }

@@ -10,7 +10,7 @@ final class SimulatedServer {
     static let clock = "simulation:clock"
     /// The scripts, by the lengths of their sources.
     static let scripts = Dictionary(
-        QueueScript.allCases.map { ($0.source(clock: .key(clock)).count, $0) }, uniquingKeysWith: { one, _ in one })
+        (QueueScript.ofWorkers + QueueScript.ofOperators).map { ($0.source(clock: .key(clock)).count, $0) }, uniquingKeysWith: { one, _ in one })
 
     private let process: RedisServer
     private let descriptor: Int32

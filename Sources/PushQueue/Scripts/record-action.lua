@@ -1,4 +1,3 @@
--- require: memory
 -- Adds an entry to the audit log. Works on a Redis whose memory is full, which is when operators act; the log is small,
 -- and the oldest entries make room.
 --

@@ -1,4 +1,3 @@
--- require: memory
 -- Sets a key for an operator: a pause, or a command to a worker. Works on a Redis whose memory is full, which is when an
 -- operator may need it.
 --

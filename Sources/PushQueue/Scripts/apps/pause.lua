@@ -1,4 +1,3 @@
--- require: time, types, memory, app-pause
 -- Pauses an app for all workers with the same configuration because APNs refuses it, or lengthens its pause because a
 -- probe was refused too.
 --

@@ -1,4 +1,3 @@
--- require: time, types, memory, app-pause
 -- Allows one lane at a time to probe a paused app: to send one notification, which shows whether APNs still refuses the
 -- app.
 --

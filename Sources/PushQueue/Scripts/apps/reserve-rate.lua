@@ -1,4 +1,3 @@
--- require: time, types, memory
 -- Reserves a portion of an app's rate, which all workers share.
 --
 -- KEYS  1 apps:<app>:rate STRING the time up to which the rate is used up, us since 1970

@@ -1,4 +1,3 @@
--- require: time, types, app-pause
 -- Ends the pause of an app because a probe succeeded, or because the app has another credential now.
 --
 -- KEYS  1 apps:<app>:paused STRING JSON: reason, detail, since, until, set_at, pause (ms), by,

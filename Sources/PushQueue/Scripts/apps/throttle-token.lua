@@ -1,4 +1,3 @@
--- require: time, types, memory
 -- Adds a device token to those that APNs throttles, and removes those whose pause has ended.
 --
 -- KEYS  1 throttled-tokens  ZSET token -> the end of its pause (ms since 1970)

@@ -1,4 +1,3 @@
--- require: time, types, memory
 -- Sets or clears an operator's command about the jobs of campaigns or with ids. Works on a Redis whose memory is full.
 --
 -- KEYS  1 job-commands    HASH   `campaign:<name>` or `id:<id>` -> JSON, and `version`

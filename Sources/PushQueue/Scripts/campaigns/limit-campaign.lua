@@ -1,4 +1,3 @@
--- require: time, types, memory
 -- Assigns send times to the notifications of a campaign with a rate limit, for all workers together.
 --
 -- KEYS  1 campaign:<name> HASH   the campaign's counters; its field `next_us` is the time up to which the rate is used,

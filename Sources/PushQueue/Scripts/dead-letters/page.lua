@@ -1,4 +1,3 @@
--- require: time, types, chunks, list, count, wrapper, dead-bytes
 -- Goes through dead letters a page at a time, and requeues, deletes, counts or returns the chosen ones.
 --
 -- KEYS  1 dead            ZSET   dead letters by time (ms)

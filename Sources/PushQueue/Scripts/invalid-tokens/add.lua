@@ -1,4 +1,3 @@
--- require: time, types, memory, chunks
 -- Adds tokens to the set of invalid ones, with their details, except tokens whose devices have registered since.
 -- Removes some of the tokens that were added too long ago.
 --

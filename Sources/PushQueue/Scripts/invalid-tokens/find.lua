@@ -1,4 +1,3 @@
--- require: types, chunks
 -- Finds the tokens of a list that are invalid, and their details.
 --
 -- KEYS  1 invalid-tokens          SET

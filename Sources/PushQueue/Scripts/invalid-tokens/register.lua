@@ -1,4 +1,3 @@
--- require: types, memory
 -- Removes tokens from the set of invalid ones because their devices have registered again, and records when they did.
 --
 -- KEYS  1 invalid-tokens          SET

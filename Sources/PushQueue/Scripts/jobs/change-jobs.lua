@@ -1,4 +1,3 @@
--- require: time, types, memory, chunks, list, count, campaigns, bury, results, portions, minutes
 -- Cancels, removes, moves or makes due the jobs that an operator has chosen from a page.
 --
 -- KEYS  1 jobs            LIST   jobs to send

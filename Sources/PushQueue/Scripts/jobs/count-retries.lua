@@ -1,4 +1,3 @@
--- require: types
 -- Counts retried, scheduled and deferred jobs, some at a time.
 --
 -- KEYS  1 retry           ZSET   wrapped jobs by due time (ms)

@@ -1,4 +1,3 @@
--- require: time, types, portions
 -- Reads the jobs of one key, a page at a time.
 --
 -- KEYS  1 place           the LIST of jobs or the inbox, the ZSET of retries, or the HASH of a lane's claims

@@ -1,4 +1,3 @@
--- require: time, types, memory
 -- Shares one provider token among all workers with the same key: a worker that finds none, or an old one, stores its
 -- own.
 --

@@ -1,4 +1,3 @@
--- require: time, types, memory, chunks, wrapper, count, bury, results, minutes
 -- Claims jobs for a lane and renews its lease.
 --
 -- KEYS  1 jobs            LIST   jobs to send

@@ -1,4 +1,3 @@
--- require: time, dead-bytes
 -- Counts a queue's jobs in each state atomically: jobs move between the keys all the time, so a reader of one key after
 -- the other would miss some jobs and see others twice.
 --

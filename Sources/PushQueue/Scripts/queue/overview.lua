@@ -1,4 +1,3 @@
--- require: time, types, count, dead-bytes
 -- Reads a queue's contents and its lanes atomically, for `apns-worker status`.
 --
 -- KEYS  1 jobs            LIST   jobs to send

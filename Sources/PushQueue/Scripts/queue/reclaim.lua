@@ -1,4 +1,3 @@
--- require: time, types, memory, chunks, list, wrapper, claims, count, bury, results, minutes
 -- Puts claims of a lane whose lease has expired back at the head of the list.
 --
 -- KEYS  1 workers         ZSET   lane -> lease end (ms)

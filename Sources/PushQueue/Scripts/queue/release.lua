@@ -1,4 +1,3 @@
--- require: time, types, memory, chunks, list, claims
 -- Puts a lane's unsettled claims back at the head of the list, in their old order, and then ends its lease. For a lane
 -- that stops: the jobs that it gives back were not sent, so this is not counted as a reclaim.
 --

@@ -1,4 +1,3 @@
--- require: time, types, memory, count, results
 -- Reserves ids: of several jobs with `unique_for` and the same id, only the first is sent; the others end as
 -- duplicates.
 --

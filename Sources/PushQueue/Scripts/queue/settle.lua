@@ -1,4 +1,3 @@
--- require: time, types, memory, chunks, count, bury, results, campaigns, minutes
 -- Settles claims of a lane, each of them only while it is still the lane's own.
 --
 -- KEYS  1 claimed:<lane>  HASH   `<number>.<stamp>` -> job

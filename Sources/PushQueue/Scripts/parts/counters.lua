@@ -1,4 +1,34 @@
--- require: count
+-- The counters of days, minutes and campaigns.
+
+-- Returns the date of a time in UTC, such as '2026-11-21' (Howard Hinnant's civil_from_days).
+local function date(now)
+    local day = math.floor(now / 86400000) + 719468
+    local era = math.floor(day / 146097)
+    local of_era = day - era * 146097
+    local year = math.floor(
+        (of_era - math.floor(of_era / 1460) + math.floor(of_era / 36524) - math.floor(of_era / 146096)) / 365)
+    local of_year = of_era - (365 * year + math.floor(year / 4) - math.floor(year / 100))
+    local month = math.floor((5 * of_year + 2) / 153)
+    local of_month = of_year - math.floor((153 * month + 2) / 5) + 1
+    month = month < 10 and month + 3 or month - 9
+    return string.format('%04d-%02d-%02d', year + era * 400 + (month <= 2 and 1 or 0), month, of_month)
+end
+
+-- Returns the key of the day's counters. `stats` is the key without its day.
+local function stats_key(stats, now)
+    return stats .. date(now)
+end
+
+-- Adds to one of the day's counters, which are kept for forty days. A field that does not hold a number is left alone.
+local function count(stats, now, field, amount)
+    if amount ~= 0 then
+        local key = stats_key(stats, now)
+        if redis.pcall('HINCRBY', key, field, amount) == amount then
+            redis.call('EXPIRE', key, 40 * 86400)
+        end
+    end
+end
+
 -- The counters of the minute, from which charts are drawn: a hash per minute, for 25 hours. Its fields are those of
 -- MinuteCounts.swift.
 
@@ -61,4 +91,26 @@ local function sample_backlog(minutes, now, jobs, inbox, retry)
     if first and first > 0 and first <= now then
         note_oldest(key, now - first)
     end
+end
+
+-- Beyond this number, the campaigns that were settled longest ago lose their counters.
+local MAX_CAMPAIGNS = 10000
+
+-- Adds counts by field to a campaign's counters, which are kept for ninety days.
+local function add_to_campaign(campaigns, prefix, now, name, counts)
+    local key = prefix .. name
+    for field, amount in pairs(counts) do
+        redis.pcall('HINCRBY', key, field, amount)
+    end
+    if redis.pcall('HSETNX', key, 'started_at', now) == 1 then
+        local number = redis.pcall('ZCARD', campaigns)
+        for _, old in ipairs(type(number) == 'number' and number >= MAX_CAMPAIGNS
+            and redis.pcall('ZRANGE', campaigns, 0, 9) or {}) do
+            redis.pcall('UNLINK', prefix .. old)
+            redis.pcall('ZREM', campaigns, old)
+        end
+    end
+    redis.pcall('HSET', key, 'updated_at', now)
+    redis.pcall('PEXPIRE', key, 90 * 86400000)
+    redis.pcall('ZADD', campaigns, now, name)
 end
