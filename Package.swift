@@ -20,6 +20,7 @@ let package = Package(
         .executable(name: "apns-simulator", targets: ["apns-simulator"]),
         .library(name: "APNS", targets: ["APNS"]),
         .library(name: "LegacyAPNS", targets: ["LegacyAPNS"]),
+        .library(name: "Operations", targets: ["Operations"]),
         .library(name: "PushJob", targets: ["PushJob"]),
         .library(name: "PushQueue", targets: ["PushQueue"]),
     ],
@@ -64,7 +65,12 @@ let package = Package(
             dependencies: ["COpenSSL", "PrintableText", "PushJob", "Redis", "Sockets", nioCore],
             resources: [.embedInCode("Scripts")]),
         // What an operator sees and changes, for the commands and the dashboard.
-        .target(name: "Operations", dependencies: ["PrintableText", "PushJob", "PushQueue", "Redis", nioCore]),
+        .target(
+            name: "Operations",
+            dependencies: [
+                "COpenSSL", "PrintableText", "PushJob", "PushQueue", "Redis", logging, nioConcurrency, nioCore,
+                nioPosix,
+            ], resources: [.embedInCode("Scripts")]),
         .target(
             name: "Dashboard",
             dependencies: [
@@ -112,7 +118,9 @@ let package = Package(
         // For scripts/chaos.
         .executableTarget(
             name: "Chaos",
-            dependencies: ["PushJob", "PushQueue", "Redis", "TestSupport", logging, nioPosix, argumentParser],
+            dependencies: [
+                "Operations", "PushJob", "PushQueue", "Redis", "TestSupport", logging, nioPosix, argumentParser,
+            ],
             path: "Tests/Chaos"),
 
         // A pool in a process of its own, for a test of its memory.
@@ -122,6 +130,11 @@ let package = Package(
         .target(
             name: "TestSupport", dependencies: ["APNS", "CHiredis", "TLS", logging, nioConcurrency, nioCore, nioPosix],
             path: "Tests/TestSupport"),
+        .target(name: "TestSupport", dependencies: ["CHiredis", "TLS", nioCore, nioPosix], path: "Tests/TestSupport"),
+        .target(
+            name: "QueueTestSupport",
+            dependencies: ["PushJob", "PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix],
+            path: "Tests/QueueTestSupport"),
         .testTarget(name: "PrintableTextTests", dependencies: ["PrintableText"]),
         .testTarget(name: "SocketsTests", dependencies: ["Sockets", "TestSupport", nioCore, nioPosix]),
         .testTarget(
@@ -147,12 +160,15 @@ let package = Package(
         .testTarget(name: "LibraryTests", dependencies: ["APNS", "LegacyAPNS", "PushJob", "PushQueue", nioCore]),
         .testTarget(
             name: "OperationsTests",
-            dependencies: ["Operations", "PushJob", "PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
+            dependencies: [
+                "Operations", "PrintableText", "PushJob", "PushQueue", "QueueTestSupport", "Redis", "TestSupport",
+                logging, nioCore, nioPosix,
+            ]),
         .testTarget(name: "PushJobTests", dependencies: ["PushJob", "TestSupport", nioCore]),
         .testTarget(
             name: "PushQueueTests",
             dependencies: [
-                "Operations", "PrintableText", "PushJob", "PushQueue", "Redis", "TestSupport", logging, nioCore,
+                "Operations", "PushJob", "PushQueue", "QueueTestSupport", "Redis", "TestSupport", logging, nioCore,
                 nioPosix,
             ]),
         .testTarget(
@@ -166,8 +182,8 @@ let package = Package(
         .testTarget(
             name: "FleetSimulationTests",
             dependencies: [
-                "APNS", "APNSSimulator", "PushJob", "PushQueue", "PushWorker", "Redis", "TLS", "TestSupport", logging,
-                nioCore,
+                "APNS", "APNSSimulator", "Operations", "PushJob", "PushQueue", "PushWorker", "Redis", "TLS",
+                "TestSupport", logging, nioCore,
             ]),
         .testTarget(
             name: "TelemetryTests",
@@ -184,6 +200,7 @@ let package = Package(
             name: "EndToEndTests",
             dependencies: [
                 "APNS", "LegacyAPNS", "PushJob", "PushQueue", "PushWorker", "Redis", "Telemetry", "TestSupport",
+                "APNS", "Operations", "PushJob", "PushQueue", "PushWorker", "Redis", "Telemetry", "TestSupport",
                 "apns-worker", "apns-simulator", yams,
             ]),
     ],

@@ -24,7 +24,7 @@ public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
 
     /// Parses a claim's field in Redis.
     /// - Returns: `nil` if the field is not a claim.
-    init?(field: String) {
+    package init?(field: String) {
         let parts = field.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count == 2, let number = Int(parts[0]), number > 0, !parts[1].isEmpty else { return nil }
         self.init(number: number, stamp: String(parts[1]))

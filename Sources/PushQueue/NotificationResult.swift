@@ -91,7 +91,7 @@ public struct PackedResults: Sendable {
     }
 
     /// The encoded results, as scripts read them.
-    var argument: ByteBuffer {
+    package var argument: ByteBuffer {
         var argument = ByteBuffer()
         argument.reserveCapacity(values.readableBytes + 5)
         argument.writeInteger(UInt8(0xDD))

@@ -410,6 +410,24 @@ public final class QueueConnection {
     package func stopWaiting() { _ = waiter?.close() }
 }
 
+extension QueueConnection.Failure {
+    /// True if Redis answered; false if it could not be reached or gave no answer.
+    public var isAnswer: Bool {
+        if case .redis(let error) = self { error.isAnswer } else { true }
+    }
+
+    /// True if the failure can pass by itself: Redis is unreachable, loading, full or without a master. False for a
+    /// wrong password, a missing permission or a key of another type.
+    public var mayPass: Bool {
+        switch self {
+        case .unexpectedReply, .redis(.authentication), .redis(.commandTooLarge): false
+        case .redis(.server(let error)):
+            !["WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS", "ERR"].contains(error.prefix)
+        case .redis: true
+        }
+    }
+}
+
 /// A queue's leases, and the limits that bound its memory.
 public struct QueueLimits: Sendable {
     /// A lane's lease in milliseconds: the time for which its claims stay its own without a renewal.
@@ -435,7 +453,7 @@ public struct QueueLimits: Sendable {
     public var maximumReclaims = 5
 
     /// The argument of scripts that write results themselves: 0 if none are kept.
-    var resultsKept: Int { results == .off ? 0 : maximumResults }
+    package var resultsKept: Int { results == .off ? 0 : maximumResults }
 
     /// The defaults.
     public init() {}

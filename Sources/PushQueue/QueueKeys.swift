@@ -120,7 +120,7 @@ public struct QueueKeys: Sendable {
 
     /// The keys whose names are known, with their types as `TYPE` names them.
     /// - Parameter lanes: the names of the queue's lanes.
-    func schema(lanes: [String]) -> [(key: String, type: String)] {
+    package func schema(lanes: [String]) -> [(key: String, type: String)] {
         [
             (jobs, "list"), (retry, "zset"), (workers, "zset"), (inbox, "list"), (dead, "zset"), (deadBytes, "string"),
             (cancelled, "zset"), (cancelledBytes, "string"),

@@ -32,6 +32,16 @@ public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
 
     /// Hashes the name.
     public func hash(into hasher: inout Hasher) { hasher.combine(description) }
+
+    /// Returns an `EVAL` of the script, for callers that run it once.
+    package func command(_ keys: [String], arguments: (inout RedisCommand) -> Void) -> RedisCommand {
+        var command = RedisCommand("EVAL", expecting: keys.count + 16, bytes: source.count + 1024)
+        command.append(source)
+        command.append(keys.count)
+        for key in keys { command.append(key) }
+        arguments(&command)
+        return command
+    }
 }
 
 // SwiftPM names embedded files without their folder, so each name can occur only once.
@@ -61,48 +71,6 @@ extension QueueScript {
         claim, reserve, settle, reclaim, release, gauges, limitCampaign, findInvalidTokens, addInvalidTokens,
         registerTokens, pauseApp, probeApp, resumeApp, reserveRate, throttleToken, shareProviderToken,
     ]
-}
-
-extension QueueScript {
-    package static let overview = QueueScript("overview", PackageResources.overview_lua)
-    package static let pageJobs = QueueScript("pageJobs", PackageResources.page_jobs_lua)
-    package static let changeJobs = QueueScript("changeJobs", PackageResources.change_jobs_lua)
-    package static let countRetries = QueueScript("countRetries", PackageResources.count_retries_lua)
-    package static let commandJobs = QueueScript("commandJobs", PackageResources.command_jobs_lua)
-    package static let pageDeadLetters = QueueScript("pageDeadLetters", PackageResources.page_lua)
-    package static let setKey = QueueScript("setKey", PackageResources.set_key_lua)
-    package static let recordAction = QueueScript("recordAction", PackageResources.record_action_lua)
-
-    /// The scripts that operators run.
-    package static let ofOperators = [
-        overview, pageJobs, changeJobs, countRetries, commandJobs, pageDeadLetters, setKey, recordAction,
-    ]
-}
-
-extension QueueScript {
-    /// Returns an `EVAL` of the script, for callers that run it once.
-    func command(_ keys: [String], arguments: (inout RedisCommand) -> Void) -> RedisCommand {
-        let source = source
-        var command = RedisCommand("EVAL", expecting: keys.count + 16, bytes: source.count + 1024)
-        command.append(source)
-        command.append(keys.count)
-        for key in keys { command.append(key) }
-        arguments(&command)
-        return command
-    }
-
-    /// Sets a key for an operator. Works on a Redis whose memory is full.
-    /// - Parameter life: the time until the key expires, in milliseconds; `nil` for never.
-    /// - Throws: `RedisError`.
-    static func set(
-        _ key: String, to value: ByteBuffer, life: Int? = nil, _ client: RedisClient
-    ) async throws {
-        _ = try await client.call(
-            QueueScript.setKey.command([key]) { command in
-                command.append(value)
-                command.append(life ?? 0)
-            })
-    }
 }
 
 /// The clock that scripts read.

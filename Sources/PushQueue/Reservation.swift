@@ -32,7 +32,7 @@ public struct Reservation: Sendable {
         notifications = job.tokenCount
     }
 
-    init(claim: ClaimID, id: ByteBuffer, milliseconds: Int64, claimed: ByteBuffer, envelope: Envelope) {
+    package init(claim: ClaimID, id: ByteBuffer, milliseconds: Int64, claimed: ByteBuffer, envelope: Envelope) {
         self.claim = claim
         self.id = id
         self.milliseconds = milliseconds

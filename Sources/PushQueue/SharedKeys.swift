@@ -31,7 +31,7 @@ public struct SharedKeys: Sendable {
 
     /// The keys whose names are known, with their types as `TYPE` names them.
     /// - Parameter apps: the names of apps.
-    func schema(apps: [String]) -> [(key: String, type: String)] {
+    package func schema(apps: [String]) -> [(key: String, type: String)] {
         [
             (invalidTokens, "set"), (invalidTokenDetails, "hash"), (registrations, "hash"),
             (throttledTokens, "zset"), (audit, "stream"),

@@ -1,4 +1,5 @@
 import Foundation
+import Operations
 import PushQueue
 import TestSupport
 import Testing

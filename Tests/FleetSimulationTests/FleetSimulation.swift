@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import Operations
 import PushQueue
 
 @testable import PushWorker

@@ -1,4 +1,5 @@
 import Foundation
+import Operations
 import TestSupport
 import Testing
 
@@ -78,7 +79,9 @@ extension FleetSimulation {
 struct ProtocolMutationTests {
     @Test("each mutation of a script changes one")
     func patches() {
-        let sources = (QueueScript.ofWorkers + QueueScript.ofOperators).map { String(decoding: $0.source, as: UTF8.self) }
+        let sources = (QueueScript.ofWorkers + QueueScript.ofOperators).map {
+            String(decoding: $0.source, as: UTF8.self)
+        }
         for mutation in Mutation.allCases {
             guard let text = mutation.patch?.find else { continue }
             #expect(sources.contains { $0.contains(text) }, "\(mutation)")

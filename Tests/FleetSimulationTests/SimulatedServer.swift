@@ -1,5 +1,6 @@
 import Foundation
 import NIOCore
+import Operations
 import TestSupport
 
 @testable import PushQueue
@@ -10,7 +11,8 @@ final class SimulatedServer {
     static let clock = "simulation:clock"
     /// The scripts, by the lengths of their sources.
     static let scripts = Dictionary(
-        (QueueScript.ofWorkers + QueueScript.ofOperators).map { ($0.source(clock: .key(clock)).count, $0) }, uniquingKeysWith: { one, _ in one })
+        (QueueScript.ofWorkers + QueueScript.ofOperators).map { ($0.source(clock: .key(clock)).count, $0) },
+        uniquingKeysWith: { one, _ in one })
 
     private let process: RedisServer
     private let descriptor: Int32

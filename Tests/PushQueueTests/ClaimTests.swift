@@ -2,6 +2,7 @@ import Foundation
 import NIOCore
 import PushJob
 import PushQueue
+import QueueTestSupport
 import TestSupport
 import Testing
 
@@ -630,12 +631,6 @@ struct ClaimFairnessTests {
             #expect(fresh == 50)
             #expect(try !queue.retries().isEmpty)
         }
-    }
-}
-
-extension TestWorker {
-    func claimTexts(_ count: Int, first: Int = 1) async throws -> [String] {
-        try await claim(count, first: first).texts
     }
 }
 

@@ -2,6 +2,8 @@ import Foundation
 import Logging
 import NIOCore
 import NIOPosix
+import Operations
+import QueueTestSupport
 import Redis
 import TestSupport
 import Testing

@@ -1,4 +1,6 @@
 import NIOCore
+import Operations
+import QueueTestSupport
 import TestSupport
 import Testing
 

@@ -1,6 +1,8 @@
 import Foundation
 import Logging
 import NIOCore
+import Operations
+import QueueTestSupport
 import Redis
 import TestSupport
 import Testing

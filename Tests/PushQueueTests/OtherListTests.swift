@@ -1,6 +1,7 @@
 import NIOCore
 import PushJob
 import PushQueue
+import QueueTestSupport
 import TestSupport
 import Testing
 

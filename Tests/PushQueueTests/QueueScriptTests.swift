@@ -1,5 +1,7 @@
 import NIOCore
 import NIOPosix
+import Operations
+import QueueTestSupport
 import Redis
 import TestSupport
 import Testing
@@ -89,7 +91,8 @@ struct QueueScriptTests {
     func clockPart(script: QueueScript) {
         let source = String(decoding: script.source(clock: .key("clock")), as: UTF8.self)
         #expect(!source.contains("'TIME'"))
-        #expect(source.contains("the clock is not set") && source.hasSuffix(String(decoding: script.text, as: UTF8.self)))
+        #expect(
+            source.contains("the clock is not set") && source.hasSuffix(String(decoding: script.text, as: UTF8.self)))
     }
 
     @Test("the same random numbers make the same stamps, except for the time")

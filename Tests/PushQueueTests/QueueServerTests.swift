@@ -1,5 +1,6 @@
 import Foundation
 import PushQueue
+import QueueTestSupport
 import Redis
 import TestSupport
 import Testing

@@ -1,4 +1,5 @@
 import NIOCore
+import QueueTestSupport
 import TestSupport
 import Testing
 

@@ -1,4 +1,5 @@
 import NIOCore
+import QueueTestSupport
 import TestSupport
 import Testing
 
@@ -231,18 +232,5 @@ struct ReserveTests {
             #expect(results.count { $0 == .duplicate } == 19)
             #expect(try queue.redis.run("KEYS", queue.keys.claimed("*")).elements?.count == 1)
         }
-    }
-}
-
-extension Reservation {
-    /// Makes the reservation of an unwrapped body, which need not be a job.
-    static func bare(_ claim: ClaimID, _ body: String, id: String) -> Reservation {
-        bare(claim, body, id: ByteBuffer(string: id))
-    }
-
-    static func bare(_ claim: ClaimID, _ body: String, id: ByteBuffer) -> Reservation {
-        let body = ByteBuffer(string: body)
-        return Reservation(
-            claim: claim, id: id, milliseconds: 600_000, claimed: body, envelope: Envelope.read(body))
     }
 }

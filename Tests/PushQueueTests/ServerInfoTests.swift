@@ -1,4 +1,5 @@
 import PushQueue
+import QueueTestSupport
 import TestSupport
 import Testing
 

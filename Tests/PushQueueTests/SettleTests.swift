@@ -1,5 +1,6 @@
 import NIOCore
 import PushJob
+import QueueTestSupport
 import TestSupport
 import Testing
 
@@ -358,40 +359,5 @@ struct SettleTests {
             let date = try #require(key.split(separator: ":").last)
             #expect(date.count == 10 && key == queue.keys.stats(String(date)))
         }
-    }
-}
-
-extension TestQueue {
-    /// Returns a worker that has claimed these jobs, with numbers from 1.
-    func worker(
-        _ name: String, claiming jobs: [String], _ limits: QueueLimits = QueueLimits(), clock: ClockSource = .server
-    ) async throws -> TestWorker {
-        let worker = worker(name, limits, clock: clock)
-        for start in stride(from: 0, to: jobs.count, by: 5000) {
-            let command = ["RPUSH", keys.jobs] + jobs[start...].prefix(5000)
-            try redis.run(command.map { Array($0.utf8) })
-        }
-        #expect(try await worker.claim(jobs.count).bodies.count == jobs.count)
-        return worker
-    }
-
-    /// Runs a script with any keys and arguments.
-    func eval(_ script: QueueScript, _ keys: [String], _ arguments: [String]) throws -> RedisValue {
-        let texts = ["\(keys.count)"] + keys + arguments
-        return try redis.run([Array("EVAL".utf8), script.source] + texts.map { Array($0.utf8) })
-    }
-}
-
-extension Settlement {
-    /// Adds a retry of an unwrapped job, which is due at once and differs from all others.
-    mutating func retry(_ claim: Int) {
-        var writer = EnvelopeWriter(attempt: 2)
-        writer.write(claim: ByteBuffer(string: "w:\(claim)"))
-        postpone(
-            claim, .retried, due: .after(milliseconds: 0), head: writer.head(), reason: nil, original: 0..<5)
-    }
-
-    mutating func bury(_ claim: Int, reason: String) {
-        bury(claim, reason: reason, attempts: 1, members: ByteBuffer(), original: 0..<4)
     }
 }

@@ -86,7 +86,7 @@ public struct AppPause: Sendable, Equatable {
     }
 
     /// The record of an operator's pause.
-    var json: ByteBuffer {
+    package var json: ByteBuffer {
         var json = ByteBuffer(string: #"{"v":1,"reason":"#)
         json.writeJSONString(reason)
         if let since { json.writeString(",\"since\":\(since)") }

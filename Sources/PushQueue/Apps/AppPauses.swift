@@ -135,49 +135,14 @@ public final class AppPauses {
         }
     }
 
-    private static func query(_ apps: [String], _ keys: SharedKeys) -> RedisCommand {
+    package static func query(_ apps: [String], _ keys: SharedKeys) -> RedisCommand {
         var command = RedisCommand("MGET", expecting: apps.count, bytes: apps.count * 64)
         for app in apps { command.append(keys.appPaused(app)) }
         return command
     }
 
-    private static func pauses(_ reply: RESPReply, of apps: [String]) -> [AppPause?] {
+    package static func pauses(_ reply: RESPReply, of apps: [String]) -> [AppPause?] {
         var elements = reply.root.children
         return apps.map { _ in elements.next()?.bytes.map { AppPause($0) } }
-    }
-}
-
-/// Functions for operators.
-extension AppPauses {
-    /// Pauses an app until ``end(_:_:_:)``. Works on a Redis whose memory is full.
-    /// - Throws: `RedisError`.
-    public static func set(
-        _ pause: AppPause, of app: String, _ client: RedisClient, _ keys: SharedKeys
-    ) async throws {
-        try await QueueScript.set(keys.appPaused(app), to: pause.json, client)
-    }
-
-    /// Reads the pauses of those apps that are paused, by the apps' names.
-    /// - Throws: `RedisError`.
-    public static func read(
-        _ apps: Set<String>, _ client: RedisClient, _ keys: SharedKeys
-    ) async throws -> [String: AppPause] {
-        guard !apps.isEmpty else { return [:] }
-        let apps = Array(apps)
-        let pauses = pauses(try await client.call(query(apps, keys)), of: apps)
-        return Dictionary(uniqueKeysWithValues: zip(apps, pauses).compactMap { app, pause in pause.map { (app, $0) } })
-    }
-
-    /// Reads the pause of an app; `nil` if it is not paused.
-    /// - Throws: `RedisError`.
-    public static func read(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> AppPause? {
-        try await read([app], client, keys)[app]
-    }
-
-    /// Ends the pause of an app, also one that an operator ordered.
-    /// - Returns: true if it was paused.
-    /// - Throws: `RedisError`.
-    public static func end(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> Bool {
-        try await client.call(RedisCommand("DEL", keys.appPaused(app))).root.number == 1
     }
 }

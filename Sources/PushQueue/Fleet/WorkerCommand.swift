@@ -1,6 +1,3 @@
-import NIOCore
-import Redis
-
 /// An operator's command to a worker's process. It stays in Redis for a while, and each lane of the process reads it
 /// with its next heartbeat.
 ///
@@ -42,11 +39,4 @@ public struct WorkerCommand: Sendable, Equatable {
 
     /// The text in Redis.
     public var text: String { "\(kind.rawValue) \(at)" }
-
-    /// Gives the command to a process through one of its queues. A later command replaces it. Works on a Redis whose
-    /// memory is full.
-    /// - Throws: `RedisError`.
-    public func send(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
-        try await QueueScript.set(keys.order(process), to: ByteBuffer(string: text), life: Self.lifetime, client)
-    }
 }

@@ -71,7 +71,7 @@ public struct WorkerReport: Sendable, Equatable {
     /// The maximum number of apps in a report; those in trouble come first.
     public static let maximumApps = 50
     /// The maximum length of a text, in characters.
-    static let maximumText = 200
+    package static let maximumText = 200
 
     /// The name of the process, unique for each start.
     public var process = ""

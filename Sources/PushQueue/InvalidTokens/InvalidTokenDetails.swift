@@ -21,7 +21,7 @@ public struct InvalidTokenDetails: Sendable, Equatable {
 
     /// Parses a value of the hash, with the scanner: for a list of invalid tokens there is one value per token, and a
     /// decoder would cost several times as much as sending the notification.
-    init(_ value: ByteBuffer) {
+    package init(_ value: ByteBuffer) {
         var details = InvalidTokenDetails()
         do throws(JSONError) {
             try value.withUnsafeReadableBytes { bytes throws(JSONError) in try details.read(bytes, from: value) }

@@ -18,8 +18,8 @@ public struct InvalidTokenSet {
     /// The default time for which tokens are kept, in milliseconds.
     public static let defaultMaximumAge = 365 * 86_400_000
 
-    let keys: SharedKeys
-    let client: any RedisSender
+    package let keys: SharedKeys
+    package let client: any RedisSender
     let scripts: ScriptRunner
     let maximumAge: Int
 

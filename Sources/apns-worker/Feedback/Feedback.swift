@@ -5,6 +5,7 @@ import Glibc
 import LegacyAPNS
 import Logging
 import NIOCore
+import Operations
 import PushJob
 import PushQueue
 import Redis

@@ -3,6 +3,7 @@ import FoundationEssentials
 import LegacyAPNS
 import Logging
 import NIOCore
+import Operations
 import PushQueue
 import Synchronization
 

@@ -1,4 +1,5 @@
 import NIOCore
+import Operations
 import PushQueue
 
 /// Writes records to Redis, and waits while it is unavailable.

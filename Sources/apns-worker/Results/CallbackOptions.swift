@@ -2,6 +2,7 @@ import ArgumentParser
 import FoundationEssentials
 import Glibc
 import NIOCore
+import Operations
 import PushQueue
 import PushWorker
 import TLS

@@ -1,4 +1,5 @@
 import NIOCore
+import Operations
 import PushQueue
 import Redis
 

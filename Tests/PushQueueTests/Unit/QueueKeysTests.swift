@@ -1,5 +1,6 @@
 import NIOCore
 import PushQueue
+import QueueTestSupport
 import Redis
 import Testing
 

@@ -1,0 +1,237 @@
+import PrintableText
+import PushQueue
+import Redis
+
+/// An action of an operator: who did what, and when.
+package struct AuditEntry: Sendable, Equatable {
+    /// The actions of operators. The raw value is the spelling in Redis.
+    package enum Action: String, CaseIterable, Sendable {
+        // Queues and apps.
+        case pause, resume
+        // Workers.
+        case quiet, work, stop
+        // Jobs.
+        case cancelJobs = "cancel_jobs"
+        case uncancelJobs = "uncancel_jobs"
+        case runJobs = "run_jobs"
+        case moveJobs = "move_jobs"
+        // Dead letters.
+        case requeue
+        case deleteDeadLetters = "delete_dead_letters"
+        case editAndRequeue = "edit_and_requeue"
+        // Campaigns.
+        case cancelCampaign = "cancel_campaign"
+        case pauseCampaign = "pause_campaign"
+        case resumeCampaign = "resume_campaign"
+        case limitCampaign = "limit_campaign"
+        case requeueCampaign = "requeue_campaign"
+        // Invalid tokens.
+        case addInvalidTokens = "add_invalid_tokens"
+        case removeInvalidTokens = "remove_invalid_tokens"
+        // Tests.
+        case testSend = "test_send"
+    }
+
+    /// The end of an action.
+    package enum Ending: String, CaseIterable, Sendable {
+        case done
+        /// Nothing was changed, because the state or the fields did not allow it.
+        case refused
+        /// An error ended it; a part may be done.
+        case failed
+    }
+
+    /// The interface that the operator used.
+    package enum Interface: String, CaseIterable, Sendable {
+        case cli, web
+    }
+
+    /// The entry's id in the stream, for paging; empty for one that is not recorded.
+    package internal(set) var id = ""
+    /// The time in milliseconds since 1970, by Redis' clock; 0 for an entry that is not recorded.
+    package internal(set) var at: Int64 = 0
+    /// The operator: a user's name, perhaps with a host.
+    package let by: String
+    /// The action; `nil` for one that this version does not know.
+    package var action: Action? { Action(rawValue: actionName) }
+    /// The spelling of the action in Redis.
+    package let actionName: String
+    /// The object of the action: a queue, an app, a worker, a campaign, or a filter in words.
+    package let subject: String
+    /// The number of jobs, dead letters or tokens that were changed, if the action counts any.
+    package let count: Int?
+    /// The operator's reason, or another explanation.
+    package let detail: String?
+    /// The end of the action; `nil` for one that this version does not know.
+    package let ending: Ending?
+    /// The interface; `nil` for one that this version does not know.
+    package let via: Interface?
+
+    /// The entry for an action. Texts are made printable and shortened; what looks like a device token is masked.
+    package init(
+        _ action: Action, _ subject: String, by: String, count: Int? = nil, detail: String? = nil,
+        ending: Ending = .done, via: Interface
+    ) {
+        self.init(
+            actionName: action.rawValue, subject, by: by, count: count, detail: detail, ending: ending, via: via)
+    }
+
+    private init(
+        actionName: String, _ subject: String, by: String, count: Int?, detail: String?, ending: Ending?,
+        via: Interface?
+    ) {
+        self.ending = ending
+        self.actionName = Self.clean(actionName, atMost: Self.maximumName)
+        self.by = Self.clean(by, atMost: Self.maximumName)
+        self.subject = Self.clean(subject, atMost: Self.maximumText)
+        self.count = count
+        self.detail = detail.map { Self.clean($0, atMost: Self.maximumText) }.flatMap { $0.isEmpty ? nil : $0 }
+        self.via = via
+    }
+
+    // MARK: Texts
+
+    /// The lengths of texts in Unicode scalars.
+    private static let maximumName = 100
+    private static let maximumText = 500
+    /// Longer texts are cut before they are processed.
+    private static let maximumInput = 10_000
+    /// The number of digits from which a hexadecimal number is a device token. Ids of jobs have up to 32.
+    private static let tokenDigits = 40
+
+    /// Returns a text without unprintable characters, in which each device token, in hex or base64, is shortened to its
+    /// first eight characters: viewers may read it, too.
+    package static func maskingTokens(_ text: String) -> String {
+        let scalars = Array(text.unicodeScalars.prefix(maximumInput).filter { !$0.isUnprintable })
+        var clean = String.UnicodeScalarView()
+        var start = 0
+        while start < scalars.count {
+            let end = scalars[start...].firstIndex { !isTokenCharacter($0) } ?? scalars.count
+            if end > start {
+                clean.append(contentsOf: masked(scalars[start..<end]))
+                start = end
+            } else {
+                clean.append(scalars[start])
+                start += 1
+            }
+        }
+        return String(clean)
+    }
+
+    private static func clean(_ text: String, atMost count: Int) -> String {
+        let clean = maskingTokens(text).unicodeScalars
+        guard clean.count > count else { return String(clean) }
+        return String(String.UnicodeScalarView(clean.prefix(count - 1))) + "…"
+    }
+
+    /// True for the characters of hexadecimal numbers and of base64 in either alphabet.
+    private static func isTokenCharacter(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar {
+        case "0"..."9", "a"..."z", "A"..."Z", "+", "/", "-", "_": true
+        default: false
+        }
+    }
+
+    /// Returns the first eight characters of a device token and an ellipsis; any other word as it is.
+    private static func masked(_ word: ArraySlice<Unicode.Scalar>) -> [Unicode.Scalar] {
+        guard word.count >= tokenDigits else { return Array(word) }
+        let isHexadecimal = word.allSatisfy { $0.properties.isASCIIHexDigit }
+        // A long path or name rarely has all three; base64 of 30 random bytes does.
+        let isBase64 =
+            word.contains { ("0"..."9").contains($0) } && word.contains { ("a"..."z").contains($0) }
+            && word.contains { ("A"..."Z").contains($0) }
+        return isHexadecimal || isBase64 ? Array(word.prefix(8)) + ["…"] : Array(word)
+    }
+
+    // MARK: The form in Redis
+
+    fileprivate var fields: [(name: String, value: String)] {
+        var fields = [("action", actionName), ("by", by), ("subject", subject), ("via", via?.rawValue ?? "")]
+        if let count { fields.append(("count", "\(count)")) }
+        if let detail { fields.append(("detail", detail)) }
+        if let ending, ending != .done { fields.append(("ending", ending.rawValue)) }
+        return fields
+    }
+
+    /// Reads an entry of the stream. Its texts are cleaned again: any client of Redis may have written it.
+    fileprivate init?(_ element: RESPReply.Element) {
+        guard element.count == 2, let id = element[0].string,
+            let at = id.split(separator: "-").first.flatMap({ Int64(bounding: $0) })
+        else { return nil }
+        var fields: [String: String] = [:]
+        var elements = element[1].children
+        while let name = elements.next()?.string, let value = elements.next()?.string { fields[name] = value }
+        self.init(
+            actionName: fields["action"] ?? "", fields["subject"] ?? "", by: fields["by"] ?? "",
+            count: fields["count"].flatMap { Int($0) }, detail: fields["detail"],
+            ending: fields["ending"].map(Ending.init) ?? .done,
+            via: fields["via"].flatMap(Interface.init))
+        (self.id, self.at) = (id, at)
+    }
+}
+
+extension AuditEntry.Action {
+    /// The action of a command to a worker.
+    package init(_ command: WorkerCommand.Kind) {
+        self =
+            switch command {
+            case .quiet: .quiet
+            case .work: .work
+            case .stop: .stop
+            }
+    }
+
+    /// The action of a change of a campaign.
+    package init(_ change: JobCommands.Change) {
+        self =
+            switch change {
+            case .cancel: .cancelCampaign
+            case .pause: .pauseCampaign
+            case .resume: .resumeCampaign
+            case .uncancel: .requeueCampaign
+            case .limit: .limitCampaign
+            }
+    }
+}
+
+/// The audit log: the last actions of operators on all queues, in one capped stream.
+package enum AuditLog {
+    /// The approximate number of entries that are kept: Redis drops the oldest in blocks.
+    package static let maximumEntries = 10_000
+    /// The maximum number of entries of one page.
+    package static let maximumPage = 1000
+
+    /// Records an action. Works on a Redis whose memory is full.
+    /// - Parameter client: a client of the server that has the shared keys.
+    /// - Returns: the entry's id.
+    /// - Throws: `RedisError`.
+    @discardableResult
+    package static func record(
+        _ entry: AuditEntry, _ client: RedisClient, _ keys: SharedKeys
+    ) async throws -> String {
+        let reply = try await client.call(
+            QueueScript.recordAction.command([keys.audit]) { command in
+                command.append(maximumEntries)
+                for (name, value) in entry.fields {
+                    command.append(name)
+                    command.append(value)
+                }
+            })
+        guard let id = reply.root.string else { throw QueueConnection.Failure.unexpectedReply(.recordAction) }
+        return id
+    }
+
+    /// Returns the latest entries, the newest first.
+    /// - Parameters:
+    ///   - limit: their maximum number, at most ``maximumPage``.
+    ///   - id: the last entry of the previous page; `nil` for the first page.
+    /// - Throws: `RedisError`.
+    package static func latest(
+        _ limit: Int, before id: String? = nil, _ client: RedisClient, _ keys: SharedKeys
+    ) async throws -> [AuditEntry] {
+        let count = max(1, min(limit, maximumPage))
+        let reply = try await client.call(
+            RedisCommand("XREVRANGE", keys.audit, id.map { "(\($0)" } ?? "+", "-", "COUNT", "\(count)"))
+        return reply.root.children.compactMap(AuditEntry.init)
+    }
+}

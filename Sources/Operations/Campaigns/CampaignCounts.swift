@@ -1,0 +1,64 @@
+import NIOCore
+import PushQueue
+import Redis
+
+/// The counters of a campaign in a queue: how many of its notifications ended, and how.
+public struct CampaignCounts: Sendable, Equatable {
+    /// The campaign's name as producers write it.
+    public var name: String
+    /// The total number of its notifications, if its producer has recorded it.
+    public var total: Int?
+    /// The time of its first settlement, in milliseconds since 1970; `nil` before it.
+    public var startedAt: Int64?
+    /// The time of its last settlement, in milliseconds since 1970.
+    public var updatedAt: Int64?
+    /// Its counters, by outcome, by postponement, and by both with a reason, such as `dead:BadPayload`.
+    public var counters: [String: Int] = [:]
+
+    /// The number of notifications with this outcome.
+    public subscript(outcome: Outcome) -> Int { counters[outcome.rawValue] ?? 0 }
+
+    /// The number of notifications that have ended.
+    public var ended: Int { Outcome.allCases.reduce(0) { $0 + self[$1] } }
+
+    /// The number of notifications that have not ended, if the total is known.
+    public var left: Int? { total.map { max(0, $0 - ended) } }
+
+    /// Reads a campaign's counters; those of an unknown campaign are empty.
+    /// - Throws: `RedisError`.
+    public static func read(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws -> CampaignCounts {
+        let reply = try await client.call(RedisCommand("HGETALL", keys.campaign(name)))
+        var counts = CampaignCounts(name: name)
+        var elements = reply.root.children
+        while let field = elements.next()?.string, let value = elements.next()?.string {
+            switch field {
+            case "total": counts.total = Int(bounding: value)
+            case "started_at": counts.startedAt = Int64(bounding: value)
+            case "updated_at": counts.updatedAt = Int64(bounding: value)
+            case "next_us", "limited_at", "reserved_us": break
+            default: counts.counters[field] = Int(bounding: value)
+            }
+        }
+        return counts
+    }
+
+    /// Returns the names of the campaigns that were settled or enqueued last, the newest first.
+    /// - Parameter limit: their maximum number.
+    /// - Throws: `RedisError`.
+    public static func names(_ limit: Int, _ client: RedisClient, _ keys: QueueKeys) async throws -> [String] {
+        let reply = try await client.call(RedisCommand("ZREVRANGE", keys.campaigns, "0", "\(max(0, limit - 1))"))
+        return reply.root.children.compactMap(\.string)
+    }
+
+    /// Adds to the total of a campaign, for a producer that has pushed this number of notifications.
+    /// - Throws: `RedisError`.
+    public static func addTotal(
+        _ notifications: Int, of name: String, _ client: RedisClient, _ keys: QueueKeys
+    ) async throws {
+        let key = keys.campaign(name)
+        _ = try await client.call(RedisCommand("HINCRBY", key, "total", "\(notifications)"))
+        _ = try await client.call(RedisCommand("PEXPIRE", key, "\(90 * 86_400_000)"))
+        // A campaign exists from its first job on, and before its first settlement.
+        _ = try await client.call(RedisCommand("ZADD", keys.campaigns, "\(client.time())", name))
+    }
+}

@@ -1,0 +1,63 @@
+import NIOCore
+import PushQueue
+import Redis
+
+/// Functions for operators, who give the commands.
+extension JobCommands {
+    /// A change of a command.
+    public enum Change: Sendable, Equatable {
+        /// Drop the jobs. They are kept as cancelled jobs unless they are discarded.
+        case cancel(discard: Bool)
+        /// Defer the jobs.
+        case pause
+        /// End a pause.
+        case resume
+        /// End a cancellation.
+        case uncancel
+        /// Limit the notifications per second; `nil` for no limit.
+        case limit(perSecond: Int?)
+
+        fileprivate var name: String {
+            switch self {
+            case .cancel(let discard): discard ? "discard" : "cancel"
+            case .pause: "pause"
+            case .resume: "resume"
+            case .uncancel: "uncancel"
+            case .limit: "limit"
+            }
+        }
+    }
+
+    /// Reads the commands.
+    /// - Throws: `RedisError`.
+    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> JobCommands {
+        try await JobCommands(hash: client.call(RedisCommand("HGETALL", keys.jobCommands)).root.children)
+            ?? JobCommands()
+    }
+
+    /// Gives commands. Lanes apply them with their next claim, within about half a second if they have unsent
+    /// notifications.
+    /// - Parameters:
+    ///   - targets: with those of all earlier commands, at most 1,000.
+    ///   - by: the operator, for people.
+    ///   - reason: for people.
+    /// - Returns: the version of the commands, and the former command of each target.
+    /// - Throws: `RedisError`.
+    @discardableResult
+    public static func change(
+        _ change: Change, of targets: [Target], by: String, reason: String = "", _ client: RedisClient,
+        _ keys: QueueKeys
+    ) async throws -> (version: String, previous: [Command?]) {
+        let reply = try await client.call(
+            QueueScript.commandJobs.command([keys.jobCommands]) { command in
+                command.append(change.name)
+                command.append(by)
+                command.append(reason)
+                if case .limit(let perSecond?) = change { command.append(perSecond) } else { command.append(0) }
+                for target in targets { command.append(target.field) }
+            })
+        var elements = reply.root.children
+        let version = elements.next()?.string ?? ""
+        return (version, elements.map { $0.bytes.flatMap(Command.init) })
+    }
+}

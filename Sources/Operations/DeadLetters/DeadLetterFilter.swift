@@ -1,0 +1,60 @@
+import PushQueue
+import Redis
+
+/// Selects dead letters: those that match one value of each kind that is given.
+public struct DeadLetterFilter: Sendable, Equatable {
+    /// Reasons such as `BadPayload`; a `*` at the end matches any ending.
+    public var reasons: [String] = []
+    /// Keys of dead letters, see ``DeadLetters/Listed/key``.
+    public var keys: [String] = []
+    /// Ids of jobs.
+    public var ids: [String] = []
+    /// Names of apps.
+    public var apps: [String] = []
+    /// Names of campaigns.
+    public var campaigns: [String] = []
+    /// Device tokens in hex; case, spaces and angle brackets are ignored.
+    public var tokens: [String] = []
+    /// Texts that occur in the error or its detail, ignoring case; or the status.
+    public var errors: [String] = []
+    /// The first time at which they became dead letters, in milliseconds since 1970.
+    public var since: Int64?
+    /// The last one.
+    public var until: Int64?
+
+    /// Makes a filter that matches all dead letters.
+    public init() {}
+
+    /// True if it matches all dead letters.
+    public var isEmpty: Bool { self == DeadLetterFilter() }
+
+    /// True if it can match dead letters.
+    var matchesDead: Bool { reasons.isEmpty || reasons.contains { $0 != QueueJobs.cancelledReason } }
+
+    /// True if it can match cancelled jobs: if it names their reason or, without a reason, a job or a device. Others do
+    /// not ask for jobs that an operator did not want.
+    var matchesCancelled: Bool {
+        guard reasons.isEmpty else { return reasons.contains(QueueJobs.cancelledReason) }
+        return !(keys.isEmpty && ids.isEmpty && tokens.isEmpty)
+    }
+
+    /// Appends the script's names and values.
+    func append(to command: inout RedisCommand) {
+        for (name, values) in [
+            ("reason", reasons), ("key", keys), ("id", ids), ("app", apps), ("campaign", campaigns),
+            ("token", tokens), ("error", errors),
+        ] {
+            for value in values {
+                command.append(name)
+                command.append(value)
+            }
+        }
+        for (name, time) in [("since", since), ("until", until)] {
+            guard let time else { continue }
+            command.append(name)
+            // 13 digits, as the script wants them.
+            let digits = "\(max(0, min(time, 9_999_999_999_999)))"
+            command.append(String(repeating: "0", count: 13 - digits.utf8.count) + digits)
+        }
+    }
+}

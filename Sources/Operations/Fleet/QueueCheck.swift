@@ -1,0 +1,120 @@
+import NIOCore
+import PushQueue
+import Redis
+
+/// Checks that Redis has what a worker needs. Changes nothing.
+public struct QueueCheck {
+    /// The findings.
+    public struct Report: Sendable, Equatable {
+        /// The server's version, such as `7.0.15`.
+        public var version = ""
+        /// How many seconds the server's clock is ahead of this machine's.
+        public var clockLead: Int64 = 0
+        /// The facts, as sentences.
+        public var facts: [String] = []
+        /// Risks, each with advice.
+        public var warnings: [String] = []
+        /// Problems that keep a worker from working, each with advice.
+        public var failures: [String] = []
+    }
+
+    private let client: RedisClient
+    private let keys: QueueKeys
+
+    /// - Parameter client: a ready client of the server that has the queue.
+    public init(_ client: RedisClient, _ keys: QueueKeys) {
+        self.client = client
+        self.keys = keys
+    }
+
+    /// Runs all checks.
+    /// - Parameter now: this machine's time, in seconds since 1970.
+    /// - Throws: `RedisError` if the connection breaks; commands that the server refuses are in the report.
+    public func run(now: Int64) async throws -> Report {
+        var report = Report()
+        Self.judge(try await QueueServer.read(client, keys), &report)
+        // If the server answered like a replica, the client has left it and looks for the master again.
+        try await client.waitUntilReady(timeout: .seconds(10))
+        try await attempt("TIME", &report) { report in
+            report.clockLead = try await client.time() / 1000 - now
+            if abs(report.clockLead) > 60 {
+                report.warnings.append(
+                    """
+                    the Redis server's clock is \(abs(report.clockLead)) s \
+                    \(report.clockLead > 0 ? "ahead of" : "behind") this machine's; APNs refuses provider tokens of a \
+                    machine whose clock is wrong: correct it
+                    """)
+            }
+        }
+        for (key, kind) in [
+            (keys.jobs, "list"), (keys.retry, "zset"), (keys.workers, "zset"), (keys.dead, "zset"),
+            (keys.paused, "string"),
+        ] {
+            try await attempt("TYPE", &report) { report in
+                let found = try await text(RedisCommand("TYPE", key))
+                guard found != kind, found != "none" else { return }
+                report.failures.append(
+                    "\(key) holds a \(found) where the queue has a \(kind): rename or delete that key")
+            }
+        }
+        try await attempt("EVAL", &report) { report in
+            let gauges = try await QueueGauges.read(client, keys)
+            report.facts.append(
+                "queue \(keys.queue): \(gauges.jobs) jobs wait, \(gauges.retries) are scheduled or retried later, "
+                    + "\(gauges.claims) are claimed")
+        }
+        try await attempt("GET", &report) { report in
+            guard let reason = try await QueuePause.reason(client, keys) else { return }
+            report.warnings.append("the queue \(keys.queue) is paused: \(reason)")
+        }
+        return report
+    }
+
+    /// Runs a check, and reports a command that the server refuses as a failure.
+    private func attempt(
+        _ command: String, _ report: inout Report, _ body: (inout Report) async throws -> Void
+    ) async throws {
+        do {
+            try await body(&report)
+        } catch let error as RedisError where error.isRefusal {
+            report.failures.append("Redis refuses \(command): \(error)")
+        }
+    }
+
+    private func text(_ command: RedisCommand) async throws -> String {
+        try await client.call(command).root.string ?? ""
+    }
+
+    private static func judge(_ server: QueueServer, _ report: inout Report) {
+        if case .success(let info) = server.info {
+            report.version = info.version ?? "unknown"
+            if let facts = facts(info, isFailedOver: server.isFailedOver) {
+                report.facts.append(server.isFailedOver ? "\(server.address): \(facts)" : facts)
+            }
+        }
+        for finding in server.findings {
+            let sentence = "\(finding.message): \(finding.advice)"
+            if finding.kind.isFailure { report.failures.append(sentence) } else { report.warnings.append(sentence) }
+        }
+    }
+
+    /// Returns facts such as `memory 1.1 of 20.0 MiB (noeviction), append-only file on, 2 replicas`.
+    private static func facts(_ info: ServerInfo, isFailedOver: Bool) -> String? {
+        var facts: [String] = []
+        if let memory = info.memoryInWords {
+            let isLimited = info.memoryLimit ?? 0 > 0
+            facts.append("memory \(memory) (\(isLimited ? info.evictionPolicy ?? "policy unknown" : "no limit"))")
+        }
+        if let keeps = info.keepsAppendOnlyFile { facts.append("append-only file \(keeps ? "on" : "off")") }
+        if isFailedOver, let replicas = info.replicas {
+            facts.append(replicas == 1 ? "1 replica" : "\(replicas) replicas")
+        }
+        return facts.isEmpty ? nil : facts.joined(separator: ", ")
+    }
+}
+
+extension RedisError {
+    fileprivate var isRefusal: Bool {
+        if case .server = self { true } else { false }
+    }
+}

@@ -1,0 +1,151 @@
+import NIOCore
+import PrintableText
+import PushJob
+import PushQueue
+import Redis
+
+/// A snapshot of a queue's contents and its workers, for operators. Reading it changes nothing and costs Redis little,
+/// regardless of the size of the queue.
+public struct QueueOverview: Sendable {
+    /// A lane that has, or had, a lease.
+    public struct Worker: Sendable {
+        /// The lane's name, printable.
+        public var name: String
+        /// The milliseconds until its lease ends; negative if it has ended.
+        public var leaseLeft: Int64
+        /// The number of jobs that it has claimed and not settled.
+        public var claims: Int
+        /// Its report; `nil` if that can't be read.
+        public var report: WorkerReport?
+        /// True while a lease proves that its process is alive. The lease of a lane without claims is too long for
+        /// that, so such a lane counts as alive while the first lane of its process, which polls, has a lease.
+        public internal(set) var isLiving = true
+    }
+
+    /// The maximum number of lanes that are read.
+    public static let maximumWorkers = 1000
+    /// The maximum number of dead letters that are read for their reasons.
+    public static let maximumSample = 200
+    /// The maximum size in bytes of these dead letters together, and of the first job.
+    private static let maximumBytes = 4 << 20
+
+    /// Redis' time in milliseconds since 1970.
+    public var now: Int64
+    /// Jobs that no lane has claimed.
+    public var waiting: Int
+    /// Retried, scheduled and deferred jobs that are due.
+    public var due: Int
+    /// Retried, scheduled and deferred jobs that are not due yet.
+    public var later: Int
+    /// The jobs of ``due`` and ``later`` by kind; `nil` if there are too many to count.
+    public var retries: RetryCounts?
+    /// Dead letters.
+    public var dead: Int
+    /// The sum of the dead letters' lengths in bytes.
+    public var deadBytes: Int
+    /// Cancelled jobs that are kept.
+    public var cancelled: Int
+    /// The time for which the first of ``due`` has been due, in milliseconds; `nil` if none is due.
+    public var overdue: Int64?
+    /// The time at which the last of ``due`` and ``later`` is due, in milliseconds since 1970; `nil` if there are none.
+    public var latest: Int64?
+    /// The age in milliseconds of the first waiting job, if it contains the time at which it was enqueued.
+    public var oldestWaiting: Int64?
+    /// The pause of the queue; `nil` if it is not paused.
+    public var pause: AppPause?
+    /// The lanes, at most ``maximumWorkers``.
+    public var workers: [Worker]
+    /// The number of all lanes.
+    public var workerCount: Int
+    /// The day's counters by outcome and reason (UTC).
+    public var counters: [String: Int]
+    /// The newest dead letters by reason.
+    public var deadReasons: [String: Int]
+    /// The number of dead letters that were read for ``deadReasons``.
+    public var deadSampled: Int
+
+    /// Jobs that are claimed and not settled.
+    public var claims: Int { workers.reduce(0) { $0 + $1.claims } }
+
+    /// The age in milliseconds of the oldest job that could be in flight by now: the first in the list, if its age is
+    /// known, or the retry that has been due for longest. `nil` if there is no such job.
+    public var oldest: Int64? { [overdue, oldestWaiting].compactMap { $0 }.max() }
+
+    /// Reads the overview of a queue.
+    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
+        let command = QueueScript.overview.command([
+            keys.jobs, keys.retry, keys.workers, keys.dead, keys.paused, keys.workerInfo, keys.statsPrefix, keys.inbox,
+            keys.deadBytes, keys.cancelled,
+        ]) { command in
+            command.append(keys.claimed(""))
+            command.append(maximumWorkers)
+            command.append(maximumSample)
+            command.append(maximumBytes)
+            command.append(keys.head == .left ? 0 : -1)
+        }
+        guard var overview = QueueOverview(try await client.call(command)) else {
+            throw QueueConnection.Failure.unexpectedReply(.overview)
+        }
+        overview.retries = try await RetryCounts.read(client, keys)
+        return overview
+    }
+
+    private init?(_ reply: RESPReply) {
+        let parts = Array(reply.root.children)
+        guard parts.count == 16, let now = parts[0].number, let jobs = parts[1].number, let due = parts[2].number,
+            let later = parts[3].number, let dead = parts[4].number, let overdue = parts[5].number,
+            let head = parts[7].bytes, let members = parts[8].number, let sampled = parts[11].number,
+            let deadBytes = parts[13].number, let latest = parts[14].number, let cancelled = parts[15].number
+        else { return nil }
+        self.now = Int64(now)
+        waiting = jobs
+        self.due = due
+        self.later = later
+        self.dead = dead
+        self.deadBytes = deadBytes
+        self.cancelled = cancelled
+        self.overdue = overdue < 0 ? nil : Int64(overdue)
+        self.latest = latest < 0 ? nil : Int64(latest)
+        if head.readableBytes > 0, let job = try? JobDecoder.decode(head), let made = job.enqueuedAt {
+            oldestWaiting = max(0, Int64(now) - made)
+        }
+        pause = parts[6].bytes.map { AppPause($0) }
+        workerCount = members
+        workers = Self.workers(Array(parts[9].children), now: Int64(now))
+        counters = Self.pairs(parts[10])
+        deadSampled = sampled
+        deadReasons = Self.pairs(parts[12])
+    }
+
+    private static func workers(_ parts: [RESPReply.Element], now: Int64) -> [Worker] {
+        var workers = stride(from: 0, to: parts.count - 3, by: 4).map { index in
+            let end = parts[index + 1].string.flatMap(Double.init) ?? 0
+            let left = max(-1e13, min(end - Double(now), 1e13))
+            return Worker(
+                name: (parts[index].string ?? "").prefix(WorkerReport.maximumText).printable,
+                leaseLeft: left.isNaN ? 0 : Int64(left), claims: parts[index + 2].number ?? 0,
+                report: parts[index + 3].bytes.flatMap { $0.readableBytes > 0 ? WorkerReport($0) : nil })
+        }
+        let polling = workers.filter { $0.leaseLeft >= 0 && $0.report?.lane == 0 }.compactMap(\.report?.process)
+        let living = Set(polling)
+        for index in workers.indices {
+            let worker = workers[index]
+            let isOwnProof = worker.claims > 0 || worker.report.map { living.contains($0.process) } ?? true
+            workers[index].isLiving = worker.leaseLeft >= 0 && isOwnProof
+        }
+        return workers
+    }
+
+    /// Returns counts by name.
+    private static func pairs(_ element: RESPReply.Element) -> [String: Int] {
+        let parts = Array(element.children)
+        var pairs: [String: Int] = [:]
+        for index in stride(from: 0, to: parts.count - 1, by: 2) {
+            let name = (parts[index].string ?? "").prefix(WorkerReport.maximumText).printable
+            let count = parts[index + 1].number ?? parts[index + 1].string.flatMap { Int($0) } ?? 0
+            pairs[name] = max(0, min(count, 10_000_000_000_000))
+        }
+        return pairs
+    }
+}

@@ -1,0 +1,41 @@
+import NIOCore
+import PushQueue
+import Redis
+
+/// The pause of a queue. While it lasts, no worker claims from the queue. Claimed jobs are sent, unless it hands them
+/// back.
+public enum QueuePause {
+    /// Pauses the queue, or replaces its pause. Works on a Redis whose memory is full.
+    /// - Parameter pause: the reason, the time and the operator; only ``clear(_:_:)`` ends it.
+    /// - Throws: `RedisError`.
+    public static func set(_ client: RedisClient, _ keys: QueueKeys, _ pause: AppPause) async throws {
+        try await QueueScript.set(keys.paused, to: pause.json, client)
+    }
+
+    /// Pauses the queue, or replaces its pause, with only a reason.
+    /// - Throws: `RedisError`.
+    public static func set(_ client: RedisClient, _ keys: QueueKeys, reason: String) async throws {
+        try await set(client, keys, AppPause(reason: reason))
+    }
+
+    /// Ends the pause; workers continue within about a second.
+    /// - Returns: true if the queue was paused.
+    /// - Throws: `RedisError`.
+    public static func clear(_ client: RedisClient, _ keys: QueueKeys) async throws -> Bool {
+        try await client.call(RedisCommand("DEL", keys.paused)).root.number == 1
+    }
+
+    /// Reads the pause. Its texts are made printable, because any program can write them.
+    /// - Returns: `nil` if the queue is not paused.
+    /// - Throws: `RedisError`.
+    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> AppPause? {
+        try await client.call(RedisCommand("GET", keys.paused)).root.bytes.map { AppPause($0) }
+    }
+
+    /// Reads the reason of the pause.
+    /// - Returns: `nil` if the queue is not paused.
+    /// - Throws: `RedisError`.
+    public static func reason(_ client: RedisClient, _ keys: QueueKeys) async throws -> String? {
+        try await read(client, keys)?.reason
+    }
+}

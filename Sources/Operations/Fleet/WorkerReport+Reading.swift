@@ -1,0 +1,113 @@
+import FoundationEssentials
+import NIOCore
+import PrintableText
+import PushQueue
+
+// Any client of Redis can write a report, so nothing in it is trusted.
+extension WorkerReport {
+    private struct Form: Decodable {
+        struct App: Decodable {
+            var name: String?
+            var endpoint: String?
+            var usable: Int?
+            var connecting: Int?
+            var streams: Int?
+            var stream_limit: Int?
+            var dormant: Bool?
+            var unanswered: Bool?
+            var server_error: String?
+            var pause: String?
+            var failure: String?
+            var token_issued_at: Int64?
+            var certificate_expires_at: Int64?
+        }
+
+        struct Obstacle: Decodable {
+            var reason: String?
+            var app: String?
+        }
+
+        var process: String?
+        var host: String?
+        var pid: Int?
+        var version: String?
+        var lane: Int?
+        var lanes: Int?
+        var started_at: Int64?
+        var updated_at: Int64?
+        var state: String?
+        var configuration: String?
+        var obstacles: [Obstacle]?
+        var in_flight: Int?
+        var done: Int?
+        var delivered: Int?
+        var undated_expirations: Int?
+        var commands: String?
+        var cancelled_in_flight: Int?
+        var rate: Double?
+        var failover_watch: String?
+        var redis: String?
+        var apps: [App]?
+        var more_apps: Int?
+    }
+
+    /// Parses the JSON in Redis; `nil` if it is not a report.
+    ///
+    /// Texts are made printable and shortened. Numbers are limited so that their sums do not overflow.
+    public init?(_ json: ByteBuffer) {
+        guard let form = try? JSONDecoder().decode(Form.self, from: Data(json.readableBytesView)),
+            let process = form.process, !process.isEmpty
+        else { return nil }
+        self.init()
+        self.process = Self.shown(process)
+        host = Self.shown(form.host)
+        processIdentifier = Self.count(form.pid)
+        version = Self.shown(form.version)
+        lane = Self.count(form.lane)
+        lanes = Self.count(form.lanes)
+        startedAt = Int64(Self.count(form.started_at.map { Int($0) }))
+        updatedAt = Int64(Self.count(form.updated_at.map { Int($0) }))
+        state = form.state.flatMap(State.init(rawValue:)) ?? .running
+        configuration = form.configuration.flatMap { ConfigurationDigest($0) }
+        obstacles = (form.obstacles ?? []).prefix(Self.maximumObstacles).compactMap { obstacle in
+            let reason = Self.shown(obstacle.reason)
+            return reason.isEmpty ? nil : Obstacle(reason, app: obstacle.app.map(Self.shown))
+        }
+        inFlight = Self.count(form.in_flight)
+        done = Self.count(form.done)
+        delivered = Self.count(form.delivered)
+        undatedExpirations = Self.count(form.undated_expirations)
+        commands = Self.shown(form.commands)
+        cancelledInFlight = Self.count(form.cancelled_in_flight)
+        rate = max(0, min(form.rate ?? 0, 1e9))
+        failoverWatch = form.failover_watch.map(Self.shown)
+        redis = Self.shown(form.redis)
+        let apps = form.apps ?? []
+        self.apps = apps.prefix(Self.maximumApps).map { app in
+            var read = App()
+            read.name = Self.shown(app.name)
+            read.endpoint = Self.shown(app.endpoint)
+            read.usable = Self.count(app.usable)
+            read.connecting = Self.count(app.connecting)
+            read.streams = Self.count(app.streams)
+            read.streamLimit = Self.count(app.stream_limit)
+            read.isDormant = app.dormant ?? false
+            read.isUnanswered = app.unanswered ?? false
+            read.serverError = app.server_error.map(Self.shown)
+            read.pause = app.pause.map(Self.shown)
+            read.failure = app.failure.map(Self.shown)
+            read.tokenIssuedAt = app.token_issued_at.map { Int64(Self.count(Int($0))) }
+            read.certificateExpiresAt = app.certificate_expires_at.map { Int64(Self.count(Int($0))) }
+            return read
+        }
+        moreApps = Self.count(form.more_apps)
+    }
+
+    private static func shown(_ text: String?) -> String {
+        (text ?? "").prefix(maximumText).printable
+    }
+
+    /// Limits a number; `nil` becomes 0. Half a million of the largest can be added without overflow, and they are
+    /// large enough for the times of centuries.
+    private static func count(_ number: Int?) -> Int { max(0, min(number ?? 0, 10_000_000_000_000)) }
+}

@@ -1,0 +1,61 @@
+import NIOCore
+import PushQueue
+import Redis
+import Sockets
+
+/// Decides when, and for how long, to repeat a write that Redis does not accept. Has no I/O.
+public struct WritePatience: Sendable {
+    /// The next action after a failure.
+    public enum Next: Sendable, Equatable {
+        /// Repeat the write.
+        case again(after: TimeAmount)
+        /// The time limit has passed.
+        case giveUp
+    }
+
+    private let backoff: Backoff
+    private var limit: TimeAmount
+    private var isShortened = false
+    private var failures = 0
+    private var since: NIODeadline?
+
+    /// - Parameters:
+    ///   - limit: the time for which the write is repeated.
+    ///   - backoff: the pauses between attempts.
+    public init(
+        limit: TimeAmount,
+        backoff: Backoff = Backoff(first: .milliseconds(50), longest: .seconds(1))
+    ) {
+        self.limit = limit
+        self.backoff = backoff
+    }
+
+    /// Returns true if writes have been failing for at least this time.
+    public func hasLasted(_ time: TimeAmount, now: NIODeadline) -> Bool {
+        since.map { now - $0 >= time } ?? false
+    }
+
+    /// Records a failed write.
+    /// - Parameter random: from 0 to 1, evenly distributed.
+    public mutating func failed(now: NIODeadline, random: Double) -> Next {
+        let began = since ?? now
+        since = began
+        failures += 1
+        let left = began + limit - now
+        guard left > .zero else { return .giveUp }
+        // Never immediately: a Redis that refuses at once would be called without a pause.
+        let pause = max(backoff.pause(failures: failures, random: random), .milliseconds(5))
+        return .again(after: min(pause, left))
+    }
+
+    /// Records a successful write.
+    public mutating func succeeded() { (since, failures) = (nil, 0) }
+
+    /// Reduces the remaining time to at most `limit`. Only the first call does.
+    public mutating func shorten(to limit: TimeAmount, now: NIODeadline) {
+        guard !isShortened else { return }
+        isShortened = true
+        let spent = since.map { now - $0 } ?? .zero
+        self.limit = min(self.limit, spent + limit)
+    }
+}

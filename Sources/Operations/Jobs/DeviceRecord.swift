@@ -1,0 +1,62 @@
+import NIOCore
+import PushQueue
+import Redis
+
+/// The records that the fleet shares about one device token.
+package struct DeviceRecord: Sendable {
+    /// The details of an invalid token; `nil` for a token that is not in the set.
+    package var invalid: InvalidTokenDetails?
+    /// The time until which APNs throttles the token, in milliseconds since 1970.
+    package var throttledUntil: Int64?
+    /// The time of the device's last known registration, in milliseconds since 1970.
+    package var registeredAt: Int64?
+
+    /// Makes the record of an unknown token.
+    package init() {}
+
+    /// Reads the record of a token.
+    /// - Parameters:
+    ///   - token: lower-case hex.
+    ///   - client: a client for the slot of the shared keys.
+    /// - Throws: `RedisError`.
+    package static func read(_ token: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> DeviceRecord {
+        var record = DeviceRecord()
+        if try await client.call(RedisCommand("SISMEMBER", keys.invalidTokens, token)).root.number == 1 {
+            let details = try await client.call(RedisCommand("HGET", keys.invalidTokenDetails, token)).root.bytes
+            record.invalid = details.map { InvalidTokenDetails($0) } ?? InvalidTokenDetails()
+        }
+        let throttled = try await client.call(RedisCommand("ZSCORE", keys.throttledTokens, token)).root.string
+        record.throttledUntil = throttled.flatMap(Double.init).map { Int64(bounding: $0) }
+        let registered = try await client.call(RedisCommand("HGET", keys.registrations, token)).root.string
+        record.registeredAt = registered.flatMap { Int64(bounding: $0) }
+        return record
+    }
+}
+
+extension StoredResult {
+    /// Reads the results of one token, the newest first.
+    /// - Parameters:
+    ///   - token: lower-case hex.
+    ///   - limit: the maximum number.
+    ///   - most: the maximum number of entries to examine.
+    ///   - end: the time at which the search ends; `nil` for none.
+    /// - Returns: the results, the number of entries that were examined, and true if `end` ended the search.
+    /// - Throws: `RedisError`.
+    package static func of(
+        token: String, limit: Int, lookingAt most: Int, until end: ContinuousClock.Instant?, _ client: RedisClient,
+        _ keys: QueueKeys
+    ) async throws -> (results: [StoredResult], looked: Int, isPartial: Bool) {
+        var (found, looked, last) = ([StoredResult](), 0, "+")
+        while looked < most, found.count < limit {
+            let count = min(1000, most - looked)
+            let page = try await read(from: last, to: "-", newestFirst: true, count: count, client, keys)
+            looked += page.count
+            let own = page.filter { $0["token"].map { $0 == token || TokenText.normalized($0) == token } ?? false }
+            found += own.prefix(limit - found.count)
+            guard page.count == count, let oldest = page.last?.entry else { break }
+            last = "(\(oldest)"
+            if let end, .now >= end { return (found, looked, true) }
+        }
+        return (found, looked, false)
+    }
+}

@@ -1,0 +1,243 @@
+import NIOCore
+import PushJob
+import PushQueue
+import Redis
+
+/// Changes all jobs of a queue that match a filter: cancels, moves or runs them.
+package struct JobChanges {
+    /// The progress so far.
+    package struct Tally: Sendable, Equatable {
+        /// Jobs that were changed.
+        package var changed = 0
+        /// The notifications of these jobs.
+        package var notifications = 0
+        /// Jobs that match and are claimed: they can't be changed.
+        package var claimed = 0
+        /// Jobs that match and are too large to be handled.
+        package var tooLarge = 0
+        /// Jobs that were pushed to another queue, and were claimed before they could be removed: both may be sent.
+        package var doubled = 0
+        /// Dead letters that were evicted to stay within the limits.
+        package var evicted = 0
+
+        /// Makes an empty tally.
+        package init() {}
+    }
+
+    /// Jobs are counted again after each round, because workers put jobs back in the meantime.
+    private static let maximumRounds = 5
+    /// The maximum number of jobs that one call changes: a dead letter with its results takes Redis some 30 µs.
+    private static let portion = 128
+
+    private let jobs: QueueJobs
+    private let action: QueueJobs.Action
+    private let filter: JobFilter
+    private let limit: Int
+    /// Pushes jobs elsewhere before they are removed.
+    private let push: (([StoredJob]) async throws -> Void)?
+    package private(set) var tally = Tally()
+
+    /// - Parameters:
+    ///   - limit: the maximum number of jobs.
+    ///   - push: with the action ``QueueJobs/Action/remove``.
+    package init(
+        _ jobs: QueueJobs, _ action: QueueJobs.Action, _ filter: JobFilter, limit: Int? = nil,
+        push: (([StoredJob]) async throws -> Void)? = nil
+    ) {
+        self.jobs = jobs
+        self.action = action
+        var filter = filter
+        if case .run = action {
+            // The others are due already.
+            let states = StoredJob.State.postponed
+            filter.states = filter.states.isEmpty ? states : filter.states.intersection(states)
+        }
+        self.filter = filter
+        self.limit = limit ?? .max
+        self.push = push
+    }
+
+    /// Moves jobs to another queue. In a Redis Cluster they are pushed there first, and then removed.
+    /// - Parameter client: a client of the server that has the other queue.
+    package static func move(
+        _ jobs: QueueJobs, to keys: QueueKeys, _ filter: JobFilter, _ client: RedisClient, isCluster: Bool,
+        limit: Int? = nil
+    ) -> JobChanges {
+        guard isCluster else { return JobChanges(jobs, .move(to: keys), filter, limit: limit) }
+        return JobChanges(jobs, .remove, filter, limit: limit) { try await push($0, to: keys, client) }
+    }
+
+    /// Changes jobs until no job matches, or `portion` returns 0.
+    /// - Parameters:
+    ///   - portion: returns the number of jobs to change next, after waiting if necessary; 0 to stop.
+    ///   - progress: gets the tally after each step.
+    /// - Throws: `RedisError`, ``QueueConnection/Failure/unexpectedReply(_:)``, or an error of the closures. Earlier
+    ///   changes are kept.
+    package mutating func run(
+        portion: (Tally) async throws -> Int = { _ in .max }, progress: (Tally) -> Void = { _ in }
+    ) async throws {
+        for _ in 0..<Self.maximumRounds where tally.changed < limit {
+            let before = tally.changed
+            let found = try await count()
+            (tally.claimed, tally.tooLarge) = (found.claimed, found.tooLarge)
+            guard found.list + found.retry > 0 else { return }
+            if found.list > 0, !(try await changeList(found.list, portion, progress)) { return }
+            if found.retry > 0, !(try await changeRetries(portion, progress)) { return }
+            guard tally.changed > before else { return }
+        }
+    }
+
+    /// Changes jobs until no job matches, or until it is interrupted.
+    /// - Parameters:
+    ///   - rate: the maximum number of jobs per second; `nil` for no limit.
+    ///   - progress: gets the tally after each step.
+    /// - Throws: like ``run(portion:progress:)``.
+    package mutating func run(
+        perSecond rate: Int?, isInterrupted: () -> Bool, progress: (Tally) -> Void
+    ) async throws {
+        var (pace, last) = (RequeuePace(perSecond: rate), 0)
+        try await run(
+            portion: { tally in
+                pace.moved(tally.changed - last, at: .now())
+                last = tally.changed
+                while !isInterrupted() {
+                    let (portion, wait) = pace.portion(at: .now())
+                    if wait <= .zero { return portion }
+                    // Short pieces, so that an interruption is noticed.
+                    try await Task.sleep(for: .nanoseconds(min(wait.nanoseconds, 50_000_000)))
+                }
+                return 0
+            }, progress: progress)
+    }
+
+    private func count() async throws -> (list: Int, retry: Int, claimed: Int, tooLarge: Int) {
+        var found = (list: 0, retry: 0, claimed: 0, tooLarge: 0)
+        try await jobs.sweep(filter, decodes: false) { place, page, now in
+            for job in page {
+                switch place {
+                case .claimed: found.claimed += 1
+                case _ where !job.isWhole: found.tooLarge += 1
+                case .list, .inbox: found.list += 1
+                case .retry: if isChangeable(job, now) { found.retry += 1 }
+                }
+            }
+            return true
+        }
+        return found
+    }
+
+    private func isChangeable(_ job: StoredJob, _ now: Int64) -> Bool {
+        guard job.isWhole else { return false }
+        if case .run = action { return job.due.map { $0 > now } ?? false }
+        return true
+    }
+
+    // MARK: The list
+
+    private mutating func changeList(
+        _ expected: Int, _ portion: (Tally) async throws -> Int, _ progress: (Tally) -> Void
+    ) async throws -> Bool {
+        // Jobs of the inbox can be changed only in the list.
+        var inbox = try await length(jobs.keys.inbox)
+        while inbox > 0 {
+            let restored = try await jobs.restoreInbox()
+            inbox -= max(restored, 1)
+            if restored == 0 { break }
+        }
+        var (left, pending, passed) = (expected, try await length(jobs.keys.jobs), 0)
+        var proceeds = true
+        let result: Result<Void, any Error>
+        do {
+            while left > 0, pending > 0, tally.changed < limit {
+                let most = min(try await portion(tally), Self.portion, limit - tally.changed)
+                proceeds = most > 0
+                guard proceeds else { break }
+                let page = try await jobs.page(.list, after: nil, fromHead: true, decodes: true)
+                guard !page.jobs.isEmpty else { break }
+                var (chosen, end) = ([StoredJob](), page.jobs.count)
+                for (index, job) in page.jobs.enumerated() where filter.matches(job, now: page.now) && job.isWhole {
+                    chosen.append(job)
+                    if chosen.count == min(most, left) {
+                        end = index + 1
+                        break
+                    }
+                }
+                let changed = try await change(chosen, passing: end)
+                guard changed.passed > 0 else { break }
+                left -= chosen.count
+                pending -= changed.passed
+                passed += changed.passed - changed.changed
+                progress(tally)
+            }
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        while passed > 0 {
+            let restored = try await jobs.restoreInbox()
+            if restored == 0 { break }
+            passed -= restored
+        }
+        try result.get()
+        return proceeds
+    }
+
+    private func length(_ list: String) async throws -> Int {
+        try await jobs.client.call(RedisCommand("LLEN", list)).root.number ?? 0
+    }
+
+    private mutating func change(_ chosen: [StoredJob], passing: Int?) async throws -> QueueJobs.Changed {
+        if !chosen.isEmpty { try await push?(chosen) }
+        let changed = try await jobs.change(action, chosen, passing: passing)
+        tally.changed += changed.changed
+        tally.evicted += changed.evicted
+        if push != nil { tally.doubled += chosen.count - changed.changed }
+        // An estimate: it is unknown which of them were no longer in place, but there are rarely any.
+        tally.notifications += chosen.prefix(changed.changed).reduce(0) { $0 + $1.notifications }
+        return changed
+    }
+
+    // MARK: The retries
+
+    private mutating func changeRetries(
+        _ portion: (Tally) async throws -> Int, _ progress: (Tally) -> Void
+    ) async throws -> Bool {
+        var cursor: String?
+        repeat {
+            let page = try await jobs.page(.retry, after: cursor, decodes: true)
+            var chosen = page.jobs.filter { filter.matches($0, now: page.now) && isChangeable($0, page.now) }[...]
+            while !chosen.isEmpty, tally.changed < limit {
+                let most = min(try await portion(tally), Self.portion, limit - tally.changed)
+                guard most > 0 else { return false }
+                _ = try await change(Array(chosen.prefix(most)), passing: nil)
+                chosen = chosen.dropFirst(most)
+                progress(tally)
+            }
+            cursor = page.cursor
+        } while cursor != nil && tally.changed < limit
+        return true
+    }
+}
+
+extension JobChanges {
+    /// Pushes jobs to another queue: those with a time to its retries, the others to the end of its list.
+    /// - Parameters:
+    ///   - keys: the keys of that queue.
+    ///   - client: a client of its server.
+    /// - Throws: `RedisError`.
+    package static func push(_ stored: [StoredJob], to keys: QueueKeys, _ client: RedisClient) async throws {
+        var list = RedisCommand(keys.pushCommand, expecting: stored.count + 1, bytes: 1 << 20)
+        var later = RedisCommand("ZADD", expecting: 2 * stored.count + 1, bytes: 1 << 20)
+        list.append(keys.jobs)
+        later.append(keys.retry)
+        for job in stored {
+            if let due = job.due {
+                later.append(Int(due))
+                later.append(job.body)
+            } else {
+                list.append(job.body)
+            }
+        }
+        for command in [list, later] where command.count > 2 { _ = try await client.call(command) }
+    }
+}

@@ -1,0 +1,388 @@
+import NIOCore
+import PushJob
+import PushQueue
+import Redis
+
+/// A queue's jobs, read a page at a time so that a million of them do not block Redis.
+///
+/// Workers claim jobs and producers add some at the same time. A job that stays in its place is seen; a job that moves
+/// between two pages may be seen twice, or missed.
+package struct QueueJobs: Sendable {
+    /// A key that has jobs.
+    package enum Place: Sendable, Equatable {
+        case list
+        case inbox
+        case retry
+        case claimed(lane: String)
+    }
+
+    /// Some jobs of one place.
+    package struct Page: Sendable {
+        /// Redis' time in milliseconds since 1970.
+        package var now: Int64
+        /// The jobs.
+        package var jobs: [StoredJob]
+        /// The place of the next page; `nil` after the last.
+        package var cursor: String?
+    }
+
+    /// The maximum number of jobs of a page, and the size in bytes at which a page ends.
+    static let (pageSize, pageBytes) = (500, 262_144)
+
+    let client: RedisClient
+    package let keys: QueueKeys
+    let format: JobFormat
+    let limits: QueueLimits
+
+    /// - Parameter client: a client of the server that has the queue.
+    package init(_ client: RedisClient, _ keys: QueueKeys, format: JobFormat = .native, limits: QueueLimits = .init()) {
+        self.client = client
+        self.keys = keys
+        // Jobs of other classes are jobs of the list, too.
+        self.format = format.withoutClasses
+        self.limits = limits
+    }
+
+    // MARK: Reading
+
+    /// Reads one page of the list, the inbox or the retries.
+    /// - Parameters:
+    ///   - fromHead: true to begin at the end from which workers claim.
+    ///   - decodes: true to decode the jobs.
+    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    func page(
+        _ place: Place, after cursor: String?, limit: Int = pageSize, fromHead: Bool = false, decodes: Bool
+    ) async throws -> Page {
+        let (key, head): (String, QueueKeys.Head) =
+            switch place {
+            case .list: (keys.jobs, keys.head)
+            case .inbox: (keys.inbox, .left)
+            case .retry: (keys.retry, .left)
+            case .claimed(let lane): (keys.claimed(lane), .left)
+            }
+        let end: QueueKeys.Head = fromHead == (head == .left) ? .left : .right
+        let isRetry = place == .retry
+        return try await read(key, kind: isRetry ? "retry" : "list", cursor: cursor, limit: limit, end: end) {
+            position, size, body, now in
+            let due = isRetry ? Int64(bounding: Double(position) ?? 0) : nil
+            return StoredJob(body, size: size, due: due, format: decodes ? format : nil)
+        }
+    }
+
+    private func read(
+        _ key: String, kind: String, cursor: String?, limit: Int, end: QueueKeys.Head = .left, fields: [String] = [],
+        _ make: (_ position: String, _ size: Int, _ body: ByteBuffer, _ now: Int64) -> StoredJob
+    ) async throws -> Page {
+        let command = QueueScript.pageJobs.command([key]) { command in
+            command.append(kind)
+            command.append(cursor ?? "start")
+            command.append(limit)
+            command.append(Self.pageBytes)
+            command.append(end.rawValue)
+            for field in fields { command.append(field) }
+        }
+        let reply = try await client.call(command)
+        var elements = reply.root.children
+        guard let now = elements.next()?.number, let next = elements.next()?.string else {
+            throw QueueConnection.Failure.unexpectedReply(.pageJobs)
+        }
+        var page = Page(now: Int64(now), jobs: [], cursor: next.isEmpty ? nil : next)
+        while let position = elements.next()?.string {
+            guard let size = elements.next()?.number, let body = elements.next()?.bytes else {
+                throw QueueConnection.Failure.unexpectedReply(.pageJobs)
+            }
+            page.jobs.append(make(position, size, body, page.now))
+        }
+        return page
+    }
+
+    /// Reads all jobs of some states.
+    /// - Parameter body: gets the jobs of each page that match, and Redis' time; returns false to stop.
+    /// - Returns: the number of jobs that were examined.
+    /// - Throws: `RedisError`, ``QueueConnection/Failure/unexpectedReply(_:)``, or an error of `body`.
+    @discardableResult
+    package func sweep(
+        _ filter: JobFilter, decodes: Bool = true, _ body: (Place, [StoredJob], Int64) async throws -> Bool
+    ) async throws -> Int {
+        let decodes = decodes || filter.readsJobs
+        var looked = 0
+        for place in try await places(filter) {
+            if case .claimed(let lane) = place {
+                guard try await sweepClaims(of: lane, filter, decodes, &looked, body) else { return looked }
+                continue
+            }
+            var cursor: String?
+            repeat {
+                let page = try await page(place, after: cursor, decodes: decodes)
+                looked += page.jobs.count
+                let matching = page.jobs.filter { filter.matches($0, now: page.now) }
+                guard try await body(place, matching, page.now) else { return looked }
+                cursor = page.cursor
+                // The retries are in the order of their time.
+                if place == .retry, let last = page.jobs.last?.due, let end = filter.dueBefore, last >= end { break }
+            } while cursor != nil
+        }
+        return looked
+    }
+
+    /// Some jobs that match, and the place to continue from.
+    package struct Listing: Sendable {
+        /// Redis' time in milliseconds since 1970.
+        package var now: Int64 = 0
+        package var jobs: [StoredJob] = []
+        /// The number of jobs that were examined.
+        package var looked = 0
+        /// The cursor of the next part; `nil` after the last.
+        package var cursor: String?
+    }
+
+    /// Returns some of the jobs that match. With an `end`, the time does not depend on the length of the queue.
+    /// - Parameters:
+    ///   - cursor: the cursor of the previous part; `nil` for the first.
+    ///   - limit: the number of jobs at which the part ends. It can be exceeded by one page of Redis.
+    ///   - end: the time at which the search ends, even if too few jobs were found. At least one page of Redis is read.
+    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    package func list(
+        _ filter: JobFilter, after cursor: String? = nil, limit: Int, until end: ContinuousClock.Instant? = nil
+    ) async throws -> Listing {
+        var listing = Listing()
+        var places = try await places(filter)[...]
+        // The name of the place, and the cursor within it.
+        let parts = (cursor ?? "").split(separator: "@", maxSplits: 1, omittingEmptySubsequences: false)
+            .map(String.init)
+        var inner: String?
+        var isOver: Bool { end.map { ContinuousClock.now >= $0 } ?? false }
+        if parts.count == 2, let index = places.firstIndex(where: { $0.name == parts[0] }) {
+            places = places[index...]
+            inner = parts[1].isEmpty ? nil : parts[1]
+        }
+        while let place = places.popFirst() {
+            if case .claimed(let lane) = place {
+                var claims: [StoredJob] = []
+                _ = try await sweepClaims(of: lane, filter, true, &listing.looked) { _, jobs, now in
+                    listing.now = now
+                    claims += jobs
+                    return true
+                }
+                listing.jobs += claims
+            } else {
+                repeat {
+                    let missing = max(1, min(limit - listing.jobs.count, Self.pageSize))
+                    let wanted = filter.matchesAll ? missing : Self.pageSize / 2
+                    let page = try await page(place, after: inner, limit: wanted, decodes: true)
+                    listing.now = page.now
+                    listing.looked += page.jobs.count
+                    listing.jobs += page.jobs.filter { filter.matches($0, now: page.now) }
+                    inner = page.cursor
+                    if inner != nil, listing.jobs.count >= limit || isOver {
+                        listing.cursor = "\(place.name)@\(inner ?? "")"
+                        return listing
+                    }
+                } while inner != nil
+            }
+            if let next = places.first, listing.jobs.count >= limit || isOver {
+                listing.cursor = "\(next.name)@"
+                return listing
+            }
+        }
+        return listing
+    }
+
+    /// Returns the places of the jobs, in the order in which jobs pass through them.
+    private func places(_ filter: JobFilter) async throws -> [Place] {
+        var places: [Place] = filter.includes(.waiting) ? [.list, .inbox] : []
+        if filter.includes(.claimed) {
+            let lanes = try await client.call(RedisCommand("ZRANGE", keys.workers, "0", "-1")).root.children
+            places += lanes.compactMap(\.string).map { .claimed(lane: $0) }
+        }
+        return places + (StoredJob.State.postponed.contains(where: filter.includes) ? [.retry] : [])
+    }
+
+    private func sweepClaims(
+        of lane: String, _ filter: JobFilter, _ decodes: Bool, _ looked: inout Int,
+        _ body: (Place, [StoredJob], Int64) async throws -> Bool
+    ) async throws -> Bool {
+        let key = keys.claimed(lane)
+        var fields = try await client.call(RedisCommand("HKEYS", key)).root.children.compactMap(\.string)[...]
+        while !fields.isEmpty {
+            let some = Array(fields.prefix(250))
+            let page = try await read(key, kind: "claimed", cursor: nil, limit: some.count, fields: some) {
+                _, size, body, _ in StoredJob(body, size: size, lane: lane, format: decodes ? format : nil)
+            }
+            fields = fields.dropFirst(max(1, page.cursor.flatMap { Int($0) } ?? some.count))
+            looked += page.jobs.count
+            let matching = page.jobs.filter { filter.matches($0, now: page.now) }
+            guard try await body(.claimed(lane: lane), matching, page.now) else { return false }
+        }
+        return true
+    }
+
+    // MARK: Changing
+
+    /// The action on chosen jobs.
+    package enum Action: Sendable {
+        /// They become dead letters.
+        /// - Parameter detail: an explanation for the dead letter.
+        case cancel(detail: String)
+        /// They are removed.
+        case discard
+        /// They are removed, because they were already pushed elsewhere.
+        case remove
+        /// They are moved to another queue of the same server.
+        case move(to: QueueKeys)
+        /// Their next attempt is due now.
+        case run
+    }
+
+    /// The result of a change.
+    package struct Changed: Sendable, Equatable {
+        /// Jobs that were still in place.
+        package var changed: Int
+        /// Jobs at the head of the list that were processed.
+        package var passed: Int
+        /// Dead letters that were evicted to stay within the limits.
+        package var evicted: Int
+    }
+
+    /// The reason of dead letters that were cancelled.
+    package static let cancelledReason = "Cancelled"
+
+    /// Changes jobs of the retries, or among those at the head of the list.
+    /// - Parameter passing: the number of jobs at the head of the list to process; `nil` for the retries.
+    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    func change(_ action: Action, _ jobs: [StoredJob], passing: Int?) async throws -> Changed {
+        var other: QueueKeys?
+        if case .move(let keys) = action { other = keys }
+        return try await change(
+            action.name, other: other, passing: passing,
+            counter: action.isCancellation ? Outcome.cancelled.rawValue : "",
+            expecting: jobs.count * 7
+        ) { command in
+            for job in jobs {
+                command.append(job.body)
+                command.append(job.notifications)
+                command.append(text(action, job))
+                command.append(job.envelope.original.lowerBound)
+                command.append(job.envelope.original.count)
+                command.append(action.isCancellation ? results(of: job) : ByteBuffer())
+                command.append(job.job?.campaignName ?? ByteBuffer())
+            }
+        }
+    }
+
+    /// Commands workers to drop the jobs with some ids for seven days, in whatever state they are, or ends that.
+    /// - Parameters:
+    ///   - change: a cancellation, or its end.
+    ///   - by: the operator.
+    /// - Returns: the number of these ids that had been cancelled.
+    /// - Throws: `RedisError`.
+    @discardableResult
+    package func command(_ change: JobCommands.Change, ids: Set<String>, by: String) async throws -> Int {
+        let targets = ids.sorted().map(JobCommands.Target.id)
+        let before = try await JobCommands.change(change, of: targets, by: by, client, keys).previous
+        return before.count { $0?.state == .cancelled }
+    }
+
+    /// Puts jobs of the inbox back at the head of the list.
+    /// - Returns: their number.
+    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    func restoreInbox() async throws -> Int {
+        try await change("restore", other: nil, passing: 0, counter: "", expecting: 0) { _ in }.passed
+    }
+
+    private func change(
+        _ action: String, other: QueueKeys?, passing: Int?, counter: String, expecting count: Int,
+        _ append: (inout RedisCommand) -> Void
+    ) async throws -> Changed {
+        var names = [
+            keys.jobs, keys.inbox, keys.retry, keys.cancelled, keys.cancelledBytes, keys.statsPrefix, keys.results,
+        ]
+        names += [keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
+        if let other { names += [other.jobs, other.retry] }
+        let command = QueueScript.changeJobs.command(names) { command in
+            command.append(action)
+            command.append(passing == nil ? "retry" : "list")
+            command.append(keys.head.rawValue)
+            command.append((other?.head ?? keys.head).rawValue)
+            command.append(passing ?? 0)
+            command.append(String(UInt64.random(in: 0...UInt64.max), radix: 36))
+            command.append(limits.maximumDeadLetters)
+            command.append(limits.maximumDeadLetterAge)
+            command.append(limits.maximumDeadLetterBytes)
+            command.append(limits.resultsKept)
+            command.append(counter)
+            command.append(Self.cancelledReason)
+            append(&command)
+        }
+        let reply = try await client.call(command).root
+        guard reply.count == 3, let changed = reply[0].number, let passed = reply[1].number,
+            let evicted = reply[2].number
+        else { throw QueueConnection.Failure.unexpectedReply(.changeJobs) }
+        return Changed(changed: changed, passed: passed, evicted: evicted)
+    }
+
+    private func text(_ action: Action, _ stored: StoredJob) -> ByteBuffer {
+        switch action {
+        case .cancel(let detail):
+            var text = ByteBuffer(string: ",\"attempts\":\(stored.envelope.attempt - 1)")
+            let failure = stored.failure
+            text.writeImmutableBuffer(
+                DeadLetter.members(
+                    job: stored.job ?? JobDecoder.identify(stored.body, as: format), detail: detail,
+                    status: failure?.status, error: failure?.reason, tokens: stored.envelope.tokens(in: stored.body)))
+            return text
+        case .run: return stored.madeDue
+        case .discard, .remove, .move: return ByteBuffer()
+        }
+    }
+
+    /// The maximum number of results for one job.
+    private static let maximumResults = 1000
+
+    private func results(of stored: StoredJob) -> ByteBuffer {
+        guard limits.results != .off else { return ByteBuffer() }
+        var result = NotificationResult(
+            .cancelled, reason: Self.cancelledReason, attempt: max(0, stored.envelope.attempt - 1))
+        result.id = stored.id
+        result.app = stored.app.map { String(buffer: $0) }
+        result.trace = stored.job?.trace
+        result.campaign = stored.campaign
+        result.labels = stored.job?.labelsText
+        var packed = PackedResults()
+        for token in stored.tokens.isEmpty ? [nil] : stored.tokens.prefix(Self.maximumResults).map(Optional.some) {
+            result.token = token
+            packed.append(result)
+        }
+        return packed.argument
+    }
+}
+
+extension QueueJobs.Action {
+    fileprivate var name: String {
+        switch self {
+        case .cancel: "bury"
+        case .discard, .remove: "remove"
+        case .move: "move"
+        case .run: "run"
+        }
+    }
+
+    fileprivate var isCancellation: Bool {
+        switch self {
+        case .cancel, .discard: true
+        case .remove, .move, .run: false
+        }
+    }
+}
+
+extension QueueJobs.Place {
+    /// The name in a cursor.
+    fileprivate var name: String {
+        switch self {
+        case .list: "list"
+        case .inbox: "inbox"
+        case .retry: "retry"
+        case .claimed(let lane): "claimed \(lane)"
+        }
+    }
+}

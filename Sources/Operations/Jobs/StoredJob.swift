@@ -1,0 +1,145 @@
+import COpenSSL
+import NIOCore
+import PushJob
+import PushQueue
+
+/// A job as it is stored in Redis, for operators.
+package struct StoredJob: Sendable {
+    /// The state of a job. The raw value is its spelling in commands.
+    package enum State: String, CaseIterable, Sendable, Comparable {
+        /// It is in the list or the inbox.
+        case waiting
+        /// It failed and is tried again.
+        case retrying
+        /// It waits for its `send_at`.
+        case scheduled
+        /// It could not be sent, and no attempt was spent.
+        case deferred
+        /// A lane has claimed it.
+        case claimed
+
+        /// The states of jobs that have a due time.
+        package static let postponed: Set<Self> = [.retrying, .scheduled, .deferred]
+
+        package static func < (one: Self, other: Self) -> Bool { one.index < other.index }
+
+        private var index: Int { Self.allCases.firstIndex(of: self) ?? 0 }
+    }
+
+    /// The state of the job.
+    package let state: State
+    /// The job as it is stored, with its wrapper; of a job beyond 16 MiB only the beginning.
+    package let body: ByteBuffer
+    /// The size of the stored job in bytes.
+    package let size: Int
+    /// The time of its next attempt, in milliseconds since 1970; `nil` if it is not among the retries.
+    package let due: Int64?
+    /// The lane that has claimed it.
+    package let lane: String?
+    /// The contents of its wrapper.
+    package let envelope: Envelope
+    /// The job; `nil` if it was not decoded. If it is not valid, it has only the members that identify it.
+    package let job: Job?
+    /// True if the job is valid, or was not decoded.
+    package let isValid: Bool
+
+    /// - Parameters:
+    ///   - due: the due time of a job among the retries; `nil` for other jobs.
+    ///   - format: its format; `nil` to not decode it.
+    init(_ body: ByteBuffer, size: Int, due: Int64? = nil, lane: String? = nil, format: JobFormat?) {
+        self.body = body
+        self.size = size
+        self.due = due
+        self.lane = lane
+        envelope = Envelope.read(body)
+        do throws(JobError) {
+            job = try format.map { format throws(JobError) in try JobDecoder.decode(body, as: format) }
+            isValid = true
+        } catch {
+            // So operators need not specify that a queue has Sidekiq's jobs.
+            let sidekiq = try? JobDecoder.decode(body, as: .sidekiq(classes: []))
+            job = sidekiq ?? format.map { JobDecoder.identify(body, as: $0) }
+            isValid = sidekiq != nil
+        }
+        if lane != nil {
+            state = .claimed
+        } else if due == nil {
+            state = .waiting
+        } else {
+            state =
+                switch envelope.why {
+                case .deferred?: .deferred
+                case .scheduled?: .scheduled
+                case nil: envelope.error != nil ? .retrying : .scheduled
+                }
+        }
+    }
+
+    /// True if all of its bytes were read.
+    package var isWhole: Bool { size == body.readableBytes }
+
+    /// The producer's bytes.
+    package var original: ByteBuffer {
+        body.getSlice(at: body.readerIndex + envelope.original.lowerBound, length: envelope.original.count) ?? body
+    }
+
+    /// The key by which operators name it.
+    package var key: String { JobKey.of(original) }
+
+    /// The producer's id.
+    package var id: ByteBuffer? { job.flatMap { job in job.id.map(job.text) } ?? envelope.id.map(text) }
+    /// The name of its app.
+    package var app: ByteBuffer? { job.flatMap { job in job.app.map(job.text) } }
+    /// Its topic.
+    package var topic: ByteBuffer? { job.flatMap { job in job.topic.map(job.text) } }
+    /// Its campaign.
+    package var campaign: ByteBuffer? { job?.campaignName }
+    /// The device tokens that are still to be sent to, or its channel.
+    package var tokens: [ByteBuffer] {
+        guard let job else { return envelope.tokens(in: body) }
+        return job.tokens.map { $0.map(job.text) } ?? [job.token ?? job.channel].compactMap { $0.map(job.text) }
+    }
+    /// The number of notifications that are still to be sent.
+    package var notifications: Int { job?.tokenCount ?? max(1, envelope.tokens(in: body).count) }
+    /// The last failure.
+    package var failure: Envelope.Failure? { envelope.failure(in: body) }
+    /// The time at which it was enqueued or first seen, in milliseconds since 1970.
+    package var enqueuedAt: Int64? { job?.enqueuedAt ?? envelope.enqueued }
+
+    private func text(_ field: JobField) -> ByteBuffer { Job(body: body, envelope: envelope).text(field) }
+
+    /// The job in a wrapper that makes it due regardless of its `send_at`. Unchanged if it needs no such wrapper.
+    var madeDue: ByteBuffer {
+        guard state == .scheduled, !envelope.isDue else { return body }
+        var wrapped = ByteBuffer()
+        wrapped.reserveCapacity(body.readableBytes + 64)
+        wrapped.writeStaticString(Envelope.prefix)
+        wrapped.writeStaticString(#""due":true,"#)
+        guard envelope.isWrapped else {
+            wrapped.writeStaticString(#""job":"#)
+            wrapped.writeImmutableBuffer(body)
+            wrapped.writeInteger(UInt8(ascii: "}"))
+            return wrapped
+        }
+        let bytes = Array(body.readableBytesView)
+        var head = bytes[Envelope.prefix.utf8CodeUnitCount..<envelope.original.lowerBound]
+        // It is no longer scheduled.
+        if let why = head.firstRange(of: Array(#""why":"scheduled","#.utf8)) { head.removeSubrange(why) }
+        wrapped.writeBytes(head)
+        wrapped.writeBytes(bytes[envelope.original.lowerBound...])
+        return wrapped
+    }
+}
+
+/// The key by which operators name a job: the first ten hex digits of the SHA-1 of the producer's bytes.
+///
+/// It stays the same while the job waits, is claimed and is tried again. Equal jobs have equal keys.
+package enum JobKey {
+    /// Returns the key of a job.
+    /// - Parameter original: the producer's bytes.
+    package static func of(_ original: ByteBuffer) -> String {
+        var digest = [UInt8](repeating: 0, count: Int(SHA_DIGEST_LENGTH))
+        _ = original.withUnsafeReadableBytes { SHA1($0.baseAddress, $0.count, &digest) }
+        return digest.prefix(5).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+}

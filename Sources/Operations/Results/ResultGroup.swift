@@ -1,0 +1,179 @@
+import NIOCore
+import PushQueue
+import Redis
+
+/// A consumer group of a queue's results. It delivers each result to one of several consumers.
+///
+/// A result is pending until its consumer acknowledges it. When a consumer has been idle for some time, others take
+/// over its pending results.
+public struct ResultGroup: Sendable {
+    /// A pending result.
+    public struct Pending: Sendable, Equatable {
+        /// The entry's id.
+        public var entry: String
+        /// The consumer that it was delivered to.
+        public var consumer: String
+        /// The number of times that it was delivered.
+        public var deliveries: Int
+    }
+
+    /// The consumer that holds parked results: no other takes them over from it.
+    public static let parked = "parked"
+
+    private let client: RedisClient
+    private let keys: QueueKeys
+    private let group: String
+    private let consumer: String
+
+    /// - Parameters:
+    ///   - client: a client of the server that has the queue. Reading blocks its connection.
+    ///   - group: the group's name.
+    ///   - consumer: the name of this consumer; must be unique among running consumers.
+    public init(_ client: RedisClient, _ keys: QueueKeys, group: String, consumer: String) {
+        self.client = client
+        self.keys = keys
+        self.group = group
+        self.consumer = consumer
+    }
+
+    /// Creates the group and the stream if they do not exist.
+    /// - Parameter milliseconds: the time since 1970 from which on a new group gets results; `nil` for new results
+    ///   only.
+    /// - Returns: true if the group is new.
+    /// - Throws: `RedisError`.
+    public func create(since milliseconds: Int64?) async throws -> Bool {
+        // A group begins after the entry that it is created with.
+        let start = milliseconds.map { $0 > 0 ? "\($0 - 1)-\(UInt64.max)" : "0" } ?? "$"
+        do {
+            _ = try await client.call(RedisCommand("XGROUP", "CREATE", keys.results, group, start, "MKSTREAM"))
+            return true
+        } catch RedisError.server(let error) where error.prefix == "BUSYGROUP" {
+            return false
+        }
+    }
+
+    /// Reads results that were not delivered to any consumer before.
+    /// - Parameters:
+    ///   - count: their maximum number.
+    ///   - milliseconds: the maximum time to wait for the first of them; `nil` to return at once.
+    /// - Throws: `RedisError`.
+    public func take(_ count: Int, waiting milliseconds: Int?) async throws -> [StoredResult] {
+        var command = RedisCommand("XREADGROUP", "GROUP", group, consumer, "COUNT", "\(count)")
+        if let milliseconds {
+            command.append("BLOCK")
+            command.append(max(1, milliseconds))
+        }
+        for word in ["STREAMS", keys.results, ">"] { command.append(word) }
+        let reply = try await client.call(command, deadline: .milliseconds(Int64(milliseconds ?? 0) + 10_000))
+        // An array with one stream, which is its name and its entries; nil without results.
+        guard reply.root.count == 1, reply.root[0].count == 2 else { return [] }
+        return reply.root[0][1].children.compactMap(StoredResult.init)
+    }
+
+    /// Returns the consumers that have pending results.
+    /// - Throws: `RedisError`.
+    public func holders() async throws -> [String] {
+        let consumers = try await client.call(RedisCommand("XINFO", "CONSUMERS", keys.results, group)).root.children
+        // Each is an array of names and values.
+        return consumers.compactMap { consumer in
+            let fields = Array(consumer.children)
+            var (name, pending): (String?, Int?)
+            for (field, value) in zip(fields, fields.dropFirst()) {
+                if field.string == "name" { name = value.string }
+                if field.string == "pending" { pending = value.number }
+            }
+            return (pending ?? 0) > 0 ? name : nil
+        }
+    }
+
+    /// Lists pending results, the oldest first.
+    /// - Parameters:
+    ///   - other: the consumer that has them; `nil` for any.
+    ///   - idle: the minimum time since they were last delivered or renewed, in milliseconds.
+    ///   - entry: the entry after which to begin; `nil` to begin with the oldest.
+    ///   - count: their maximum number.
+    /// - Throws: `RedisError`.
+    public func pending(
+        of other: String? = nil, idle: Int = 0, after entry: String? = nil, count: Int
+    ) async throws -> [Pending] {
+        var command = RedisCommand("XPENDING", keys.results, group)
+        if idle > 0 {
+            command.append("IDLE")
+            command.append(idle)
+        }
+        command.append(entry.map { "(\($0)" } ?? "-")
+        command.append("+")
+        command.append(count)
+        if let other { command.append(other) }
+        return try await client.call(command).root.children.compactMap { element in
+            guard element.count == 4, let entry = element[0].string, let consumer = element[1].string,
+                let deliveries = element[3].number
+            else { return nil }
+            return Pending(entry: entry, consumer: consumer, deliveries: deliveries)
+        }
+    }
+
+    /// Takes over pending results.
+    /// - Parameter idle: the minimum time since they were last delivered or renewed, in milliseconds. If several
+    ///   consumers take over the same result, only one gets it.
+    /// - Returns: the results that this consumer has now. Entries that the stream has dropped in the meantime are
+    ///   acknowledged.
+    /// - Throws: `RedisError`.
+    public func reclaim(_ entries: [String], idle: Int) async throws -> [StoredResult] {
+        guard !entries.isEmpty else { return [] }
+        let reply = try await client.call(claim(entries, by: consumer, idle: idle))
+        let results = reply.root.children.compactMap(StoredResult.init)
+        // Redis 7 drops them itself; 6.2 replies with nil in their places.
+        if results.count < entries.count { try await acknowledgeDropped(entries) }
+        return results
+    }
+
+    private func acknowledgeDropped(_ entries: [String]) async throws {
+        var dropped: [String] = []
+        for entry in entries {
+            let found = try await StoredResult.read(from: entry, to: entry, count: 1, client, keys)
+            if found.isEmpty { dropped.append(entry) }
+        }
+        try await acknowledge(dropped)
+    }
+
+    /// Renews results that this consumer still works on, so that no other takes them over.
+    /// - Throws: `RedisError`.
+    public func renew(_ entries: [String]) async throws {
+        guard !entries.isEmpty else { return }
+        var command = claim(entries, by: consumer, idle: 0)
+        command.append("JUSTID")
+        _ = try await client.call(command)
+    }
+
+    /// Parks results: they stay pending, and no consumer takes them over.
+    /// - Throws: `RedisError`.
+    public func park(_ entries: [String]) async throws {
+        guard !entries.isEmpty else { return }
+        var command = claim(entries, by: Self.parked, idle: 0)
+        command.append("JUSTID")
+        _ = try await client.call(command)
+    }
+
+    private func claim(_ entries: [String], by consumer: String, idle: Int) -> RedisCommand {
+        var command = RedisCommand("XCLAIM", keys.results, group, consumer, "\(idle)")
+        for entry in entries { command.append(entry) }
+        return command
+    }
+
+    /// Acknowledges results: the group has handled them.
+    /// - Throws: `RedisError`.
+    public func acknowledge(_ entries: [String]) async throws {
+        guard !entries.isEmpty else { return }
+        var command = RedisCommand("XACK", keys.results, group)
+        for entry in entries { command.append(entry) }
+        _ = try await client.call(command)
+    }
+
+    /// Removes this consumer if it has nothing pending, so that the names of former processes do not accumulate.
+    /// - Throws: `RedisError`.
+    public func leave() async throws {
+        guard try await pending(of: consumer, count: 1).isEmpty else { return }
+        _ = try await client.call(RedisCommand("XGROUP", "DELCONSUMER", keys.results, group, consumer))
+    }
+}

@@ -1,0 +1,275 @@
+import Foundation
+import Logging
+import NIOCore
+import NIOPosix
+import PushQueue
+import QueueTestSupport
+import Redis
+import TestSupport
+import Testing
+
+@testable import Operations
+
+@Suite("Feedback in the set of invalid tokens")
+struct FeedbackMarkTests {
+    private func record(_ token: String, at: Int64 = 5000, _ source: InvalidToken.Source = .feedback) -> InvalidToken {
+        InvalidToken(
+            token: ByteBuffer(string: token), at: at, reason: source == .feedback ? "Feedback" : "Unregistered",
+            topic: ByteBuffer(string: "com.example.app"), environment: "production", source: source)
+    }
+
+    private func withWriter(
+        _ topology: RedisTopology, _ keys: SharedKeys, _ body: (InvalidTokenClient) async throws -> Void
+    ) async throws {
+        let writer = InvalidTokenClient.start(
+            topology: topology, keys: keys, configuration: RedisClientConfiguration(),
+            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+        do {
+            try await eventually("Redis is connected to") {
+                do {
+                    _ = try await writer.mark([])
+                    return true
+                } catch QueueConnection.Failure.redis(.notConnected) {
+                    return false
+                }
+            }
+            try await body(writer)
+        } catch {
+            await writer.close()
+            throw error
+        }
+        await writer.close()
+    }
+
+    private func sources(_ details: RedisValue) -> [String: String] {
+        let texts = details.elements?.compactMap(\.text) ?? []
+        return stride(from: 0, to: texts.count, by: 2).reduce(into: [:]) { $0[texts[$1]] = texts[$1 + 1] }
+    }
+
+    @Test("is added once, and skipped if the device has registered since")
+    func mark() async throws {
+        try await withQueue { queue in
+            let keys = queue.sharedKeys
+            for (token, at) in [("aa", "5001"), ("bb", "5000"), ("cc", "4999"), ("dd", "soon"), ("ee", "")] {
+                try queue.redis.run("HSET", keys.registrations, token, at)
+            }
+            try queue.redis.run("SADD", keys.invalidTokens, "ff")
+            try await withWriter(queue.client.topology, keys) { writer in
+                let tokens = ["aa", "bb", "cc", "dd", "ee", "ff", "bb"]
+                let first = try await writer.mark(tokens.map { record($0) })
+                #expect(first == [.registeredSince, .added, .added, .added, .added, .known, .known])
+                let second = try await writer.mark(tokens.map { record($0) })
+                #expect(second == [.registeredSince] + [InvalidTokenSet.Marking](repeating: .known, count: 6))
+            }
+            let set = try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) ?? []
+            #expect(Set(set) == ["bb", "cc", "dd", "ee", "ff"])
+            let details = sources(try queue.redis.run("HGETALL", keys.invalidTokenDetails))
+            #expect(Set(details.keys) == Set(set))
+            #expect(
+                details["bb"]?.hasPrefix(
+                    #"{"at":5000,"reason":"Feedback","topic":"com.example.app","environment":"production","source":"feedback","#
+                ) == true)
+        }
+    }
+
+    @Test("does not replace newer records, but replaces older and unreadable ones")
+    func details() async throws {
+        try await withQueue { queue in
+            let keys = queue.sharedKeys
+            try await queue.addInvalidTokens([
+                record("aa", at: 5001, .apns), record("bb", at: 5000, .apns), record("cc", at: 4999, .apns),
+            ])
+            let strange = ["dd": "x", "ee": "[]", "ff": #"{"at":"9999"}"#, "ab": "", "ac": "7", "ad": #"{"at":null}"#]
+            for (token, text) in strange { try queue.redis.run("HSET", keys.invalidTokenDetails, token, text) }
+            try await withWriter(queue.client.topology, keys) { writer in
+                let tokens = ["aa", "bb", "cc"] + strange.keys.sorted()
+                _ = try await writer.mark(tokens.map { record($0) })
+                // The same token twice in a batch, the older report last.
+                _ = try await writer.mark([record("b0", at: 9000), record("b0", at: 8000)])
+            }
+            let details = sources(try queue.redis.run("HGETALL", keys.invalidTokenDetails))
+            #expect(details["aa"]?.contains(#""source":"apns""#) == true)
+            #expect(details["bb"]?.contains(#""source":"apns""#) == true)
+            for token in ["cc"] + strange.keys {
+                #expect(details[token]?.contains(#""source":"feedback""#) == true, "\(token): \(details[token] ?? "")")
+            }
+            #expect(details["b0"]?.hasPrefix(#"{"at":9000,"#) == true)
+        }
+    }
+
+    @Test("accepts thousands at once")
+    func many() async throws {
+        try await withQueue { queue in
+            try await withWriter(queue.client.topology, queue.sharedKeys) { writer in
+                let records = (0..<10_000).map { record(String(format: "%08x", $0)) }
+                let markings = try await writer.mark(records)
+                #expect(markings == records.map { _ in .added })
+                let none = try await writer.mark([])
+                #expect(none.isEmpty)
+            }
+            #expect(try queue.redis.run("SCARD", queue.sharedKeys.invalidTokens) == 10_000)
+            #expect(try queue.redis.run("HLEN", queue.sharedKeys.invalidTokenDetails) == 10_000)
+        }
+    }
+
+    @Test("a device that registers again is remembered: older feedback skips it, newer feedback does not")
+    func register() async throws {
+        try await withQueue { queue in
+            let keys = queue.sharedKeys
+            try await queue.addInvalidTokens([record("aa", .apns), record("bb", .apns)])
+            let (loop, topology) = (queue.client.eventLoop, queue.client.topology)
+            let set = NIOLoopBoundBox.makeBoxSendingValue(
+                InvalidTokenSet(client: queue.client, keys: keys), eventLoop: loop)
+            for at in [7000, 6000] as [Int64] {
+                try await withCheckedThrowingContinuation { continuation in
+                    loop.execute {
+                        set.value.register([.init(token: ByteBuffer(string: "aa"), at: at)]) {
+                            continuation.resume(with: $0)
+                        }
+                    }
+                }
+            }
+            #expect(try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) == ["bb"])
+            #expect(try queue.redis.run("HKEYS", keys.invalidTokenDetails).elements?.compactMap(\.text) == ["bb"])
+            #expect(sources(try queue.redis.run("HGETALL", keys.registrations)) == ["aa": "7000"])
+            try await withWriter(topology, keys) { writer in
+                let older = try await writer.mark([record("aa", at: 6999)])
+                let newer = try await writer.mark([record("aa", at: 7000)])
+                #expect(older == [.registeredSince] && newer == [.added])
+            }
+        }
+    }
+
+    @Test("fails and changes nothing if a key has another type", arguments: 0..<3)
+    func wrongType(which: Int) async throws {
+        try await withQueue { queue in
+            let keys = queue.sharedKeys
+            try await withWriter(queue.client.topology, keys) { writer in
+                let all = [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails]
+                try queue.redis.run("SET", all[which], "x")
+                for tokens in [[], [record("aa")]] {
+                    let failure = await #expect(throws: QueueConnection.Failure.self) { try await writer.mark(tokens) }
+                    #expect(failure?.mayPass == false)
+                    #expect(failure?.description.contains(all[which]) == true)
+                }
+                #expect(try queue.redis.run("EXISTS", all[(which + 1) % 3], all[(which + 2) % 3]) == 0)
+            }
+        }
+    }
+
+    @Test("works in a Cluster, where all its keys are in one slot")
+    func cluster() async throws {
+        let cluster = try await RedisCluster()
+        let keys = SharedKeys()
+        let owner = try cluster.owner(ofSlot: cluster.slot(of: keys.invalidTokens))
+        try owner.run("HSET", keys.registrations, "bb", "6000")
+        try owner.run("HSET", keys.invalidTokenDetails, "cc", #"{"at":9000,"source":"apns"}"#)
+        try await withWriter(try RedisTopology(url: cluster.url), keys) { writer in
+            for expected in [InvalidTokenSet.Marking.added, .known] {
+                let markings = try await writer.mark([record("aa"), record("bb"), record("cc")])
+                #expect(markings == [expected, .registeredSince, expected])
+            }
+        }
+        #expect(Set(try owner.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) ?? []) == ["aa", "cc"])
+        let known = sources(try owner.run("HGETALL", keys.invalidTokenDetails))
+        #expect(Set(known.keys) == ["aa", "cc"])
+        #expect(known["cc"] == #"{"at":9000,"source":"apns"}"#)
+    }
+
+    @Test("without a token finds out whether a server accepts writes")
+    func readOnly() async throws {
+        let server = try RedisServer()
+        try await withQueue(on: server) { queue in
+            try await withWriter(queue.client.topology, queue.sharedKeys) { writer in
+                let none = try await writer.mark([])
+                #expect(none.isEmpty)
+                // No replica is in step.
+                try queue.redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
+                let failure = await #expect(throws: QueueConnection.Failure.self) { try await writer.mark([]) }
+                #expect(failure?.mayPass == true && failure?.description.contains("NOREPLICAS") == true)
+            }
+        }
+    }
+
+    @Test("a record for other programs is one line of JSON, whatever it contains")
+    func line() throws {
+        var lines = ByteBuffer()
+        var record = record("00fc")
+        record.topic = ByteBuffer(string: "a\"\n\u{1F600}")
+        record.writeLine(to: &lines, app: "shop\n", outcome: "added")
+        record.environment = nil
+        record.writeLine(to: &lines, app: "shop", outcome: "known")
+        let parts = lines.text.split(separator: "\n", omittingEmptySubsequences: false)
+        #expect(parts.count == 3 && parts[2].isEmpty)
+        let first = try JSONSerialization.jsonObject(with: Data(parts[0].utf8)) as? NSDictionary
+        #expect(
+            first == [
+                "token": "00fc", "at": 5000, "app": "shop\n", "topic": "a\"\n\u{1F600}", "environment": "production",
+                "source": "feedback", "outcome": "added",
+            ] as NSDictionary)
+        #expect(!parts[1].contains("environment"))
+    }
+}
+
+@Suite("The patience with a Redis that refuses writes")
+struct WritePatienceTests {
+    private static func at(_ milliseconds: Int64) -> NIODeadline {
+        .uptimeNanoseconds(1_000_000_000_000) + .milliseconds(milliseconds)
+    }
+
+    /// Returns the number of attempts until the patience ends, and the time of its end.
+    private func run(_ patience: inout WritePatience, from start: Int64, random: Double) -> (tries: Int, end: Int64) {
+        var (now, tries) = (start, 0)
+        while true {
+            tries += 1
+            guard case .again(let pause) = patience.failed(now: Self.at(now), random: random) else {
+                return (tries, now)
+            }
+            #expect(pause > .zero && pause <= .seconds(1))
+            now += max(1, pause.nanoseconds / 1_000_000)
+        }
+    }
+
+    @Test("ends after its time limit, with growing pauses that are never zero", arguments: [0.0, 0.5, 1.0])
+    func limit(random: Double) {
+        var patience = WritePatience(limit: .seconds(20))
+        let (tries, end) = run(&patience, from: 0, random: random)
+        #expect(end == 20_000)
+        #expect(tries > 15 && tries < 4100)
+        #expect(patience.hasLasted(.seconds(20), now: Self.at(20_000)))
+    }
+
+    @Test("starts again after an accepted write")
+    func success() {
+        var patience = WritePatience(limit: .seconds(5))
+        _ = run(&patience, from: 0, random: 1)
+        patience.succeeded()
+        #expect(!patience.hasLasted(.zero, now: Self.at(9000)))
+        #expect(run(&patience, from: 10_000, random: 1).end == 15_000)
+    }
+
+    @Test("is shorter once the process must stop, and never longer")
+    func shorten() {
+        var patience = WritePatience(limit: .seconds(300))
+        _ = patience.failed(now: Self.at(0), random: 1)
+        for now in [60_000, 62_000] as [Int64] { patience.shorten(to: .seconds(5), now: Self.at(now)) }
+        #expect(run(&patience, from: 62_000, random: 1).end == 65_000)
+        var short = WritePatience(limit: .seconds(2))
+        short.shorten(to: .seconds(5), now: Self.at(0))
+        #expect(run(&short, from: 0, random: 1).end == 2000)
+    }
+
+    @Test(
+        "distinguishes temporary failures from permanent ones",
+        arguments: [
+            ("LOADING Redis is loading", true), ("OOM command not allowed", true), ("READONLY You can't write", true),
+            ("CLUSTERDOWN Hash slot not served", true), ("WRONGTYPE x holds a list", false),
+            ("NOPERM this user has no permissions", false), ("ERR unknown command", false),
+        ])
+    func mayPass(text: String, expected: Bool) {
+        #expect(QueueConnection.Failure.redis(.server(RedisServerError(text: text))).mayPass == expected)
+        #expect(QueueConnection.Failure.redis(.notConnected(address: "x", reason: "y")).mayPass)
+        let login = RedisServerError(text: "WRONGPASS no")
+        #expect(!QueueConnection.Failure.redis(.authentication(address: "x", reply: login, source: "x")).mayPass)
+    }
+}

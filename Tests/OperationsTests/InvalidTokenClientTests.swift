@@ -1,0 +1,73 @@
+import Logging
+import NIOCore
+import PushQueue
+import QueueTestSupport
+import Redis
+import TestSupport
+import Testing
+
+@testable import Operations
+
+@Suite("Reading and removing invalid tokens")
+struct InvalidTokenClientTests {
+    private func withInspector(_ queue: TestQueue, _ body: (InvalidTokenClient) async throws -> Void) async throws {
+        let inspector = InvalidTokenClient.start(
+            topology: queue.client.topology, keys: queue.sharedKeys, configuration: RedisClientConfiguration(),
+            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+        try await inspector.waitUntilReady(timeout: .seconds(10))
+        try await body(inspector)
+        await inspector.close()
+    }
+
+    private func token(_ number: Int) -> InvalidToken {
+        InvalidToken(
+            token: ByteBuffer(string: String(number, radix: 16)), at: Int64(number), reason: "Unregistered",
+            topic: ByteBuffer(string: "t\(number % 2)"), environment: "sandbox", source: .apns)
+    }
+
+    @Test("all are read in parts, with their details or without")
+    func scan() async throws {
+        try await withQueue { queue in
+            try await queue.addInvalidTokens((0..<3000).map(token))
+            try queue.redis.run("SADD", queue.sharedKeys.invalidTokens, "unknown")
+            try queue.redis.run("HSET", queue.sharedKeys.invalidTokenDetails, "1", "no JSON")
+            try await withInspector(queue) { inspector in
+                for withDetails in [true, false] {
+                    var (cursor, pages): (String?, [InvalidTokenSet.Page]) = (nil, [])
+                    repeat {
+                        let page = try await inspector.scan(after: cursor, withDetails: withDetails)
+                        pages.append(page)
+                        cursor = page.cursor
+                    } while cursor != nil
+                    let listed = pages.flatMap(\.tokens)
+                    #expect(pages.count > 2)
+                    #expect(Set(listed.map(\.token)).count == 3001)
+                    #expect(listed.filter { $0.details.at != nil }.count == (withDetails ? 2999 : 0))
+                    guard withDetails else { continue }
+                    let one = try #require(listed.first { $0.token.text == "ff" })
+                    #expect(one.details.topic?.text == "t1" && one.details.reason?.text == "Unregistered")
+                    #expect(one.details.source?.text == "apns" && one.details.environment?.text == "sandbox")
+                }
+            }
+        }
+    }
+
+    @Test("removed tokens and their details are deleted, and counted once")
+    func withdraw() async throws {
+        try await withQueue { queue in
+            try await queue.addInvalidTokens((0..<10).map(token))
+            try await withInspector(queue) { inspector in
+                let some = ["1", "2", "3", "x"].map { ByteBuffer(string: $0) }
+                let present = try await inspector.countMembers(some)
+                let counts = [
+                    try await inspector.withdraw(some), try await inspector.withdraw(some),
+                    try await inspector.countMembers(some), try await inspector.withdraw([]),
+                    try await inspector.countMembers([]),
+                ]
+                #expect(present == 3 && counts == [3, 0, 0, 0, 0])
+            }
+            #expect(try queue.redis.run("SCARD", queue.sharedKeys.invalidTokens) == 7)
+            #expect(try queue.redis.run("HLEN", queue.sharedKeys.invalidTokenDetails) == 7)
+        }
+    }
+}

@@ -1,0 +1,416 @@
+import Logging
+import NIOCore
+import NIOPosix
+import PushJob
+import PushQueue
+import Redis
+import Synchronization
+import TestSupport
+
+/// Something in Redis that no test expects.
+package struct UnexpectedContents: Error {
+    let place: String
+
+    init(_ place: String) { self.place = place }
+}
+
+/// A separate queue in a server that all tests share, inspected with hiredis' own client.
+package final class TestQueue {
+    package static let server = Result { try RedisServer() }
+
+    package let keys: QueueKeys
+    package let sharedKeys: SharedKeys
+    package let redis: RedisTestConnection
+    package let client: RedisClient
+    private var stamps: [String: Stamps] = [:]
+
+    package init(redis: RedisTestConnection, client: RedisClient) throws {
+        let prefix = "test-\(UInt64.random(in: 0...UInt64.max))"
+        keys = try QueueKeys(prefix: prefix, queue: "q")
+        sharedKeys = SharedKeys(prefix: prefix)
+        self.redis = redis
+        self.client = client
+    }
+
+    package func worker(
+        _ name: String, _ limits: QueueLimits = QueueLimits(), clock: ClockSource = .server
+    ) -> TestWorker {
+        let known = stamps[name] ?? Stamps()
+        stamps[name] = known
+        return TestWorker(name, client: client, keys: keys, limits: limits, stamps: known, clock: clock)
+    }
+
+    package func addInvalidTokens(_ tokens: [InvalidToken]) async throws {
+        try await addInvalidTokensToSet(tokens, sharedKeys, on: client.topology)
+    }
+
+    package func push(_ jobs: [String]) throws {
+        for job in jobs { try redis.run("RPUSH", keys.jobs, job) }
+    }
+
+    package func push(retry job: String, at score: Int64) throws { try redis.run("ZADD", keys.retry, "\(score)", job) }
+
+    /// Ends the lease of a worker, as if it had expired long ago.
+    package func endLease(_ worker: String) throws { try redis.run("ZADD", keys.workers, "XX", "1", worker) }
+
+    package func jobs() throws -> [String] { try texts("LRANGE", keys.jobs, "0", "-1") }
+    package func inbox() throws -> [String] { try texts("LRANGE", keys.inbox, "0", "-1") }
+    package func retries() throws -> [String] { try texts("ZRANGE", keys.retry, "0", "-1") }
+    package func workers() throws -> [String] { try texts("ZRANGE", keys.workers, "0", "-1") }
+
+    /// Returns the jobs of a lane's claims by their numbers, which must be unique.
+    package func claims(_ worker: String) throws -> [Int: String] {
+        let flat = try texts("HGETALL", keys.claimed(worker))
+        return try stride(from: 0, to: flat.count, by: 2).reduce(into: [:]) { claims, index in
+            guard let number = ClaimID(field: flat[index])?.number,
+                claims.updateValue(flat[index + 1], forKey: number) == nil
+            else { throw UnexpectedContents("the claim \(flat[index])") }
+        }
+    }
+
+    /// Returns the dead letters, and then the cancelled jobs.
+    package func dead() throws -> [DeadLetter] {
+        try [keys.dead, keys.cancelled].flatMap { try redis.run("ZRANGE", $0, "0", "-1").elements ?? [] }.compactMap {
+            DeadLetter(member: ByteBuffer(bytes: $0.bytes))
+        }
+    }
+
+    /// Returns the counters of all days, because a test can run past midnight.
+    package func stats() throws -> [String: Int] {
+        var stats: [String: Int] = [:]
+        for key in try texts("KEYS", keys.statsPrefix + "*") {
+            let flat = try texts("HGETALL", key)
+            for at in stride(from: 0, to: flat.count, by: 2) { stats[flat[at], default: 0] += Int(flat[at + 1])! }
+        }
+        return stats
+    }
+
+    /// Returns everything that the queue has in Redis except the ends of leases, to check that nothing has changed.
+    package func everything() throws -> [String: RedisValue] {
+        let names = try texts("KEYS", keys.jobs.dropLast(4) + "*")
+        return try names.filter { $0 != keys.workers }.reduce(into: [:]) { $0[$1] = try value(of: $1) }
+    }
+
+    private func value(of key: String) throws -> RedisValue {
+        switch try redis.run("TYPE", key).text {
+        case "stream": return try redis.run("XRANGE", key, "-", "+")
+        case "list": return try redis.run("LRANGE", key, "0", "-1")
+        case "zset": return try redis.run("ZRANGE", key, "0", "-1", "WITHSCORES")
+        case "hash":
+            // Redis returns them in any order.
+            let flat = try redis.run("HGETALL", key).elements ?? []
+            let fields = stride(from: 0, to: flat.count, by: 2).map { RedisValue.array([flat[$0], flat[$0 + 1]]) }
+            return .array(fields.sorted { $0.elements?[0].text ?? "" < $1.elements?[0].text ?? "" })
+        default: return try redis.run("GET", key)
+        }
+    }
+
+    private func texts(_ command: String...) throws -> [String] {
+        let reply = try redis.run(command.map { Array($0.utf8) })
+        guard let elements = reply.elements else { throw UnexpectedContents("\(command[0]) of \(command[1])") }
+        return elements.map {
+            String(decoding: $0.bytes, as: UTF8.self)
+        }
+    }
+}
+
+extension RedisValue {
+    package var bytes: [UInt8] {
+        if case .bytes(let bytes) = self { return bytes }
+        return Array((text ?? "").utf8)
+    }
+}
+
+/// The stamps of a lane's claims, so that tests can name a claim by its number.
+package final class Stamps: Sendable {
+    @TaskLocal package static var current: Stamps?
+    private let known = Mutex<[Int: String]>([:])
+
+    package subscript(number: Int) -> ClaimID {
+        ClaimID(number: number, stamp: known.withLock { $0[number] } ?? "unclaimed")
+    }
+
+    package func learn(_ stamp: String, of numbers: Range<Int>) {
+        known.withLock { known in for number in numbers { known[number] = stamp } }
+    }
+
+    package static func id(_ number: Int) -> ClaimID { (current ?? Stamps())[number] }
+}
+
+/// A worker's connection to a queue, for a test's task.
+package struct TestWorker: Sendable {
+    package let name: String
+    package let stamps: Stamps
+    private let queue: NIOLoopBoundBox<QueueConnection>
+    private let eventLoop: any EventLoop
+
+    package init(
+        _ name: String, client: RedisClient, keys: QueueKeys, limits: QueueLimits, stamps: Stamps = Stamps(),
+        clock: ClockSource = .server
+    ) {
+        self.name = name
+        self.stamps = stamps
+        eventLoop = client.eventLoop
+        queue = .makeBoxSendingValue(
+            QueueConnection(client: client, keys: keys, worker: name, limits: limits, clock: clock),
+            eventLoop: client.eventLoop)
+    }
+
+    @discardableResult
+    package func claim(
+        _ count: Int, first: Int = 1, join: Bool = true, knownCommands: String = "",
+        configuration: ConfigurationDigest? = nil, heartbeat: WorkerHeartbeat? = nil
+    ) async throws -> QueueConnection.Claimed {
+        let claimed = try await call {
+            $0.claim(
+                count: count, first: first, join: join, knownCommands: knownCommands,
+                configuration: configuration, heartbeat: heartbeat,
+                completion: $1)
+        }
+        stamps.learn(claimed.stamp, of: first..<first + claimed.bodies.count)
+        return claimed
+    }
+
+    /// Returns a claim of this lane.
+    package func id(_ number: Int) -> ClaimID { stamps[number] }
+
+    package func filled(_ fill: (inout Settlement) -> Void) -> Settlement {
+        Stamps.$current.withValue(stamps) {
+            var settlement = Settlement()
+            fill(&settlement)
+            return settlement
+        }
+    }
+
+    @discardableResult
+    package func settle(_ fill: (inout Settlement) -> Void) async throws -> Int {
+        try await settle(filled(fill))
+    }
+
+    @discardableResult
+    package func settle(_ settlement: Settlement) async throws -> Int {
+        try await settled(settlement).lost
+    }
+
+    package func settled(_ settlement: Settlement) async throws -> QueueConnection.Settled {
+        try await call { $0.settle(settlement, completion: $1) }
+    }
+
+    package func reserve(_ reservations: [Reservation]) async throws -> [ReservationResult] {
+        let results = try await call { $0.reserve(reservations, completion: $1) }
+        for (reservation, result) in zip(reservations, results) where result == .granted {
+            let claim = reservation.reservedClaim
+            stamps.learn(claim.stamp, of: claim.number..<claim.number + 1)
+        }
+        return results
+    }
+
+    /// Returns the milliseconds until each job of a limited campaign can be sent.
+    package func limit(_ campaign: String, _ perSecond: Int, since: Int64, _ amounts: [Int]) async throws -> [Int] {
+        try await call {
+            $0.limit(campaign: campaign, perSecond: perSecond, since: since, amounts: amounts, completion: $1)
+        }
+    }
+
+    /// - Returns: the numbers of jobs that went back and that became dead letters; `nil` if the lease had not expired.
+    @discardableResult
+    package func reclaim(_ other: String) async throws -> [Int]? {
+        var all: [Int]?
+        while let counts = try await reclaimed(other) {
+            all = [(all?[0] ?? 0) + counts.reclaimed, (all?[1] ?? 0) + counts.poisoned]
+            if counts.left == 0 { break }
+        }
+        return all
+    }
+
+    package func reclaimed(_ other: String) async throws -> QueueConnection.Reclaimed? {
+        try await call { $0.reclaim(other, completion: $1) }
+    }
+
+    @discardableResult
+    package func release(
+        of configuration: ConfigurationDigest = ConfigurationDigest(routing: [], rules: []),
+        endOf process: String? = nil
+    ) async throws -> Int {
+        var all = 0
+        while true {
+            let released = try await call { $0.release(of: configuration, endOf: process, completion: $1) }
+            all += released.released
+            if released.left == 0 { return all }
+        }
+    }
+
+    private func call<Value: Sendable>(
+        _ body:
+            @escaping @Sendable (
+                QueueConnection, @escaping (Result<Value, QueueConnection.Failure>) -> Void
+            ) -> Void
+    ) async throws -> Value {
+        try await withCheckedThrowingContinuation { continuation in
+            eventLoop.execute { body(queue.value) { continuation.resume(with: $0) } }
+        }
+    }
+}
+
+/// Runs `body` with a queue and a client for its workers, and closes the client afterwards.
+package func withQueue(on server: RedisServer? = nil, _ body: (TestQueue) async throws -> Void) async throws {
+    let server = try server ?? TestQueue.server.get()
+    let client = RedisClient(
+        endpoint: try RedisEndpoint(url: server.url), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+        logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+    client.start()
+    let result: Result<Void, any Error>
+    do {
+        try await client.waitUntilReady(timeout: .seconds(10))
+        try await body(TestQueue(redis: server.connect(), client: client))
+        result = .success(())
+    } catch {
+        result = .failure(error)
+    }
+    try await client.close().get()
+    try result.get()
+}
+
+/// Adds tokens as a worker's lane does.
+package func addInvalidTokensToSet(_ tokens: [InvalidToken], _ keys: SharedKeys, on topology: RedisTopology)
+    async throws
+{
+    let loop = MultiThreadedEventLoopGroup.singleton.next()
+    let client = RedisClient(
+        topology: topology, key: keys.invalidTokens, eventLoop: loop,
+        logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+    client.start()
+    try await client.waitUntilReady(timeout: .seconds(10))
+    let result: Result<[InvalidTokenSet.Marking], QueueConnection.Failure> = await withCheckedContinuation {
+        continuation in
+        loop.execute { InvalidTokenSet(client: client, keys: keys).mark(tokens) { continuation.resume(returning: $0) } }
+    }
+    try await client.close().get()
+    _ = try result.get()
+}
+
+extension ByteBuffer {
+    package var text: String { String(decoding: readableBytesView, as: UTF8.self) }
+}
+
+/// Settlements of claims by their numbers, for the worker whose settlement is filled.
+extension Settlement {
+    package mutating func end(_ number: Int, _ outcome: Outcome) { end(Stamps.id(number), outcome) }
+
+    package mutating func end(_ number: Int, _ outcome: Outcome, notifications: Int) {
+        end(Stamps.id(number), outcome, notifications: notifications)
+    }
+
+    package mutating func end(_ number: Int, _ outcome: Outcome, results: PackedResults) {
+        end(Stamps.id(number), outcome, results: results)
+    }
+
+    package mutating func endMixed(_ number: Int) { endMixed(Stamps.id(number)) }
+
+    package mutating func postpone(
+        _ number: Int, _ postponement: Postponement, due: Due, head: ByteBuffer, reason: String?, original: Range<Int>
+    ) {
+        postpone(Stamps.id(number), postponement, due: due, head: head, reason: reason, original: original)
+    }
+
+    package mutating func split(
+        _ number: Int, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>,
+        text: ByteBuffer? = nil
+    ) {
+        split(Stamps.id(number), prefix: prefix, pieces: pieces, cut: cut, original: original, text: text)
+    }
+
+    package mutating func bury(
+        _ number: Int, as outcome: Outcome = .dead, reason: String, attempts: Int, members: ByteBuffer,
+        original: Range<Int>, settles: Bool = true
+    ) {
+        bury(
+            Stamps.id(number), as: outcome, reason: reason, attempts: attempts, members: members, original: original,
+            settles: settles)
+    }
+}
+
+extension QueueConnection.Claimed {
+    package var texts: [String] { bodies.map(\.text) }
+}
+
+extension TestQueue {
+    /// Returns a worker that has claimed these jobs, with numbers from 1.
+    package func worker(
+        _ name: String, claiming jobs: [String], _ limits: QueueLimits = QueueLimits(), clock: ClockSource = .server
+    ) async throws -> TestWorker {
+        let worker = worker(name, limits, clock: clock)
+        for start in stride(from: 0, to: jobs.count, by: 5000) {
+            let command = ["RPUSH", keys.jobs] + jobs[start...].prefix(5000)
+            try redis.run(command.map { Array($0.utf8) })
+        }
+        guard try await worker.claim(jobs.count).bodies.count == jobs.count else {
+            throw UnexpectedContents("the jobs that were pushed")
+        }
+        return worker
+    }
+
+    /// Runs a script with any keys and arguments.
+    package func eval(_ script: QueueScript, _ keys: [String], _ arguments: [String]) throws -> RedisValue {
+        let texts = ["\(keys.count)"] + keys + arguments
+        return try redis.run([Array("EVAL".utf8), script.source] + texts.map { Array($0.utf8) })
+    }
+}
+
+extension Settlement {
+    /// Adds a retry of an unwrapped job, which is due at once and differs from all others.
+    package mutating func retry(_ claim: Int) {
+        var writer = EnvelopeWriter(attempt: 2)
+        writer.write(claim: ByteBuffer(string: "w:\(claim)"))
+        postpone(
+            claim, .retried, due: .after(milliseconds: 0), head: writer.head(), reason: nil, original: 0..<5)
+    }
+
+    package mutating func bury(_ claim: Int, reason: String) {
+        bury(claim, reason: reason, attempts: 1, members: ByteBuffer(), original: 0..<4)
+    }
+}
+
+extension TestWorker {
+    package func claimTexts(_ count: Int, first: Int = 1) async throws -> [String] {
+        try await claim(count, first: first).texts
+    }
+}
+
+extension PackedResults {
+    /// One result.
+    package static var sample: PackedResults { of(NotificationResult(.delivered)) }
+
+    package static func of(_ results: NotificationResult...) -> PackedResults {
+        var packed = PackedResults()
+        for result in results { packed.append(result) }
+        return packed
+    }
+}
+
+extension MinuteCounts {
+    /// Counts of every kind, with one reason for each.
+    package static func sample(_ outcome: Outcome = .delivered) -> MinuteCounts {
+        var counts = MinuteCounts()
+        counts.outcomes[outcome] = 2
+        counts.retries = ["Shutdown": 3]
+        counts.deferrals = ["AppPaused": 4]
+        counts.latencies.record(100)
+        counts.answers.record(12)
+        counts.oldest = 5000
+        return counts
+    }
+}
+
+extension Reservation {
+    /// Makes the reservation of an unwrapped body, which need not be a job.
+    package static func bare(_ claim: ClaimID, _ body: String, id: String) -> Reservation {
+        bare(claim, body, id: ByteBuffer(string: id))
+    }
+
+    package static func bare(_ claim: ClaimID, _ body: String, id: ByteBuffer) -> Reservation {
+        let body = ByteBuffer(string: body)
+        return Reservation(
+            claim: claim, id: id, milliseconds: 600_000, claimed: body, envelope: Envelope.read(body))
+    }
+}
