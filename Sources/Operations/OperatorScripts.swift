@@ -23,10 +23,9 @@ extension QueueScript {
     static func set(
         _ key: String, to value: ByteBuffer, life: Int? = nil, _ client: RedisClient
     ) async throws {
-        _ = try await client.call(
-            QueueScript.setKey.command([key]) { command in
-                command.append(value)
-                command.append(life ?? 0)
-            })
+        try await QueueScript.setKey.run(client, [key]) { command in
+            command.append(value)
+            command.append(life ?? 0)
+        } reading: { _ = $0.number() }
     }
 }

@@ -173,7 +173,7 @@ public final class QueueConnection {
                 command.append(heartbeat.members)
                 command.append(QueueSource(keys: keys, format: heartbeat.format, limits: limits).json)
             },
-            completion: { result in completion(result.flatMap(Self.readClaim)) })
+            completion: completion, reading: Self.readClaim)
     }
 
     /// Returns four letters and digits for a stamp.
@@ -182,29 +182,19 @@ public final class QueueConnection {
         return String(repeating: "0", count: 4 - text.utf8.count) + text
     }
 
-    private static func readClaim(_ reply: RESPReply) -> Result<Claimed, Failure> {
-        var elements = reply.root.children
-        guard let status = elements.next()?.number, let now = elements.next()?.number,
-            let due = elements.next()?.number, let expired = elements.next()?.string,
-            let evicted = elements.next()?.number, let command = elements.next()?.string,
-            let stamp = elements.next()?.string, let held = elements.next()?.number,
-            let commands = elements.next()?.children, let others = elements.next()?.children
-        else { return .failure(.unexpectedReply(.claim)) }
-        var bodies: [ByteBuffer] = []
-        bodies.reserveCapacity(elements.underestimatedCount)
-        while let element = elements.next() {
-            guard let body = element.bytes else { return .failure(.unexpectedReply(.claim)) }
-            bodies.append(body)
-        }
-        return .success(
-            Claimed(
-                isPaused: status == 1 || status == 3, handsBack: status == 3, leaseLost: status == 2, now: Int64(now),
-                nextDue: due < 0 ? nil : Int64(due),
-                expiredWorker: expired.isEmpty ? nil : expired, evicted: evicted,
-                command: command.isEmpty ? nil : WorkerCommand(command), stamp: stamp, held: held,
-                commands: JobCommands(hash: commands),
-                otherConfigurations: Set(others.compactMap { $0.string.flatMap { ConfigurationDigest($0) } }),
-                bodies: bodies))
+    private static func readClaim(_ reply: inout ScriptReply) -> Claimed {
+        let (status, now, due) = (reply.number(), Int64(reply.number()), reply.numberIfAny())
+        var claimed = Claimed(
+            isPaused: status == 1 || status == 3, handsBack: status == 3, leaseLost: status == 2, now: now,
+            nextDue: due,
+            expiredWorker: reply.textIfAny(), evicted: reply.number(),
+            command: reply.textIfAny().flatMap { WorkerCommand($0) }, stamp: reply.text(), held: reply.number(),
+            commands: JobCommands(hash: reply.children()),
+            otherConfigurations: Set(reply.children().compactMap { $0.string.flatMap { ConfigurationDigest($0) } }),
+            bodies: [])
+        claimed.bodies.reserveCapacity(reply.count)
+        while !reply.isAtEnd { claimed.bodies.append(reply.bytes()) }
+        return claimed
     }
 
     /// Reserves the ids of jobs that must be unique.
@@ -231,24 +221,10 @@ public final class QueueConnection {
                     command.append(reservation.notifications)
                 }
             },
-            completion: { result in
-                completion(
-                    result.flatMap { reply in
-                        let results = reply.root.children.compactMap { Self.reservationResult($0.number) }
-                        guard results.count == reservations.count else {
-                            return .failure(.unexpectedReply(.reserve))
-                        }
-                        return .success(results)
-                    })
-            })
-    }
-
-    private static func reservationResult(_ code: Int?) -> ReservationResult? {
-        switch code {
-        case 1: .granted
-        case 0: .duplicate
-        case -1: .lost
-        default: nil
+            completion: completion
+        ) { reply in
+            if reply.count != reservations.count { reply.refuse() }
+            return reservations.map { _ in reply.value(else: .lost) }
         }
     }
 
@@ -270,15 +246,12 @@ public final class QueueConnection {
                 settlement.append(to: &command)
                 settlement.minute?.append(to: &command, keys)
             },
-            completion: { result in
-                completion(
-                    result.flatMap { reply in
-                        guard reply.root.count == 3, let lost = reply.root[1].number,
-                            let evicted = reply.root[2].number
-                        else { return .failure(.unexpectedReply(.settle)) }
-                        return .success(Settled(lost: lost, evicted: evicted))
-                    })
-            })
+            completion: completion
+        ) { reply in
+            // The number of claims that were settled.
+            _ = reply.number()
+            return Settled(lost: reply.number(), evicted: reply.number())
+        }
     }
 
     /// Puts claims of a lane whose lease has expired back into the queue.
@@ -299,18 +272,12 @@ public final class QueueConnection {
                 command.append(keys.head.rawValue)
                 command.append(limits.resultsKept)
             },
-            completion: { result in
-                completion(
-                    result.flatMap { reply in
-                        guard reply.root.count == 4, let reclaimed = reply.root[0].number,
-                            let poisoned = reply.root[1].number, let evicted = reply.root[2].number,
-                            let left = reply.root[3].number
-                        else { return .failure(.unexpectedReply(.reclaim)) }
-                        if reclaimed < 0 { return .success(nil) }
-                        return .success(
-                            Reclaimed(reclaimed: reclaimed, poisoned: poisoned, evicted: evicted, left: left))
-                    })
-            })
+            completion: completion
+        ) { reply in
+            let reclaimed = Reclaimed(
+                reclaimed: reply.number(), poisoned: reply.number(), evicted: reply.number(), left: reply.number())
+            return reclaimed.reclaimed < 0 ? nil : reclaimed
+        }
     }
 
     /// Releases claims that have not been settled. The call that releases the last of them ends the lease.
@@ -334,15 +301,8 @@ public final class QueueConnection {
                 // Longer than an outage that a living lane survives.
                 command.append(limits.lease + 10_000)
             },
-            completion: { result in
-                completion(
-                    result.flatMap { reply in
-                        guard reply.root.count == 2, let released = reply.root[0].number,
-                            let left = reply.root[1].number
-                        else { return .failure(.unexpectedReply(.release)) }
-                        return .success(Released(released: released, left: left))
-                    })
-            })
+            completion: completion
+        ) { reply in Released(released: reply.number(), left: reply.number()) }
     }
 
     /// Assigns send times to jobs of a campaign with a rate limit.
@@ -361,14 +321,11 @@ public final class QueueConnection {
                 command.append(Int(since))
                 for amount in amounts { command.append(amount) }
             },
-            completion: { result in
-                completion(
-                    result.flatMap { reply in
-                        let waits = reply.root.children.compactMap(\.number)
-                        guard waits.count == amounts.count else { return .failure(.unexpectedReply(.limitCampaign)) }
-                        return .success(waits)
-                    })
-            })
+            completion: completion
+        ) { reply in
+            if reply.count != amounts.count { reply.refuse() }
+            return amounts.map { _ in reply.number() }
+        }
     }
 
     // MARK: Reading claims

@@ -55,12 +55,7 @@ extension QueueConnection {
         scripts.run(
             .gauges, QueueGauges.keyNames(keys),
             arguments: { [keys] in QueueGauges.append(keys, maximumAge: QueueGauges.maximumAge, to: &$0) },
-            completion: { result in
-                completion(
-                    result.flatMap { reply in
-                        QueueGauges(reply).map { .success($0) } ?? .failure(.unexpectedReply(.gauges))
-                    })
-            })
+            completion: completion, reading: QueueGauges.read)
     }
 }
 
@@ -68,11 +63,8 @@ extension QueueGauges {
     /// Counts the queue's jobs now, for a command.
     /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueGauges {
-        let command = QueueScript.gauges.command(keyNames(keys)) { append(keys, maximumAge: 0, to: &$0) }
-        guard let gauges = QueueGauges(try await client.call(command)) else {
-            throw QueueConnection.Failure.unexpectedReply(.gauges)
-        }
-        return gauges
+        try await QueueScript.gauges.run(
+            client, keyNames(keys), arguments: { append(keys, maximumAge: 0, to: &$0) }, reading: read)
     }
 
     fileprivate static func keyNames(_ keys: QueueKeys) -> [String] {
@@ -86,12 +78,16 @@ extension QueueGauges {
         command.append(maximumAge)
     }
 
-    fileprivate init?(_ reply: RESPReply) {
-        let numbers = (0..<min(8, reply.root.count)).compactMap { reply.root[$0].number }
-        guard numbers.count == 8, reply.root.count == 9 else { return nil }
-        self.init(
-            now: Int64(numbers[0]), jobs: numbers[1], retries: numbers[2], claims: numbers[3], dead: numbers[4],
-            deadBytes: numbers[7], isPaused: numbers[5] == 1, firstDue: numbers[2] > 0 ? Int64(numbers[6]) : nil,
-            head: reply.root[8].bytes.flatMap { $0.readableBytes > 0 ? $0 : nil })
+    fileprivate static func read(_ reply: inout ScriptReply) -> QueueGauges {
+        let now = Int64(reply.number())
+        var gauges = QueueGauges(
+            now: now, jobs: reply.number(), retries: reply.number(), claims: reply.number(), dead: reply.number(),
+            deadBytes: 0, isPaused: reply.number() == 1)
+        let firstDue = Int64(reply.number())
+        gauges.firstDue = gauges.retries > 0 ? firstDue : nil
+        gauges.deadBytes = reply.number()
+        let head = reply.bytes()
+        gauges.head = head.readableBytes > 0 ? head : nil
+        return gauges
     }
 }

@@ -32,16 +32,6 @@ public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
 
     /// Hashes the name.
     public func hash(into hasher: inout Hasher) { hasher.combine(description) }
-
-    /// Returns an `EVAL` of the script, for callers that run it once.
-    package func command(_ keys: [String], arguments: (inout RedisCommand) -> Void) -> RedisCommand {
-        var command = RedisCommand("EVAL", expecting: keys.count + 16, bytes: source.count + 1024)
-        command.append(source)
-        command.append(keys.count)
-        for key in keys { command.append(key) }
-        arguments(&command)
-        return command
-    }
 }
 
 // SwiftPM names embedded files without their folder, so each name can occur only once.

@@ -70,11 +70,11 @@ public struct Reservation: Sendable {
 }
 
 /// The answer to a ``Reservation``.
-public enum ReservationResult: Sendable, Equatable {
+public enum ReservationResult: Int, Sendable {
     /// The job can be sent, as ``Reservation/body``.
-    case granted
+    case granted = 1
     /// Another job has reserved the id first: this job has ended, and its claim is settled.
-    case duplicate
+    case duplicate = 0
     /// The claim is no longer the lane's own.
-    case lost
+    case lost = -1
 }

@@ -20,11 +20,19 @@ final class ScriptRunner {
     ///   - moreKeys: keys of any bytes, after the others.
     ///   - count: the approximate number of arguments.
     ///   - arguments: appends them; called again if the source of the script must be sent.
-    func run(
+    ///   - read: reads the reply.
+    func run<Value>(
         _ script: QueueScript, _ keyNames: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int = 16,
         arguments: @escaping (inout RedisCommand) -> Void,
-        completion: @escaping (Result<RESPReply, QueueConnection.Failure>) -> Void
+        completion: @escaping (Result<Value, QueueConnection.Failure>) -> Void,
+        reading read: @escaping (inout ScriptReply) -> Value
     ) {
+        func complete(_ result: Result<RESPReply, RedisError>) {
+            completion(
+                result.mapError(QueueConnection.Failure.redis).flatMap { reply in
+                    Result { () throws(QueueConnection.Failure) in try ScriptReply.read(reply, of: script, read) }
+                })
+        }
         func make(_ name: String, _ text: (inout RedisCommand) -> Void) -> RedisCommand {
             var command = RedisCommand(
                 name, expecting: count + keyNames.count + moreKeys.count + 2, bytes: 512 + count * 8)
@@ -41,20 +49,14 @@ final class ScriptRunner {
             client.send(load) { [self] result in
                 if case .success(let reply) = result { digests[script] = reply.root.string }
             }
-            return send(make("EVAL") { $0.append(script.source(clock: clock)) }, completion)
+            return client.send(make("EVAL") { $0.append(script.source(clock: clock)) }, completion: complete)
         }
         client.send(make("EVALSHA") { $0.append(digest) }) { [self] result in
             // The server was restarted, or its scripts were flushed. `EVAL` also loads the script again.
             if case .failure(.server(let error)) = result, error.prefix == "NOSCRIPT" {
-                return send(make("EVAL") { $0.append(script.source(clock: clock)) }, completion)
+                return client.send(make("EVAL") { $0.append(script.source(clock: clock)) }, completion: complete)
             }
-            completion(result.mapError(QueueConnection.Failure.redis))
+            complete(result)
         }
-    }
-
-    private func send(
-        _ command: RedisCommand, _ completion: @escaping (Result<RESPReply, QueueConnection.Failure>) -> Void
-    ) {
-        client.send(command) { completion($0.mapError(QueueConnection.Failure.redis)) }
     }
 }

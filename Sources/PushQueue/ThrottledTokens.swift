@@ -35,7 +35,7 @@ public struct ThrottledTokens {
             arguments: { command in
                 command.append(token)
                 command.append(Int(until))
-            }, completion: { completion($0.map { _ in }) })
+            }, completion: completion, reading: { _ = $0.number() })
     }
 
     /// Reads the tokens that must not be sent to now, each with the end of that (ms since 1970).

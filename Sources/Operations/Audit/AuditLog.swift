@@ -209,16 +209,13 @@ package enum AuditLog {
     package static func record(
         _ entry: AuditEntry, _ client: RedisClient, _ keys: SharedKeys
     ) async throws -> String {
-        let reply = try await client.call(
-            QueueScript.recordAction.command([keys.audit]) { command in
-                command.append(maximumEntries)
-                for (name, value) in entry.fields {
-                    command.append(name)
-                    command.append(value)
-                }
-            })
-        guard let id = reply.root.string else { throw QueueConnection.Failure.unexpectedReply(.recordAction) }
-        return id
+        try await QueueScript.recordAction.run(client, [keys.audit]) { command in
+            command.append(maximumEntries)
+            for (name, value) in entry.fields {
+                command.append(name)
+                command.append(value)
+            }
+        } reading: { $0.text() }
     }
 
     /// Returns the latest entries, the newest first.

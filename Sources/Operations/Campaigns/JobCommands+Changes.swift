@@ -48,16 +48,14 @@ extension JobCommands {
         _ change: Change, of targets: [Target], by: String, reason: String = "", _ client: RedisClient,
         _ keys: QueueKeys
     ) async throws -> (version: String, previous: [Command?]) {
-        let reply = try await client.call(
-            QueueScript.commandJobs.command([keys.jobCommands]) { command in
-                command.append(change.name)
-                command.append(by)
-                command.append(reason)
-                if case .limit(let perSecond?) = change { command.append(perSecond) } else { command.append(0) }
-                for target in targets { command.append(target.field) }
-            })
-        var elements = reply.root.children
-        let version = elements.next()?.string ?? ""
-        return (version, elements.map { $0.bytes.flatMap(Command.init) })
+        try await QueueScript.commandJobs.run(client, [keys.jobCommands]) { command in
+            command.append(change.name)
+            command.append(by)
+            command.append(reason)
+            if case .limit(let perSecond?) = change { command.append(perSecond) } else { command.append(0) }
+            for target in targets { command.append(target.field) }
+        } reading: { reply in
+            (reply.text(), targets.map { _ in Command(reply.bytes()) })
+        }
     }
 }

@@ -83,29 +83,31 @@ public struct DeadLetters: Sendable {
         var inner = cursor ?? first
         let areCancelled = inner.hasPrefix(Self.cancelled)
         if areCancelled { inner.removeFirst(Self.cancelled.count) }
-        var command = RedisCommand("EVAL", expecting: 32, bytes: 24_000)
         // The source, not its digest: after a failover the new master does not know it. Redis reads it in about 0.1 ms.
-        command.append(QueueScript.pageDeadLetters.source)
-        command.append(4)
-        command.append(areCancelled ? keys.cancelled : keys.dead)
-        command.append(keys.jobs)
-        command.append(keys.statsPrefix)
-        command.append(areCancelled ? keys.cancelledBytes : keys.deadBytes)
-        command.append(action.name)
-        command.append(inner)
-        command.append(Self.pageSize)
-        command.append(max(1, limit))
-        filter.append(to: &command)
-        if case .replace(let job) = action {
-            command.append("instead")
-            command.append(job)
+        var page = try await QueueScript.pageDeadLetters.run(
+            client,
+            [
+                areCancelled ? keys.cancelled : keys.dead, keys.jobs, keys.statsPrefix,
+                areCancelled ? keys.cancelledBytes : keys.deadBytes,
+            ]
+        ) { command in
+            command.append(action.name)
+            command.append(inner)
+            command.append(Self.pageSize)
+            command.append(max(1, limit))
+            filter.append(to: &command)
+            if case .replace(let job) = action {
+                command.append("instead")
+                command.append(job)
+            }
+            let others = (newestFirst ? ["newest"] : []) + (keys.head == .right ? ["right"] : [])
+            for option in action.options + others {
+                command.append(option)
+                command.append(1)
+            }
+        } reading: {
+            Self.read(&$0, action)
         }
-        let others = (newestFirst ? ["newest"] : []) + (keys.head == .right ? ["right"] : [])
-        for option in action.options + others {
-            command.append(option)
-            command.append(1)
-        }
-        var page = try Self.read(try await client.call(command), action)
         if areCancelled {
             page.cursor = page.cursor.map { Self.cancelled + $0 }
         } else if page.cursor == nil, filter.matchesCancelled {
@@ -114,25 +116,21 @@ public struct DeadLetters: Sendable {
         return page
     }
 
-    private static func read(_ reply: RESPReply, _ action: Action) throws -> Page {
-        var elements = reply.root.children
-        let failure = QueueConnection.Failure.unexpectedReply(.pageDeadLetters)
-        guard elements.next()?.string == "letters", let cursor = elements.next()?.string,
-            let looked = elements.next()?.number, let chosen = elements.next()?.number,
-            let reasonCount = elements.next()?.number
-        else { throw failure }
+    private static func read(_ reply: inout ScriptReply, _ action: Action) -> Page {
+        if reply.text() != "letters" { reply.refuse() }
+        let cursor = reply.text()
         var page = Page(
-            cursor: cursor == "end" ? nil : cursor, looked: looked, chosen: chosen, reasons: [:], letters: [])
-        for _ in 0..<reasonCount {
-            guard let reason = elements.next()?.string, let count = elements.next()?.number else { throw failure }
-            page.reasons[reason] = count
-        }
-        while let key = elements.next()?.string {
-            guard let score = elements.next()?.string.flatMap(Double.init), let header = elements.next()?.bytes,
-                let original = action == .show ? elements.next()?.bytes : ByteBuffer()
-            else { throw failure }
-            let at = Int64(bounding: score)
-            page.letters.append(Listed(key: key, at: at, letter: DeadLetter(header: header, original: original)))
+            cursor: cursor == "end" ? nil : cursor, looked: reply.number(), chosen: reply.number(), reasons: [:],
+            letters: [])
+        for _ in 0..<min(reply.number(), reply.count) { page.reasons[reply.text()] = reply.number() }
+        while !reply.isAtEnd {
+            let (key, score, header) = (reply.text(), Double(reply.text()), reply.bytes())
+            guard let score else {
+                reply.refuse()
+                return page
+            }
+            let letter = DeadLetter(header: header, original: action == .show ? reply.bytes() : ByteBuffer())
+            page.letters.append(Listed(key: key, at: Int64(bounding: score), letter: letter))
         }
         return page
     }

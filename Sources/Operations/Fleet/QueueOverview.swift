@@ -74,48 +74,42 @@ public struct QueueOverview: Sendable {
     /// Reads the overview of a queue.
     /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
-        let command = QueueScript.overview.command([
-            keys.jobs, keys.retry, keys.workers, keys.dead, keys.paused, keys.workerInfo, keys.statsPrefix, keys.inbox,
-            keys.deadBytes, keys.cancelled,
-        ]) { command in
+        var overview = try await QueueScript.overview.run(
+            client,
+            [
+                keys.jobs, keys.retry, keys.workers, keys.dead, keys.paused, keys.workerInfo, keys.statsPrefix,
+                keys.inbox, keys.deadBytes, keys.cancelled,
+            ]
+        ) { command in
             command.append(keys.claimed(""))
             command.append(maximumWorkers)
             command.append(maximumSample)
             command.append(maximumBytes)
             command.append(keys.head == .left ? 0 : -1)
-        }
-        guard var overview = QueueOverview(try await client.call(command)) else {
-            throw QueueConnection.Failure.unexpectedReply(.overview)
+        } reading: {
+            QueueOverview(&$0)
         }
         overview.retries = try await RetryCounts.read(client, keys)
         return overview
     }
 
-    private init?(_ reply: RESPReply) {
-        let parts = Array(reply.root.children)
-        guard parts.count == 16, let now = parts[0].number, let jobs = parts[1].number, let due = parts[2].number,
-            let later = parts[3].number, let dead = parts[4].number, let overdue = parts[5].number,
-            let head = parts[7].bytes, let members = parts[8].number, let sampled = parts[11].number,
-            let deadBytes = parts[13].number, let latest = parts[14].number, let cancelled = parts[15].number
-        else { return nil }
-        self.now = Int64(now)
-        waiting = jobs
-        self.due = due
-        self.later = later
-        self.dead = dead
-        self.deadBytes = deadBytes
-        self.cancelled = cancelled
-        self.overdue = overdue < 0 ? nil : Int64(overdue)
-        self.latest = latest < 0 ? nil : Int64(latest)
+    private init(_ reply: inout ScriptReply) {
+        now = Int64(reply.number())
+        (waiting, due, later, dead) = (reply.number(), reply.number(), reply.number(), reply.number())
+        overdue = reply.numberIfAny()
+        pause = reply.bytesOrNull().map { AppPause($0) }
+        let head = reply.bytes()
         if head.readableBytes > 0, let job = try? JobDecoder.decode(head), let made = job.enqueuedAt {
-            oldestWaiting = max(0, Int64(now) - made)
+            oldestWaiting = max(0, now - made)
         }
-        pause = parts[6].bytes.map { AppPause($0) }
-        workerCount = members
-        workers = Self.workers(Array(parts[9].children), now: Int64(now))
-        counters = Self.pairs(parts[10])
-        deadSampled = sampled
-        deadReasons = Self.pairs(parts[12])
+        workerCount = reply.number()
+        workers = Self.workers(Array(reply.children()), now: now)
+        counters = Self.pairs(reply.children())
+        deadSampled = reply.number()
+        deadReasons = Self.pairs(reply.children())
+        deadBytes = reply.number()
+        latest = reply.numberIfAny()
+        cancelled = reply.number()
     }
 
     private static func workers(_ parts: [RESPReply.Element], now: Int64) -> [Worker] {
@@ -138,8 +132,8 @@ public struct QueueOverview: Sendable {
     }
 
     /// Returns counts by name.
-    private static func pairs(_ element: RESPReply.Element) -> [String: Int] {
-        let parts = Array(element.children)
+    private static func pairs(_ elements: RESPReply.Children) -> [String: Int] {
+        let parts = Array(elements)
         var pairs: [String: Int] = [:]
         for index in stride(from: 0, to: parts.count - 1, by: 2) {
             let name = (parts[index].string ?? "").prefix(WorkerReport.maximumText).printable

@@ -24,20 +24,22 @@ public struct RetryCounts: Sendable, Equatable {
     static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> RetryCounts? {
         var (counts, counted) = (RetryCounts(), 0)
         while true {
-            let reply = try await client.call(
-                QueueScript.countRetries.command([keys.retry]) { command in
-                    command.append(counted)
-                    command.append(pageSize)
-                    command.append(pageBytes)
-                })
-            let numbers = reply.root.children.compactMap(\.number)
-            guard numbers.count == 5 else { throw QueueConnection.Failure.unexpectedReply(.countRetries) }
-            guard numbers[0] <= maximumJobs else { return nil }
-            counts.retrying += numbers[2]
-            counts.scheduled += numbers[3]
-            counts.deferred += numbers[4]
-            counted += numbers[1]
-            guard numbers[1] > 0, counted < numbers[0] else { return counts }
+            let (all, page, count) = try await QueueScript.countRetries.run(client, [keys.retry]) { command in
+                command.append(counted)
+                command.append(pageSize)
+                command.append(pageBytes)
+            } reading: { reply in
+                let (all, count) = (reply.number(), reply.number())
+                var page = RetryCounts()
+                (page.retrying, page.scheduled, page.deferred) = (reply.number(), reply.number(), reply.number())
+                return (all, page, count)
+            }
+            guard all <= maximumJobs else { return nil }
+            counts.retrying += page.retrying
+            counts.scheduled += page.scheduled
+            counts.deferred += page.deferred
+            counted += count
+            guard count > 0, counted < all else { return counts }
         }
     }
 }

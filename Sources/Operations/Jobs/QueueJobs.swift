@@ -73,27 +73,18 @@ package struct QueueJobs: Sendable {
         _ key: String, kind: String, cursor: String?, limit: Int, end: QueueKeys.Head = .left, fields: [String] = [],
         _ make: (_ position: String, _ size: Int, _ body: ByteBuffer, _ now: Int64) -> StoredJob
     ) async throws -> Page {
-        let command = QueueScript.pageJobs.command([key]) { command in
+        try await QueueScript.pageJobs.run(client, [key]) { command in
             command.append(kind)
             command.append(cursor ?? "start")
             command.append(limit)
             command.append(Self.pageBytes)
             command.append(end.rawValue)
             for field in fields { command.append(field) }
+        } reading: { reply in
+            var page = Page(now: Int64(reply.number()), jobs: [], cursor: reply.textIfAny())
+            while !reply.isAtEnd { page.jobs.append(make(reply.text(), reply.number(), reply.bytes(), page.now)) }
+            return page
         }
-        let reply = try await client.call(command)
-        var elements = reply.root.children
-        guard let now = elements.next()?.number, let next = elements.next()?.string else {
-            throw QueueConnection.Failure.unexpectedReply(.pageJobs)
-        }
-        var page = Page(now: Int64(now), jobs: [], cursor: next.isEmpty ? nil : next)
-        while let position = elements.next()?.string {
-            guard let size = elements.next()?.number, let body = elements.next()?.bytes else {
-                throw QueueConnection.Failure.unexpectedReply(.pageJobs)
-            }
-            page.jobs.append(make(position, size, body, page.now))
-        }
-        return page
     }
 
     /// Reads all jobs of some states.
@@ -299,7 +290,7 @@ package struct QueueJobs: Sendable {
         ]
         names += [keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
         if let other { names += [other.jobs, other.retry] }
-        let command = QueueScript.changeJobs.command(names) { command in
+        return try await QueueScript.changeJobs.run(client, names) { command in
             command.append(action)
             command.append(passing == nil ? "retry" : "list")
             command.append(keys.head.rawValue)
@@ -313,12 +304,9 @@ package struct QueueJobs: Sendable {
             command.append(counter)
             command.append(Self.cancelledReason)
             append(&command)
+        } reading: { reply in
+            Changed(changed: reply.number(), passed: reply.number(), evicted: reply.number())
         }
-        let reply = try await client.call(command).root
-        guard reply.count == 3, let changed = reply[0].number, let passed = reply[1].number,
-            let evicted = reply[2].number
-        else { throw QueueConnection.Failure.unexpectedReply(.changeJobs) }
-        return Changed(changed: changed, passed: passed, evicted: evicted)
     }
 
     private func text(_ action: Action, _ stored: StoredJob) -> ByteBuffer {

@@ -73,15 +73,12 @@ public final class AppPauses {
                 command.append(detail ?? "")
                 command.append(configuration)
             },
-            completion: { result in
-                completion(
-                    result.flatMap { reply in
-                        guard reply.root.count == 2, let wait = reply.root[1].number else {
-                            return .failure(.unexpectedReply(.pauseApp))
-                        }
-                        return .success(wait < 0 ? nil : Int64(wait))
-                    })
-            })
+            completion: completion
+        ) { reply in
+            // Whether the app was not paused before.
+            _ = reply.number()
+            return reply.numberIfAny()
+        }
     }
 
     /// Asks whether to send a probe of a paused app.
@@ -96,22 +93,18 @@ public final class AppPauses {
                 command.append(Int(durations.probe))
                 command.append(configuration)
             },
-            completion: { result in completion(result.flatMap(Self.probeAnswer)) })
-    }
-
-    private static func probeAnswer(_ reply: RESPReply) -> Result<ProbeAnswer, QueueConnection.Failure> {
-        guard reply.root.count == 4, let wait = reply.root[1].number, let reason = reply.root[2].string,
-            let detail = reply.root[3].string
-        else { return .failure(.unexpectedReply(.probeApp)) }
-        switch reply.root[0].number {
-        case 0: return .success(.closed)
-        case 1: return .success(.granted)
-        case 2:
-            return .success(
-                .wait(
-                    milliseconds: wait < 0 ? nil : Int64(wait), reason: reason.printable,
-                    detail: detail.isEmpty ? nil : detail.printable))
-        default: return .failure(.unexpectedReply(.probeApp))
+            completion: completion
+        ) { reply in
+            let (answer, wait) = (reply.number(), reply.numberIfAny())
+            let (reason, detail) = (reply.text().printable, reply.textIfAny()?.printable)
+            switch answer {
+            case 0: return .closed
+            case 1: return .granted
+            case 2: return .wait(milliseconds: wait, reason: reason, detail: detail)
+            default:
+                reply.refuse()
+                return .closed
+            }
         }
     }
 
@@ -122,7 +115,7 @@ public final class AppPauses {
     ) {
         scripts.run(
             .resumeApp, [keys.appPaused(app)], arguments: { $0.append(configuration) },
-            completion: { completion($0.map { _ in }) })
+            completion: completion, reading: { _ = $0.number() })
     }
 
     /// Reads the pauses of apps, in their order; `nil` for an app that is not paused.

@@ -33,14 +33,6 @@ public final class AppRates {
                 command.append(perSecond)
                 command.append(count)
             },
-            completion: { result in
-                completion(
-                    result.flatMap { reply in
-                        guard reply.root.count == 1, let wait = reply.root[0].number else {
-                            return .failure(.unexpectedReply(.reserveRate))
-                        }
-                        return .success(Int64(wait))
-                    })
-            })
+            completion: completion, reading: { Int64($0.number()) })
     }
 }

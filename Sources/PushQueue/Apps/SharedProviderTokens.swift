@@ -77,18 +77,17 @@ public final class SharedProviderTokens {
                 command.append(Self.life)
                 command.append(Self.tolerance)
             },
-            completion: { result in
-                completion(
-                    result.flatMap { reply in
-                        guard reply.root.count == 3, let token = reply.root[1].bytes, let now = reply.root[2].number
-                        else { return .failure(.unexpectedReply(.shareProviderToken)) }
-                        switch reply.root[0].number {
-                        case 1: return .success(.taken)
-                        case 0: return .success(.other(token))
-                        case -1: return .success(.clocksDiffer(seconds: offer.issuedAt - Int64(now)))
-                        default: return .failure(.unexpectedReply(.shareProviderToken))
-                        }
-                    })
-            })
+            completion: completion
+        ) { reply in
+            let (result, token, now) = (reply.number(), reply.bytes(), reply.number())
+            switch result {
+            case 1: return .taken
+            case 0: return .other(token)
+            case -1: return .clocksDiffer(seconds: offer.issuedAt - Int64(now))
+            default:
+                reply.refuse()
+                return .taken
+            }
+        }
     }
 }

@@ -47,16 +47,11 @@ extension InvalidTokenSet {
                     command.append(token.details)
                 }
             },
-            completion: { result in
-                completion(
-                    result.flatMap { reply in
-                        let markings = reply.root.children.compactMap { $0.number.flatMap(Marking.init) }
-                        guard reply.root.count == marked.count, markings.count == marked.count else {
-                            return .failure(.unexpectedReply(.addInvalidTokens))
-                        }
-                        return .success(markings)
-                    })
-            })
+            completion: completion
+        ) { reply in
+            if reply.count != marked.count { reply.refuse() }
+            return marked.map { _ in reply.value(else: .known) }
+        }
     }
 
     /// Removes tokens from the set because their devices have registered again, and records the registrations. Works on
@@ -74,6 +69,6 @@ extension InvalidTokenSet {
                     command.append(Int(registration.at))
                 }
             },
-            completion: { completion($0.map { _ in }) })
+            completion: completion, reading: { _ = $0.number() })
     }
 }

@@ -72,24 +72,19 @@ public struct InvalidTokenSet {
         scripts.run(
             .findInvalidTokens, [keys.invalidTokens, keys.invalidTokenDetails],
             arguments: { command in command.append(candidates.bytes) },
-            completion: { completion($0.flatMap { Self.found($0, among: candidates) }) })
+            completion: completion, reading: { Self.found(&$0, among: candidates) })
     }
 
-    private static func found(
-        _ reply: RESPReply, among candidates: TokenList
-    ) -> Result<[Found], QueueConnection.Failure> {
+    private static func found(_ reply: inout ScriptReply, among candidates: TokenList) -> [Found] {
         // This is nearly always the case.
-        guard reply.root.count > 0 else { return .success([]) }
+        guard !reply.isAtEnd else { return [] }
         var (places, details): ([Int], [InvalidTokenDetails]) = ([], [])
-        var elements = reply.root.children
-        while let place = elements.next()?.number, let known = elements.next()?.bytes {
-            places.append(place)
-            details.append(InvalidTokenDetails(known))
+        while !reply.isAtEnd {
+            places.append(reply.number())
+            details.append(InvalidTokenDetails(reply.bytes()))
         }
         let tokens = candidates.tokens(at: places)
-        guard places.count * 2 == reply.root.count, tokens.count == places.count else {
-            return .failure(.unexpectedReply(.findInvalidTokens))
-        }
-        return .success(zip(zip(places, tokens), details).map { Found(place: $0.0, token: $0.1, details: $1) })
+        if tokens.count != places.count { reply.refuse() }
+        return zip(zip(places, tokens), details).map { Found(place: $0.0, token: $0.1, details: $1) }
     }
 }

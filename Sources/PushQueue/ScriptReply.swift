@@ -1,0 +1,103 @@
+import NIOCore
+import Redis
+
+/// A script's reply, read from its first element to its last.
+///
+/// An element that is missing, of another type, or left over makes the whole reply a failure: the server runs another
+/// version of the script, or is not Redis. Until then it reads as an empty value, so that callers need no checks.
+package struct ScriptReply {
+    /// A reply that is not an array.
+    private var only: RESPReply.Element?
+    private var elements: RESPReply.Children
+    private var isUnexpected = false
+
+    private init(_ root: RESPReply.Element) {
+        only = root.kind == .array ? nil : root
+        elements = root.children
+    }
+
+    /// Reads a reply.
+    /// - Throws: ``QueueConnection/Failure/unexpectedReply(_:)``.
+    package static func read<Value>(
+        _ reply: RESPReply, of script: QueueScript, _ body: (inout ScriptReply) -> Value
+    ) throws(QueueConnection.Failure) -> Value {
+        var elements = ScriptReply(reply.root)
+        let value = body(&elements)
+        guard !elements.isUnexpected, elements.isAtEnd else { throw .unexpectedReply(script) }
+        return value
+    }
+
+    /// True after the last element.
+    package var isAtEnd: Bool { count == 0 }
+
+    /// The number of elements that are left.
+    package var count: Int { only == nil ? elements.underestimatedCount : 1 }
+
+    /// Makes the reply a failure.
+    package mutating func refuse() { isUnexpected = true }
+
+    /// Reads a number within ±2⁵³.
+    package mutating func number() -> Int { read(\.number) ?? 0 }
+
+    /// Reads a number that is negative if there is none.
+    package mutating func numberIfAny() -> Int64? {
+        let number = number()
+        return number < 0 ? nil : Int64(number)
+    }
+
+    /// Reads a number that stands for a value.
+    package mutating func value<Value: RawRepresentable<Int>>(else empty: Value) -> Value {
+        read { $0.number.flatMap(Value.init) } ?? empty
+    }
+
+    /// Reads a text.
+    package mutating func text() -> String { read(\.string) ?? "" }
+
+    /// Reads a text that is empty if there is none.
+    package mutating func textIfAny() -> String? {
+        let text = text()
+        return text.isEmpty ? nil : text
+    }
+
+    /// Reads a string.
+    package mutating func bytes() -> ByteBuffer { read(\.bytes) ?? ByteBuffer() }
+
+    /// Reads a string, or null.
+    package mutating func bytesOrNull() -> ByteBuffer? {
+        let element = next()
+        if element?.bytes == nil, element?.isNull != true { refuse() }
+        return element?.bytes
+    }
+
+    /// Reads an array.
+    package mutating func children() -> RESPReply.Children {
+        read { $0.kind == .array ? $0.children : nil } ?? elements
+    }
+
+    private mutating func read<Value>(_ value: (RESPReply.Element) -> Value?) -> Value? {
+        let found = next().flatMap(value)
+        if found == nil { refuse() }
+        return found
+    }
+
+    private mutating func next() -> RESPReply.Element? {
+        defer { only = nil }
+        return only ?? elements.next()
+    }
+}
+
+extension QueueScript {
+    /// Runs the script once, with its source.
+    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    package func run<Value>(
+        _ client: RedisClient, _ keys: [String], arguments: (inout RedisCommand) -> Void,
+        reading read: (inout ScriptReply) -> Value
+    ) async throws -> Value {
+        var command = RedisCommand("EVAL", expecting: keys.count + 16, bytes: source.count + 1024)
+        command.append(source)
+        command.append(keys.count)
+        for key in keys { command.append(key) }
+        arguments(&command)
+        return try ScriptReply.read(await client.call(command), of: self, read)
+    }
+}
