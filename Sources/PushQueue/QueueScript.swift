@@ -49,9 +49,7 @@ extension QueueScript {
     package static let addInvalidTokens = QueueScript("addInvalidTokens", PackageResources.add_lua)
     package static let registerTokens = QueueScript("registerTokens", PackageResources.register_lua)
     // Apps.
-    package static let pauseApp = QueueScript("pauseApp", PackageResources.pause_lua)
-    package static let probeApp = QueueScript("probeApp", PackageResources.probe_lua)
-    package static let resumeApp = QueueScript("resumeApp", PackageResources.resume_lua)
+    package static let gate = QueueScript("gate", PackageResources.gate_lua)
     package static let reserveRate = QueueScript("reserveRate", PackageResources.reserve_rate_lua)
     package static let throttleToken = QueueScript("throttleToken", PackageResources.throttle_token_lua)
     package static let shareProviderToken = QueueScript("shareProviderToken", PackageResources.share_lua)
@@ -59,7 +57,7 @@ extension QueueScript {
     /// The scripts that workers run.
     package static let ofWorkers = [
         claim, reserve, settle, reclaim, release, gauges, limitCampaign, findInvalidTokens, addInvalidTokens,
-        registerTokens, pauseApp, probeApp, resumeApp, reserveRate, throttleToken, shareProviderToken,
+        registerTokens, gate, reserveRate, throttleToken, shareProviderToken,
     ]
 }
 
@@ -78,7 +76,7 @@ private enum ScriptParts {
     private static let all: [UInt8] =
         PackageResources.base_lua + PackageResources.counters_lua + PackageResources.wrapper_lua
         + PackageResources.dead_letters_lua + PackageResources.results_lua + PackageResources.claims_lua
-        + PackageResources.portions_lua + PackageResources.app_pause_lua
+        + PackageResources.portions_lua
 
     static func before(_ text: [UInt8], clock: ClockSource) -> [UInt8] { clock.part + all + text }
 }

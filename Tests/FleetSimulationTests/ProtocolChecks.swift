@@ -75,9 +75,12 @@ final class ProtocolChecks {
         case .claim: claimed(arguments, reply)
         case .reclaim: reclaimed(arguments, reply)
         case .release: released(arguments, reply)
-        case .pauseApp: paused(arguments, reply)
-        case .probeApp: probed(arguments, reply)
-        case .resumeApp: if let app = arguments.key(0) { breakers[app] = nil }
+        case .gate:
+            switch arguments.value(0) {
+            case "trip": paused(arguments, reply)
+            case "probe": probed(arguments, reply)
+            default: if let app = arguments.key(0) { breakers[app] = nil }
+            }
         case .shareProviderToken: shared(arguments, reply)
         default: break
         }
@@ -166,7 +169,7 @@ final class ProtocolChecks {
 
     private func paused(_ arguments: CommandArguments, _ reply: RESPReply) {
         guard let app = arguments.key(0), let wait = reply.root[1].integer else { return }
-        let isProbe = arguments.value(4) == "1"
+        let isProbe = arguments.value(7) == "1"
         if var breaker = breakers[app] {
             if isProbe {
                 breaker.length = min(breaker.length * 2, Self.pauses.longest)

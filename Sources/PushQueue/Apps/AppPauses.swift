@@ -62,22 +62,14 @@ public final class AppPauses {
         _ app: String, reason: String, detail: String?, isProbe: Bool, configuration: String,
         completion: @escaping (Result<Int64?, QueueConnection.Failure>) -> Void
     ) {
-        scripts.run(
-            .pauseApp, [keys.appPaused(app)],
-            arguments: { [worker, durations] command in
-                command.append(worker)
-                command.append(reason)
-                command.append(Int(durations.first))
-                command.append(Int(durations.longest))
-                command.append(isProbe ? 1 : 0)
-                command.append(detail ?? "")
-                command.append(configuration)
-            },
-            completion: completion
-        ) { reply in
-            // Whether the app was not paused before.
-            _ = reply.number()
-            return reply.numberIfAny()
+        run("trip", app, configuration, completion) { [durations] command in
+            command.append(reason)
+            command.append(detail ?? "")
+            command.append(Int(durations.first))
+            command.append(Int(durations.longest))
+            command.append(isProbe ? 1 : 0)
+        } reading: { _, pause, _ in
+            pause.wait
         }
     }
 
@@ -86,21 +78,13 @@ public final class AppPauses {
         _ app: String, configuration: String,
         completion: @escaping (Result<ProbeAnswer, QueueConnection.Failure>) -> Void
     ) {
-        scripts.run(
-            .probeApp, [keys.appPaused(app)],
-            arguments: { [worker, durations] command in
-                command.append(worker)
-                command.append(Int(durations.probe))
-                command.append(configuration)
-            },
-            completion: completion
-        ) { reply in
-            let (answer, wait) = (reply.number(), reply.numberIfAny())
-            let (reason, detail) = (reply.text().printable, reply.textIfAny()?.printable)
+        run("probe", app, configuration, completion) { [durations] command in
+            command.append(Int(durations.probe))
+        } reading: { answer, pause, reply in
             switch answer {
             case 0: return .closed
             case 1: return .granted
-            case 2: return .wait(milliseconds: wait, reason: reason, detail: detail)
+            case 2: return .wait(milliseconds: pause.wait, reason: pause.reason, detail: pause.detail)
             default:
                 reply.refuse()
                 return .closed
@@ -113,9 +97,32 @@ public final class AppPauses {
     public func close(
         _ app: String, configuration: String, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void
     ) {
+        run("close", app, configuration, completion, arguments: { _ in }, reading: { _, _, _ in })
+    }
+
+    /// The milliseconds to the next probe, the reason of the pause, and its explanation.
+    private typealias Pause = (wait: Int64?, reason: String, detail: String?)
+
+    private func run<Value>(
+        _ action: String, _ app: String, _ configuration: String,
+        _ completion: @escaping (Result<Value, QueueConnection.Failure>) -> Void,
+        arguments: @escaping (inout RedisCommand) -> Void,
+        reading read: @escaping (_ answer: Int, Pause, inout ScriptReply) -> Value
+    ) {
         scripts.run(
-            .resumeApp, [keys.appPaused(app)], arguments: { $0.append(configuration) },
-            completion: completion, reading: { _ = $0.number() })
+            .gate, [keys.appPaused(app)],
+            arguments: { [worker] command in
+                command.append(action)
+                command.append(worker)
+                command.append(configuration)
+                arguments(&command)
+            },
+            completion: completion
+        ) { reply in
+            let answer = reply.number()
+            let pause = Pause(reply.numberIfAny(), reply.text().printable, reply.textIfAny()?.printable)
+            return read(answer, pause, &reply)
+        }
     }
 
     /// Reads the pauses of apps, in their order; `nil` for an app that is not paused.
