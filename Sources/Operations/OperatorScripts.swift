@@ -9,23 +9,25 @@ extension QueueScript {
     static let countRetries = QueueScript("countRetries", PackageResources.count_retries_lua)
     package static let commandJobs = QueueScript("commandJobs", PackageResources.command_jobs_lua)
     package static let pageDeadLetters = QueueScript("pageDeadLetters", PackageResources.page_lua)
-    static let setKey = QueueScript("setKey", PackageResources.set_key_lua)
-    static let recordAction = QueueScript("recordAction", PackageResources.record_action_lua)
+    static let write = QueueScript("write", PackageResources.write_lua)
 
     /// The scripts that operators run.
     package static let ofOperators = [
-        overview, pageJobs, changeJobs, countRetries, commandJobs, pageDeadLetters, setKey, recordAction,
+        overview, pageJobs, changeJobs, countRetries, commandJobs, pageDeadLetters, write,
     ]
 
-    /// Sets a key for an operator. Works on a Redis whose memory is full.
-    /// - Parameter life: the time until the key expires, in milliseconds; `nil` for never.
-    /// - Throws: `RedisError`.
-    static func set(
-        _ key: String, to value: ByteBuffer, life: Int? = nil, _ client: RedisClient
-    ) async throws {
-        try await QueueScript.setKey.run(client, [key]) { command in
-            command.append(value)
-            command.append(life ?? 0)
-        } reading: { _ = $0.number() }
+    /// Runs a command that writes a key. Works on a Redis whose memory is full.
+    /// - Returns: the text of the reply.
+    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    @discardableResult
+    static func write(
+        _ name: String, _ key: String, _ client: RedisClient, arguments: (inout RedisCommand) -> Void
+    ) async throws -> String {
+        try await write.run(client, [key]) { command in
+            command.append(name)
+            arguments(&command)
+        } reading: {
+            $0.text()
+        }
     }
 }

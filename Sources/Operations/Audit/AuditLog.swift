@@ -209,13 +209,14 @@ package enum AuditLog {
     package static func record(
         _ entry: AuditEntry, _ client: RedisClient, _ keys: SharedKeys
     ) async throws -> String {
-        try await QueueScript.recordAction.run(client, [keys.audit]) { command in
-            command.append(maximumEntries)
+        // The oldest entries make space.
+        try await QueueScript.write("XADD", keys.audit, client) { command in
+            for limit in ["MAXLEN", "~", "\(maximumEntries)", "*"] { command.append(limit) }
             for (name, value) in entry.fields {
                 command.append(name)
                 command.append(value)
             }
-        } reading: { $0.text() }
+        }
     }
 
     /// Returns the latest entries, the newest first.

@@ -9,7 +9,7 @@ extension AppPauses {
     public static func set(
         _ pause: AppPause, of app: String, _ client: RedisClient, _ keys: SharedKeys
     ) async throws {
-        try await QueueScript.set(keys.appPaused(app), to: pause.json, client)
+        try await QueueScript.write("SET", keys.appPaused(app), client) { $0.append(pause.json) }
     }
 
     /// Reads the pauses of those apps that are paused, by the apps' names.
@@ -42,6 +42,10 @@ extension WorkerCommand {
     /// memory is full.
     /// - Throws: `RedisError`.
     public func send(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
-        try await QueueScript.set(keys.order(process), to: ByteBuffer(string: text), life: Self.lifetime, client)
+        try await QueueScript.write("SET", keys.order(process), client) { command in
+            command.append(text)
+            command.append("PX")
+            command.append(Self.lifetime)
+        }
     }
 }

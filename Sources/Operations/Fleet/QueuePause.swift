@@ -9,7 +9,7 @@ public enum QueuePause {
     /// - Parameter pause: the reason, the time and the operator; only ``clear(_:_:)`` ends it.
     /// - Throws: `RedisError`.
     public static func set(_ client: RedisClient, _ keys: QueueKeys, _ pause: AppPause) async throws {
-        try await QueueScript.set(keys.paused, to: pause.json, client)
+        try await QueueScript.write("SET", keys.paused, client) { $0.append(pause.json) }
     }
 
     /// Pauses the queue, or replaces its pause, with only a reason.
