@@ -90,6 +90,15 @@ public struct PackedResults: Sendable {
         write(result.labels)
     }
 
+    /// Adds other results.
+    mutating func append(_ other: PackedResults) {
+        count += other.count
+        values.writeImmutableBuffer(other.values)
+    }
+
+    /// The size in memory, in bytes.
+    var size: Int { values.readableBytes }
+
     /// The encoded results, as scripts read them.
     package var argument: ByteBuffer {
         var argument = ByteBuffer()

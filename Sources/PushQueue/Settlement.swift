@@ -20,17 +20,48 @@ public struct Settlement: Sendable {
     /// The settlements of the jobs of one campaign, or of those without a campaign.
     private struct Group {
         var acknowledged: [[ClaimID]] = Array(repeating: [], count: Outcome.allCases.count)
-        /// Claims that end with results, by outcome, each with its results.
-        var done: [Outcome: (count: Int, arguments: RedisArguments)] = [:]
         var arguments = RedisArguments()
+        /// The end of the job that was added last, which still gets counts and results.
+        var open: Ending?
 
         /// The approximate size in memory, in bytes, without the acknowledged claims.
-        var size: Int { done.values.reduce(arguments.size) { $0 + $1.arguments.size } }
+        var size: Int { arguments.size + (open?.results.size ?? 0) }
 
         /// The approximate number of arguments.
-        var argumentCount: Int {
-            let acknowledged = acknowledged.reduce(arguments.count + 2) { $0 + $1.count }
-            return done.values.reduce(acknowledged) { $0 + $1.arguments.count }
+        var argumentCount: Int { acknowledged.reduce(arguments.count + 16) { $0 + $1.count } }
+
+        /// Writes the end of the job that was added last.
+        mutating func close() {
+            if let open, open.isComplete { open.append(to: &arguments) }
+            open = nil
+        }
+    }
+
+    /// The end of a claim, with what it counts and its results.
+    private struct Ending {
+        let claim: ClaimID
+        /// True once the claim is ended or replaced; until then, only parts of its job are written.
+        var isComplete = false
+        /// The claim that replaces it, and its job; `nil` if the job has ended.
+        var rest: (claim: ClaimID, head: ByteBuffer, original: Range<Int>)?
+        var counts: [(field: String, amount: Int)] = []
+        var results = PackedResults()
+
+        func append(to arguments: inout RedisArguments) {
+            arguments.append(rest == nil ? "end" : "keep")
+            arguments.append(claim)
+            if let rest {
+                arguments.append(rest.claim)
+                arguments.append(rest.head)
+                arguments.append(rest.original.lowerBound)
+                arguments.append(rest.original.count)
+            }
+            arguments.append(results.isEmpty ? ByteBuffer() : results.argument)
+            arguments.append(counts.count)
+            for (field, amount) in counts {
+                arguments.append(field)
+                arguments.append(amount)
+            }
         }
     }
 
@@ -94,40 +125,38 @@ public struct Settlement: Sendable {
     /// - Parameter results: the notification's result for producers; empty if it is not kept.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome, results: PackedResults) {
         guard !results.isEmpty else { return end(claim, outcome) }
-        count += 1
-        otherClaims.append(claim)
-        group.done[outcome, default: (0, RedisArguments())].count += 1
-        group.done[outcome]?.arguments.append(claim)
-        group.done[outcome]?.arguments.append(results.argument)
-        resultCount += results.count
+        end(claim, counting: outcome.rawValue, 1)
+        addResults(results)
     }
 
     /// Ends a job whose notifications all had the same outcome.
     /// - Parameter notifications: their number, from 1.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome, notifications: Int) {
-        acknowledge(claim, as: outcome.rawValue)
-        if notifications > 1 { addCount(outcome.rawValue, notifications - 1) }
+        end(claim, counting: outcome.rawValue, notifications)
     }
 
     /// Ends a job whose notifications had different outcomes. Count those with ``addCount(_:_:)``.
-    public mutating func endMixed(_ claim: ClaimID) { acknowledge(claim, as: Self.mixed) }
+    public mutating func endMixed(_ claim: ClaimID) { end(claim, counting: Self.mixed, 1) }
 
-    /// Not added to ``acknowledged``, which is written first: dead letters before this action need the claim, and
-    /// counts after it apply only if the claim was found.
-    private mutating func acknowledge(_ claim: ClaimID, as counter: String) {
-        count += 1
+    private mutating func end(_ claim: ClaimID, counting counter: String, _ amount: Int) {
+        open(claim)
+        group.open?.isComplete = true
         otherClaims.append(claim)
-        group.arguments.append("ack")
-        group.arguments.append(counter)
-        group.arguments.append(1)
-        group.arguments.append(claim)
+        count += 1
+        addCount(counter, amount)
     }
 
-    /// Adds results for producers, which apply only if the settlement before them finds its claim.
+    /// Lets counts and results be added to the end of a claim.
+    private mutating func open(_ claim: ClaimID) {
+        guard group.open?.claim != claim else { return }
+        group.close()
+        group.open = Ending(claim: claim)
+    }
+
+    /// Adds results for producers to the job that was added last, other than with ``end(_:_:)``. They apply only if its
+    /// claim is found.
     public mutating func addResults(_ results: PackedResults) {
-        guard !results.isEmpty else { return }
-        group.arguments.append("result")
-        group.arguments.append(results.argument)
+        group.open?.results.append(results)
         resultCount += results.count
     }
 
@@ -141,33 +170,30 @@ public struct Settlement: Sendable {
         _ claim: ClaimID, _ postponement: Postponement, due: Due, head: ByteBuffer, reason: String?,
         original: Range<Int>
     ) {
-        group.arguments.append("retry")
-        group.arguments.append(claim)
-        group.arguments.append(postponement.rawValue)
-        switch due {
-        case .after(let milliseconds): group.arguments.append("+\(max(0, milliseconds))")
-        case .at(let milliseconds): group.arguments.append("@\(milliseconds)")
-        }
-        group.arguments.append(head)
-        group.arguments.append(original.lowerBound)
-        group.arguments.append(original.count)
-        copiedBytes += original.count
+        retry(claim, due: due, head: head, original: original)
+        end(claim, counting: postponement.rawValue, 1)
         if let reason { addCount("\(postponement.rawValue):\(reason)", 1) }
-        otherClaims.append(claim)
-        count += 1
     }
 
-    /// Returns some of a job's notifications to the queue as a job of their own. Another settlement ends the claim. Count
-    /// them with ``addCount(_:_:)``.
+    /// Returns some of a job's notifications to the queue as a job of their own. A later call ends the claim, before
+    /// those for other claims. Count the notifications with ``addCount(_:_:)``.
     /// - Parameters:
     ///   - head: the wrapper's head (see `EnvelopeWriter`).
     ///   - original: the range of the original's bytes in the claimed job.
     package mutating func postponePart(
         of claim: ClaimID, afterMilliseconds delay: Int64, head: ByteBuffer, original: Range<Int>
     ) {
-        group.arguments.append("part")
+        retry(claim, due: .after(milliseconds: delay), head: head, original: original)
+    }
+
+    private mutating func retry(_ claim: ClaimID, due: Due, head: ByteBuffer, original: Range<Int>) {
+        open(claim)
+        group.arguments.append("retry")
         group.arguments.append(claim)
-        group.arguments.append("+\(max(0, delay))")
+        switch due {
+        case .after(let milliseconds): group.arguments.append("+\(max(0, milliseconds))")
+        case .at(let milliseconds): group.arguments.append("@\(milliseconds)")
+        }
         group.arguments.append(head)
         group.arguments.append(original.lowerBound)
         group.arguments.append(original.count)
@@ -180,12 +206,9 @@ public struct Settlement: Sendable {
     ///   - head: the wrapper's head, which names the tokens that are left.
     ///   - original: the range of the original's bytes in the claimed job.
     package mutating func keep(_ claim: ClaimID, as rest: ClaimID, head: ByteBuffer, original: Range<Int>) {
-        group.arguments.append("keep")
-        group.arguments.append(claim)
-        group.arguments.append(rest)
-        group.arguments.append(head)
-        group.arguments.append(original.lowerBound)
-        group.arguments.append(original.count)
+        open(claim)
+        group.open?.rest = (rest, head, original)
+        group.open?.isComplete = true
         copiedBytes += original.count
         otherClaims.append(claim)
         rests.append(rest)
@@ -204,6 +227,7 @@ public struct Settlement: Sendable {
         _ claim: ClaimID, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>,
         text: ByteBuffer? = nil
     ) {
+        open(claim)
         group.arguments.append("split")
         group.arguments.append(claim)
         group.arguments.append(prefix)
@@ -223,8 +247,7 @@ public struct Settlement: Sendable {
                 group.arguments.append(piece.count)
             }
         }
-        otherClaims.append(claim)
-        count += 1
+        end(claim, counting: "split", 1)
     }
 
     /// Makes a job a dead letter.
@@ -234,14 +257,15 @@ public struct Settlement: Sendable {
     ///   - attempts: the number of attempts that were made.
     ///   - members: further JSON members about it, each with a leading comma.
     ///   - original: the range of the original's bytes in the claimed job.
-    ///   - settles: `false` if other notifications of the job are not dead: a later settlement then ends the claim.
+    ///   - settles: `false` if other notifications of the job are not dead: a later call then ends the claim, before those
+    ///     for other claims.
     public mutating func bury(
         _ claim: ClaimID, as outcome: Outcome = .dead, reason: String, attempts: Int, members: ByteBuffer,
         original: Range<Int>, settles: Bool = true
     ) {
-        group.arguments.append(settles ? "dead" : "letter")
+        open(claim)
+        group.arguments.append("dead")
         group.arguments.append(claim)
-        if settles { group.arguments.append(outcome.rawValue) }
         group.arguments.append(reason)
         var all = ByteBuffer()
         copiedBytes += original.count
@@ -250,18 +274,14 @@ public struct Settlement: Sendable {
         group.arguments.append(all)
         group.arguments.append(original.lowerBound)
         group.arguments.append(original.count)
-        if settles {
-            otherClaims.append(claim)
-            count += 1
-        }
+        guard settles else { return }
+        end(claim, counting: outcome.rawValue, 1)
+        if outcome == .dead { addCount("dead:\(reason)", 1) }
     }
 
-    /// Adds to a counter, only if the settlement before it finds its claim.
-    public mutating func addCount(_ field: String, _ amount: Int) {
-        group.arguments.append("count")
-        group.arguments.append(field)
-        group.arguments.append(amount)
-    }
+    /// Adds to a counter of the job that was added last, other than with ``end(_:_:)``. It applies only if its claim is
+    /// found.
+    public mutating func addCount(_ field: String, _ amount: Int) { group.open?.counts.append((field, amount)) }
 
     /// Appends the script's arguments after those that all batches have.
     func append(to command: inout RedisCommand) {
@@ -281,13 +301,8 @@ public struct Settlement: Sendable {
             command.append(claims.count)
             for claim in claims { command.append(claim) }
         }
-        for outcome in Outcome.allCases {
-            guard let done = group.done[outcome] else { continue }
-            command.append("done")
-            command.append(outcome.rawValue)
-            command.append(done.count)
-            done.arguments.append(to: &command)
-        }
+        var group = group
+        group.close()
         group.arguments.append(to: &command)
     }
 

@@ -91,7 +91,7 @@ extension Settlement {
         } else {
             postponePart(of: claim, afterMilliseconds: postponed.delay, head: writer.head(), original: original)
         }
-        // The script itself counts one notification if the retry settles its claim, and none otherwise.
+        // One notification is counted already if the retry settles its claim, and none otherwise.
         addCounts(postponed.kind.rawValue, code, postponed.tokens.count - (settles ? 1 : 0))
     }
 
@@ -103,7 +103,7 @@ extension Settlement {
         bury(
             claim, as: outcome, reason: code, attempts: attempts, members: members, original: original,
             settles: settles)
-        // The script itself counts one notification if the dead letter settles its claim, and none otherwise.
+        // One notification is counted already if the dead letter settles its claim, and none otherwise.
         let more = count - (settles ? 1 : 0)
         guard outcome == .cancelled else { return addCounts(outcome.rawValue, code, more) }
         // There is only one reason.

@@ -469,7 +469,7 @@ final class FakeQueue: QueueStore {
         var bytes = command.arguments
         for length in command.lengths { texts.append(bytes.readString(length: length) ?? "") }
         var rest = texts.dropFirst()
-        var (lost, found) = (0, false)
+        var lost = 0
         func next() -> String { rest.removeFirst() }
         func range() -> (start: Int, length: Int) { (Int(next()) ?? 0, Int(next()) ?? 0) }
         var campaign = ""
@@ -477,60 +477,34 @@ final class FakeQueue: QueueStore {
             stats[name, default: 0] += amount
             if !campaign.isEmpty { campaigns[campaign, default: [:]][name, default: 0] += amount }
         }
-        func take() -> String? {
-            let claim = next()
+        func take(_ claim: String) -> String? {
             let body = ClaimID(field: claim).flatMap { held.removeValue(forKey: $0) }
-            found = body != nil
-            if !found { lost += 1 }
+            if body == nil { lost += 1 }
             return body
+        }
+        func addFacts(_ isFound: Bool) {
+            let packed = next()
+            if isFound, !packed.isEmpty { results += 1 }
+            for _ in 0..<(Int(next()) ?? 0) {
+                let (name, amount) = (next(), Int(next()) ?? 0)
+                if isFound { count(name, amount) }
+            }
         }
         while !rest.isEmpty {
             switch next() {
             case "campaign": campaign = next()
             case "ack":
                 let (outcome, number) = (next(), Int(next()) ?? 0)
-                for _ in 0..<number where take() != nil { count(outcome, 1) }
-            case "done":
-                let (outcome, number) = (next(), Int(next()) ?? 0)
-                for _ in 0..<number {
-                    if take() != nil { count(outcome, 1) }
-                    _ = next()
-                    results += 1
-                }
-            case "retry":
-                let body = take()
-                let (counter, due, head) = (next(), next(), next())
-                let range = (Int(next()) ?? 0, Int(next()) ?? 0)
-                if let body {
-                    postpone(body, head, range, due)
-                    count(counter, 1)
-                }
-            case "dead":
-                let body = take()
-                let (outcome, reason, members) = (next(), next(), next())
-                _ = (next(), next())
-                if body != nil {
-                    dead.append((reason, members))
-                    count(outcome, 1)
-                    if outcome == "dead" { count("dead:\(reason)", 1) }
-                }
-            case "letter":
-                found = ClaimID(field: next()).map { held[$0] != nil } ?? false
-                dead.append((next(), next()))
-                _ = (next(), next())
-            case "part":
-                let body = ClaimID(field: next()).flatMap { held[$0] }
-                found = body != nil
-                let (due, head) = (next(), next())
-                let range = (Int(next()) ?? 0, Int(next()) ?? 0)
-                if let body { postpone(body, head, range, due) }
+                for _ in 0..<number where take(next()) != nil { count(outcome, 1) }
+            case "end": addFacts(take(next()) != nil)
             case "keep":
-                let body = take()
+                let body = take(next())
                 let (rest, head) = (next(), next())
                 let range = (Int(next()) ?? 0, Int(next()) ?? 0)
                 if let body, let rest = ClaimID(field: rest) { held[rest] = head + Self.part(range, of: body) + "}" }
+                addFacts(body != nil)
             case "split":
-                let body = take()
+                let body = ClaimID(field: next()).flatMap { held[$0] }
                 splits += 1
                 let prefix = next()
                 let (cut, original) = (range(), range())
@@ -544,13 +518,16 @@ final class FakeQueue: QueueStore {
                     let tokens = start == "-" ? end : body.map { Self.part((Int(start) ?? 0, Int(end) ?? 0), of: $0) }
                     if let tokens, let rest { pieces.append(prefix + #","tokens":[\#(tokens)],"job":\#(rest)}"#) }
                 }
-                count("split", 1)
-            case "count":
-                let (name, amount) = (next(), Int(next()) ?? 0)
-                if found { count(name, amount) }
-            case "result":
-                _ = next()
-                if found { results += 1 }
+            case "retry":
+                let body = ClaimID(field: next()).flatMap { held[$0] }
+                let (due, head) = (next(), next())
+                let range = (Int(next()) ?? 0, Int(next()) ?? 0)
+                if let body { postpone(body, head, range, due) }
+            case "dead":
+                let isFound = ClaimID(field: next()).map { held[$0] != nil } ?? false
+                let (reason, members) = (next(), next())
+                _ = (next(), next())
+                if isFound { dead.append((reason, members)) }
             case let other: preconditionFailure("unknown action \(other)")
             }
         }

@@ -16,36 +16,28 @@
 --       4 max dead bytes  the maximum sum of their lengths
 --       5 max results     the approximate number of results that are kept
 --       then any number of actions; `claim` is a field, `<number>.<stamp>`, and the original is the `length` bytes of
---       the claimed job from `start` (from 0)
+--       the claimed job from `start` (from 0). What an action counts has its fields and amounts in `counts`: their
+--       number, and (field amount)...; `results` is '', or MessagePack, an array of arrays of values (see add_results)
 --         campaign name                          the actions after it are about jobs of this campaign, '' for none:
 --                                                what they count is added to its counters, too
 --         ack    outcome n claim...              n jobs have ended with this outcome, which is counted
---         done   outcome n (claim results)...    the same, each with its results: MessagePack, an array of arrays of
---                                                values (see add_results)
---         retry  claim counter delay head start length
---                                                the job is due again in `delay` ms ('+500'), or at a time
---                                                ('@1792800000000'); the new job is `head`, the original, and '}';
---                                                `counter` is counted
---         dead   claim outcome reason members start length
---                                                a dead letter with the original, and JSON members about it; the
---                                                outcome (dead or cancelled) is counted, and the reason of a dead one.
---                                                With the reason Cancelled it is kept with the cancelled jobs
---         split  claim prefix cut cut_length start length pieces (token_start token_length)...
---                                                the job is replaced by pieces that are due at once. A piece is
---                                                `prefix`, its tokens, which are the `token_length` bytes of the
---                                                claimed job from `token_start`, and the original without its list of
---                                                tokens, which is the `cut_length` bytes of the claimed job from
---                                                `cut`; a `token_start` of '-' is followed by the tokens themselves
---         letter claim reason members start length
---                                                a dead letter for some notifications of the job: nothing is counted, and
---                                                the claim stays, to be settled by a later action
---         part   claim delay head start length
---                                                a retry of some notifications of the job: nothing is counted, and the
---                                                claim stays, to be settled by a later action
---         keep   claim rest head start length    some notifications of the job have ended: the claim is replaced by the
+--         end    claim results counts            the job has ended
+--         keep   claim rest head start length results counts
+--                                                some notifications of the job have ended: the claim is replaced by the
 --                                                claim `rest` of the others, whose job is `head`, the original, and '}'
---         count  field amount                    counted if the action before it found its claim
---         result results                         these results are added if the action before it found its claim
+--         retry  claim delay head start length   some or all notifications of the job are due again in `delay` ms
+--                                                ('+500'), or at a time ('@1792800000000'), as a job of `head`, the
+--                                                original, and '}'. The claim stays, for a later action that ends it
+--         split  claim prefix cut cut_length start length pieces (token_start token_length)...
+--                                                the job becomes pieces that are due at once. A piece is `prefix`, its
+--                                                tokens, which are the `token_length` bytes of the claimed job from
+--                                                `token_start`, and the original without its list of tokens, which is
+--                                                the `cut_length` bytes of the claimed job from `cut`; a `token_start`
+--                                                of '-' is followed by the tokens themselves. The claim stays, too
+--         dead   claim reason members start length
+--                                                some or all become a dead letter with the original, and JSON members
+--                                                about it; with the reason Cancelled it is kept with the cancelled
+--                                                jobs. The claim stays, too
 --         minute minutes jobs inbox oldest n (field amount)...
 --                                                the last action: the lane's sums since it last sent this action.
 --                                                They are added to the minute's counters, whose key begins with
@@ -64,7 +56,7 @@ local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_pref
     unpack(KEYS)
 local lane, max_dead, max_dead_age, max_dead_bytes, max_results = unpack(ARGV, 1, 5)
 local now = now_ms()
-local settled, lost, evicted, found = 0, 0, 0, false
+local settled, lost, evicted = 0, 0, 0
 -- The sets that have new members, each with the key of its length.
 local buried = {}
 
@@ -81,43 +73,36 @@ if first_action ~= 'minute' then
     write_when_full(claimed)
 end
 
--- The counts by campaign, which are written at the end.
-local campaign, campaign_counts = nil, {}
+-- The counts by field, in all and by campaign, which are written at the end.
+local campaign, total, by_campaign = nil, {}, {}
 
-local function tally(field, amount)
-    count(stats, now, field, amount)
+local function add(field, amount)
+    total[field] = (total[field] or 0) + amount
     if campaign and amount ~= 0 then
-        campaign_counts[campaign] = campaign_counts[campaign] or {}
-        campaign_counts[campaign][field] = (campaign_counts[campaign][field] or 0) + amount
+        by_campaign[campaign] = by_campaign[campaign] or {}
+        by_campaign[campaign][field] = (by_campaign[campaign][field] or 0) + amount
     end
 end
 
--- Removes a claim and returns its job; false if the claim is no longer the lane's own.
-local function settle(claim)
-    local body = redis.call('HGET', claimed, claim)
-    found = body and true or false
+-- Records that `own` of n claims were still the lane's own.
+local function ended(n, own)
+    settled, lost = settled + own, lost + n - own
+end
+
+-- Adds the results and counts that begin at an argument, if they are those of a claim that was found. Returns the index
+-- after them.
+local function add_facts(place, found)
+    local packed, first = ARGV[place], place + 2
+    local last = first + 2 * ARGV[place + 1] - 1
     if found then
-        redis.call('HDEL', claimed, claim)
-        settled = settled + 1
-    else
-        lost = lost + 1
+        if packed ~= '' then
+            add_results(results, max_results, now, packed)
+        end
+        for pair = first, last, 2 do
+            add(ARGV[pair], tonumber(ARGV[pair + 1]))
+        end
     end
-    return body
-end
-
--- Counts an outcome of n claims, `own` of which were found.
-local function end_claims(outcome, n, own)
-    settled = settled + own
-    lost = lost + n - own
-    found = own > 0
-    tally(outcome, own)
-end
-
--- Returns the job of a claim, which a later action settles; false if the claim is no longer the lane's own.
-local function job_of(claim)
-    local body = redis.call('HGET', claimed, claim)
-    found = body and true or false
-    return body
+    return last + 1
 end
 
 -- Every copy of a large job takes some ms, so the whole of it is not copied.
@@ -126,25 +111,6 @@ local function original_of(body, start, length)
         return body
     end
     return string.sub(body, start + 1, start + length)
-end
-
--- Adds a job to the retries. `delay` is in ms ('+500'), or a time ('@1792800000000').
-local function retry_later(delay, job)
-    local due = tonumber(string.sub(delay, 2))
-    if string.sub(delay, 1, 1) == '+' then
-        due = now + due
-    end
-    redis.call('ZADD', retry, due, job)
-end
-
--- Keeps a job as a dead letter, or with the cancelled jobs.
-local function keep_letter(claim, reason, members, original)
-    local set, set_bytes = dead, dead_bytes
-    if reason == 'Cancelled' then
-        set, set_bytes = cancelled, cancelled_bytes
-    end
-    bury(set, set_bytes, now, claim, reason, members, original)
-    buried[set] = set_bytes
 end
 
 -- The arguments of the action `minute`.
@@ -163,43 +129,26 @@ while at <= #ARGV do
         for start = first, last, CHUNK do
             own = own + redis.call('HDEL', claimed, unpack(ARGV, start, math.min(start + CHUNK - 1, last)))
         end
-        end_claims(outcome, n, own)
+        ended(n, own)
+        add(outcome, own)
         at = last + 1
-    elseif action == 'done' then
-        local outcome, n = ARGV[at + 1], tonumber(ARGV[at + 2])
-        local first, last, own = at + 3, at + 2 + 2 * n, 0
-        for pair = first, last, 2 do
-            local claim, packed = ARGV[pair], ARGV[pair + 1]
-            if redis.call('HDEL', claimed, claim) == 1 then
-                own = own + 1
-                add_results(results, max_results, now, packed)
-            end
-        end
-        end_claims(outcome, n, own)
-        at = last + 1
-    elseif action == 'retry' then
-        local claim, counter, delay, head, start, length = unpack(ARGV, at + 1, at + 6)
-        local body = settle(claim)
+    elseif action == 'end' then
+        local own = redis.call('HDEL', claimed, ARGV[at + 1])
+        ended(1, own)
+        at = add_facts(at + 2, own == 1)
+    elseif action == 'keep' then
+        local claim, rest, head, start, length = unpack(ARGV, at + 1, at + 5)
+        local body = redis.call('HGET', claimed, claim)
+        ended(1, body and 1 or 0)
         if body then
-            retry_later(delay, head .. original_of(body, start, length) .. '}')
-            tally(counter, 1)
+            redis.call('HDEL', claimed, claim)
+            redis.call('HSET', claimed, rest, head .. original_of(body, start, length) .. '}')
         end
-        at = at + 7
-    elseif action == 'dead' then
-        local claim, outcome, reason, members, start, length = unpack(ARGV, at + 1, at + 6)
-        local body = settle(claim)
-        if body then
-            keep_letter(lane .. ':' .. claim, reason, members, original_of(body, start, length))
-            tally(outcome, 1)
-            if outcome == 'dead' then
-                tally('dead:' .. reason, 1)
-            end
-        end
-        at = at + 7
+        at = add_facts(at + 6, body)
     elseif action == 'split' then
         local claim, prefix, cut, cut_length, start, length, pieces = unpack(ARGV, at + 1, at + 7)
         local first, last = at + 8, at + 7 + 2 * pieces
-        local body = settle(claim)
+        local body = redis.call('HGET', claimed, claim)
         if body then
             local original = string.sub(body, start + 1, cut) .. string.sub(body, cut + cut_length + 1, start + length)
             for pair = first, last, 2 do
@@ -211,43 +160,32 @@ while at <= #ARGV do
                 redis.call('ZADD', retry, now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
                     prefix, lane, claim, piece, tokens, original))
             end
-            tally('split', 1)
         end
         at = last + 1
-    elseif action == 'letter' then
-        local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
-        local body = job_of(claim)
-        if body then
-            -- Several letters of one claim differ in their members.
-            keep_letter(lane .. ':' .. claim .. ':letter', reason, members, original_of(body, start, length))
-        end
-        at = at + 6
-    elseif action == 'part' then
+    elseif action == 'retry' then
         local claim, delay, head, start, length = unpack(ARGV, at + 1, at + 5)
-        local body = job_of(claim)
+        local body = redis.call('HGET', claimed, claim)
         if body then
-            retry_later(delay, head .. original_of(body, start, length) .. '}')
+            local job, due = head .. original_of(body, start, length) .. '}', tonumber(string.sub(delay, 2))
+            if string.sub(delay, 1, 1) == '+' then
+                due = now + due
+            end
+            redis.call('ZADD', retry, due, job)
         end
         at = at + 6
-    elseif action == 'keep' then
-        local claim, rest, head, start, length = unpack(ARGV, at + 1, at + 5)
-        local body = settle(claim)
+    elseif action == 'dead' then
+        local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
+        local body = redis.call('HGET', claimed, claim)
         if body then
-            redis.call('HSET', claimed, rest, head .. original_of(body, start, length) .. '}')
+            local set, set_bytes = dead, dead_bytes
+            if reason == 'Cancelled' then
+                set, set_bytes = cancelled, cancelled_bytes
+            end
+            -- Several dead letters of one claim differ in their members.
+            bury(set, set_bytes, now, lane .. ':' .. claim, reason, members, original_of(body, start, length))
+            buried[set] = set_bytes
         end
         at = at + 6
-    elseif action == 'count' then
-        local field, amount = ARGV[at + 1], ARGV[at + 2]
-        if found then
-            tally(field, tonumber(amount))
-        end
-        at = at + 3
-    elseif action == 'result' then
-        local packed = ARGV[at + 1]
-        if found then
-            add_results(results, max_results, now, packed)
-        end
-        at = at + 2
     elseif action == 'minute' then
         minutes, jobs, inbox, oldest = unpack(ARGV, at + 1, at + 4)
         local last = at + 5 + 2 * ARGV[at + 5]
@@ -261,7 +199,10 @@ for set, set_bytes in pairs(buried) do
     evicted = evicted + trim_dead(set, set_bytes, stats, now,
         { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
 end
-for name, counts in pairs(campaign_counts) do
+for field, amount in pairs(total) do
+    count(stats, now, field, amount)
+end
+for name, counts in pairs(by_campaign) do
     add_to_campaign(campaigns, campaign_prefix, now, name, counts)
 end
 -- The claims show that the sums were not added before: a second run finds none.
