@@ -5,30 +5,37 @@
 
 local MOST_AT_ONCE, FIRST_AT_ONCE = 64, 4
 
--- Reads jobs one after the other until `limit` jobs are read, they add up to `max_bytes`, or there are no more.
+-- Reads jobs one after the other until `limit` jobs are read, up to the job at which they reach `max_bytes`, or until there are
+-- no more.
 --   read     returns the jobs at two indexes and between them, counted from 0, in their order
 --   largest  the size of the largest job that was seen before, or nil
 -- Returns the jobs, the size of the largest, and true if there are no more.
 local function read_portions(read, limit, max_bytes, largest)
-    local jobs, bytes = {}, 0
+    local jobs, number, bytes = {}, 0, 0
     local portion = largest and MOST_AT_ONCE or FIRST_AT_ONCE
     largest = largest or 1
-    while #jobs < limit and bytes < max_bytes do
+    while number < limit and bytes < max_bytes do
         local space = max_bytes - bytes
-        local n = math.max(1, math.min(limit - #jobs, portion, math.floor(space / largest)))
+        local n = math.max(1, math.min(limit - number, portion, math.floor(space / largest)))
         while n > 1 do
-            local size = #(read(#jobs + n - 1, #jobs + n - 1)[1] or '')
+            local size = #(read(number + n - 1, number + n - 1)[1] or '')
             largest = math.max(largest, size)
             if n * size <= space then
                 break
             end
             n = math.max(1, math.floor(space / size))
         end
-        local some = read(#jobs, #jobs + n - 1)
-        for _, job in ipairs(some) do
-            jobs[#jobs + 1] = job
-            bytes = bytes + #job
-            largest = math.max(largest, #job)
+        local some = read(number, number + n - 1)
+        for i = 1, #some do
+            local size = #some[i]
+            number, bytes = number + 1, bytes + size
+            jobs[number] = some[i]
+            if size > largest then
+                largest = size
+            end
+            if bytes >= max_bytes then
+                return jobs, largest, false
+            end
         end
         if #some < n then
             return jobs, largest, true

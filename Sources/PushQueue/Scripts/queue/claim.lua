@@ -198,100 +198,68 @@ if wrong then
     return wrong
 end
 
--- Reading a job costs Redis some ms per MB, so jobs that don't fit should not be read. Jobs are read in portions that
--- would fit even if all their jobs were as large as the last job of the portion, or as the largest that the lane's
--- recent claims have seen. All are read before the first is removed.
-local LARGEST_PORTION, FIRST_PORTION = 32, 4
-local taken, kept, bytes = {}, 0, 0
-local largest = seen or 1
+-- All are read before the first is removed.
+local taken, kept, bytes, largest = {}, 0, 0, seen
 
 -- A key that jobs are taken from.
 --   left    the number of jobs that may still be taken
---   read    returns the jobs from one index to another, counted from 0 at the head, and true if they are reversed
+--   read    returns the jobs from one index to another, counted from 0 at the head
 --   remove  removes a number of jobs at the head
 local function place(left, read, remove)
-    return { left = left, read = read, remove = remove, kept = 0, portion = seen and LARGEST_PORTION or FIRST_PORTION }
+    return { left = left, read = read, remove = remove, kept = 0 }
 end
 
-local function list_place(key, is_right, left)
-    if is_right then
-        return place(left, function(start, stop)
-            return redis.call('LRANGE', key, -stop - 1, -start - 1), true
-        end, function(n)
+local function list_place(key, head, left)
+    return place(left, list_reader(key, head), function(n)
+        if head == 'RIGHT' then
             redis.call('LTRIM', key, 0, -n - 1)
-        end)
-    end
-    return place(left, function(start, stop)
-        return redis.call('LRANGE', key, start, stop), false
-    end, function(n)
-        redis.call('LTRIM', key, n, -1)
+        else
+            redis.call('LTRIM', key, n, -1)
+        end
     end)
 end
 
 local function retry_place(left)
     return place(left, function(start, stop)
-        return redis.call('ZRANGE', retry, start, stop), false
+        return redis.call('ZRANGE', retry, start, stop)
     end, function(n)
         redis.call('ZREMRANGEBYRANK', retry, 0, n - 1)
     end)
 end
 
--- Takes a portion from a place, up to the job at which it reaches `space` bytes. Returns false when there is no job or
--- no space.
-local function take_portion(from, space)
-    local n = math.min(from.left, from.portion, limit - kept)
-    if n < 1 or space < 1 then
-        return false
+-- Takes jobs from a place, up to the job at which they reach `space` bytes.
+local function take(from, space)
+    local most = math.min(from.left, limit - kept)
+    if most < 1 or space < 1 then
+        return
     end
-    n = math.max(1, math.min(n, math.floor(space / largest)))
-    while n > 1 do
-        local last = from.kept + n - 1
-        local size = #(from.read(last, last)[1] or '')
-        largest = math.max(largest, size)
-        if n * size <= space then
-            break
-        end
-        n = math.max(1, math.floor(space / size))
+    local found, size = read_portions(function(start, stop)
+        return from.read(from.kept + start, from.kept + stop)
+    end, most, space, largest)
+    largest = size
+    for i = 1, #found do
+        kept = kept + 1
+        taken[kept], bytes = found[i], bytes + #found[i]
     end
-    local bodies, is_reversed = from.read(from.kept, from.kept + n - 1)
-    local found, used = #bodies, 0
-    for i = 1, found do
-        local body = bodies[is_reversed and found + 1 - i or i]
-        local size = #body
-        if size > largest then
-            largest = size
-        end
-        used, kept = used + size, kept + 1
-        taken[kept] = body
-        if used >= space then
-            found = i
-            break
-        end
-    end
-    bytes = bytes + used
-    from.kept, from.left = from.kept + found, from.left - found
-    from.portion = math.min(2 * from.portion, LARGEST_PORTION)
-    return true
+    from.kept, from.left = from.kept + #found, from.left - #found
 end
 
-local moved = list_place(inbox, false, moved_waiting)
-while take_portion(moved, max_bytes - bytes) do end
+local moved = list_place(inbox, 'LEFT', moved_waiting)
+take(moved, max_bytes)
 
--- While fresh jobs and due retries both wait, each gets half of the capacity, so that neither starves. Their portions
--- alternate, so that this holds for the bytes too. Chance decides which is first, in case only one job fits.
+-- While fresh jobs and due retries both wait, each gets half of the capacity, in number and in bytes, so that neither
+-- starves. Chance decides which is first, in case only one job fits.
 local capacity, turn = limit - kept, now % 2
 local due_share = math.min(due_waiting, math.max(math.floor((capacity + turn) / 2), capacity - fresh_waiting))
-local fresh = list_place(jobs, head == 'RIGHT', math.min(fresh_waiting, capacity - due_share))
+local fresh = list_place(jobs, head, math.min(fresh_waiting, capacity - due_share))
 local due = retry_place(due_share)
 local one, other = fresh, due
 if turn == 1 then
     one, other = due, fresh
 end
-repeat
-    local space = max_bytes - bytes
-    local took_one = take_portion(one, other.left > 0 and math.ceil(space / 2) or space)
-    local took_other = take_portion(other, max_bytes - bytes)
-until not took_one and not took_other
+take(one, other.left > 0 and math.ceil((max_bytes - bytes) / 2) or max_bytes - bytes)
+take(other, max_bytes - bytes)
+take(one, max_bytes - bytes)
 
 for _, from in ipairs({ moved, fresh, due }) do
     if from.kept > 0 then
