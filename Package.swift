@@ -61,8 +61,7 @@ let package = Package(
         .target(name: "LegacyAPNS", dependencies: ["APNS", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "PushJob", dependencies: ["PrintableText", nioCore], resources: [.embedInCode("Schema")]),
         .target(
-            name: "PushQueue",
-            dependencies: ["COpenSSL", "PrintableText", "PushJob", "Redis", "Sockets", nioCore],
+            name: "PushQueue", dependencies: ["PrintableText", "PushJob", "Redis", "Sockets", nioCore],
             resources: [.embedInCode("Scripts")]),
         // What an operator sees and changes, for the commands and the dashboard.
         .target(
@@ -157,7 +156,9 @@ let package = Package(
             name: "LegacyAPNSTests",
             dependencies: ["APNS", "LegacyAPNS", "TLS", "TestSupport", logging, nioConcurrency, nioCore, nioPosix]),
         // The products as other packages use them.
-        .testTarget(name: "LibraryTests", dependencies: ["APNS", "LegacyAPNS", "PushJob", "PushQueue", nioCore]),
+        .testTarget(
+            name: "LibraryTests",
+            dependencies: ["APNS", "LegacyAPNS", "Operations", "PushJob", "PushQueue", nioCore]),
         .testTarget(
             name: "OperationsTests",
             dependencies: [

@@ -1,4 +1,5 @@
 import PushQueue
+import Redis
 
 // Derives workers and apps from what each lane reports on each queue, without any I/O.
 extension FleetStatus {
@@ -162,6 +163,19 @@ extension FleetStatus.Worker {
     package func send(_ command: WorkerCommand.Kind, at: Int64, _ known: [QueueKeys], _ fleet: Fleet) async throws {
         for keys in known where queues.contains(keys.queue) {
             try await WorkerCommand(command, at: at).send(to: name, fleet.client(for: keys.jobs), keys)
+        }
+    }
+}
+
+extension WorkerCommand {
+    /// Gives the command to a process through one of its queues. A later command replaces it. Works on a Redis whose
+    /// memory is full.
+    /// - Throws: `RedisError`.
+    public func send(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
+        try await QueueScript.write("SET", keys.order(process), client) { command in
+            command.append(text)
+            command.append("PX")
+            command.append(Self.lifetime)
         }
     }
 }

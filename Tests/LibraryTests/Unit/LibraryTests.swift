@@ -2,6 +2,7 @@ import APNS
 import Foundation
 import LegacyAPNS
 import NIOCore
+import Operations
 import PushJob
 import PushQueue
 import Testing
@@ -47,12 +48,13 @@ struct LibraryTests {
         #expect(Set(named) == Set(products) && !products.isEmpty)
     }
 
-    @Test("vocabulary is public: a token, an endpoint, the keys of a queue")
+    @Test("vocabulary is public: a token, the keys of a queue, a filter of dead letters")
     func vocabulary() throws {
         #expect(
             try DeviceToken("00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0").shortened == "00fc13ad…"
         )
         #expect(APNSEndpoint(gateway: "production") == .productionGateway)
         #expect(try QueueKeys().jobs == "push:{default}:jobs")
+        #expect(DeadLetterFilter().isEmpty)
     }
 }
