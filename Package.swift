@@ -129,7 +129,6 @@ let package = Package(
         .target(
             name: "TestSupport", dependencies: ["APNS", "CHiredis", "TLS", logging, nioConcurrency, nioCore, nioPosix],
             path: "Tests/TestSupport"),
-        .target(name: "TestSupport", dependencies: ["CHiredis", "TLS", nioCore, nioPosix], path: "Tests/TestSupport"),
         .target(
             name: "QueueTestSupport",
             dependencies: ["PushJob", "PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix],
