@@ -3,6 +3,7 @@ import LegacyAPNS
 import NIOCore
 import PushJob
 import PushQueue
+import Redis
 import Testing
 
 @testable import PushWorker
