@@ -20,7 +20,7 @@ class Stream:
     """An open stream of a page's updates."""
 
     def __init__(self, client, path="/"):
-        self.connection = http.client.HTTPConnection(client.address.hostname, client.address.port, timeout=30)
+        self.connection = http.client.HTTPConnection(client.address.hostname, client.address.port, timeout=120)
         cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
         self.connection.request("GET", path, headers={"Accept": "text/event-stream", "Cookie": cookies})
         self.answer = self.connection.getresponse()

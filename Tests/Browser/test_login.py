@@ -23,7 +23,7 @@ class Client:
     def ask(self, method, path, form=None, headers=None):
         kind = http.client.HTTPSConnection if self.address.scheme == "https" else http.client.HTTPConnection
         more = {"context": self.context} if self.address.scheme == "https" else {}
-        connection = kind(self.address.hostname, self.address.port, timeout=30, **more)
+        connection = kind(self.address.hostname, self.address.port, timeout=120, **more)
         sent = dict(headers or {})
         if self.cookies:
             sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
