@@ -1,4 +1,5 @@
 import PushQueue
+import Redis
 import WebPages
 
 // Shared by the pages with a list: reading across several queues, and actions on selected rows.
@@ -33,7 +34,7 @@ extension ListPart {
         var isFull: Bool { sum.rows.count >= limit || .now >= end }
         while let queue = rest.popFirst() {
             repeat {
-                let found = try await read(queue, inner, limit - sum.rows.count)
+                let found = try await Self.part(inner) { try await read(queue, inner, limit - sum.rows.count) }
                 sum.rows += found.rows
                 sum.looked += found.looked
                 inner = found.cursor
@@ -48,6 +49,21 @@ extension ListPart {
             }
         }
         return sum
+    }
+
+    /// Reads a part, and blames a cursor that a script does not know on the request.
+    private static func part(_ cursor: String?, _ read: () async throws -> ListPart) async throws -> ListPart {
+        do {
+            return try await read()
+        } catch {
+            let refusal: RedisServerError? =
+                switch error {
+                case QueueConnection.Failure.redis(.server(let refusal)), RedisError.server(let refusal): refusal
+                default: nil
+                }
+            guard let cursor, refusal?.prefix == "CURSOR" else { throw error }
+            throw WebError(.badRequest, "after is \(cursor.prefix(40)); it must be from an earlier page")
+        }
     }
 }
 

@@ -18,7 +18,7 @@ extension QueueScript {
 
     /// Runs a command that writes a key. Works on a Redis whose memory is full.
     /// - Returns: the text of the reply.
-    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
     @discardableResult
     static func write(
         _ name: String, _ key: String, _ client: RedisClient, arguments: (inout RedisCommand) -> Void

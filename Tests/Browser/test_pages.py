@@ -4,6 +4,7 @@ import json
 import os
 import time
 import unittest
+import urllib.error
 import urllib.parse
 
 from selenium.webdriver import ActionChains
@@ -140,6 +141,15 @@ class Pages(Live):
         self.browser.open("/jobs?since=soon")
         self.assertIn("must be a duration ago", self.browser.text)
         self.assertTrue(any("400" in one for one in self.browser.problems()))
+
+    def test_a_cursor_that_no_page_had_is_a_mistake_of_the_request(self):
+        for path in ["jobs?place=retry&after=default|retry@x", "jobs?after=default|list@x", "dead-letters?after=default|x",
+                     "dead-letters?after=default|cancelled%20x"]:
+            with self.subTest(path), self.assertRaises(urllib.error.HTTPError) as refused:
+                get_json(f"{self.address}/api/v1/{path}")
+            self.assertEqual(refused.exception.code, 400)
+            self.assertIn("must be from an earlier page", refused.exception.read().decode())
+            refused.exception.close()
 
     def test_narrow_screen_has_no_scroll_bar_of_the_page(self):
         narrow = Browser(self.address, width=375, height=800)

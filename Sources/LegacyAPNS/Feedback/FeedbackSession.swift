@@ -12,7 +12,7 @@ import TLS
 public struct FeedbackSession: Sendable {
     /// The server, the certificate and timeouts.
     public struct Configuration: Sendable {
-        /// The service, such as ``APNSEndpoint/productionFeedback``.
+        /// The service, such as `APNSEndpoint/productionFeedback`.
         public var endpoint: APNSEndpoint
         /// Trust, and the app's certificate; without ALPN.
         public var tls: TLSContext

@@ -33,7 +33,7 @@ public final class GatewayPool: Transport {
     public var delegate: (any TransportDelegate)?
     /// The error of the last connection that failed; `nil` once a connection has worked.
     public var lastFailure: (any Error)? { connections.failures.last }
-    /// See ``Transport/failureCounts``.
+    /// See `Transport/failureCounts`.
     public var failureCounts: [String: Int] { connections.failures.counts }
 
     private let configuration: Configuration
@@ -79,7 +79,7 @@ public final class GatewayPool: Transport {
     /// Connections that accept notifications.
     public var usableConnections: Int { connections.state.usable }
 
-    /// See ``Transport/isDormant``.
+    /// See `Transport/isDormant`.
     public var isDormant: Bool { connections.state.isDormant }
 
     /// The state of the connections. Its streams are the windows of unconfirmed notifications.
@@ -139,7 +139,7 @@ public final class GatewayPool: Transport {
         connections.open(now: now)
     }
 
-    /// See ``Transport/stoodStill(for:now:)``.
+    /// See `Transport/stoodStill(for:now:)`.
     public func stoodStill(for time: TimeAmount, now: NIODeadline) {
         for connection in connections.all { connection.stoodStill(for: time, now: now) }
     }

@@ -4,7 +4,7 @@ import NIOPosix
 import PushQueue
 import Redis
 
-/// The set of invalid tokens for async code: an ``InvalidTokenSet`` with its own Redis client.
+/// The set of invalid tokens for async code: an `InvalidTokenSet` with its own Redis client.
 public final class InvalidTokenClient: Sendable {
     private let client: RedisClient
     private let set: NIOLoopBoundBox<InvalidTokenSet>
@@ -15,7 +15,7 @@ public final class InvalidTokenClient: Sendable {
     }
 
     /// Makes a client, and starts to connect it.
-    /// - Parameter maximumAge: see ``InvalidTokenSet/init(client:keys:maximumAge:)``.
+    /// - Parameter maximumAge: see `InvalidTokenSet/init(client:keys:maximumAge:)`.
     public static func start(
         topology: RedisTopology, keys: SharedKeys, maximumAge: Int = InvalidTokenSet.defaultMaximumAge,
         configuration: RedisClientConfiguration, logger: Logger,
@@ -37,34 +37,34 @@ public final class InvalidTokenClient: Sendable {
         try await client.waitUntilReady(timeout: timeout)
     }
 
-    /// See ``InvalidTokenSet/mark(_:completion:)``.
-    /// - Throws: ``QueueConnection/Failure``.
+    /// See `InvalidTokenSet/mark(_:completion:)`.
+    /// - Throws: `QueueConnection/Failure`.
     public func mark(_ tokens: [InvalidToken]) async throws(QueueConnection.Failure) -> [InvalidTokenSet.Marking] {
         try await call { $0.mark(tokens, completion: $1) }
     }
 
-    /// See ``InvalidTokenSet/probe(completion:)``.
-    /// - Throws: ``QueueConnection/Failure``.
+    /// See `InvalidTokenSet/probe(completion:)`.
+    /// - Throws: `QueueConnection/Failure`.
     public func probe() async throws(QueueConnection.Failure) {
         try await call { $0.probe(completion: $1) }
     }
 
-    /// See ``InvalidTokenSet/scan(after:count:withDetails:completion:)``.
-    /// - Throws: ``QueueConnection/Failure``.
+    /// See `InvalidTokenSet/scan(after:count:withDetails:completion:)`.
+    /// - Throws: `QueueConnection/Failure`.
     public func scan(
         after cursor: String?, count: Int = 500, withDetails: Bool
     ) async throws(QueueConnection.Failure) -> InvalidTokenSet.Page {
         try await call { $0.scan(after: cursor, count: count, withDetails: withDetails, completion: $1) }
     }
 
-    /// See ``InvalidTokenSet/countMembers(_:completion:)``.
-    /// - Throws: ``QueueConnection/Failure``.
+    /// See `InvalidTokenSet/countMembers(_:completion:)`.
+    /// - Throws: `QueueConnection/Failure`.
     public func countMembers(_ tokens: [ByteBuffer]) async throws(QueueConnection.Failure) -> Int {
         try await call { $0.countMembers(tokens, completion: $1) }
     }
 
-    /// See ``InvalidTokenSet/withdraw(_:completion:)``.
-    /// - Throws: ``QueueConnection/Failure``.
+    /// See `InvalidTokenSet/withdraw(_:completion:)`.
+    /// - Throws: `QueueConnection/Failure`.
     public func withdraw(_ tokens: [ByteBuffer]) async throws(QueueConnection.Failure) -> Int {
         try await call { $0.withdraw(tokens, completion: $1) }
     }

@@ -49,7 +49,7 @@ package struct QueueJobs: Sendable {
     /// - Parameters:
     ///   - fromHead: true to begin at the end from which workers claim.
     ///   - decodes: true to decode the jobs.
-    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
     func page(
         _ place: Place, after cursor: String?, limit: Int = pageSize, fromHead: Bool = false, decodes: Bool
     ) async throws -> Page {
@@ -90,7 +90,7 @@ package struct QueueJobs: Sendable {
     /// Reads all jobs of some states.
     /// - Parameter body: gets the jobs of each page that match, and Redis' time; returns false to stop.
     /// - Returns: the number of jobs that were examined.
-    /// - Throws: `RedisError`, ``QueueConnection/Failure/unexpectedReply(_:)``, or an error of `body`.
+    /// - Throws: `RedisError`, `QueueConnection/Failure/unexpectedReply(_:)`, or an error of `body`.
     @discardableResult
     package func sweep(
         _ filter: JobFilter, decodes: Bool = true, _ body: (Place, [StoredJob], Int64) async throws -> Bool
@@ -132,7 +132,7 @@ package struct QueueJobs: Sendable {
     ///   - cursor: the cursor of the previous part; `nil` for the first.
     ///   - limit: the number of jobs at which the part ends. It can be exceeded by one page of Redis.
     ///   - end: the time at which the search ends, even if too few jobs were found. At least one page of Redis is read.
-    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
     package func list(
         _ filter: JobFilter, after cursor: String? = nil, limit: Int, until end: ContinuousClock.Instant? = nil
     ) async throws -> Listing {
@@ -240,7 +240,7 @@ package struct QueueJobs: Sendable {
 
     /// Changes jobs of the retries, or among those at the head of the list.
     /// - Parameter passing: the number of jobs at the head of the list to process; `nil` for the retries.
-    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
     func change(_ action: Action, _ jobs: [StoredJob], passing: Int?) async throws -> Changed {
         var other: QueueKeys?
         if case .move(let keys) = action { other = keys }
@@ -276,7 +276,7 @@ package struct QueueJobs: Sendable {
 
     /// Puts jobs of the inbox back at the head of the list.
     /// - Returns: their number.
-    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    /// - Throws: `RedisError`, or `QueueConnection/Failure/unexpectedReply(_:)`.
     func restoreInbox() async throws -> Int {
         try await change("restore", other: nil, passing: 0, counter: "", expecting: 0) { _ in }.passed
     }
