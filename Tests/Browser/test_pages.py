@@ -143,6 +143,7 @@ class Pages(Live):
         self.assertTrue(any("400" in one for one in self.browser.problems()))
 
     def test_a_cursor_that_no_page_had_is_a_mistake_of_the_request(self):
+        self.browser.open("/jobs")
         for path in ["jobs?place=retry&after=default|retry@x", "jobs?after=default|list@x", "dead-letters?after=default|x",
                      "dead-letters?after=default|cancelled%20x"]:
             with self.subTest(path), self.assertRaises(urllib.error.HTTPError) as refused:
