@@ -140,7 +140,7 @@ struct InvalidTokensPage: DashboardPage {
         var (tokens, cursor): ([InvalidTokenSet.Listed], String?) = ([], request.query["after"])
         let end = request.searchEnd
         if let cursor, UInt64(cursor) == nil {
-            throw WebError(.badRequest, "after is \(cursor.prefix(40)); it must be from an earlier page")
+            throw WebError.unknownCursor(cursor)
         }
         repeat {
             let page = try await request.source.invalidTokens.scan(after: cursor, withDetails: true)

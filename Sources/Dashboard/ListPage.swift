@@ -1,3 +1,4 @@
+import Operations
 import PushQueue
 import Redis
 import WebPages
@@ -61,8 +62,8 @@ extension ListPart {
                 case QueueConnection.Failure.redis(.server(let refusal)), RedisError.server(let refusal): refusal
                 default: nil
                 }
-            guard let cursor, refusal?.prefix == "CURSOR" else { throw error }
-            throw WebError(.badRequest, "after is \(cursor.prefix(40)); it must be from an earlier page")
+            guard let cursor, refusal?.refusesCursor == true else { throw error }
+            throw WebError.unknownCursor(cursor)
         }
     }
 }

@@ -18,6 +18,11 @@ struct WebError: Error {
         self.problem = problem
     }
 
+    /// The error for a position in a list that no page has returned.
+    static func unknownCursor(_ cursor: String) -> WebError {
+        WebError(.badRequest, "after is \(cursor.prefix(40)); it must be from an earlier page")
+    }
+
     init(_ error: any Error) {
         switch error {
         case let error as WebError: self = error

@@ -2,6 +2,11 @@ import NIOCore
 import PushQueue
 import Redis
 
+extension RedisServerError {
+    /// True if a script refused a cursor that none of its replies had.
+    package var refusesCursor: Bool { message.hasSuffix(": a cursor that no reply had") }
+}
+
 extension QueueScript {
     static let overview = QueueScript("overview", PackageResources.overview_lua)
     static let pageJobs = QueueScript("pageJobs", PackageResources.page_jobs_lua)

@@ -287,7 +287,7 @@ if cursor == 'start' then
 else
     low, high, time, passed, total = string.match(cursor, '^([^ ]+) ([^ ]+) ([^ ]+) (%d+) (%d+)$')
     if not low or not tonumber(low) or not tonumber(high) or not tonumber(time) then
-        return redis.error_reply('CURSOR a cursor that no reply had')
+        return refuse('a cursor that no reply had')
     end
     local removed = math.max(0, total - redis.call('ZCOUNT', dead, time, time))
     passed = math.max(0, passed - removed)

@@ -56,7 +56,7 @@ if kind == 'list' then
         start, largest, last = string.match(cursor, '^(%d+) (%d+) (%x+)$')
         start, largest = tonumber(start), tonumber(largest)
         if not start then
-            return redis.error_reply('CURSOR a cursor that no reply had')
+            return redis.error_reply('ERR page-jobs: a cursor that no reply had')
         end
         -- The number of jobs that were added since.
         local added, bytes = 0, 0
@@ -97,7 +97,7 @@ elseif kind == 'retry' then
         local total
         time, passed, total, largest = string.match(cursor, '^([^ ]+) (%d+) (%d+) (%d+)$')
         if not time or not tonumber(time) then
-            return redis.error_reply('CURSOR a cursor that no reply had')
+            return redis.error_reply('ERR page-jobs: a cursor that no reply had')
         end
         largest = tonumber(largest)
         passed = math.max(0, passed - math.max(0, total - redis.call('ZCOUNT', place, time, time)))
