@@ -349,11 +349,7 @@ end
 local head = push_head(option.right and 'RIGHT' or 'LEFT')
 local tail = push_head(option.right and 'LEFT' or 'RIGHT')
 if option.first then
-    local backwards = {}
-    for i = #bodies, 1, -1 do
-        backwards[#backwards + 1] = bodies[i]
-    end
-    call_in_chunks(head, jobs, backwards)
+    call_in_chunks(head, jobs, reversed(bodies))
 else
     call_in_chunks(tail, jobs, bodies)
 end

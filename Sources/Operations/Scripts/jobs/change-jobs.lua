@@ -64,14 +64,6 @@ if wrong then
 end
 write_when_full(retry)
 
-local function reversed(list)
-    local backwards = {}
-    for i = #list, 1, -1 do
-        backwards[#backwards + 1] = list[i]
-    end
-    return backwards
-end
-
 if action == 'restore' then
     -- The last jobs are pushed first, each to the head, so that the list has the order of the inbox.
     local last = read_portions(list_reader(inbox, 'RIGHT'), MOST_JOBS, MOST_BYTES, nil)

@@ -28,6 +28,15 @@ local function call_in_chunks(command, key, values)
     end
 end
 
+-- Returns the values of a list from its last to its first.
+local function reversed(list)
+    local backwards = {}
+    for i = #list, 1, -1 do
+        backwards[#backwards + 1] = list[i]
+    end
+    return backwards
+end
+
 -- Returns the command that pushes to the head of the list. `head` is the end at which it is, LEFT or RIGHT.
 local function push_head(head)
     return head == 'RIGHT' and 'RPUSH' or 'LPUSH'

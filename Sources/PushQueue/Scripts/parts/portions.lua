@@ -53,11 +53,6 @@ local function list_reader(key, from)
         end
     end
     return function(start, stop)
-        local found = redis.call('LRANGE', key, -stop - 1, -start - 1)
-        local jobs = {}
-        for i = #found, 1, -1 do
-            jobs[#jobs + 1] = found[i]
-        end
-        return jobs
+        return reversed(redis.call('LRANGE', key, -stop - 1, -start - 1))
     end
 end

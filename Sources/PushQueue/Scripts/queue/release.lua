@@ -31,15 +31,11 @@ write_when_full(workers)
 
 local push = push_head(head)
 local waited = redis.call('LRANGE', inbox, 0, GIVE_BACK_JOBS - 1)
-local bodies = {}
-for i = #waited, 1, -1 do
-    bodies[#bodies + 1] = waited[i]
-end
-call_in_chunks(push, jobs, bodies)
+call_in_chunks(push, jobs, reversed(waited))
 redis.call('LTRIM', inbox, #waited, -1)
 
 local fields, all = fields_to_give_back(claimed)
-bodies = {}
+local bodies = {}
 for i, field in ipairs(fields) do
     bodies[i] = redis.call('HGET', claimed, field)
 end
