@@ -301,9 +301,12 @@ public struct Settlement: Sendable {
             command.append(claims.count)
             for claim in claims { command.append(claim) }
         }
-        var group = group
-        group.close()
         group.arguments.append(to: &command)
+        // Apart, because closing a copy of the group would copy all of its arguments.
+        guard let open = group.open, open.isComplete else { return }
+        var last = RedisArguments()
+        open.append(to: &last)
+        last.append(to: &command)
     }
 
     /// The approximate number of arguments.
