@@ -88,7 +88,7 @@ final class Lane: @unchecked Sendable {
                 QueueLink(queue, store: store, lane: context, ledger: ledger),
                 invalidTokens: stores.fleet.invalidTokens, delegate: self, polls: polls)
         }
-        ledger.settlers = consumers.map(\.outbox)
+        ledger.outboxes = consumers.map(\.outbox)
     }
 
     var eventLoop: any EventLoop { context.eventLoop }

@@ -55,22 +55,6 @@ enum UnsentEnd {
     case split(size: Int)
 }
 
-/// The part of a lane that settles the jobs of one queue.
-protocol JobSettler: AnyObject {
-    /// Settles a job whose only notification was delivered and needs no record beyond that.
-    /// - Parameter campaign: the name of the job's campaign, if it has one.
-    func settleDelivered(_ claim: ClaimID, campaign: ByteBuffer?)
-    /// Settles a job whose notifications have all ended, according to its tally.
-    func settle(_ job: ActiveJob)
-    /// True if a part of a job can be written soon.
-    var canSettlePart: Bool { get }
-    /// Settles the notifications of a job with many tokens that have ended, according to its tally.
-    /// - Parameter tokens: those of the notifications that have not ended.
-    /// - Returns: the claim of these, which replaces the job's.
-    func settlePart(of job: ActiveJob, rest tokens: [ByteBuffer]) -> ClaimID
-    func settle(_ job: UnsentJob, _ end: UnsentEnd, results: PackedResults)
-}
-
 /// Records how notifications end. Only the ledger feeds counters, metrics, results, the log and the job's tally; it
 /// passes the job to its queue once the last of its notifications has ended.
 final class Ledger {
@@ -88,8 +72,8 @@ final class Ledger {
 
     private let lane: LaneContext
     private let queues: [QueueContext]
-    /// The settlers of the queues, by index.
-    var settlers: [any JobSettler] = []
+    /// The outboxes of the queues, by index.
+    var outboxes: [Outbox] = []
     /// The apps of the lane.
     var apps: [App] = []
     /// The time after which the end of a notification is written, even if others of its job have not ended. A crash
@@ -262,9 +246,9 @@ final class Ledger {
         let queue = queues[lane.jobs[id].queue.index]
         guard lane.jobs[id].generation == queue.generation else { return recordLostClaims(1) }
         guard !lane.jobs[id].isAbandoned else { return }
-        guard lane.jobs[id].tally == nil else { return settlers[queue.id.index].settle(lane.jobs[id]) }
+        guard lane.jobs[id].tally == nil else { return outboxes[queue.id.index].settle(lane.jobs[id]) }
         lane.metrics.count(.ended(.delivered), queue: queue.id.index)
-        settlers[queue.id.index].settleDelivered(
+        outboxes[queue.id.index].settleDelivered(
             lane.jobs[id].claim, campaign: lane.jobs[id].hasCampaign ? lane.jobs[id].job?.campaignName : nil)
     }
 
@@ -283,7 +267,7 @@ final class Ledger {
         hasManyResults = false
         return unwritten.filter { next in
             lane.jobs[next.job].tally === next.tally && next.tally.results.count >= Outbox.resultBatch
-                && settlers[lane.jobs[next.job].queue.index].canSettlePart
+                && outboxes[lane.jobs[next.job].queue.index].canSettlePart
         }.map(\.job)
     }
 
@@ -294,7 +278,7 @@ final class Ledger {
         while let next = unwritten.first, lane.now - next.since >= longestUnwritten {
             // The entry may be another job's by now.
             if lane.jobs[next.job].tally === next.tally {
-                guard settlers[lane.jobs[next.job].queue.index].canSettlePart else { break }
+                guard outboxes[lane.jobs[next.job].queue.index].canSettlePart else { break }
                 jobs.append(next.job)
             }
             unwritten.removeFirst()
@@ -307,7 +291,7 @@ final class Ledger {
     func settlePart(of id: JobID, rest tokens: [ByteBuffer]) {
         let queue = queue(of: id)
         guard lane.jobs[id].generation == queue.generation, let tally = lane.jobs[id].tally else { return }
-        let claim = settlers[queue.id.index].settlePart(of: lane.jobs[id], rest: tokens)
+        let claim = outboxes[queue.id.index].settlePart(of: lane.jobs[id], rest: tokens)
         lane.jobs[id].claim = claim
         lane.jobs[id].tally = JobTally(after: tally)
     }
@@ -369,7 +353,7 @@ final class Ledger {
             count(.postponed(.scheduled), nil, of: unsent)
         case .split: lane.metrics.count(.split, queue: unsent.queue.id.index)
         }
-        settlers[unsent.queue.id.index].settle(unsent, end, results: results)
+        outboxes[unsent.queue.id.index].settle(unsent, end, results: results)
     }
 
     /// Returns the results of a job in case it turns out to be a duplicate.

@@ -49,12 +49,12 @@ final class Outbox {
     /// The number of parts of jobs that were settled. They number the claims of what is left: after a rollback, a job is
     /// processed again under a claim that it had before, and its parts must not meet those of then.
     private var parts = 0
-    /// Ended jobs whose invalid tokens must be in the set before they are settled, and what ended of them later.
+    /// Ended jobs whose invalid tokens must be in the set before they are settled, and later parts of the same jobs.
     private var awaitingTokens: [EndedJob] = []
     /// Ended jobs whose invalid tokens are being written.
     private var writingTokens: [EndedJob] = []
-    /// What ended of jobs while the settlement of an earlier part was not confirmed. That settlement creates the claim
-    /// which these end, and Redis may refuse the first of two that are in flight and execute the second.
+    /// Parts of jobs that ended while the settlement of an earlier part was not confirmed. That settlement creates the
+    /// claim which these end, and Redis may refuse the first of two that are in flight and execute the second.
     private var awaitingPart: [EndedJob] = []
     private let invalidTokens: any InvalidTokenStore
     /// The time before which no invalid tokens are written, because Redis has refused them.
@@ -279,19 +279,26 @@ final class Outbox {
             link.lane.metrics.minutes.putBack(counts, queue: link.queue.id.index)
         }
     }
-}
 
-extension Outbox: JobSettler {
+    // MARK: Jobs
+
+    /// Settles a job whose only notification was delivered and needs no record beyond that.
+    /// - Parameter campaign: the name of the job's campaign, if it has one.
     func settleDelivered(_ claim: ClaimID, campaign: ByteBuffer?) {
         settlement.use(campaign: campaign)
         settlement.end(claim, .delivered)
         flushIfFull()
     }
 
+    /// Settles a job whose notifications have all ended, according to its tally.
     func settle(_ job: ActiveJob) { settle(EndedJob(job)) }
 
+    /// True if a part of a job can be written soon.
     var canSettlePart: Bool { link.store.isReady && !isFull }
 
+    /// Settles the notifications of a job with many tokens that have ended, according to its tally.
+    /// - Parameter tokens: those of the notifications that have not ended.
+    /// - Returns: the claim of these, which replaces the job's.
     func settlePart(of job: ActiveJob, rest tokens: [ByteBuffer]) -> ClaimID {
         guard let fanOut = job.fanOut else { return job.claim }
         let head = link.queue.headOfRest(of: job, fanOut, tokens: tokens)
@@ -312,6 +319,7 @@ extension Outbox: JobSettler {
         flushIfFull()
     }
 
+    /// Settles a job of which nothing is sent.
     func settle(_ unsent: UnsentJob, _ end: UnsentEnd, results: PackedResults) {
         settlement.add(unsent, end, results: results)
         switch end {
