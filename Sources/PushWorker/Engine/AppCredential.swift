@@ -83,7 +83,7 @@ struct AppCredential {
     }
 
     /// Switches to the next key that APNs has not refused.
-    /// - Returns: false if there is none.
+    /// - Returns: false if APNs has refused all others.
     mutating func useNextKey() -> Bool {
         guard let next = nextKey else { return false }
         refusedKeys.insert(keyIndex)
@@ -94,7 +94,7 @@ struct AppCredential {
     /// Begins again with the first key, after APNs has refused all of them.
     /// - Parameter key: the key that was refused last.
     mutating func startOver(after key: UInt8) {
-        guard hasSeveralKeys, Int(key) == keyIndex else { return }
+        guard !refusedKeys.isEmpty, Int(key) == keyIndex else { return }
         refusedKeys = []
         use(key: 0)
     }
