@@ -58,6 +58,8 @@ struct VerdictTests {
         for (reason, verdict) in Self.expected {
             let response = Response(status: reason.status, reason: reason)
             #expect(Verdict(.response(response), topic: .app) == verdict)
+            // The pool retires the connection by itself.
+            #expect((verdict == .retireConnection(reason: Reason(reason))) == response.turnsAgainstConnection)
         }
         #expect(Set(Self.expected.map(\.0)) == Set(APNSReason.allCases))
     }
