@@ -235,16 +235,8 @@ struct ReplacementTests {
             try await withClient(peer.port, { $0.minimumConnections = 0 }) { client in
                 let start = NIODeadline.now()
                 // Without a connection there is no capacity; the sender must request some.
-                let before = try await client.ask { pool in
-                    let isAccepted = pool.submit(.example(), tag: 99, in: .shared)
-                    return (pool.usableConnections, pool.capacity, pool.isDormant, isAccepted)
-                }
+                let (before, connecting) = try await client.requestFirstConnection()
                 #expect(before == (0, 0, true, false))
-                let connecting = try await client.ask { pool in
-                    pool.requestCapacity()
-                    let isAccepted = pool.submit(.example(), tag: 99, in: .shared)
-                    return (pool.statistics.connecting, pool.capacity, pool.isDormant, isAccepted)
-                }
                 #expect(connecting == (1, 0, false, false))
                 try await expect(client.send(), .delivered)
                 try await check(client, start)

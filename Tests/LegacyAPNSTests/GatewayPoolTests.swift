@@ -375,16 +375,8 @@ struct GatewayPoolTests {
             }, script: Self.takesAll
         ) { client, gateway in
             // Without a connection there is no capacity; the sender must request some.
-            let before = try await client.ask { pool in
-                let isAccepted = pool.submit(.example(), tag: 99, in: .shared)
-                return (pool.usableConnections, pool.capacity, pool.isDormant, isAccepted)
-            }
+            let (before, connecting) = try await client.requestFirstConnection()
             #expect(before == (0, 0, true, false))
-            let connecting = try await client.ask { pool in
-                pool.requestCapacity()
-                let isAccepted = pool.submit(.example(), tag: 99, in: .shared)
-                return (pool.statistics.connecting, pool.capacity, pool.isDormant, isAccepted)
-            }
             #expect(connecting == (1, 0, false, false))
             #expect(try await client.send().get() == .confirmed)
             try await eventually("no connection") { try await client.ask { $0.usableConnections } == 0 }

@@ -113,6 +113,22 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
         return try await eventLoop.submit { question(core.value.pool) }.get()
     }
 
+    /// The connections, the capacity, the dormancy of a pool, and whether it accepts a notification.
+    package typealias State = (connections: Int, capacity: Int, isDormant: Bool, accepts: Bool)
+
+    /// Requests capacity of a pool without connections.
+    /// - Returns: its state before, with usable connections, and after, with connecting ones.
+    package func requestFirstConnection() async throws -> (before: State, after: State) {
+        try await ask { pool in
+            func state(_ connections: Int) -> State {
+                (connections, pool.capacity, pool.isDormant, pool.submit(.example(), tag: 99, in: .shared))
+            }
+            let before = state(pool.usableConnections)
+            pool.requestCapacity()
+            return (before, state(pool.statistics.connecting))
+        }
+    }
+
     /// Sets whether responses include their unique IDs.
     package func keepUniqueIDs(_ keeps: Bool) async throws {
         let core = core
