@@ -39,7 +39,7 @@ package struct ScriptReply {
     /// Reads a number within ±2⁵³.
     package mutating func number() -> Int { read(\.number) ?? 0 }
 
-    /// Reads a number that is negative if there is none.
+    /// Reads a number; a negative one stands for a missing value.
     package mutating func numberIfAny() -> Int64? {
         let number = number()
         return number < 0 ? nil : Int64(number)
@@ -53,7 +53,7 @@ package struct ScriptReply {
     /// Reads a text.
     package mutating func text() -> String { read(\.string) ?? "" }
 
-    /// Reads a text that is empty if there is none.
+    /// Reads a text; an empty one stands for a missing value.
     package mutating func textIfAny() -> String? {
         let text = text()
         return text.isEmpty ? nil : text

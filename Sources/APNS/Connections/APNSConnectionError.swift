@@ -4,7 +4,7 @@ import TLS
 public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     /// The progress of a connection when the server closed it without an answer.
     public struct HangUp: Sendable, Equatable {
-        /// What the server did, and what it may not accept.
+        /// The server's action, and the setting that it may not accept.
         let description: String
 
         package init(_ description: String) { self.description = description }

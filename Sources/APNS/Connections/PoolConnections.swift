@@ -15,7 +15,7 @@ package protocol PooledConnection: AnyObject {
     var isDraining: Bool { get }
     /// The number of notifications in flight, and their maximum.
     var load: (inFlight: Int, limit: Int) { get }
-    /// True if its end is no problem: this side wanted it, or the server gave the reason.
+    /// True if its end is expected: this side wanted it, or the server gave the reason.
     var endsAsExpected: Bool { get }
 
     /// Returns true if the connection has worked, so that the next one probably will.

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What a ``ConnectionPool`` knows of a connection, in addition to its ``PoolMembership``.
+/// A ``ConnectionPool``'s record of a connection, in addition to its ``PoolMembership``.
 struct ConnectionRecord {
     /// The authorization of a connection's requests.
     enum Authorization {

@@ -6,7 +6,7 @@ import NIOCore
 /// both outrank missing connections. All that depends on them asks here: which jobs are claimed and accepted, what is
 /// submitted and deferred, and what operators see.
 struct Gate {
-    /// What may be sent.
+    /// The notifications that may be sent.
     enum Decision: Equatable {
         /// Any notification.
         case send
@@ -79,7 +79,7 @@ struct Gate {
 
     // MARK: Decisions
 
-    /// Returns the obstacle to sending more than probes; `nil` if there is none.
+    /// Returns the obstacle to sending more than probes; `nil` if all may be sent.
     func obstacle(now: NIODeadline) -> Obstacle? {
         if app.isOpen { return .pause }
         if endpoint.isOpen { return .endpoint }

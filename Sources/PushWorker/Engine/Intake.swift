@@ -61,7 +61,7 @@ final class Intake {
     }
 
     /// Accepts a job after a step, or ends it. Commands, times and apps may have changed in the meantime.
-    /// - Returns: the next step before the job can be accepted; `nil` if there is none.
+    /// - Returns: the next step; `nil` if the job was accepted or has ended.
     func accept(_ waiting: UnsentJob) -> Prerequisite? { accept(waiting.job, waiting.claimed, waiting.queue) }
 
     private func accept(_ job: Job, _ claimed: ClaimedJob, _ queue: QueueContext) -> Prerequisite? {

@@ -31,7 +31,7 @@ struct ForgottenClaims {
         claims = unknown.sorted { ($0.number, $0.stamp) < ($1.number, $1.stamp) }[...]
     }
 
-    /// The largest claim number; 0 if there are none.
+    /// The largest claim number; 0 without claims.
     var largestNumber: Int { claims.last?.number ?? 0 }
 
     /// Returns the claims to read next.

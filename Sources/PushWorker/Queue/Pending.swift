@@ -62,7 +62,7 @@ struct Pending<Question> {
         return Array(entries.prefix(maximum).prefix(while: fits))
     }
 
-    /// Records an answer, or that there is none.
+    /// Records an answer, or its absence.
     /// - Parameter count: the number of first entries that were answered.
     mutating func recordAnswer(of count: Int) {
         isAsking = false

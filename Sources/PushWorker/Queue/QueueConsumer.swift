@@ -33,7 +33,7 @@ protocol QueueConsumerDelegate: AnyObject {
     /// - Returns: the step that must come first; `nil` if there is none.
     func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite?
     /// Accepts a job after a step, or ends it.
-    /// - Returns: the next step; `nil` if there is none.
+    /// - Returns: the next step; `nil` if the job was accepted or has ended.
     func accept(_ waiting: UnsentJob) -> Prerequisite?
     func heartbeat(for queue: QueueContext) -> WorkerHeartbeat
     /// The number of notifications that could be in flight in addition.

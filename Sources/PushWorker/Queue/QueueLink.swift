@@ -32,11 +32,9 @@ final class QueueLink {
     /// True while Redis can be asked on behalf of jobs.
     var canAsk: Bool { store.isReady && lane.isWorking }
 
-    /// Returns the value of an answer about claims.
-    ///
-    /// There is none if the lease was lost since the request, because the claims belong to other lanes now; if the
-    /// connection was lost, because the consumer makes all requests again when it is restored; and if Redis refused the
-    /// request, which must then be made again after a pause.
+    /// Returns the value of an answer about claims, or `nil`: if the lease was lost since the request, because the claims
+    /// belong to other lanes now; if the connection was lost, because the consumer makes all requests again when it is
+    /// restored; and if Redis refused the request, which must then be made again after a pause.
     /// - Parameters:
     ///   - generation: the generation of the lease at the time of the request.
     ///   - refused: called for a refused request, to make it again; see ``LaneContext/afterRefusal(_:)``. Does not

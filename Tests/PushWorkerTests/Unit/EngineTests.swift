@@ -298,7 +298,7 @@ struct EngineTests {
         let job = #"{"tokens":["aa","bb","cc"],\#(Self.unique)}"#
         scene.push(job)
         scene.answer(EngineScene.delivered)
-        // What has ended is written before the rest ends.
+        // The ended notifications are written before the rest ends.
         scene.run(.seconds(2))
         scene.answer(.serviceUnavailable)
         scene.answer(EngineScene.delivered)

@@ -103,7 +103,7 @@ struct GateTests {
             }
         #expect(Kind(gate.decide(now: Self.start)) == expected)
         #expect(gate.sendsFreely == (app == .closed && endpoint == .closed))
-        // What operators see agrees with what is sent.
+        // The problem and the state that operators see agree with the decision.
         let isProblem = gate.problem(of: "shop", isConnected: connection == .usable) != nil
         #expect(isProblem == !(app == .closed && endpoint == .closed && connection == .usable))
         #expect((gate.state == .closed) == gate.sendsFreely)

@@ -47,7 +47,7 @@ struct LeaseTests {
         #expect(!mayReclaim("a", at: 0))
         renew(&lease, 8)
         renew(&lease, 15)
-        // What was found before the lease was steady does not count.
+        // Expired lanes found before the lease was steady do not count.
         #expect(!mayReclaim("a", after: 500, at: 15_000))
         #expect(!mayReclaim("b", after: 900, at: 15_000))
         #expect(!mayReclaim("a", at: 15_499))

@@ -21,7 +21,7 @@
 --                         probe: 0 the app is no longer paused, 1 send the probe, 2 not yet
 --                         close: 1 when the pause ended, or there was none; 0 when the app is paused by an operator, who
 --                         must end it, or for workers with another configuration
---       wait              ms to the next probe, -1 when the app is paused by an operator: then there is no probe
+--       wait              ms to the next probe, -1 when an operator has paused the app, which no probe ends
 --       reason, detail    of the pause; '' without one
 --
 -- Many requests are in flight when a fault begins; their answers count as one fault. Run twice, the second `trip` finds

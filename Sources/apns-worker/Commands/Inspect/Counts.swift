@@ -11,7 +11,7 @@ struct Counts<Group: RawRepresentable<String> & CaseIterable> {
 
     var sum: Int { counts.values.reduce(0, +) }
 
-    /// - Parameter value: returns the value of a member; `nil` if there is none.
+    /// - Parameter value: returns the value of a member; `nil` if a row lacks it.
     mutating func add(_ count: Int = 1, _ value: (Group) -> String?) {
         counts[groups.map { value($0) ?? Self.none }, default: 0] += count
     }
