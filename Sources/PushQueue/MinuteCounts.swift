@@ -117,6 +117,15 @@ package struct MinuteCounts: Sendable, Equatable {
         sum.oldest = [sum.oldest, other.oldest].compactMap { $0 }.max()
     }
 
+    /// Subtracts earlier counts of the same notifications.
+    package mutating func subtractNotifications(_ earlier: Self) {
+        for (outcome, count) in earlier.outcomes.counted { outcomes[outcome] -= count }
+        retries.merge(earlier.retries.mapValues { -$0 }, uniquingKeysWith: +)
+        deferrals.merge(earlier.deferrals.mapValues { -$0 }, uniquingKeysWith: +)
+        retries = retries.filter { $0.value > 0 }
+        deferrals = deferrals.filter { $0.value > 0 }
+    }
+
     // MARK: The form in Redis
 
     private static let retried = Postponement.retried.rawValue + ":"

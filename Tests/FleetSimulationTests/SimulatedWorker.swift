@@ -123,7 +123,7 @@ final class SimulatedLane {
         return made
     }
 
-    var counters: LaneCounters { lane.ledger.counters }
+    var counters: LaneCounters { lane.context.metrics.counters }
 
     /// True if the lane may send a provider token signed by its worker, because a lane could not ask for the fleet's at
     /// some time.

@@ -86,9 +86,10 @@ extension Lane {
         report.configuration = queue.configuration
         report.obstacles = obstacles.filter { observation.duration(of: $0.reason, now: now) >= Readiness.patience }
         report.inFlight = inFlight
-        report.done = ledger.counters.done
-        report.delivered = ledger.counters[.delivered]
-        report.undatedExpirations = ledger.counters.undatedExpirations
+        let counters = context.metrics.counters
+        report.done = counters.done
+        report.delivered = counters[.delivered]
+        report.undatedExpirations = counters.undatedExpirations
         report.commands = queue.commands.version
         report.cancelledInFlight = queue.cancelledInFlight
         report.rate = observation.recentRate.update(report.delivered, now: now)
@@ -107,7 +108,7 @@ extension Lane {
     // MARK: Counts
 
     /// Returns the lane's counters, or their last values once it has stopped. Safe to call from any thread.
-    func snapshot() -> EventLoopFuture<LaneCounters> { eventLoop.submit { self.ledger.counters } }
+    func snapshot() -> EventLoopFuture<LaneCounters> { eventLoop.submit { self.context.metrics.counters } }
 
     /// Returns the lane's load. Safe to call from any thread; throws once the lane has stopped.
     func load() async throws -> WorkSummary.Load {
@@ -148,7 +149,7 @@ extension Lane {
                 gauges: observation.gauges.queues[queue])
         }
         return LaneReport(
-            lane: index, isReady: problems.isEmpty, counters: ledger.counters, apps: apps, queues: queues,
+            lane: index, isReady: problems.isEmpty, counters: metrics.counters, apps: apps, queues: queues,
             notifications: metrics.notifications, redisConnections: metrics.redisConnections,
             redisFailures: metrics.redisFailures, invalidTokens: observation.gauges.invalidTokens)
     }

@@ -32,23 +32,6 @@ public struct LaneCounters: Sendable, Equatable {
     /// The number of notifications that have ended.
     public var done: Int { outcomes.total }
 
-    package subscript(postponement: Postponement) -> Int {
-        get {
-            switch postponement {
-            case .retried: retried
-            case .deferred: deferred
-            case .scheduled: scheduled
-            }
-        }
-        set {
-            switch postponement {
-            case .retried: retried = newValue
-            case .deferred: deferred = newValue
-            case .scheduled: scheduled = newValue
-            }
-        }
-    }
-
     static func + (one: LaneCounters, other: LaneCounters) -> LaneCounters {
         var sum = one
         sum.outcomes = one.outcomes + other.outcomes
@@ -60,4 +43,25 @@ public struct LaneCounters: Sendable, Equatable {
         \.retried, \.deferred, \.scheduled, \.claimedJobs, \.submitted, \.resent, \.possibleDuplicates, \.lostClaims,
         \.undatedExpirations,
     ]
+}
+
+extension LaneMetrics {
+    /// The sums of what the lane counts.
+    var counters: LaneCounters {
+        var sums = LaneCounters()
+        for (key, count) in notifications {
+            switch key.fate {
+            case .ended(let outcome): sums.outcomes[outcome] += count
+            case .postponed(.retried): sums.retried += count
+            case .postponed(.deferred): sums.deferred += count
+            case .postponed(.scheduled): sums.scheduled += count
+            case .resent: sums.resent += count
+            case .mixed, .split: break
+            }
+        }
+        sums.claimedJobs = claimedJobs
+        (sums.submitted, sums.possibleDuplicates) = (submitted, possibleDuplicates)
+        (sums.undatedExpirations, sums.lostClaims) = (undatedExpirations, lostClaims)
+        return sums
+    }
 }

@@ -84,7 +84,6 @@ final class Ledger {
     private var unwritten = CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>()
     /// True if the unwritten results of a job have reached ``Outbox/resultBatch``.
     private var hasManyResults = false
-    private(set) var counters = LaneCounters()
     /// True if each notification is logged.
     private var logsEach: Bool
     /// The most inclusive setting of all queues.
@@ -120,10 +119,7 @@ final class Ledger {
         _ outcome: Outcome, _ reason: Reason? = nil, cause: Reason? = nil, status: Int? = nil, of id: JobID,
         to recipient: @autoclosure () -> ByteBuffer?, wasSent: Bool, uniqueID: APNSID? = nil
     ) {
-        counters.outcomes[outcome] += 1
-        let queue = lane.jobs[id].queue.index
-        lane.metrics.minutes.count(outcome, queue: queue)
-        if wasSent { lane.metrics.ended(queue: queue, since: lane.jobs[id].queuedSince) }
+        if wasSent { lane.metrics.ended(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince) }
         if outcome == .delivered {
             lane.metrics.countDelivered(lane.jobs[id].series)
         } else {
@@ -200,9 +196,7 @@ final class Ledger {
         _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
         of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer], spendsAttempt: Bool? = nil
     ) {
-        counters[postponement] += count
         lane.metrics.count(.postponed(postponement), lane.jobs[id].series, count, reason)
-        lane.metrics.minutes.count(postponement, count, reason, queue: lane.jobs[id].queue.index)
         if logsEach { for recipient in recipients() { log(postponement, reason, status, recipient, id, delay) } }
         tally(of: id).add(
             postponed: tokens, postponement, reason: reason, status: status, delay: delay, spendsAttempt: spendsAttempt)
@@ -210,13 +204,12 @@ final class Ledger {
 
     /// Records that a notification is resent at once.
     func recordResent(_ reason: Reason, of id: JobID) {
-        counters.resent += 1
         lane.metrics.count(.resent, lane.jobs[id].series, 1, reason)
     }
 
     /// Records that APNs may have accepted a notification that is sent again.
     func recordPossibleDuplicate(of id: JobID) {
-        counters.possibleDuplicates += 1
+        lane.metrics.possibleDuplicates += 1
         tally(of: id).unanswered += 1
     }
 
@@ -224,16 +217,16 @@ final class Ledger {
     func recordPossibleDuplicates(ofReclaimed id: JobID, reclaims: Int) {
         let tally = tally(of: id)
         tally.reclaimed = lane.jobs[id].open * reclaims
-        counters.possibleDuplicates += tally.reclaimed
+        lane.metrics.possibleDuplicates += tally.reclaimed
     }
 
     /// Records a job whose `expiration` is a duration without a start time.
-    func recordUndatedExpiration() { counters.undatedExpirations += 1 }
+    func recordUndatedExpiration() { lane.metrics.undatedExpirations += 1 }
 
     /// Records the submission of a request.
     /// - Parameter isFirst: false for a resend.
     func recordSubmission(of id: JobID, isFirst: Bool) {
-        counters.submitted += 1
+        lane.metrics.submitted += 1
         guard isFirst, lane.metrics.measuresTimes else { return }
         lane.metrics.submitted(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince)
     }
@@ -312,7 +305,6 @@ final class Ledger {
     // MARK: Claims
 
     func recordClaimed(_ jobs: Int, of queue: QueueContext) {
-        counters.claimedJobs += jobs
         lane.metrics[claimsOf: queue.id.index].claimed += jobs
     }
 
@@ -322,7 +314,7 @@ final class Ledger {
     }
 
     /// Records claims that another lane reclaimed before they were settled.
-    func recordLostClaims(_ count: Int) { counters.lostClaims += count }
+    func recordLostClaims(_ count: Int) { lane.metrics.lostClaims += count }
 
     // MARK: Jobs that are not sent
 
@@ -345,11 +337,8 @@ final class Ledger {
             results = self.results(.cancelled, reason, of: unsent, isCertain: true)
             logCancelled(unsent.notifications, target, unsent.queue)
         case .deferred(let reason, _):
-            counters[.deferred] += unsent.notifications
             count(.postponed(.deferred), reason, of: unsent)
-            lane.metrics.minutes.count(.deferred, unsent.notifications, reason, queue: unsent.queue.id.index)
         case .scheduled:
-            counters.scheduled += 1
             count(.postponed(.scheduled), nil, of: unsent)
         case .split: lane.metrics.count(.split, queue: unsent.queue.id.index)
         }
@@ -369,8 +358,6 @@ final class Ledger {
     }
 
     private func record(_ outcome: Outcome, _ reason: Reason?, of unsent: UnsentJob) {
-        counters.outcomes[outcome] += unsent.notifications
-        lane.metrics.minutes.count(outcome, unsent.notifications, queue: unsent.queue.id.index)
         count(.ended(outcome), reason, of: unsent)
     }
 

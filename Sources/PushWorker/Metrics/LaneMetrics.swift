@@ -1,8 +1,10 @@
 import APNS
 import NIOCore
+import PushQueue
 import Telemetry
 
-/// A lane's counts besides its ``LaneCounters``: by app, queue and push type, and durations.
+/// A lane's counts: of notifications by app, queue, push type and outcome, of jobs by queue and outcome, and of
+/// durations. All other counts are sums or differences of these.
 ///
 /// Plain numbers in tables, because most are counted once per notification: no dictionary, no lock, no allocation. A
 /// scrape reads all of them at once. Only notifications that were not delivered are counted in a dictionary.
@@ -35,6 +37,14 @@ final class LaneMetrics {
     var clock: () -> NIODeadline = { .now() }
     /// The notifications that were not delivered.
     private(set) var others: [Key: Int] = [:]
+    /// Submitted requests, including resends.
+    var submitted = 0
+    /// Notifications sent, or to be sent, again although APNs may have accepted an earlier request.
+    var possibleDuplicates = 0
+    /// Jobs whose `expiration` is a duration without a start.
+    var undatedExpirations = 0
+    /// Settlements of claims that another lane had reclaimed.
+    var lostClaims = 0
     var redisConnections = 0
     var redisFailures = 0
     private let queues: Int
@@ -139,6 +149,32 @@ final class LaneMetrics {
         return (row / queues, row % queues, series % PushType.count)
     }
 
+    // MARK: The history
+
+    /// Returns a queue's counts for the history since the last call; `nil` if nothing was counted.
+    func takeMinute(ofQueue queue: Int) -> MinuteCounts? {
+        minutes.take(queue: queue, notifications: history(ofQueue: queue))
+    }
+
+    /// The counts of a queue's notifications by outcome or, of postponed ones, by reason. Scheduled ones are not part of
+    /// the history.
+    private func history(ofQueue queue: Int) -> MinuteCounts {
+        var counts = MinuteCounts()
+        for app in 0..<apps {
+            let first = (app * queues + queue) * PushType.count
+            for series in first..<first + PushType.count { counts.outcomes[.delivered] += delivered[series] }
+        }
+        for (key, count) in others where key.queue == queue {
+            switch key.fate {
+            case .ended(let outcome): counts.outcomes[outcome] += count
+            case .postponed(.retried): counts.retries[key.reason, default: 0] += count
+            case .postponed(.deferred): counts.deferrals[key.reason, default: 0] += count
+            case .postponed(.scheduled), .resent, .mixed, .split: break
+            }
+        }
+        return counts
+    }
+
     // MARK: Jobs
 
     @inline(__always)
@@ -151,6 +187,9 @@ final class LaneMetrics {
         precondition(queue >= 0 && queue < queues, "no such queue")
         return jobs[queue * fates + fate.index]
     }
+
+    /// The claimed jobs of all queues.
+    var claimedJobs: Int { (0..<queues).reduce(0) { $0 + claims[$1].claimed } }
 
     /// The counts of a queue's claims.
     subscript(claimsOf queue: Int) -> QueueClaims {

@@ -61,6 +61,8 @@ final class Outbox {
     private var tokensNotBefore = NIODeadline.distantPast
     /// The time at which the counts for the history were last written.
     private var countsWrittenAt = NIODeadline.distantPast
+    /// The time at which they were last summed up.
+    private var countsReadAt = NIODeadline.distantPast
 
     init(_ link: QueueLink, invalidTokens: any InvalidTokenStore) {
         self.link = link
@@ -255,14 +257,15 @@ final class Outbox {
 
     /// Returns and resets the counts for the history that must be written now.
     private func takeCounts() -> MinuteCounts? {
-        guard let counts = link.lane.metrics.minutes.take(queue: link.queue.id.index) else { return nil }
+        countsReadAt = link.lane.now
+        guard let counts = link.lane.metrics.takeMinute(ofQueue: link.queue.id.index) else { return nil }
         countsWrittenAt = link.lane.now
         return counts
     }
 
     /// Writes the counts that no settlement has included for lack of settlements.
     func writeCountsIfDue() {
-        guard link.lane.now - countsWrittenAt >= Self.countsInterval * 2, settlement.isEmpty else { return }
+        guard link.lane.now - countsReadAt >= Self.countsInterval * 2, settlement.isEmpty else { return }
         writeCounts()
     }
 

@@ -26,7 +26,7 @@ struct DispatchTests {
         while !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
         scene.run()
         #expect(scene.queue.held.isEmpty && scene.stats["delivered"] == scene.transport.sent.count)
-        #expect(scene.counters[.deferred] == 0)
+        #expect(scene.counters.deferred == 0)
     }
 
     @Test("A lane claims one job for a transport without a connection, and the others once there is one")
@@ -185,7 +185,8 @@ struct DispatchTests {
             if scene.queue.returnDue() { scene.lane.wake(QueueID(index: 0)) }
             while !scene.transport.submitted.isEmpty { answer() }
         }
-        #expect(Set(delivered.keys) == expected && delivered.values.allSatisfy { $0 == 1 })
+        let twice = delivered.filter { $0.value > 1 }
+        #expect(Set(delivered.keys) == expected && twice.isEmpty, "\(twice) \(scene.queue.stats) \(scene.counters)")
         #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.inFlight == 0)
         #expect(scene.lane.senders[0].line.waiting == 0)
     }

@@ -137,7 +137,7 @@ final class EngineScene: @unchecked Sendable {
     /// The counters in Redis, except those by reason.
     var stats: [String: Int] { queue.stats.filter { !$0.key.contains(":") } }
 
-    var counters: LaneCounters { lane.ledger.counters }
+    var counters: LaneCounters { lane.context.metrics.counters }
 }
 
 /// A generator of the same number each time: the middle of each range of integers, and the end of each range of `Double`.
@@ -718,4 +718,14 @@ final class FakeFleet: AppPauseStore, AppRateStore, ThrottledTokenStore, Provide
 extension Reason: ExpressibleByStringLiteral {
     /// Creates the reason from its code.
     public init(stringLiteral code: String) { self.init(.init(text: code)) }
+}
+
+extension LaneCounters {
+    func postponed(_ postponement: Postponement) -> Int {
+        switch postponement {
+        case .retried: retried
+        case .deferred: deferred
+        case .scheduled: scheduled
+        }
+    }
 }

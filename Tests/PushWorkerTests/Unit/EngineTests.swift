@@ -81,7 +81,7 @@ struct EngineTests {
             #expect(scene.stats == [outcome.rawValue: 1] && scene.counters[outcome] == 1)
             #expect(outcome != .dead || scene.queue.dead.map(\.reason) == [reason])
         case .postponed(let postponement):
-            #expect(scene.queue.stats[postponement.rawValue] == 1 && scene.counters[postponement] == 1)
+            #expect(scene.queue.stats[postponement.rawValue] == 1 && scene.counters.postponed(postponement) == 1)
             #expect(scene.queue.stats["\(postponement.rawValue):\(reason ?? "")"] == 1, "\(scene.queue.stats)")
             #expect(scene.queue.postponed.count == 1)
         case .resent:

@@ -141,26 +141,39 @@ struct MinuteRecorderTests {
 
     @Test("starts at zero again when it is read, by queue")
     func recorder() throws {
-        let recorder = MinuteRecorder(queues: 2)
-        #expect(recorder.take(queue: 0) == nil)
-        recorder.count(.delivered, 5, queue: 1)
-        recorder.count(.cancelled, queue: 1)
+        let metrics = LaneMetrics(apps: 2, queues: 2, measuresTimes: false)
+        let recorder = metrics.minutes
+        let series = (0..<4).map { metrics.series(app: $0, queue: 1, pushType: $0 < 2 ? .alert : .voip) }
+        #expect(metrics.takeMinute(ofQueue: 0) == nil)
+        for series in series { metrics.countDelivered(series) }
+        metrics.countDelivered(series[3])
+        metrics.count(.ended(.cancelled), series[0], 1, nil)
         recorder.record(latency: 5, queue: 1)
         recorder.record(latency: .max, queue: 1)
         recorder.record(answer: .max, queue: 1)
-        recorder.count(.scheduled, 7, Reason(.expired), queue: 1)
-        recorder.count(.deferred, 7, Reason(.throttled), queue: 1)
+        metrics.count(.postponed(.scheduled), app: nil, queue: 1, 7, nil)
+        metrics.count(.postponed(.deferred), app: nil, queue: 1, 3, Reason(.throttled))
+        metrics.count(.postponed(.deferred), series[0], 4, Reason(.throttled))
+        metrics.count(.resent, series[0], 2, Reason(.throttled))
+        metrics.count(.mixed, queue: 1)
         for age in [Int64(0), 9, 3, -1] { recorder.noteAge(age, queue: 1) }
-        #expect(recorder.take(queue: 0) == nil)
-        let counts = try #require(recorder.take(queue: 1))
+        #expect(metrics.takeMinute(ofQueue: 0) == nil)
+        let counts = try #require(metrics.takeMinute(ofQueue: 1))
         #expect(counts.outcomes.counted.map(\.count) == [5, 1] && counts.deferrals == ["Throttled": 7])
         #expect(counts.latencies.buckets.map(\.bound) == [6, 4_194_304] && counts.oldest == 9)
         #expect(counts.answers.buckets.map(\.bound) == [MinuteCounts.longestAnswer] && counts.retries.isEmpty)
-        #expect(recorder.take(queue: 1) == nil)
+        #expect(metrics.takeMinute(ofQueue: 1) == nil)
         recorder.noteAge(0, queue: 0)
-        #expect(recorder.take(queue: 0)?.oldest == 0)
+        #expect(metrics.takeMinute(ofQueue: 0)?.oldest == 0)
         recorder.putBack(counts, queue: 1)
-        recorder.count(.delivered, queue: 1)
-        #expect(recorder.take(queue: 1)?.outcomes[.delivered] == 6)
+        metrics.countDelivered(series[0])
+        metrics.count(.postponed(.deferred), series[0], 1, Reason(.throttled))
+        let later = try #require(metrics.takeMinute(ofQueue: 1))
+        #expect(later.outcomes[.delivered] == 6 && later.outcomes[.cancelled] == 1)
+        #expect(later.deferrals == ["Throttled": 8])
+        // What the lane has counted in all does not start again.
+        let sums = metrics.counters
+        #expect(sums[.delivered] == 6 && sums[.cancelled] == 1 && sums.done == 7)
+        #expect(sums.scheduled == 7 && sums.deferred == 8 && sums.resent == 2)
     }
 }
