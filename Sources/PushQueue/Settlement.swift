@@ -115,7 +115,8 @@ public struct Settlement: Sendable {
         self.campaign = campaign
     }
 
-    /// Ends a job that had one notification left.
+    /// Ends a job that had one notification left. Such ends are written first, so the claim must not be one that the same
+    /// batch makes with ``keep(_:as:head:original:)``.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome) {
         count += 1
         group.acknowledged[outcome.index].append(claim)

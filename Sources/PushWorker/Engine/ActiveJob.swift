@@ -180,10 +180,30 @@ final class JobTally {
     /// The number of requests sent, or still to be sent, although APNs may have accepted an earlier one.
     var possibleDuplicates: Int { unanswered + reclaimed }
 
+    /// The recipients of some notifications of a job.
+    enum Recipients {
+        /// All of the job's, as the job has them.
+        case all(count: Int)
+        /// Those with these tokens, as text.
+        case some([ByteBuffer])
+
+        var count: Int {
+            switch self {
+            case .all(let count): count
+            case .some(let tokens): tokens.count
+            }
+        }
+
+        /// Adds other recipients of the same job.
+        fileprivate mutating func add(_ other: Recipients) {
+            guard case .some(let tokens) = self, case .some(let more) = other else { return }
+            self = .some(tokens + more)
+        }
+    }
+
     /// Notifications that will be sent later, for one reason and after about the same delay.
     struct Postponed {
-        /// The tokens as text.
-        var tokens: [ByteBuffer]
+        var recipients: Recipients
         let reason: Reason
         let status: Int?
         /// The longest delay among them, in milliseconds.
@@ -201,7 +221,7 @@ final class JobTally {
         fileprivate var delayClass: Int { delay < 1000 ? 0 : Int(2 * log2(Double(delay) / 1000)) + 1 }
 
         fileprivate mutating func add(_ other: Postponed) {
-            tokens += other.tokens
+            recipients.add(other.recipients)
             delay = max(delay, other.delay)
         }
     }
@@ -210,7 +230,7 @@ final class JobTally {
     struct Dead {
         /// `dead`, or `cancelled`.
         var outcome: Outcome
-        var tokens: [ByteBuffer]
+        var recipients: Recipients
         var reason: Reason
         /// The failure of the last attempt, if that is not the reason itself.
         var cause: Reason?
@@ -231,16 +251,15 @@ final class JobTally {
     }
 
     /// - Parameters:
-    ///   - tokens: as text.
     ///   - delay: in milliseconds.
     ///   - spendsAttempt: `nil` for the default of the kind: only a retry spends one.
     func add(
-        postponed tokens: [ByteBuffer], _ kind: Postponement, reason: Reason, status: Int?, delay: Int64,
+        postponed recipients: Recipients, _ kind: Postponement, reason: Reason, status: Int? = nil, delay: Int64,
         spendsAttempt: Bool? = nil
     ) {
         fates.insert(.postponed)
         let new = Postponed(
-            tokens: tokens, reason: reason, status: status, delay: delay, kind: kind,
+            recipients: recipients, reason: reason, status: status, delay: delay, kind: kind,
             spendsAttempt: spendsAttempt ?? (kind == .retried))
         if let index = postponed.firstIndex(where: { $0.isLike(new) && $0.delayClass == new.delayClass }) {
             postponed[index].add(new)
@@ -260,16 +279,18 @@ final class JobTally {
 
     /// - Parameter outcome: `dead`, or `cancelled`.
     func add(
-        dead token: ByteBuffer, as outcome: Outcome = .dead, reason: Reason, cause: Reason? = nil, status: Int? = nil
+        dead recipients: Recipients, as outcome: Outcome = .dead, reason: Reason, cause: Reason? = nil,
+        status: Int? = nil
     ) {
         fates.insert(.ended(outcome))
         let isLike: (Dead) -> Bool = { [code = reason.code, cause = cause?.code] dead in
             dead.outcome == outcome && dead.reason.code == code && dead.cause?.code == cause && dead.status == status
         }
         if let index = dead.firstIndex(where: isLike) {
-            dead[index].tokens.append(token)
+            dead[index].recipients.add(recipients)
         } else {
-            dead.append(Dead(outcome: outcome, tokens: [token], reason: reason, cause: cause, status: status))
+            dead.append(
+                Dead(outcome: outcome, recipients: recipients, reason: reason, cause: cause, status: status))
         }
     }
 }

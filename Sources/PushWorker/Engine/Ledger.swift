@@ -4,57 +4,6 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// A job of which nothing has been sent: it ends, is postponed, or waits for an answer from Redis.
-struct UnsentJob {
-    var claimed: ClaimedJob
-    let queue: QueueContext
-    /// The decoded job. If its body is not a valid job, only the fields that identify it; see
-    /// `JobDecoder.identify(_:as:)`.
-    var job: Job
-    /// The job's app and its name; `nil` if no app of the worker accepts the job.
-    var app: AppID?
-    var appName: String?
-    /// The configurations by which workers refuse it, if it goes back for one of another configuration.
-    var refusedBy: Set<ConfigurationDigest> = []
-
-    var claim: ClaimID { claimed.claim }
-
-    var envelope: Envelope { job.envelope }
-
-    /// The bytes of which the job was decoded.
-    var body: ByteBuffer { job.body }
-
-    /// The range of the producer's bytes in the claimed job.
-    var original: Range<Int> { claimed.place(job.original) }
-
-    var notifications: Int { job.tokenCount }
-
-    /// The time at which the job was first seen, in milliseconds.
-    var firstSeen: Int64 { envelope.enqueued ?? queue.now }
-
-    /// Records that the job has its reservation: the claimed job is now another one, which says so.
-    mutating func recordReservation(_ reservation: Reservation) {
-        claimed.claim = reservation.reservedClaim
-        claimed.body = reservation.body
-        claimed.shift = reservation.shift
-        job.recordReservation()
-    }
-}
-
-/// The way in which an ``UnsentJob`` leaves the lane.
-enum UnsentEnd {
-    case dead(Reason)
-    case expired
-    /// Cancelled by an operator.
-    case cancelled(JobCommands.Target, JobCommands.Command)
-    /// Returns after a delay in milliseconds; spends no attempt.
-    case deferred(Reason, delay: Int64)
-    /// Waits among the retries until a time in milliseconds of Redis' clock.
-    case scheduled(until: Int64)
-    /// Replaced by pieces with this many tokens each.
-    case split(size: Int)
-}
-
 /// Records how notifications end. Only the ledger feeds counters, metrics, results, the log and the job's tally; it
 /// passes the job to its queue once the last of its notifications has ended.
 final class Ledger {
@@ -143,9 +92,9 @@ final class Ledger {
         case .dead:
             guard let reason else { return }
             let token = recipient ?? ByteBuffer()
-            tally(of: id).add(dead: token, reason: reason, cause: cause, status: status)
+            tally(of: id).add(dead: .some([token]), reason: reason, cause: cause, status: status)
             logDeadLetters(
-                1, reason, cause: cause, lane.jobs[id].job, token: token, app: apps[lane.jobs[id].app.index].name,
+                1, reason, cause: cause, lane.jobs[id].job, token: token, app: appName(of: id),
                 queues[lane.jobs[id].queue.index])
         }
     }
@@ -161,7 +110,7 @@ final class Ledger {
             if command.discards {
                 tally(of: id).add(.cancelled)
             } else {
-                tally(of: id).add(dead: token, as: .cancelled, reason: reason)
+                tally(of: id).add(dead: .some([token]), as: .cancelled, reason: reason)
             }
         }
         logCancelled(tokens.count, target, queues[lane.jobs[id].queue.index])
@@ -199,7 +148,8 @@ final class Ledger {
         lane.metrics.count(.postponed(postponement), lane.jobs[id].series, count, reason)
         if logsEach { for recipient in recipients() { log(postponement, reason, status, recipient, id, delay) } }
         tally(of: id).add(
-            postponed: tokens, postponement, reason: reason, status: status, delay: delay, spendsAttempt: spendsAttempt)
+            postponed: .some(tokens), postponement, reason: reason, status: status, delay: delay,
+            spendsAttempt: spendsAttempt)
     }
 
     /// Records that a notification is resent at once.
@@ -239,7 +189,10 @@ final class Ledger {
         let queue = queues[lane.jobs[id].queue.index]
         guard lane.jobs[id].generation == queue.generation else { return recordLostClaims(1) }
         guard !lane.jobs[id].isAbandoned else { return }
-        guard lane.jobs[id].tally == nil else { return outboxes[queue.id.index].settle(lane.jobs[id]) }
+        guard lane.jobs[id].tally == nil else {
+            guard let ended = EndedJob(lane.jobs[id], app: appName(of: id)) else { return }
+            return outboxes[queue.id.index].settle(ended)
+        }
         lane.metrics.count(.ended(.delivered), queue: queue.id.index)
         outboxes[queue.id.index].settleDelivered(
             lane.jobs[id].claim, campaign: lane.jobs[id].hasCampaign ? lane.jobs[id].job?.campaignName : nil)
@@ -283,14 +236,22 @@ final class Ledger {
     /// - Parameter tokens: those of the notifications that have not ended.
     func settlePart(of id: JobID, rest tokens: [ByteBuffer]) {
         let queue = queue(of: id)
-        guard lane.jobs[id].generation == queue.generation, let tally = lane.jobs[id].tally else { return }
-        let claim = outboxes[queue.id.index].settlePart(of: lane.jobs[id], rest: tokens)
+        guard lane.jobs[id].generation == queue.generation, let fanOut = lane.jobs[id].fanOut,
+            var ended = EndedJob(lane.jobs[id], app: appName(of: id))
+        else { return }
+        let head = queue.headOfRest(of: lane.jobs[id], fanOut, tokens: tokens)
+        let claim = outboxes[queue.id.index].claimOfRest(of: fanOut)
+        ended.replacement = .rest(claim, head: head)
+        outboxes[queue.id.index].settle(ended)
+        fanOut.original = head.readableBytes..<head.readableBytes + fanOut.original.count
         lane.jobs[id].claim = claim
-        lane.jobs[id].tally = JobTally(after: tally)
+        lane.jobs[id].tally = JobTally(after: ended.tally)
     }
 
     /// The queue of a job.
     func queue(of id: JobID) -> QueueContext { queues[lane.jobs[id].queue.index] }
+
+    private func appName(of id: JobID) -> String { apps[lane.jobs[id].app.index].name }
 
     /// True once Redis has answered a claim of any queue.
     var knowsTime: Bool { queues.contains(where: \.knowsTime) }
@@ -320,29 +281,40 @@ final class Ledger {
 
     /// Records the end of an unsent job and has it settled.
     func record(_ end: UnsentEnd, of unsent: UnsentJob) {
-        var results = PackedResults()
+        let tally = JobTally()
+        var ended = EndedJob(unsent, tally)
+        let all = JobTally.Recipients.all(count: unsent.notifications)
         switch end {
         case .dead(let reason):
-            record(.dead, reason, of: unsent)
-            results = self.results(.dead, reason, of: unsent, isCertain: true)
+            count(.ended(.dead), reason, of: unsent)
+            tally.add(dead: all, reason: reason)
+            tally.results = results(.dead, reason, of: unsent, isCertain: true)
             logDeadLetters(
                 unsent.notifications, reason, cause: nil, unsent.job, token: unsent.job.recipient,
                 app: unsent.appName, unsent.queue)
         case .expired:
-            record(.expired, nil, of: unsent)
-            results = self.results(.expired, Reason(.expired), of: unsent, isCertain: true)
+            count(.ended(.expired), nil, of: unsent)
+            tally.add(.expired, count: unsent.notifications)
+            tally.results = results(.expired, Reason(.expired), of: unsent, isCertain: true)
         case .cancelled(let target, let command):
             let reason = Reason(.cancelled, detail: command.detail)
-            record(.cancelled, nil, of: unsent)
-            results = self.results(.cancelled, reason, of: unsent, isCertain: true)
+            count(.ended(.cancelled), nil, of: unsent)
+            if command.discards {
+                tally.add(.cancelled, count: unsent.notifications)
+            } else {
+                tally.add(dead: all, as: .cancelled, reason: reason)
+            }
+            tally.results = results(.cancelled, reason, of: unsent, isCertain: true)
             logCancelled(unsent.notifications, target, unsent.queue)
-        case .deferred(let reason, _):
+        case .deferred(let reason, let delay):
             count(.postponed(.deferred), reason, of: unsent)
-        case .scheduled:
+            tally.add(postponed: all, .deferred, reason: reason, delay: delay)
+        case .scheduled(let time):
             count(.postponed(.scheduled), nil, of: unsent)
-        case .split: lane.metrics.count(.split, queue: unsent.queue.id.index)
+            ended.replacement = .scheduled(until: time)
+        case .split(let size): ended.replacement = .pieces(size: size)
         }
-        outboxes[unsent.queue.id.index].settle(unsent, end, results: results)
+        outboxes[unsent.queue.id.index].settle(ended)
     }
 
     /// Returns the results of a job in case it turns out to be a duplicate.
@@ -353,18 +325,14 @@ final class Ledger {
 
     /// Records that a job turned out to be a duplicate. Redis has already settled it and stored its results.
     func recordDuplicate(_ unsent: UnsentJob) {
-        record(.dropped, Reason(.duplicate), of: unsent)
+        count(.ended(.dropped), Reason(.duplicate), of: unsent)
+        lane.metrics.count(.ended(.dropped), queue: unsent.queue.id.index)
         if logsEach { _ = results(.dropped, Reason(.duplicate), of: unsent, isCertain: true) }
     }
 
-    private func record(_ outcome: Outcome, _ reason: Reason?, of unsent: UnsentJob) {
-        count(.ended(outcome), reason, of: unsent)
-    }
-
     private func count(_ fate: Fate, _ reason: Reason?, of unsent: UnsentJob) {
-        let queue = unsent.queue.id.index
-        lane.metrics.count(fate, app: unsent.app?.index, queue: queue, unsent.notifications, reason)
-        lane.metrics.count(fate, queue: queue)
+        lane.metrics.count(
+            fate, app: unsent.app?.index, queue: unsent.queue.id.index, unsent.notifications, reason)
     }
 
     /// - Parameter isCertain: false if the job may end differently; it is then not logged.
@@ -439,7 +407,7 @@ final class Ledger {
         guard let job = lane.jobs[id].job else { return }
         // The logged outcome is the postponement.
         let result = Self.result(
-            .dropped, reason, status: status, of: job, app: apps[lane.jobs[id].app.index].name,
+            .dropped, reason, status: status, of: job, app: appName(of: id),
             attempt: job.envelope.attempt, to: recipient)
         log(
             result, queues[lane.jobs[id].queue.index], outcome: postponement.rawValue,

@@ -88,8 +88,8 @@ final class Outbox {
         settlement.claims.forEach(body)
         unconfirmed.claims.forEach(body)
         for ended in [awaitingTokens, writingTokens, awaitingPart].joined()
-        where ended.job.generation == link.queue.generation {
-            body(ended.job.claim)
+        where ended.generation == link.queue.generation {
+            body(ended.claim)
         }
     }
 
@@ -107,15 +107,15 @@ final class Outbox {
     // MARK: Parts of jobs
 
     /// True if a part of a job waits to be written. Parts must be written in their order.
-    private func hasWaitingPart(of job: ActiveJob) -> Bool {
+    private func hasWaitingPart(of job: EndedJob) -> Bool {
         guard job.fanOut?.parts ?? 0 > 0 else { return false }
-        return [awaitingTokens, writingTokens, awaitingPart].joined().contains { $0.job.fanOut === job.fanOut }
+        return [awaitingTokens, writingTokens, awaitingPart].joined().contains { $0.fanOut === job.fanOut }
     }
 
     /// True if the settlement that creates a job's claim is not confirmed.
-    private func mustAwaitPart(_ job: ActiveJob) -> Bool {
+    private func mustAwaitPart(_ job: EndedJob) -> Bool {
         guard job.fanOut?.parts ?? 0 > 0 else { return false }
-        return unconfirmed.creates(job.claim) || awaitingPart.contains { $0.job.fanOut === job.fanOut }
+        return unconfirmed.creates(job.claim) || awaitingPart.contains { $0.fanOut === job.fanOut }
     }
 
     private func writeAwaitingParts() {
@@ -133,14 +133,12 @@ final class Outbox {
     /// Adds an ended job whose invalid tokens are in the set, or a part of one, to the next batch, once the settlement
     /// of an earlier part is confirmed.
     private func write(_ ended: EndedJob) {
-        if mustAwaitPart(ended.job) { return awaitingPart.append(ended) }
-        // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
-        guard let tally = ended.job.tally, let job = ended.job.job else { return }
-        let fate = ended.rest == nil ? tally.fate : nil
-        if let fate { link.lane.metrics.count(fate, queue: link.queue.id.index) }
-        settlement.add(
-            ended, job, tally, fate, of: link.queue, app: link.ledger.apps[ended.job.app.index].name)
-        for postponed in tally.postponed { expectRetry(in: postponed.delay) }
+        if mustAwaitPart(ended) { return awaitingPart.append(ended) }
+        if let fate = ended.fate { link.lane.metrics.count(fate, queue: link.queue.id.index) }
+        settlement.add(ended, of: link.queue)
+        if case .scheduled(let time) = ended.replacement { expectRetry(in: time - link.queue.now) }
+        guard ended.refusedBy.isEmpty else { return report(.gaveBack) }
+        for postponed in ended.tally.postponed { expectRetry(in: postponed.delay) }
     }
 
     /// Records that a retry in the settlement is due after a delay in milliseconds. The polling lane finds later ones.
@@ -221,7 +219,7 @@ final class Outbox {
         guard !awaitingTokens.isEmpty, writingTokens.isEmpty, link.lane.now >= tokensNotBefore else { return }
         var tokens: [InvalidToken] = []
         let last = awaitingTokens.firstIndex { ended in
-            tokens += ended.job.tally?.invalidTokens ?? []
+            tokens += ended.tally.invalidTokens
             return tokens.count >= Self.tokensBatch
         }
         let count = last.map { $0 + 1 } ?? awaitingTokens.count
@@ -233,7 +231,7 @@ final class Outbox {
             switch result {
             case .success:
                 for ended in batch {
-                    if ended.job.generation == link.queue.generation {
+                    if ended.generation == link.queue.generation {
                         write(ended)
                     } else {
                         link.ledger.recordLostClaims(1)
@@ -293,49 +291,27 @@ final class Outbox {
         flushIfFull()
     }
 
-    /// Settles a job whose notifications have all ended, according to its tally.
-    func settle(_ job: ActiveJob) { settle(EndedJob(job)) }
-
     /// True if a part of a job can be written soon.
     var canSettlePart: Bool { link.store.isReady && !isFull }
 
-    /// Settles the notifications of a job with many tokens that have ended, according to its tally.
-    /// - Parameter tokens: those of the notifications that have not ended.
-    /// - Returns: the claim of these, which replaces the job's.
-    func settlePart(of job: ActiveJob, rest tokens: [ByteBuffer]) -> ClaimID {
-        guard let fanOut = job.fanOut else { return job.claim }
-        let head = link.queue.headOfRest(of: job, fanOut, tokens: tokens)
+    /// Returns the claim of the notifications of a job that have not ended, for a settlement of the others.
+    func claimOfRest(of fanOut: FanOut) -> ClaimID {
         fanOut.parts += 1
         parts += 1
-        let rest = EndedJob.Rest(claim: fanOut.claim.rest(afterPart: parts), head: head)
-        settle(EndedJob(job, rest: rest))
-        fanOut.original = head.readableBytes..<head.readableBytes + fanOut.original.count
-        return rest.claim
+        return fanOut.claim.rest(afterPart: parts)
     }
 
-    private func settle(_ ended: EndedJob) {
-        if ended.job.tally?.invalidTokens.isEmpty == false || hasWaitingPart(of: ended.job) {
+    /// Settles a job, or a part of one.
+    func settle(_ ended: EndedJob) {
+        if !ended.tally.invalidTokens.isEmpty || hasWaitingPart(of: ended) {
             awaitingTokens.append(ended)
         } else {
             write(ended)
         }
-        flushIfFull()
-    }
-
-    /// Settles a job of which nothing is sent.
-    func settle(_ unsent: UnsentJob, _ end: UnsentEnd, results: PackedResults) {
-        settlement.add(unsent, end, results: results)
-        switch end {
-        case .deferred(_, let delay):
-            if unsent.refusedBy.isEmpty { expectRetry(in: delay) } else { report(.gaveBack) }
-        case .scheduled(let time): expectRetry(in: time - link.queue.now)
-        case .split:
-            // The pieces are due, for every lane, as soon as this is written.
-            flush()
-            return report(.split)
-        case .dead, .expired, .cancelled: break
-        }
-        flushIfFull()
+        guard case .pieces = ended.replacement else { return flushIfFull() }
+        // The pieces are due, for every lane, as soon as this is written.
+        flush()
+        report(.split)
     }
 }
 

@@ -160,14 +160,14 @@ struct ReasonLabelTests {
 
 @Suite("The fate of a job")
 struct FateTests {
-    private let token = ByteBuffer(string: "ab")
+    private let one = JobTally.Recipients.some([ByteBuffer(string: "ab")])
 
     @Test("is the fate of its only notification")
     func alone() {
         let (dead, retried, deferred, dropped) = (JobTally(), JobTally(), JobTally(), JobTally())
-        dead.add(dead: token, reason: "x", cause: nil, status: nil)
-        retried.add(postponed: [token], .retried, reason: "x", status: nil, delay: 0)
-        deferred.add(postponed: [token], .deferred, reason: "x", status: nil, delay: 0)
+        dead.add(dead: one, reason: "x")
+        retried.add(postponed: one, .retried, reason: "x", delay: 0)
+        deferred.add(postponed: one, .deferred, reason: "x", delay: 0)
         dropped.add(.dropped)
         let fates = [dead, retried, deferred, dropped].map(\.fate)
         #expect(fates == [.ended(.dead), .postponed(.retried), .postponed(.deferred), .ended(.dropped)])
@@ -180,11 +180,11 @@ struct FateTests {
         #expect(tally.fate == .ended(.delivered))
         tally.add(.suppressed)
         #expect(tally.fate == .mixed)
-        tally.add(dead: token, reason: "x", cause: nil, status: nil)
+        tally.add(dead: one, reason: "x")
         #expect(tally.fate == .mixed)
-        tally.add(postponed: [token], .deferred, reason: "x", status: nil, delay: 0)
+        tally.add(postponed: one, .deferred, reason: "x", delay: 0)
         #expect(tally.fate == .postponed(.deferred))
-        tally.add(postponed: [token], .retried, reason: "x", status: nil, delay: 0)
+        tally.add(postponed: one, .retried, reason: "x", delay: 0)
         #expect(tally.fate == .postponed(.retried))
     }
 
@@ -196,10 +196,10 @@ struct FateTests {
         same.add(.delivered)
         #expect(same.fate == .ended(.delivered))
         let other = JobTally(after: first)
-        other.add(dead: token, reason: "x", cause: nil, status: nil)
+        other.add(dead: one, reason: "x")
         #expect(other.fate == .mixed)
         let returning = JobTally()
-        returning.add(postponed: [token], .retried, reason: "x", status: nil, delay: 0)
+        returning.add(postponed: one, .retried, reason: "x", delay: 0)
         let rest = JobTally(after: returning)
         rest.add(.delivered)
         #expect(rest.fate == .mixed)

@@ -124,10 +124,10 @@ struct JobTallyTests {
         ]
         for (token, kind, reason, status, delay, spendsAttempt) in all {
             tally.add(
-                postponed: [buffer(token)], kind, reason: reason, status: status, delay: delay,
+                postponed: .some([buffer(token)]), kind, reason: reason, status: status, delay: delay,
                 spendsAttempt: spendsAttempt)
         }
-        let groups = tally.postponed.map { $0.tokens.map { String(buffer: $0) }.joined() }
+        let groups = tally.postponed.map { $0.recipients.tokens.map { String(buffer: $0) }.joined() }
         #expect(groups == ["a", "bc", "de", "f", "g", "h"])
         #expect(tally.postponed.map(\.delay) == [5, 700, 125_000, 700, 700, 700])
         #expect(tally.postponed.map(\.spendsAttempt) == [false, true, true, false, true, true])
@@ -138,13 +138,13 @@ struct JobTallyTests {
         let tally = JobTally()
         for step in 0..<1000 {
             let delay = Int64(step) * 1000
-            tally.add(postponed: [buffer("\(step)")], .retried, reason: "Busy", status: 503, delay: delay)
-            let group = tally.postponed.first { $0.tokens.contains(buffer("\(step)")) }
+            tally.add(postponed: .some([buffer("\(step)")]), .retried, reason: "Busy", status: 503, delay: delay)
+            let group = tally.postponed.first { $0.recipients.tokens.contains(buffer("\(step)")) }
             #expect(group.map { $0.delay >= delay } == true)
         }
-        tally.add(postponed: [buffer("x")], .deferred, reason: "Other", status: nil, delay: 7)
+        tally.add(postponed: .some([buffer("x")]), .deferred, reason: "Other", status: nil, delay: 7)
         #expect(tally.postponed.count == 9 && tally.postponed.last?.delay == 7)
-        #expect(tally.postponed.reduce(0) { $0 + $1.tokens.count } == 1001)
+        #expect(tally.postponed.reduce(0) { $0 + $1.recipients.count } == 1001)
     }
 
     @Test("Dead letters are grouped by reason, last failure and status")
@@ -155,9 +155,18 @@ struct JobTallyTests {
             ("e", "x", "NoAnswer", nil), ("f", "x", "Busy", 503), ("g", "x", "Busy", 500),
         ]
         for (token, reason, cause, status) in all {
-            tally.add(dead: buffer(token), reason: reason, cause: cause, status: status)
+            tally.add(dead: .some([buffer(token)]), reason: reason, cause: cause, status: status)
         }
-        let groups = tally.dead.map { $0.tokens.map { String(buffer: $0) }.joined() }
+        let groups = tally.dead.map { $0.recipients.tokens.map { String(buffer: $0) }.joined() }
         #expect(groups == ["ac", "b", "df", "e", "g"])
+    }
+}
+
+extension JobTally.Recipients {
+    fileprivate var tokens: [ByteBuffer] {
+        switch self {
+        case .all: []
+        case .some(let tokens): tokens
+        }
     }
 }
