@@ -35,7 +35,7 @@ extension EndToEnd {
 
         @Test("of metrics have every metric of the source")
         func metrics() throws {
-            let folder = DeployFolder.root.appending(path: "Sources/PushWorker/Metrics/WorkerMetric.swift")
+            let folder = DeployFolder.root.appending(path: "Sources/PushWorker/Process/WorkerMetric.swift")
             let source = try String(contentsOf: folder, encoding: .utf8)
             #expect(source.matches(of: /static let \w+ = metric\(/).count == WorkerMetric.all.count)
             #expect(Set(WorkerMetric.all.map(\.name)).count == WorkerMetric.all.count)

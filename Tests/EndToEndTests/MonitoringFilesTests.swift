@@ -135,7 +135,7 @@ extension EndToEnd {
             #expect(named.count > 25)
             // This metric is reported only if it is not 0, so its name is read from the source.
             let rare = "metric_series_dropped_total"
-            let metrics = DeployFolder.root.appending(path: "Sources/PushWorker/Metrics/WorkerMetric.swift")
+            let metrics = DeployFolder.root.appending(path: "Sources/PushWorker/Process/WorkerMetric.swift")
             #expect(try String(contentsOf: metrics, encoding: .utf8).contains("\"\(rare)\""))
             var missing = named
             try await eventually("all are there") {
