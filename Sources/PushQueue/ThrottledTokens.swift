@@ -5,11 +5,6 @@ import Redis
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public struct ThrottledTokens {
-    /// The maximum number of tokens that are read; there are rarely more than a few.
-    private static let maximumCount = 1000
-    /// The maximum pause, in milliseconds: longer ones are due to a clock that was set back since.
-    private static let longestPause: Int64 = 3_600_000
-
     private let key: String
     private let client: any RedisSender
     private let scripts: ScriptRunner
@@ -38,24 +33,30 @@ public struct ThrottledTokens {
             }, completion: completion, reading: { _ = $0.number() })
     }
 
-    /// Reads the tokens that must not be sent to now, each with the end of that (ms since 1970).
-    public func read(
-        now: Int64,
+    /// Counts the tokens, also those whose time has passed.
+    public func count(completion: @escaping (Result<Int, QueueConnection.Failure>) -> Void) {
+        client.send(RedisCommand("ZCARD", key)) { result in
+            completion(result.mapError(QueueConnection.Failure.redis).map { $0.root.number ?? 0 })
+        }
+    }
+
+    /// Finds the candidates that APNs throttles, each with the time at which it can be sent to again (ms since 1970),
+    /// which may have passed.
+    /// - Parameter candidates: lower-case hex, at most a few thousand.
+    public func find(
+        _ candidates: TokenList,
         completion: @escaping (Result<[(token: ByteBuffer, until: Int64)], QueueConnection.Failure>) -> Void
     ) {
-        let command = RedisCommand(
-            "ZRANGEBYSCORE", key, "(\(now)", "\(now + Self.longestPause)", "WITHSCORES", "LIMIT", "0",
-            "\(Self.maximumCount)")
+        let tokens = candidates.tokens(at: Array(0..<candidates.count))
+        guard !tokens.isEmpty else { return completion(.success([])) }
+        var command = RedisCommand("ZMSCORE", key)
+        for token in tokens { command.append(token) }
         client.send(command) { result in
             completion(
                 result.mapError(QueueConnection.Failure.redis).map { reply in
-                    var tokens: [(token: ByteBuffer, until: Int64)] = []
-                    var elements = reply.root.children
-                    while let token = elements.next()?.bytes, let score = elements.next()?.string {
-                        guard let until = Double(score).map({ Int64(bounding: $0) }) else { continue }
-                        tokens.append((token, until))
+                    zip(tokens, reply.root.children).compactMap { token, score in
+                        score.string.flatMap(Double.init).map { (token, Int64(bounding: $0)) }
                     }
-                    return tokens
                 })
         }
     }

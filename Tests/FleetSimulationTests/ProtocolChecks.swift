@@ -372,10 +372,9 @@ final class LaneChecks {
         throttles[token] = Throttle(until: min(until, others ?? until), since: now)
     }
 
-    /// Records that the lane has read the tokens throttled by other lanes.
-    /// - Parameter time: Redis' time when the lane asked, in milliseconds since 1970.
-    func learned(_ tokens: [(token: ByteBuffer, until: Int64)], time: Int64) {
-        for (token, until) in tokens where until > time {
+    /// Records that a look-up found tokens that other lanes have throttled.
+    func learned(_ tokens: [(token: ByteBuffer, until: Int64)]) {
+        for (token, until) in tokens where until > milliseconds {
             let token = String(buffer: token)
             guard let known = throttles[token] else {
                 throttles[token] = Throttle(until: until, since: now)

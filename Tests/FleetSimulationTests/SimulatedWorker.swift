@@ -178,8 +178,10 @@ private final class SimulatedStores: LaneStores {
             lane.sender, configuration: context.configuration, lane: lane.name, clock: .key(SimulatedServer.clock))
         let simulated = SimulatedFleet(store, lane, worker.loop, in: simulation)
         fleet = FleetStore(
-            pauses: simulated, rates: store.rates, throttledTokens: simulated, providerTokens: simulated,
-            invalidTokens: simulated)
+            pauses: simulated, rates: store.rates,
+            throttledTokens: SimulatedThrottledTokens(
+                store: store.throttledTokens, lane: lane, loop: worker.loop, mutation: simulation.options.mutation),
+            providerTokens: simulated, invalidTokens: simulated)
         var generator = SeededGenerator(seed: seed)
         random = { UInt32(truncatingIfNeeded: generator.next()) }
     }
@@ -411,7 +413,7 @@ private final class SimulatedQueueStore: QueueStore {
 }
 
 /// The real stores of the fleet's state, with checks of what the lane learns, and the mutations of the engine's rules.
-private final class SimulatedFleet: AppPauseStore, ThrottledTokenStore, ProviderTokenStore, InvalidTokenStore {
+private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTokenStore {
     typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
 
     private let store: FleetStore
@@ -483,22 +485,6 @@ private final class SimulatedFleet: AppPauseStore, ThrottledTokenStore, Provider
         }
     }
 
-    func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
-        lane.checks.throttled(String(buffer: token), until: until)
-        if mutation == .forgetsThrottles {
-            loop.assumeIsolated().execute { [lane] in lane.lane.fleet.throttles = TokenThrottles() }
-        }
-        store.throttledTokens.add(token, until: until, completion: completion)
-    }
-
-    func read(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
-        store.throttledTokens.read(now: now) { [lane, mutation] result in
-            guard case .success(let tokens) = result else { return completion(result) }
-            lane.checks.learned(tokens, time: now)
-            completion(mutation == .hidesThrottles ? .success([]) : result)
-        }
-    }
-
     // MARK: Invalid tokens
 
     var isReady: Bool { store.isReady }
@@ -521,5 +507,31 @@ private final class SimulatedFleet: AppPauseStore, ThrottledTokenStore, Provider
 
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
         store.invalidTokens.register(devices, completion: completion)
+    }
+}
+
+/// The tokens that APNs throttles, as a simulated lane knows them.
+private struct SimulatedThrottledTokens: ThrottledTokenStore {
+    let store: any ThrottledTokenStore
+    unowned let lane: SimulatedLane
+    let loop: SimulatedLoop
+    let mutation: Mutation?
+
+    func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
+        lane.checks.throttled(String(buffer: token), until: until)
+        if mutation == .forgetsThrottles {
+            loop.assumeIsolated().execute { [lane] in lane.lane.fleet.throttles = TokenThrottles() }
+        }
+        store.add(token, until: until, completion: completion)
+    }
+
+    func count(completion: @escaping Completion<Int>) { store.count(completion: completion) }
+
+    func find(_ tokens: TokenList, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
+        store.find(tokens) { [lane, mutation] result in
+            guard case .success(let found) = result else { return completion(result) }
+            lane.checks.learned(found)
+            completion(mutation == .hidesThrottles ? .success([]) : result)
+        }
     }
 }

@@ -254,7 +254,7 @@ struct FleetStateTests {
         }
     }
 
-    @Test("throttled tokens are read with their times, until these have passed")
+    @Test("throttled tokens are found with their times")
     func throttled() async throws {
         try await withFleet { queue, fleet in
             let time = try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int64.init))
@@ -267,20 +267,28 @@ struct FleetStateTests {
             {
                 try await add(token, now + until)
             }
-            func read(_ now: Int64) async throws -> [String: Int64] {
-                let pairs: [(token: ByteBuffer, until: Int64)] = try await fleet.call {
-                    $0.throttled.value.read(now: now, completion: $1)
+            func find(_ tokens: [String]) async throws -> [[String]] {
+                let pairs: [(token: ByteBuffer, until: Int64)] = try await fleet.call { fleet, completion in
+                    var list = TokenList()
+                    for token in tokens { list.append(ByteBuffer(string: token)) }
+                    list.appendNothing()
+                    fleet.throttled.value.find(list, completion: completion)
                 }
-                return Dictionary(uniqueKeysWithValues: pairs.map { ($0.token.text, $0.until) })
+                return pairs.map { [$0.token.text, "\($0.until)"] }
             }
-            #expect(try await read(now) == ["aa": now + 70_000, "bb": now + 90_000])
-            #expect(try await read(now + 70_000) == ["bb": now + 90_000])
+            #expect(
+                try await find(["00", "bb", "cc", "aa"]) == [["bb", "\(now + 90_000)"], ["aa", "\(now + 70_000)"]])
+            #expect(try await find([]).isEmpty)
+            func count() async throws -> Int { try await fleet.call { $0.throttled.value.count(completion: $1) } }
+            #expect(try await count() == 2)
             try queue.redis.run("ZADD", queue.sharedKeys.throttledTokens, "\(now - 1)", "old", "5", "older")
             try await add("cc", now + 20_000)
             #expect(try queue.redis.run("ZCARD", queue.sharedKeys.throttledTokens) == 3)
             try queue.redis.run("DEL", queue.sharedKeys.throttledTokens)
             try queue.redis.run("SET", queue.sharedKeys.throttledTokens, "x")
             await #expect(throws: QueueConnection.Failure.self) { try await add("dd", now + 20_000) }
+            await #expect(throws: QueueConnection.Failure.self) { try await find(["aa"]) }
+            await #expect(throws: QueueConnection.Failure.self) { try await count() }
         }
     }
 

@@ -28,6 +28,8 @@ struct TokenThrottles {
     }
 
     private static let longestTry: Int64 = 60_000
+    /// The maximum pause that another lane reports; longer ones are due to a clock that was set back since.
+    private static let longestPause: Int64 = 3_600_000
 
     private var throttles: [ByteBuffer: Throttle] = [:]
 
@@ -85,9 +87,11 @@ struct TokenThrottles {
         throttles[token] = now >= throttle.tail && now >= throttle.until ? nil : throttle
     }
 
-    /// Records a throttled token that another lane has reported.
+    /// Records that another lane has reported a token as throttled.
     mutating func learned(_ token: ByteBuffer, until: Int64, now: Int64) {
-        guard until > now, throttles[token] == nil, throttles.count < Self.maximumCount else { return }
+        guard until > now, until - now <= Self.longestPause, throttles[token] == nil,
+            throttles.count < Self.maximumCount
+        else { return }
         throttles[token] = Throttle(until: until, tail: until)
     }
 

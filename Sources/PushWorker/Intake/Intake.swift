@@ -219,8 +219,7 @@ final class Intake {
         if reclaims > 0 { ledger.recordPossibleDuplicates(ofReclaimed: id, reclaims: reclaims) }
         let sender = senders[appID.index]
         sender.expect(count)
-        // No look-up for a channel, or while the set is known to be empty.
-        if fleet.invalidTokenCount == 0 || job.channel != nil { sender.accept(id) } else { toLookUp.append(id) }
+        if fleet.mayFindTokens, job.channel == nil { toLookUp.append(id) } else { sender.accept(id) }
     }
 
     /// Returns the isolation of a job that waited because of a lost connection. An attempt is spent only by a
@@ -287,9 +286,9 @@ final class Intake {
             }
             lookUpsInFlight += 1
             let count = tokens.count
-            fleet.store.invalidTokens.find(tokens) { [self] result in
+            let queue = ledger.queue(of: batch[0].job)
+            fleet.find(tokens, now: { queue.now }) { [self] result in
                 lookUpsInFlight -= 1
-                fleet.refusals.note(.lookUps, result)
                 switch result {
                 case .success(let found): apply(found, to: batch, count: count)
                 case .failure:

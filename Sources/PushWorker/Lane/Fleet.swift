@@ -29,7 +29,8 @@ protocol ThrottledTokenStore {
     typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
 
     func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>)
-    func read(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>)
+    func count(completion: @escaping Completion<Int>)
+    func find(_ tokens: TokenList, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>)
 }
 
 /// The provider tokens of signing keys; see ``SharedProviderTokens``.
@@ -114,7 +115,9 @@ final class Fleet {
     let store: FleetStore
     /// The number of invalid tokens in the set; `nil` if unknown.
     var invalidTokenCount: Int?
-    /// The device tokens that APNs throttles.
+    /// The number of tokens in the set of those that APNs throttles; `nil` if unknown.
+    private var throttledTokenCount: Int?
+    /// The device tokens of the lane's jobs that APNs throttles.
     var throttles = TokenThrottles()
     private let lane: LaneContext
     private var readAt = NIODeadline.distantPast
@@ -138,17 +141,16 @@ final class Fleet {
     func readIfDue(apps: @autoclosure () -> [String], time: Int64, apply: @escaping ([AppPause?]) -> Void) {
         guard lane.now - readAt >= Self.maximumAge, !lane.isStopped else { return }
         readAt = lane.now
-        invalidTokenCount = nil
+        (invalidTokenCount, throttledTokenCount) = (nil, nil)
         store.invalidTokens.count { [self] result in
             refusals.note(.invalidTokens, result)
             if case .success(let count) = result { invalidTokenCount = count }
         }
-        store.throttledTokens.read(now: time) { [self] result in
+        store.throttledTokens.count { [self] result in
             refusals.note(.throttledTokens, result)
-            guard case .success(let tokens) = result else { return }
-            for (token, until) in tokens { throttles.learned(token, until: until, now: time) }
-            if !throttles.isEmpty { throttles.forget(before: time) }
+            if case .success(let count) = result { throttledTokenCount = count }
         }
+        if !throttles.isEmpty { throttles.forget(before: time) }
         store.pauses.read(apps()) { [self] result in
             refusals.note(.pauses, result)
             if case .success(let pauses) = result { apply(pauses) }
@@ -158,6 +160,31 @@ final class Fleet {
         var none = TokenList(expecting: 1)
         none.appendNothing()
         store.invalidTokens.find(none) { [self] in refusals.note(.lookUps, $0) }
+    }
+
+    /// False while a look-up can find nothing.
+    var mayFindTokens: Bool { invalidTokenCount != 0 || throttledTokenCount != 0 }
+
+    /// Looks up tokens that are to be sent to. Those that APNs throttles are in ``throttles`` when it completes.
+    /// - Parameters:
+    ///   - now: Redis' time in milliseconds since 1970.
+    ///   - completion: gets the invalid ones, in ascending order of their places.
+    func find(
+        _ tokens: TokenList, now: @escaping () -> Int64,
+        completion: @escaping (Result<[InvalidTokenSet.Found], QueueConnection.Failure>) -> Void
+    ) {
+        if throttledTokenCount != 0 {
+            // On the same connection, so it is answered first.
+            store.throttledTokens.find(tokens) { [self] result in
+                refusals.note(.throttledTokens, result)
+                guard case .success(let found) = result else { return }
+                for (token, until) in found { throttles.learned(token, until: until, now: now()) }
+            }
+        }
+        store.invalidTokens.find(tokens) { [self] result in
+            refusals.note(.lookUps, result)
+            completion(result)
+        }
     }
 
     /// Records the result of a write. The parts that need the state try again.

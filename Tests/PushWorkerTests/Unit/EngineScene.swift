@@ -320,7 +320,7 @@ final class FakeStores: LaneStores {
     let fakeFleet: FakeFleet
     var fleet: FleetStore {
         FleetStore(
-            pauses: fakeFleet, rates: fakeFleet, throttledTokens: fakeFleet, providerTokens: fakeFleet,
+            pauses: fakeFleet, rates: fakeFleet, throttledTokens: fakeFleet.throttledTokens, providerTokens: fakeFleet,
             invalidTokens: fakeFleet)
     }
 
@@ -595,7 +595,7 @@ final class FakeQueue: QueueStore {
 }
 
 /// A fake of the state that workers share, on the server of the queues.
-final class FakeFleet: AppPauseStore, AppRateStore, ThrottledTokenStore, ProviderTokenStore, InvalidTokenStore {
+final class FakeFleet: AppPauseStore, AppRateStore, ProviderTokenStore, InvalidTokenStore {
     typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
 
     private let loop: EmbeddedEventLoop
@@ -610,7 +610,7 @@ final class FakeFleet: AppPauseStore, AppRateStore, ThrottledTokenStore, Provide
     var probeAnswer = AppPauses.ProbeAnswer.granted
     private(set) var paused: [(app: String, reason: String, detail: String?, isProbe: Bool)] = []
     private(set) var resumed: [String] = []
-    private(set) var throttled: [String] = []
+    private(set) lazy var throttledTokens = FakeThrottledTokens(self)
     private(set) var registered: [InvalidTokenSet.Registration] = []
     private(set) var lookUps = 0
     var lookUpTime = TimeAmount.milliseconds(1)
@@ -621,7 +621,7 @@ final class FakeFleet: AppPauseStore, AppRateStore, ThrottledTokenStore, Provide
 
     init(_ loop: EmbeddedEventLoop) { self.loop = loop }
 
-    private func later<Value>(
+    fileprivate func later<Value>(
         _ completion: @escaping Completion<Value>, in time: TimeAmount = .milliseconds(1),
         _ value: @escaping () -> Value
     ) {
@@ -672,15 +672,6 @@ final class FakeFleet: AppPauseStore, AppRateStore, ThrottledTokenStore, Provide
         later(completion) { [self] in providerToken.map { .other(ByteBuffer(string: $0)) } ?? .taken }
     }
 
-    func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
-        throttled.append(String(buffer: token))
-        later(completion) {}
-    }
-
-    func read(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
-        later(completion) { [] }
-    }
-
     func count(completion: @escaping Completion<Int>) { later(completion) { [self] in invalid.count } }
 
     func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>) {
@@ -712,6 +703,35 @@ final class FakeFleet: AppPauseStore, AppRateStore, ThrottledTokenStore, Provide
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
         registered += devices
         later(completion) {}
+    }
+}
+
+/// A fake of the tokens that APNs throttles.
+final class FakeThrottledTokens: ThrottledTokenStore {
+    private unowned let fleet: FakeFleet
+    /// The tokens, in the order in which they were added.
+    private(set) var added: [String] = []
+    /// The times until which tokens must not be sent to.
+    var ends: [String: Int64] = [:]
+    private(set) var lookUps = 0
+
+    init(_ fleet: FakeFleet) { self.fleet = fleet }
+
+    func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
+        added.append(String(buffer: token))
+        ends[String(buffer: token)] = until
+        fleet.later(completion) {}
+    }
+
+    func count(completion: @escaping Completion<Int>) { fleet.later(completion) { [self] in ends.count } }
+
+    func find(_ tokens: TokenList, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
+        lookUps += 1
+        fleet.later(completion) { [self] in
+            tokens.tokens(at: Array(0..<tokens.count)).compactMap { token in
+                ends[String(buffer: token)].map { (token, $0) }
+            }
+        }
     }
 }
 

@@ -84,6 +84,7 @@ struct TokenThrottlesTests {
     func learned() {
         var throttles = TokenThrottles()
         throttles.learned(token, until: 2000, now: 3000)
+        throttles.learned(token, until: 3_603_001, now: 3000)
         #expect(throttles.isEmpty)
         throttles.learned(token, until: 4000, now: 3000)
         #expect(throttles.decide(token, isReturning: false, now: 3000) == .wait(until: 4000 + spacing))
