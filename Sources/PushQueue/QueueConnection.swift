@@ -314,18 +314,10 @@ public final class QueueConnection {
         campaign: String, perSecond: Int, since: Int64, amounts: [Int],
         completion: @escaping (Result<[Int], Failure>) -> Void
     ) {
-        scripts.run(
-            .limitCampaign, [keys.campaign(campaign)], expecting: amounts.count + 8,
-            arguments: { command in
-                command.append(perSecond)
-                command.append(Int(since))
-                for amount in amounts { command.append(amount) }
-            },
-            completion: completion
-        ) { reply in
-            if reply.count != amounts.count { reply.refuse() }
-            return amounts.map { _ in reply.number() }
-        }
+        scripts.reserve(
+            amounts, of: keys.campaign(campaign), perSecond: perSecond, since: since,
+            lifetime: QueueKeys.campaignLifetime,
+            completion: completion)
     }
 
     // MARK: Reading claims

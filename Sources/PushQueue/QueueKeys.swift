@@ -54,6 +54,8 @@ public struct QueueKeys: Sendable {
     public let campaigns: String
     /// The prefix of the keys of a campaign's counters, before its name.
     public let campaignPrefix: String
+    /// The time for which a campaign's counters are kept after their last change, in milliseconds.
+    package static let campaignLifetime = 90 * 86_400_000
 
     private let base: String
 

@@ -43,12 +43,11 @@ extension QueueScript {
     package static let reclaim = QueueScript("reclaim", PackageResources.reclaim_lua)
     package static let release = QueueScript("release", PackageResources.release_lua)
     package static let gauges = QueueScript("gauges", PackageResources.gauges_lua)
-    package static let limitCampaign = QueueScript("limitCampaign", PackageResources.limit_campaign_lua)
     // Invalid tokens.
     package static let findInvalidTokens = QueueScript("findInvalidTokens", PackageResources.find_lua)
     package static let addInvalidTokens = QueueScript("addInvalidTokens", PackageResources.add_lua)
     package static let registerTokens = QueueScript("registerTokens", PackageResources.register_lua)
-    // Apps.
+    // The state that workers share.
     package static let gate = QueueScript("gate", PackageResources.gate_lua)
     package static let reserveRate = QueueScript("reserveRate", PackageResources.reserve_rate_lua)
     package static let throttleToken = QueueScript("throttleToken", PackageResources.throttle_token_lua)
@@ -56,7 +55,7 @@ extension QueueScript {
 
     /// The scripts that workers run.
     package static let ofWorkers = [
-        claim, reserve, settle, reclaim, release, gauges, limitCampaign, findInvalidTokens, addInvalidTokens,
+        claim, reserve, settle, reclaim, release, gauges, findInvalidTokens, addInvalidTokens,
         registerTokens, gate, reserveRate, throttleToken, shareProviderToken,
     ]
 }

@@ -35,14 +35,14 @@ public struct SharedKeys: Sendable {
         [
             (invalidTokens, "set"), (invalidTokenDetails, "hash"), (registrations, "hash"),
             (throttledTokens, "zset"), (audit, "stream"),
-        ] + apps.flatMap { [(appPaused($0), "string"), (appRate($0), "string")] }
+        ] + apps.flatMap { [(appPaused($0), "string"), (appRate($0), "hash")] }
     }
 
     /// STRING pausing the app while it exists: JSON with `reason`, `since`, `until` (the next probe, ms), or any
     /// text.
     public func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }
 
-    /// STRING: the time up to which an app's rate is used up, in µs since 1970.
+    /// HASH: the time up to which an app's rate is used up, as `next_us` in µs since 1970, and when it was reserved.
     public func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
 
     /// STRING: JSON of a session of the dashboard: `name`, `user` and `until`, until it ends. `digest` is the SHA-256 of

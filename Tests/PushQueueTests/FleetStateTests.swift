@@ -138,7 +138,7 @@ struct FleetStateTests {
             }
             let key = queue.sharedKeys.appPaused("shop")
             var state = try #require(
-                JSONSerialization.jsonObject(with: Data((queue.redis.run("GET", key).text ?? "").utf8))
+                JSONSerialization.jsonObject(with: Data((queue.redis.run("HGET", key, "next_us").text ?? "").utf8))
                     as? [String: Any])
             for name in ["since", "until", "set_at"] {
                 state[name] = (try #require(state[name] as? Int64)) + 3_600_000
@@ -201,7 +201,7 @@ struct FleetStateTests {
                 #expect(try await fleet.trip() == nil)
                 #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "maintenance", detail: nil))
                 try await fleet.close()
-                #expect(try queue.redis.run("GET", key).text == text)
+                #expect(try queue.redis.run("HGET", key, "next_us").text == text)
             }
             for text in ["", "\u{1B}[2J\nx", "[]", "1", #""x""#, "{", String(repeating: "x", count: 100_000)] {
                 try queue.redis.run("SET", key, text)
@@ -241,16 +241,34 @@ struct FleetStateTests {
             for _ in 0..<20 {
                 let asked = try #require(queue.redis.run("TIME").elements?.compactMap { $0.text.flatMap(Int.init) })
                 let wait = try await fleet.reserve(100, perSecond: 1000)
-                let end = try #require(queue.redis.run("GET", key).text.flatMap(Int.init))
+                let end = try #require(queue.redis.run("HGET", key, "next_us").text.flatMap(Int.init))
                 // In microseconds: a portion is a tenth of a second, and begins at or after the end of the one before.
                 #expect(end - before >= 100_000)
                 #expect(Int(wait) * 1000 <= max(0, end - 100_000 - asked[0] * 1_000_000 - asked[1]) + 1000)
                 before = end
             }
-            try queue.redis.run("SET", queue.sharedKeys.appRate("shop"), "9e15")
-            #expect(try await fleet.reserve(100, perSecond: 1000) < 1000)
-            try queue.redis.run("SET", queue.sharedKeys.appRate("shop"), "nonsense")
-            #expect(try await fleet.reserve(100, perSecond: 1000) < 1000)
+            for fields in [
+                ["next_us", "9e15"], ["next_us", "nonsense"], ["next_us", "9e15", "per_second", "x"],
+                ["next_us", "nan", "per_second", "inf", "reserved_us", "-inf", "limited_at", "nan"],
+            ] {
+                try queue.redis.run((["HSET", key] + fields).map { Array($0.utf8) })
+                #expect(try await fleet.reserve(100, perSecond: 1000) < 1000, "\(fields)")
+            }
+        }
+    }
+
+    @Test("a slow rate is kept among many workers, and another rate has the notifications before it sent first")
+    func slowRate() async throws {
+        try await withFleet { _, fleet in
+            var waits: [Int64] = []
+            for _ in 0..<200 { waits.append(try await fleet.reserve(1, perSecond: 1)) }
+            #expect(
+                zip(0..., waits).allSatisfy { number, wait in (number * 1000 - 60_000...number * 1000) ~= Int(wait) })
+            // 200 notifications less those whose time has come since.
+            let faster = try await fleet.reserve(100, perSecond: 100)
+            #expect((1400...2000).contains(faster))
+            let slower = try await fleet.reserve(1, perSecond: 1)
+            #expect((240_000...300_000).contains(slower))
         }
     }
 

@@ -35,7 +35,7 @@ public struct CampaignCounts: Sendable, Equatable {
             case "total": counts.total = Int(bounding: value)
             case "started_at": counts.startedAt = Int64(bounding: value)
             case "updated_at": counts.updatedAt = Int64(bounding: value)
-            case "next_us", "limited_at", "reserved_us": break
+            case "next_us", "per_second", "reserved_us", "limited_at": break
             default: counts.counters[field] = Int(bounding: value)
             }
         }
@@ -57,7 +57,7 @@ public struct CampaignCounts: Sendable, Equatable {
     ) async throws {
         let key = keys.campaign(name)
         _ = try await client.call(RedisCommand("HINCRBY", key, "total", "\(notifications)"))
-        _ = try await client.call(RedisCommand("PEXPIRE", key, "\(90 * 86_400_000)"))
+        _ = try await client.call(RedisCommand("PEXPIRE", key, "\(QueueKeys.campaignLifetime)"))
         // A campaign exists from its first job on, and before its first settlement.
         _ = try await client.call(RedisCommand("ZADD", keys.campaigns, "\(client.time())", name))
     }

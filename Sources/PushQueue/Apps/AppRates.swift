@@ -5,6 +5,9 @@ import Redis
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public final class AppRates {
+    /// The time for which an unused rate is kept, in milliseconds.
+    private static let lifetime = 3_600_000
+
     private let keys: SharedKeys
     private let scripts: ScriptRunner
 
@@ -27,12 +30,36 @@ public final class AppRates {
         _ count: Int, of app: String, perSecond: Int,
         completion: @escaping (Result<Int64, QueueConnection.Failure>) -> Void
     ) {
-        scripts.run(
-            .reserveRate, [keys.appRate(app)],
+        scripts.reserve([count], of: keys.appRate(app), perSecond: perSecond, lifetime: Self.lifetime) { result in
+            completion(result.map { Int64($0.first ?? 0) })
+        }
+    }
+}
+
+extension ScriptRunner {
+    /// Reserves portions of a rate that all workers share.
+    /// - Parameters:
+    ///   - amounts: notifications that are sent together.
+    ///   - key: the key of the rate.
+    ///   - since: the time of the limit's last change, in milliseconds since 1970: what was reserved before does not
+    ///     count. 0 if it counts.
+    ///   - lifetime: the time for which the key is kept, in milliseconds.
+    ///   - completion: gets the milliseconds until each amount can be sent.
+    func reserve(
+        _ amounts: [Int], of key: String, perSecond: Int, since: Int64 = 0, lifetime: Int,
+        completion: @escaping (Result<[Int], QueueConnection.Failure>) -> Void
+    ) {
+        run(
+            .reserveRate, [key], expecting: amounts.count + 8,
             arguments: { command in
                 command.append(perSecond)
-                command.append(count)
-            },
-            completion: completion, reading: { Int64($0.number()) })
+                command.append(Int(since))
+                command.append(lifetime)
+                for amount in amounts { command.append(amount) }
+            }, completion: completion
+        ) { reply in
+            if reply.count != amounts.count { reply.refuse() }
+            return amounts.map { _ in reply.number() }
+        }
     }
 }

@@ -1,0 +1,49 @@
+-- Reserves portions of a rate that all workers share: an app's, or that of a limited campaign.
+--
+-- KEYS  1 apps:<app>:rate or campaign:<name>
+--                         HASH   `next_us` is the time up to which the rate is used up, us since 1970, `per_second` the
+--                                rate of then, `reserved_us` the time of then, and `limited_at` its `since`
+-- ARGV  1 per second      notifications per second
+--       2 since           the time of the limit's last change, ms: what was reserved before does not count; 0 if it
+--                         counts
+--       3 lifetime        the time for which the key is kept, ms; nothing is reserved further ahead
+--       then any number of amounts: notifications that are sent together
+-- Reply { wait... }       ms from now until each amount can be sent
+--
+-- Portions are reserved in the order of the requests: each begins where the one before it ends. Rate that was not
+-- reserved in time is lost, except for the last tenth of a second. Run twice, the portions of the first run are wasted.
+
+local key = KEYS[1]
+local per_second, since, lifetime = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local FIRST_AMOUNT = 4
+local LATE_US = 100000
+
+local wrong = wrong_type({ [key] = 'hash' })
+if wrong then
+    return wrong
+end
+
+local now = now_us()
+local known = redis.call('HMGET', key, 'next_us', 'per_second', 'reserved_us', 'limited_at')
+local used = (tonumber(known[4] or 0) or 0) == since and tonumber(known[1] or 0) or 0
+-- A clock that was set back must not delay anything.
+used = used - math.max(0, (tonumber(known[3] or 0) or 0) - now)
+local before = tonumber(known[2] or 0) or 0
+if used > now and before > 0 then
+    -- As many notifications as before are sent first, at the rate of now.
+    used = now + (used - now) * before / per_second
+end
+local start = now
+if used > now - LATE_US and used <= now + lifetime * 1000 then
+    start = used
+end
+local reply = {}
+for i = FIRST_AMOUNT, #ARGV do
+    reply[#reply + 1] = math.max(0, math.ceil((start - now) / 1000))
+    start = start + ARGV[i] * 1000000 / per_second
+end
+write_when_full(key)
+redis.call('HSET', key, 'next_us', string.format('%.0f', start), 'per_second', ARGV[1],
+    'reserved_us', string.format('%.0f', now), 'limited_at', ARGV[2])
+redis.call('PEXPIRE', key, ARGV[3])
+return reply
