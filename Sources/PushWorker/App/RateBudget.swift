@@ -75,3 +75,59 @@ struct RateBudget {
         notBefore = now + Self.patience
     }
 }
+
+/// The rate of one app on one lane, if it is limited.
+///
+/// Belongs to the lane's event loop.
+final class AppRate {
+    private let app: AppContext
+    private(set) var budget: RateBudget?
+
+    init(_ app: AppContext) {
+        self.app = app
+        limit(to: app.configuration.maximumPerSecond)
+    }
+
+    /// - Parameter perSecond: the maximum number of notifications per second; `nil` for no limit.
+    func limit(to perSecond: Int?) { budget = perSecond.map(RateBudget.init(perSecond:)) }
+
+    /// Returns how many notifications may be sent now.
+    func available(now: NIODeadline) -> Int { budget?.available(now: now) ?? .max }
+
+    func spent(_ count: Int) { budget?.spent(count) }
+
+    /// Returns the milliseconds for which to defer a job that exceeds the rate; `nil` if it does not.
+    /// - Parameters:
+    ///   - notifications: the job's.
+    ///   - waiting: the number of other notifications that wait in the lane.
+    func deferral(of notifications: Int, behind waiting: Int) -> Int64? {
+        guard let budget, waiting >= budget.maximumWaiting else { return nil }
+        let delay = self.budget?.deferral(of: notifications, now: app.lane.now) ?? .seconds(1)
+        return delay.nanoseconds / 1_000_000
+    }
+
+    /// Reserves a portion of the rate if one is needed.
+    /// - Parameter waiting: the number of notifications that wait in the lane.
+    func reserve(waiting: Int) {
+        guard let count = budget?.reserve(waiting: waiting, now: app.lane.now), let perSecond = budget?.perSecond
+        else { return }
+        let (lane, fleet) = (app.lane, app.fleet)
+        fleet.store.rates.reserve(count, of: app.name, perSecond: perSecond) { [self] result in
+            fleet.refusals.note(.rate(app: app.name), result)
+            switch result {
+            case .success(let wait):
+                budget?.reserved(count, wait: .milliseconds(wait), now: lane.now)
+                guard wait > 0 else { return lane.schedulePump() }
+                lane.eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(wait)) { lane.schedulePump() }
+            case .failure: budget?.failed(now: lane.now)
+            }
+        }
+    }
+
+    /// Finds out whether Redis still refuses the rate. Without jobs nothing else would.
+    func probeIfRefused(waiting: Int) {
+        guard app.fleet.refusals[.rate(app: app.name)] != nil else { return }
+        guard budget != nil, !app.isRemoved else { return app.fleet.refusals.accepted(.rate(app: app.name)) }
+        reserve(waiting: max(1, waiting))
+    }
+}

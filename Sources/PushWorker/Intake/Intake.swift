@@ -39,7 +39,7 @@ final class Intake {
     /// Routes jobs to these senders from now on. Apps keep their index forever.
     func route(to senders: [AppSender]) {
         self.senders = senders
-        router.replace(senders.map(\.app)) { senders[$0].isRemoved }
+        router.replace(senders.map(\.app.rules)) { senders[$0].isRemoved }
     }
 
     // MARK: Jobs
@@ -134,7 +134,7 @@ final class Intake {
     /// Applies a queue's commands to all accepted jobs that have unsubmitted notifications.
     func applyCommands(of queue: QueueContext) {
         queue.cancelledInFlight = 0
-        for sender in senders { sender.applyCommands(of: queue) }
+        for sender in senders { sender.waiting.applyCommands(of: queue) }
     }
 
     private func unsent(_ job: Job, _ claimed: ClaimedJob, _ queue: QueueContext) -> UnsentJob {
@@ -217,9 +217,9 @@ final class Intake {
         }
         let reclaims = job.envelope.reclaims + (claimed.isRecovered ? 1 : 0)
         if reclaims > 0 { ledger.recordPossibleDuplicates(ofReclaimed: id, reclaims: reclaims) }
-        let sender = senders[appID.index]
-        sender.expect(count)
-        if fleet.mayFindTokens, job.channel == nil { toLookUp.append(id) } else { sender.accept(id) }
+        let waiting = senders[appID.index].waiting
+        waiting.expect(count)
+        if fleet.mayFindTokens, job.channel == nil { toLookUp.append(id) } else { waiting.accept(id) }
     }
 
     /// Returns the isolation of a job that waited because of a lost connection. An attempt is spent only by a
@@ -295,13 +295,13 @@ final class Intake {
                     // Sending does no harm: APNs reports invalid tokens again.
                     for (id, _) in batch { accept(id) }
                 }
-                if lane.isDraining { for sender in senders { sender.dropUnsent() } }
+                if lane.isDraining { for sender in senders { sender.waiting.dropUnsent() } }
                 lane.schedulePump()
             }
         }
     }
 
-    private func accept(_ id: JobID) { senders[lane.jobs[id].app.index].accept(id) }
+    private func accept(_ id: JobID) { senders[lane.jobs[id].app.index].waiting.accept(id) }
 
     private func appendTokens(of id: JobID, to tokens: inout TokenList) {
         guard let fanOut = lane.jobs[id].fanOut else {
@@ -348,7 +348,7 @@ final class Intake {
     private func suppressed(
         _ hits: some Sequence<InvalidTokenSet.Found>, firstToken: Int, of id: JobID
     ) -> (positions: [Int], registered: [InvalidTokenSet.Registration]) {
-        let app = senders[lane.jobs[id].app.index].app
+        let app = senders[lane.jobs[id].app.index].app.rules
         let topic = lane.jobs[id].fanOut?.template.topic ?? lane.jobs[id].notification?.topic
         let registeredAt = lane.jobs[id].job?.registeredAt
         var (positions, registered): ([Int], [InvalidTokenSet.Registration]) = ([], [])
@@ -368,7 +368,7 @@ final class Intake {
 
     private func suppress(_ positions: [Int], of id: JobID) {
         guard !positions.isEmpty else { return accept(id) }
-        guard let fanOut = lane.jobs[id].fanOut else { return senders[lane.jobs[id].app.index].suppress(id) }
+        guard let fanOut = lane.jobs[id].fanOut else { return senders[lane.jobs[id].app.index].waiting.suppress(id) }
         fanOut.suppressed = Set(positions)
         accept(id)
     }

@@ -114,7 +114,7 @@ extension Lane {
     func load() async throws -> WorkSummary.Load {
         try await eventLoop.submit {
             WorkSummary.Load(
-                inFlight: self.inFlight, waiting: self.senders.reduce(0) { $0 + $1.line.waiting },
+                inFlight: self.inFlight, waiting: self.senders.reduce(0) { $0 + $1.waiting.line.unsubmitted },
                 connections: self.senders.reduce(0) { $0 + $1.transport.usableConnections },
                 connectionsMade: self.senders.reduce(0) { $0 + $1.transport.statistics.made })
         }.get()
@@ -129,10 +129,10 @@ extension Lane {
                 name: sender.name, isRemoved: sender.isRemoved, statistics: sender.transport.statistics,
                 failures: sender.failureCounts,
                 droppedAfterConfirmation: sender.droppedAfterConfirmation,
-                waiting: sender.line.waiting + sender.line.resendCount + sender.line.isolatedCount,
+                waiting: sender.waiting.line.count,
                 breaker: sender.gate.state,
-                providerTokenAge: sender.credential.providerTokenAge(now: wall),
-                certificateEnd: sender.credential.certificateEnd,
+                providerTokenAge: sender.app.credential.providerTokenAge(now: wall),
+                certificateEnd: sender.app.credential.certificateEnd,
                 sendTimes: .init(
                     metrics.sendTimes.row(sender.id.index), unitsPerSecond: 1_000_000,
                     exemplars: metrics.exemplars[sender.id.index] ?? [:]))

@@ -228,7 +228,7 @@ final class Lane: @unchecked Sendable {
         else { return }
         let sending = senders.filter { $0.gate.sendsFreely && !$0.isRemoved }
         guard sending.reduce(0, { $0 + $1.transport.capacity }) <= inFlight else { return }
-        sending.min { $0.transport.capacity < $1.transport.capacity }?.grow()
+        sending.min { $0.transport.capacity < $1.transport.capacity }?.transport.requestCapacity()
     }
 
     // MARK: Pumping
@@ -246,7 +246,7 @@ final class Lane: @unchecked Sendable {
         settleParts(of: ledger.jobsWithManyResults())
         intake.lookUpTokens()
         if context.isDraining { return finishDrainIfDone() }
-        for sender in senders { sender.dispatch() }
+        for sender in senders { sender.dispatcher.dispatch() }
         for consumer in consumers { consumer.recoverClaims() }
         claimIfWorthwhile()
         if inFlight == 0 { for consumer in consumers { consumer.outbox.flush() } }
@@ -276,7 +276,7 @@ final class Lane: @unchecked Sendable {
     }
 
     /// The number of requests in flight or waiting to be resent.
-    var inFlight: Int { senders.reduce(0) { $0 + $1.inFlight.count } }
+    var inFlight: Int { senders.reduce(0) { $0 + $1.app.inFlight.count } }
 
     // MARK: Other lanes
 
@@ -338,7 +338,7 @@ final class Lane: @unchecked Sendable {
                 } else {
                     let new = sender(of: app, id: AppID(index: senders.count))
                     senders.append(new)
-                    new.keepProviderToken()
+                    new.tokens.keep()
                 }
             }
             let names = Set(prepared.map(\.configuration.name))
@@ -420,7 +420,7 @@ extension Lane: QueueConsumerDelegate {
         case .due(let time): callbacks.due(consumer.queue.id, time)
         case .command(let command): callbacks.command(command)
         case .jobCommands: intake.applyCommands(of: consumer.queue)
-        case .handBack: for sender in senders { sender.handBack(jobsOf: consumer.queue) }
+        case .handBack: for sender in senders { sender.waiting.handBack(jobsOf: consumer.queue) }
         }
     }
 
@@ -437,7 +437,7 @@ extension Lane: QueueConsumerDelegate {
         fleet.readIfDue(apps: senders.map(\.name), time: queue?.now ?? 0) { [self] pauses in
             let time = consumers.first { $0.queue.knowsTime }?.queue.now
             for ((sender, pause), version) in zip(zip(senders, pauses), versions) {
-                sender.learned(pause, version: version, time: time)
+                sender.faults.learned(pause, version: version, time: time)
             }
         }
     }

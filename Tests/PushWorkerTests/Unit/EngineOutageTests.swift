@@ -291,15 +291,15 @@ struct EngineOutageTests {
     func lateToken() throws {
         let scene = try EngineScene()
         let token = ByteBuffer(string: "abcd")
-        scene.lane.senders[0].gateway(dropped: 1, refusing: token, with: .invalidToken)
+        scene.lane.senders[0].answers.gateway(dropped: 1, refusing: token, with: .invalidToken)
         scene.run()
         #expect(scene.stores.fakeFleet.invalid.isEmpty, "it may be the certificate")
         for number in 0..<3 {
             scene.pushOne(token: String(1000 + number))
             scene.answer(.confirmed)
         }
-        scene.lane.senders[0].gateway(dropped: 1, refusing: token, with: .invalidToken)
-        scene.lane.senders[0].gateway(dropped: 1, refusing: token, with: .processingError)
+        scene.lane.senders[0].answers.gateway(dropped: 1, refusing: token, with: .invalidToken)
+        scene.lane.senders[0].answers.gateway(dropped: 1, refusing: token, with: .processingError)
         scene.run()
         #expect(scene.stores.fakeFleet.invalid.map(\.token) == [token])
     }

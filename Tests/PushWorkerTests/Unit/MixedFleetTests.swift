@@ -151,7 +151,7 @@ struct MixedFleetTests {
     @Test("a worker that joins adopts the pause of its own configuration")
     func pauseOfOwn() throws {
         let scene = try EngineScene()
-        scene.stores.fakeFleet.pause("shop", scene.lane.senders[0].refusable.text, "ExpiredProviderToken", for: 15_000)
+        scene.stores.fakeFleet.pause("shop", scene.lane.senders[0].app.refusable.text, "ExpiredProviderToken", for: 15_000)
         scene.run(.seconds(5))
         scene.pushOne()
         #expect(scene.transport.sent.isEmpty && scene.log.events.contains("app_paused"))
@@ -164,7 +164,7 @@ struct MixedFleetTests {
         for wait in [TimeAmount.seconds(3), .nanoseconds(0)] {
             scene.pushOne(token: "aa")
             scene.answer(.topicDisallowed)
-            #expect(fleet.pauses["shop"]?.configuration == scene.lane.senders[0].refusable.text)
+            #expect(fleet.pauses["shop"]?.configuration == scene.lane.senders[0].app.refusable.text)
             scene.run(wait)
             var configuration = scene.context.configuration
             configuration.apps[0].topic += ".next"

@@ -14,7 +14,7 @@
 -- reserved in time is lost, except for the last tenth of a second. Run twice, the portions of the first run are wasted.
 
 local key = KEYS[1]
-local per_second, since, lifetime = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local per_second, since, lifetime = unpack(ARGV, 1, 3)
 local FIRST_AMOUNT = 4
 local LATE_US = 100000
 
@@ -25,7 +25,7 @@ end
 
 local now = now_us()
 local known = redis.call('HMGET', key, 'next_us', 'per_second', 'reserved_us', 'limited_at')
-local used = (tonumber(known[4] or 0) or 0) == since and tonumber(known[1] or 0) or 0
+local used = (tonumber(known[4] or 0) or 0) == tonumber(since) and tonumber(known[1] or 0) or 0
 -- A clock that was set back must not delay anything.
 used = used - math.max(0, (tonumber(known[3] or 0) or 0) - now)
 local before = tonumber(known[2] or 0) or 0
@@ -43,7 +43,7 @@ for i = FIRST_AMOUNT, #ARGV do
     start = start + ARGV[i] * 1000000 / per_second
 end
 write_when_full(key)
-redis.call('HSET', key, 'next_us', string.format('%.0f', start), 'per_second', ARGV[1],
-    'reserved_us', string.format('%.0f', now), 'limited_at', ARGV[2])
-redis.call('PEXPIRE', key, ARGV[3])
+redis.call('HSET', key, 'next_us', string.format('%.0f', start), 'per_second', per_second,
+    'reserved_us', string.format('%.0f', now), 'limited_at', since)
+redis.call('PEXPIRE', key, lifetime)
 return reply

@@ -6,11 +6,37 @@ import PushJob
 import PushQueue
 
 /// The way from the end of a request to the outcome of its notification.
-extension AppSender: GatewayDelegate {
+///
+/// Belongs to the lane's event loop.
+final class AnswerHandler: GatewayDelegate {
     /// The beginning of 2008, before APNs existed, in milliseconds since 1970.
     private static let firstYear: Int64 = 1_199_145_600_000
     /// The maximum number of milliseconds by which APNs' clock may be ahead of Redis'.
     private static let clockDifference: Int64 = 1000
+
+    private let app: AppContext
+    private let lane: LaneContext
+    private let ledger: Ledger
+    private let fleet: Fleet
+    private let faults: FaultHandler
+    private let waiting: WaitingNotifications
+    private let tokens: ProviderTokenKeeper
+    /// True if answers have no `apns-id`, and that was logged.
+    private var lacksIDs = false
+    /// The notifications that the binary gateway has dropped after they had completed as confirmed.
+    private(set) var dropped = 0
+
+    init(
+        _ app: AppContext, _ faults: FaultHandler, _ waiting: WaitingNotifications, _ tokens: ProviderTokenKeeper
+    ) {
+        self.app = app
+        lane = app.lane
+        ledger = app.ledger
+        fleet = app.fleet
+        self.faults = faults
+        self.waiting = waiting
+        self.tokens = tokens
+    }
 
     /// A notification whose request has ended, with its job decoded.
     private struct Attempt {
@@ -26,55 +52,58 @@ extension AppSender: GatewayDelegate {
         var recipient: ByteBuffer? { token.readableBytes > 0 ? token : job.recipient }
     }
 
+    var keepsUniqueIDs: Bool { ledger.wantsAnswers }
+
     func transportChanged(_: any Transport) { lane.pump() }
 
     func gateway(dropped count: Int, refusing token: ByteBuffer?, with status: GatewayStatus) {
         dropped += count
         // The notification counts as delivered already; all that remains is to stop sending to the token.
-        guard let token, case .tokenSuspect(let reason) = Verdict(.refused(status), topic: .app), !gate.app.isOpen,
-            evidence.recordBadToken() == .mark
+        guard let token, case .tokenSuspect(let reason) = Verdict(.refused(status), topic: .app),
+            !faults.gate.app.isOpen,
+            faults.evidence.recordBadToken() == .mark
         else { return }
         let invalid = InvalidToken(
-            token: token, at: lane.wallClock() * 1000, reason: reason.code.text, topic: app.topic,
-            environment: configuration.environment, source: .gateway)
+            token: token, at: lane.wallClock() * 1000, reason: reason.code.text, topic: app.rules.topic,
+            environment: app.configuration.environment, source: .gateway)
         fleet.store.invalidTokens.mark([invalid]) { [self] in fleet.noteWrite(.invalidTokens, $0) }
     }
 
     func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
         let flight = FlightID(index: Int(tag))
-        let id = inFlight[flight].job
-        line.pace.requestEnded()
+        let id = app.inFlight[flight].job
+        waiting.line.pace.requestEnded()
         let verdict = Verdict(
             result, topic: lane.jobs[id].topicSource, isOnChannel: lane.jobs[id].isOnChannel)
-        let time = lane.metrics.time() &- inFlight[flight].submittedAt
-        if lane.jobs[id].isTraced { trace(flight, result, time: time) }
+        let time = lane.metrics.time() &- app.inFlight[flight].submittedAt
+        if lane.jobs[id].isTraced { RequestTrace(flight, result, time: time, app)?.record() }
         if result.isAnswer {
-            if lane.metrics.measuresTimes { lane.metrics.sendTimes.record(time, row: self.id.index) }
+            if lane.metrics.measuresTimes { lane.metrics.sendTimes.record(time, row: app.id.index) }
             lane.metrics.minutes.record(answer: Int(time / 1000), queue: lane.jobs[id].queue.index)
         }
         if case .delivered = verdict {
-            evidence.recordDelivery(topic: lane.jobs[id].topicSource)
-            endpointAnswered()
+            faults.evidence.recordDelivery(topic: lane.jobs[id].topicSource)
+            faults.endpointAnswered()
             if !lacksIDs, result.lacksID { logMissingID() }
-            if gate.app.isOpen, inFlight[flight].isProbe { resume() }
-            if !fleet.throttles.isEmpty { fleet.throttles.ended(token(of: flight), now: ledger.queue(of: id).now) }
+            if faults.gate.app.isOpen, app.inFlight[flight].isProbe { faults.resume() }
+            if !fleet.throttles.isEmpty { fleet.throttles.ended(app.token(of: flight), now: ledger.queue(of: id).now) }
             ledger.record(
-                .delivered, status: result.status, of: id, to: recipient(of: flight), wasSent: true,
+                .delivered, status: result.status, of: id, to: app.recipient(of: flight), wasSent: true,
                 uniqueID: result.uniqueID)
-            inFlight.remove(flight)
+            app.inFlight.remove(flight)
             return ledger.close(1, of: id)
         }
-        noteEndpoint(verdict, result, isProbe: inFlight[flight].probe == .ofEndpoint)
+        faults.noteEndpoint(verdict, result, isProbe: app.inFlight[flight].probe == .ofEndpoint)
         // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
-        guard let job = lane.jobs[id].job else { return abandon(flight) }
+        guard let job = lane.jobs[id].job else { return waiting.abandon(flight) }
         let attempt = Attempt(
             flight: flight, id: id, job: job, status: result.status, uniqueID: result.uniqueID,
-            token: token(of: flight, job))
+            token: app.token(of: flight, job))
         let finding = recordEvidence(verdict, result, of: attempt)
         let explained = explained(verdict, of: id)
         log(explained, finding, of: attempt)
         if carryOut(Disposition(explained, facts(of: attempt, finding)), for: attempt) {
-            inFlight.remove(flight)
+            app.inFlight.remove(flight)
             ledger.close(1, of: id)
         }
     }
@@ -82,14 +111,15 @@ extension AppSender: GatewayDelegate {
     // MARK: Facts
 
     private func facts(of attempt: Attempt, _ finding: Disposition.Finding) -> Disposition.Facts {
-        let (id, entry) = (attempt.id, inFlight[attempt.flight])
+        let (id, entry) = (attempt.id, app.inFlight[attempt.flight])
         return Disposition.Facts(
             job: attempt.job, policy: lane.configuration.retry, jitter: lane.jitter, now: ledger.queue(of: id).now,
             firstSeen: lane.jobs[id].firstSeen,
-            hasEnd: app.end(of: attempt.job, firstSeen: lane.jobs[id].firstSeen) != nil, isProbe: entry.isProbe,
-            pause: gate.app.reason, endpointDelay: gate.endpoint.isOpen ? deferral(because: .endpoint) : nil,
+            hasEnd: app.rules.end(of: attempt.job, firstSeen: lane.jobs[id].firstSeen) != nil, isProbe: entry.isProbe,
+            pause: faults.gate.app.reason,
+            endpointDelay: faults.gate.endpoint.isOpen ? faults.deferral(because: .endpoint) : nil,
             isWorking: lane.isWorking, resends: Int(entry.resends), isolation: entry.isolation,
-            hasOtherKey: entry.resends < Disposition.maximumResends && credential.hasKey(otherThan: entry.key),
+            hasOtherKey: entry.resends < Disposition.maximumResends && app.credential.hasKey(otherThan: entry.key),
             finding: finding)
     }
 
@@ -100,17 +130,17 @@ extension AppSender: GatewayDelegate {
     ) -> Disposition.Finding {
         switch verdict {
         case .tokenInvalid:
-            evidence.recordGoodToken()
+            faults.evidence.recordGoodToken()
             return .none
         case .tokenSuspect(let reason):
-            let endsPause = inFlight[attempt.flight].isProbe && reason.ends(pause: gate.app.reason)
-            guard !gate.app.isOpen || endsPause else { return .none }
-            if endsPause { evidence.recordResumption() }
+            let endsPause = app.inFlight[attempt.flight].isProbe && reason.ends(pause: faults.gate.app.reason)
+            guard !faults.gate.app.isOpen || endsPause else { return .none }
+            if endsPause { faults.evidence.recordResumption() }
             let isRepeated = attempt.job.envelope.failure(in: attempt.job.body)?.reason == reason.code.text
-            return .badToken(evidence.recordBadToken(isRepeated: isRepeated))
-        case .forbidden: return .forbidden(isOfApp: evidence.recordForbidden(identity(attempt)))
+            return .badToken(faults.evidence.recordBadToken(isRepeated: isRepeated))
+        case .forbidden: return .forbidden(isOfApp: faults.evidence.recordForbidden(identity(attempt)))
         case .pushTypeRefused:
-            return gate.app.isOpen ? .none : .pushType(evidence.recordRefusedPushType(now: lane.now))
+            return faults.gate.app.isOpen ? .none : .pushType(faults.evidence.recordRefusedPushType(now: lane.now))
         case .retireConnection(let reason): return refusedConnection(of: attempt, result, reason)
         case .delivered, .retry, .serverError, .throttled, .resend, .resendApart, .resendUncertain, .pauseApp,
             .deferred, .unknown, .dead:
@@ -128,26 +158,26 @@ extension AppSender: GatewayDelegate {
         of attempt: Attempt, _ result: RequestResult, _ reason: Reason
     ) -> Disposition.Finding {
         let isExpired = reason.code == .apns(.expiredProviderToken)
-        let isRenewed = isExpired && renewProviderToken(attempt.flight)
-        guard !gate.app.isOpen, inFlight[attempt.flight].resends < Disposition.maximumResends,
+        let isRenewed = isExpired && tokens.renew(attempt.flight)
+        guard !faults.gate.app.isOpen, app.inFlight[attempt.flight].resends < Disposition.maximumResends,
             case .response(let response) = result
         else { return .none }
         let connection = response.connection
-        let refusal = evidence.refusal(of: connection?.number ?? 0, now: lane.now)
+        let refusal = faults.evidence.refusal(of: connection?.number ?? 0, now: lane.now)
         guard refusal != .again else { return .connectionRefusedAgain }
         guard refusal == .first else { return .connectionRetired }
-        evidence.recordRefusedConnection(newest: connection?.newest ?? 0, now: lane.now)
+        faults.evidence.recordRefusedConnection(newest: connection?.newest ?? 0, now: lane.now)
         lane.logThrottled(
             .warning, "connection_refused", "APNs refuses all requests on a connection; replacing it",
-            kind: "connection \(name) \(reason.code.text)",
-            metadata: logMetadata.merging(["reason": "\(reason.code.text)"]) { $1 })
+            kind: "connection \(app.name) \(reason.code.text)",
+            metadata: app.logMetadata.merging(["reason": "\(reason.code.text)"]) { $1 })
         return isExpired && !isRenewed ? .none : .connectionRetired
     }
 
     /// Returns a verdict whose reason names the topic and the push type that APNs refuses.
     private func explained(_ verdict: Verdict, of id: JobID) -> Verdict {
         guard case .pushTypeRefused(let reason) = verdict else { return verdict }
-        let (topic, type) = address(of: id)
+        let (topic, type) = app.address(of: id)
         return .pushTypeRefused(
             reason: Reason(
                 reason.code,
@@ -160,15 +190,15 @@ extension AppSender: GatewayDelegate {
     /// - Returns: false if the notification has not ended, because it is resent at once or abandoned.
     private func carryOut(_ disposition: Disposition, for attempt: Attempt) -> Bool {
         let (flight, id) = (attempt.flight, attempt.id)
-        let isProbe = inFlight[flight].isProbe
+        let isProbe = app.inFlight[flight].isProbe
         switch disposition.app {
         case .none: break
-        case .resume: if isProbe { resume() }
+        case .resume: if isProbe { faults.resume() }
         case .pause(let reason):
-            if reason.concernsKey { credential.startOver(after: inFlight[flight].key) }
-            pause(reason, isProbe: isProbe)
-        case .inconclusive: if isProbe { gate.recordInconclusive(.ofApp, now: lane.now) }
-        case .changeKey(let reason): changeKey(from: inFlight[flight].key, reason)
+            if reason.concernsKey { app.credential.startOver(after: app.inFlight[flight].key) }
+            faults.pause(reason, isProbe: isProbe)
+        case .inconclusive: if isProbe { faults.gate.recordInconclusive(.ofApp, now: lane.now) }
+        case .changeKey(let reason): tokens.changeKey(from: app.inFlight[flight].key, reason)
         }
         let now = ledger.queue(of: id).now
         var due = now
@@ -190,21 +220,21 @@ extension AppSender: GatewayDelegate {
             let milliseconds =
                 switch delay {
                 case .milliseconds(let milliseconds): milliseconds
-                case .likePausedApp: deferral(because: .pause)
+                case .likePausedApp: faults.deferral(because: .pause)
                 case .behindDevice: due - now
                 }
-            guard !expires(id, attempt.job, within: milliseconds) else {
+            guard !app.expires(id, attempt.job, within: milliseconds) else {
                 ledger.record(.expired, reason, status: attempt.status, of: id, to: attempt.recipient, wasSent: true)
                 break
             }
             if disposition.isUncertain { ledger.recordPossibleDuplicate(of: id) }
-            putBack(
+            waiting.putBack(
                 kind, 1, reason, status: attempt.status, tokens: [attempt.token], of: id, delay: milliseconds,
                 recipients: attempt.recipient.map { [$0] } ?? [], spendsAttempt: spendsAttempt)
         case .resend(let reason, let isolation, let counts):
             if let isolation {
-                inFlight[flight].probe = nil
-                inFlight[flight].isolation = isolation
+                app.inFlight[flight].probe = nil
+                app.inFlight[flight].isolation = isolation
             }
             if disposition.isUncertain { ledger.recordPossibleDuplicate(of: id) }
             resend(attempt, reason, counts: counts)
@@ -226,24 +256,9 @@ extension AppSender: GatewayDelegate {
         ledger.record(
             invalid: InvalidToken(
                 token: attempt.token, at: at, reason: reason.code.text,
-                topic: ByteBuffer(string: address(of: id).topic),
-                environment: configuration.environment, source: configuration.usesGateway ? .gateway : .apns),
+                topic: ByteBuffer(string: app.address(of: id).topic),
+                environment: app.configuration.environment, source: app.configuration.usesGateway ? .gateway : .apns),
             reason, status: attempt.status, of: id)
-    }
-
-    /// Returns the topic and push type with which a job's notifications are sent.
-    func address(of id: JobID) -> (topic: String, type: String) {
-        if let template = lane.jobs[id].fanOut?.template {
-            return (String(buffer: template.topic), template.pushType.rawValue)
-        }
-        do throws(Reason) {
-            if let notification = try notification(ofJob: id) {
-                return (String(buffer: notification.topic), notification.pushType.rawValue)
-            }
-        } catch {
-            // The app's configuration has changed since the job was accepted.
-        }
-        return (String(buffer: app.topic), "unknown")
     }
 
     // MARK: Resending
@@ -251,42 +266,15 @@ extension AppSender: GatewayDelegate {
     /// Resends a notification at once.
     /// - Parameter counts: false if the resend does not count towards the maximum.
     private func resend(_ attempt: Attempt, _ reason: Reason, counts: Bool = true) {
-        guard lane.isWorking else { return abandon(attempt.flight) }
-        if counts { inFlight[attempt.flight].resends += 1 }
+        guard lane.isWorking else { return waiting.abandon(attempt.flight) }
+        if counts { app.inFlight[attempt.flight].resends += 1 }
         let queue = ledger.queue(of: attempt.id)
         if !queue.commands.isEmpty, queue.commands.command(for: attempt.job)?.command.cancels(attempt.job) == true {
-            return cancelResend(attempt.flight)
+            return waiting.cancelResend(attempt.flight)
         }
         ledger.recordResent(reason, of: attempt.id)
-        line.sendAgain(attempt.flight, in: inFlight, now: lane.now)
+        waiting.line.sendAgain(attempt.flight, in: app.inFlight, now: lane.now)
         lane.schedulePump()
-    }
-
-    /// Defers a notification that waited to be resent.
-    func deferResend(_ flight: FlightID, _ reason: Reason, delay: Int64) {
-        let id = inFlight[flight].job
-        guard let job = lane.jobs[id].job else { return abandon(flight) }
-        let token = token(of: flight, job)
-        if !fleet.throttles.isEmpty { fleet.throttles.ended(token, now: ledger.queue(of: id).now) }
-        deferNotification(token, of: id, job, reason, delay: delay)
-        inFlight.remove(flight)
-        ledger.close(1, of: id)
-    }
-
-    /// Gives back a notification that was sent, and must be sent again, because the lane is ending. A job with one token
-    /// keeps its identity, even if the server said that it had not processed it, in case that was wrong; and its count of
-    /// possible duplicates. The gateway knows no identities: if it certainly accepted nothing, the claim is released.
-    func abandon(_ flight: FlightID) {
-        let id = inFlight[flight].job
-        let mayBeAccepted = lane.jobs[id].tally?.possibleDuplicates ?? 0 > 0
-        let isReleased = configuration.usesGateway && lane.jobs[id].fanOut == nil && !mayBeAccepted
-        if !isReleased, let job = lane.jobs[id].job {
-            deferNotification(token(of: flight, job), of: id, job, Reason(.drained), delay: 0)
-        } else {
-            lane.jobs[id].isAbandoned = true
-        }
-        inFlight.remove(flight)
-        ledger.close(1, of: id)
     }
 
     // MARK: Log
@@ -297,27 +285,27 @@ extension AppSender: GatewayDelegate {
             .warning, "answers_without_id",
             """
             the server's answers have no apns-id, unlike those of APNs; a proxy may remove it. They count as delivered
-            """, kind: "no apns-id \(name)", metadata: logMetadata)
+            """, kind: "no apns-id \(app.name)", metadata: app.logMetadata)
     }
 
     /// Logs an answer about which operators should know more than its outcome.
     private func log(_ verdict: Verdict, _ finding: Disposition.Finding, of attempt: Attempt) {
         switch verdict {
-        case .retry(let reason, _, _) where reason.isLostConnection && inFlight[attempt.flight].isolation == .alone:
+        case .retry(let reason, _, _) where reason.isLostConnection && app.inFlight[attempt.flight].isolation == .alone:
             lane.logThrottled(
                 .warning, "notification_cuts_connection",
                 """
                 APNs, or a proxy on the way, closed the connection on which a notification was sent alone; it is \
                 retried, always alone
-                """, kind: "cuts \(name)", metadata: logMetadata, example: example(attempt))
+                """, kind: "cuts \(app.name)", metadata: app.logMetadata, example: example(attempt))
         case .pushTypeRefused(let reason):
             // Otherwise the log says that the app is paused.
             guard case .pushType(let fault) = finding, fault != .app else { return }
-            let (topic, type) = address(of: attempt.id)
+            let (topic, type) = app.address(of: attempt.id)
             lane.logThrottled(
                 .error, "push_type_refused", "\(reason.explanation); the app's other jobs are sent",
-                kind: "push type \(name) \(type)",
-                metadata: logMetadata.merging(
+                kind: "push type \(app.name) \(type)",
+                metadata: app.logMetadata.merging(
                     ["reason": "\(reason.code.text)", "push_type": "\(type)", "topic": "\(topic)"]
                 ) { $1 },
                 example: example(attempt))
@@ -327,13 +315,14 @@ extension AppSender: GatewayDelegate {
                 """
                 APNs does not accept broadcasts for this app (\(reason.code.text)): its jobs with a `channel` wait, and \
                 are tried again every minute. Enable the app's broadcast capability on Apple's developer site
-                """, kind: "broadcasts \(name)", metadata: logMetadata)
+                """, kind: "broadcasts \(app.name)", metadata: app.logMetadata)
         case .unknown(let reason):
             lane.logThrottled(
                 .error, "unknown_reason",
                 "unknown reason from APNs; its notifications are tried up to three times",
-                kind: "unknown reason \(name) \(reason.code.text)",
-                metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"]) {
+                kind: "unknown reason \(app.name) \(reason.code.text)",
+                metadata: app.logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"])
+                {
                     $1
                 })
         default: break
@@ -342,21 +331,6 @@ extension AppSender: GatewayDelegate {
 
     private func example(_ attempt: Attempt) -> Logger.Metadata {
         attempt.job.id.map { ["job": "\(String(buffer: attempt.job.text($0)))"] } ?? [:]
-    }
-
-    // MARK: Recipients
-
-    /// Returns the token of a notification as text; empty for a broadcast.
-    private func token(of flight: FlightID, _ job: Job? = nil) -> ByteBuffer {
-        if let token = inFlight[flight].deviceToken { return token.hex }
-        guard let job = job ?? lane.jobs[inFlight[flight].job].job, let field = job.token else { return ByteBuffer() }
-        return DeviceToken.plain(job.text(field))
-    }
-
-    /// Returns the token or channel of a notification.
-    func recipient(of flight: FlightID) -> ByteBuffer? {
-        if let token = inFlight[flight].deviceToken { return token.hex }
-        return lane.jobs[inFlight[flight].job].job.flatMap(\.recipient)
     }
 }
 

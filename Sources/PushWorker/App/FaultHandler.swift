@@ -4,13 +4,35 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// Faults of the app, which pause it for all workers with the same configuration, and the probes that end the pause.
-extension AppSender {
+/// What follows from faults of one app and of its endpoint, on one lane: breakers open and close, all workers with the
+/// same configuration pause the app, and operators read about it.
+///
+/// Belongs to the lane's event loop.
+final class FaultHandler {
     /// The interval at which a lasting block is written to Redis again. Redis keeps a pause for a day, and an operator
     /// may resume the app earlier.
     private static let blockReportInterval = TimeAmount.hours(1)
-    /// The longest time, in milliseconds, for which a job is deferred because of a gate.app.
-    private static let longestDeferral: Int64 = 60_000
+
+    private let app: AppContext
+    private let lane: LaneContext
+    private let fleet: Fleet
+    var gate = Gate()
+    var evidence: Evidence
+    /// The configuration that APNs refused and for which the app is paused in Redis; `nil` while this worker knows of no
+    /// pause.
+    private var refused: ConfigurationDigest?
+    /// The time at which the block was last written; `nil` if it was not.
+    private var blockWrittenAt: NIODeadline?
+
+    init(_ app: AppContext) {
+        self.app = app
+        lane = app.lane
+        fleet = app.fleet
+        evidence = Evidence(maximumBadTokenShare: app.configuration.maximumBadTokenShare)
+        gate.app.block(app.configuration.wrongCertificate(app.configuration.credential))
+    }
+
+    // MARK: Pauses of the app
 
     /// Pauses the app because of an answer.
     /// - Parameter isProbe: true for the answer to a probe.
@@ -28,18 +50,18 @@ extension AppSender {
 
     /// Pauses the app in Redis, for all workers with the same configuration.
     private func pauseFleet(_ reason: Reason, isProbe: Bool) {
-        let refused = refusable
-        fleetPause.refused = refused
+        let refusable = app.refusable
+        refused = refusable
         fleet.store.pauses.trip(
-            name, reason: reason.code.text, detail: reason.detail, isProbe: isProbe, configuration: refused.text
+            app.name, reason: reason.code.text, detail: reason.detail, isProbe: isProbe, configuration: refusable.text
         ) { [self] result in
             switch result {
             case .success(let wait):
                 // A change of the configuration has ended the pause.
-                guard refused == refusable else { return }
+                guard refusable == app.refusable else { return }
                 _ = gate.app.learned(reason: reason, wait: wait.map { .milliseconds($0) }, now: lane.now)
             case .failure(let failure):
-                fleetPause.blockWrittenAt = nil
+                blockWrittenAt = nil
                 fleet.refusals.refused(.pauses, failure)
             }
         }
@@ -47,16 +69,16 @@ extension AppSender {
 
     /// Ends the pause in Redis that this worker has recorded or read, unless an operator ordered it.
     private func resumeFleet() {
-        guard let refused = fleetPause.refused else { return }
-        fleetPause.refused = nil
-        fleet.store.pauses.close(name, configuration: refused.text) { [self] in fleet.noteWrite(.pauses, $0) }
+        guard let refused else { return }
+        self.refused = nil
+        fleet.store.pauses.close(app.name, configuration: refused.text) { [self] in fleet.noteWrite(.pauses, $0) }
     }
 
     /// Retires all current connections. APNs remembers for each connection what it was first used for, so the end of a
     /// fault may show only on a new one (Apple, "Establishing a token-based connection to APNs").
     private func retireConnections() {
         // The gateway closes a connection with each error.
-        if !configuration.usesGateway { transport.retireConnections(reason: "the app is paused") }
+        if !app.configuration.usesGateway { app.transport.retireConnections(reason: "the app is paused") }
     }
 
     /// Ends the app's pause for the fleet, because a probe was accepted.
@@ -69,9 +91,9 @@ extension AppSender {
     /// Resumes sending after the app's configuration or credential has changed, unless it is blocked.
     /// - Parameter reason: the reason of the pause before the change.
     func reopen(pausedFor reason: Reason?) {
-        fleetPause.blockWrittenAt = nil
+        blockWrittenAt = nil
         if gate.app.block != nil {
-            if fleetPause.refused != refusable { resumeFleet() }
+            if refused != app.refusable { resumeFleet() }
             reportBlock()
         } else if gate.app.isOpen {
             if !gate.app.isPausedByOperator, gate.app.reason?.isBadToken == false { resume() }
@@ -85,7 +107,7 @@ extension AppSender {
     func askForProbe() {
         guard gate.app.decide(now: lane.now) == .ask else { return }
         gate.app.asked()
-        fleet.store.pauses.probe(name, configuration: refusable.text) { [self] result in
+        fleet.store.pauses.probe(app.name, configuration: app.refusable.text) { [self] result in
             switch result {
             case .success(.granted):
                 gate.app.granted()
@@ -112,7 +134,7 @@ extension AppSender {
     func learned(_ pause: AppPause?, version: Int, time: Int64?) {
         guard gate.app.version == version else { return }
         guard let pause else { return closeBreaker() }
-        if let refused = pause.configuration, refused != refusable.text {
+        if let other = pause.configuration, other != app.refusable.text {
             return learned(ofOthers: pause, time: time)
         }
         let wait = pause.until.map { until in
@@ -120,7 +142,7 @@ extension AppSender {
         }
         let reason = Reason(.init(text: pause.reason), detail: pause.detail)
         guard gate.app.learned(reason: reason, wait: wait, now: lane.now) else { return }
-        fleetPause.refused = refusable
+        refused = app.refusable
         logPause()
         if !gate.app.isPausedByOperator { retireConnections() }
     }
@@ -129,13 +151,15 @@ extension AppSender {
     private func learned(ofOthers pause: AppPause, time: Int64?) {
         if gate.app.isPausedByOperator { closeBreaker() }
         if let until = pause.until, let time, time > until {
-            fleet.store.pauses.close(name, configuration: refusable.text) { [self] in fleet.noteWrite(.pauses, $0) }
+            fleet.store.pauses.close(app.name, configuration: app.refusable.text) { [self] in
+                fleet.noteWrite(.pauses, $0)
+            }
         }
     }
 
     private func closeBreaker() {
         guard let reason = gate.app.closed() else { return }
-        fleetPause.refused = nil
+        refused = nil
         evidence.recordResumption()
         if gate.app.block == nil { logResumption(reason) }
         lane.schedulePump()
@@ -151,44 +175,30 @@ extension AppSender {
     /// Logs that the app is blocked, and pauses it in Redis, where operators see it. A worker with a correct
     /// configuration ends the pause with a probe; this one stays blocked.
     func reportBlock() {
-        guard let reason = gate.app.block, !isRemoved else { return }
+        guard let reason = gate.app.block, !app.isRemoved else { return }
         lane.logOngoing(
             .error, "app_blocked",
             """
             the app is paused, and nothing is sent for it until its certificate or its topic is changed: \
             \(reason.explanation)
-            """, of: "app \(name)", metadata: logMetadata)
-        if let reported = fleetPause.blockWrittenAt, lane.now - reported < Self.blockReportInterval { return }
+            """, of: "app \(app.name)", metadata: app.logMetadata)
+        if let reported = blockWrittenAt, lane.now - reported < Self.blockReportInterval { return }
         // Without a connection to Redis this fails at once, and is tried again a second later.
-        fleetPause.blockWrittenAt = lane.now
+        blockWrittenAt = lane.now
         pauseFleet(reason, isProbe: false)
     }
 
-    // MARK: Log
+    // MARK: The endpoint
 
-    private func logPause() {
-        lane.logOngoing(
-            .error, "app_paused",
-            """
-            the app is paused: \(gate.app.reason?.explanation ?? ""); its jobs are deferred, and occasional probes \
-            check whether it can be resumed. \(credentialAdvice)
-            """, of: "app \(name)",
-            metadata: logMetadata.merging(gate.app.reason.map { ["reason": "\($0.code.text)"] } ?? [:]) { $1 })
+    /// Opens the endpoint's breaker if requests go unanswered, long before their deadlines.
+    func watchAnswers() {
+        guard lane.isWorking, !app.isRemoved, app.transport.statistics.isUnanswered,
+            gate.endpoint.foundUnanswered(
+                longest: longestPause, now: lane.now, jitter: lane.jitter)
+        else { return }
+        logEndpointFailure()
     }
 
-    private var credentialAdvice: String {
-        CredentialAdvice.text(gate.app.reason.flatMap { APNSReason(rawValue: $0.code.text) }, now: lane.wallClock())
-    }
-
-    private func logResumption(_ reason: Reason) {
-        lane.logEnd(
-            "app_resumed", "the app is sending again", of: "app \(name)",
-            metadata: logMetadata.merging(["was": "\(reason.explanation)"]) { $1 })
-    }
-}
-
-/// Endpoints that do not answer or fail.
-extension AppSender {
     /// Records what the end of a request shows about the endpoint.
     func noteEndpoint(_ verdict: Verdict, _ result: RequestResult, isProbe: Bool) {
         switch (result, verdict) {
@@ -212,7 +222,7 @@ extension AppSender {
         guard gate.endpoint.isInDoubt || gate.endpoint.isOpen, gate.endpoint.answered(now: lane.now) != nil else {
             return
         }
-        lane.logEnd("answers_again", "APNs answers again", of: "endpoint \(name)", metadata: logMetadata)
+        lane.logEnd("answers_again", "APNs answers again", of: "endpoint \(app.name)", metadata: app.logMetadata)
         lane.reportSoon()
         lane.schedulePump()
     }
@@ -224,7 +234,8 @@ extension AppSender {
         gate.recordOtherConnections()
         guard wasOpen else { return }
         lane.logEnd(
-            "endpoint_replaced", "sending again, over other connections", of: "endpoint \(name)", metadata: logMetadata)
+            "endpoint_replaced", "sending again, over other connections", of: "endpoint \(app.name)",
+            metadata: app.logMetadata)
         lane.reportSoon()
     }
 
@@ -234,17 +245,37 @@ extension AppSender {
     /// Closes the breaker if nothing is left to probe with: this lane can't learn the state of the endpoint. Without a
     /// connection the lane claims nothing, so the absence of jobs proves nothing.
     func closeIdleEndpoint() {
-        guard line.isEmpty, isConnected, gate.endpoint.closeIfIdle(now: lane.now)
+        guard app.isConnected, gate.endpoint.closeIfIdle(now: lane.now)
         else { return }
         lane.logEnd(
-            "endpoint_idle", "no more jobs wait for APNs to answer", of: "endpoint \(name)",
-            metadata: logMetadata)
+            "endpoint_idle", "no more jobs wait for APNs to answer", of: "endpoint \(app.name)",
+            metadata: app.logMetadata)
         lane.reportSoon()
     }
 
     // MARK: Log
 
-    func logEndpointFailure() {
+    private func logPause() {
+        lane.logOngoing(
+            .error, "app_paused",
+            """
+            the app is paused: \(gate.app.reason?.explanation ?? ""); its jobs are deferred, and occasional probes \
+            check whether it can be resumed. \(credentialAdvice)
+            """, of: "app \(app.name)",
+            metadata: app.logMetadata.merging(gate.app.reason.map { ["reason": "\($0.code.text)"] } ?? [:]) { $1 })
+    }
+
+    private var credentialAdvice: String {
+        CredentialAdvice.text(gate.app.reason.flatMap { APNSReason(rawValue: $0.code.text) }, now: lane.wallClock())
+    }
+
+    private func logResumption(_ reason: Reason) {
+        lane.logEnd(
+            "app_resumed", "the app is sending again", of: "app \(app.name)",
+            metadata: app.logMetadata.merging(["was": "\(reason.explanation)"]) { $1 })
+    }
+
+    private func logEndpointFailure() {
         lane.reportSoon()
         guard let reason = gate.endpoint.reason else { return }
         if reason.isNoAnswer {
@@ -254,16 +285,16 @@ extension AppSender {
                 no answers from APNs: connections succeed, but no request is answered; jobs wait, and one notification \
                 at a time is sent. Check the proxy, load balancer or firewall between this host and APNs, and Apple's \
                 status page
-                """, of: "endpoint \(name)",
-                metadata: logMetadata.merging(["in_flight": "\(transport.statistics.streamsInUse)"]) { $1 })
+                """, of: "endpoint \(app.name)",
+                metadata: app.logMetadata.merging(["in_flight": "\(app.transport.statistics.streamsInUse)"]) { $1 })
         } else {
             lane.logOngoing(
                 .error, "server_errors",
                 """
                 server errors from APNs: no request succeeds; jobs wait, and one notification at a time is sent. Check \
                 Apple's status page, and any proxy between this host and APNs
-                """, of: "endpoint \(name)",
-                metadata: logMetadata.merging(["reason": "\(reason.code.text)"]) { $1 })
+                """, of: "endpoint \(app.name)",
+                metadata: app.logMetadata.merging(["reason": "\(reason.code.text)"]) { $1 })
         }
     }
 }

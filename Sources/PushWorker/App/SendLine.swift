@@ -1,0 +1,65 @@
+import APNS
+import NIOCore
+
+/// The notifications of an app that are not in flight. No I/O.
+struct SendLine {
+    /// Jobs with notifications that have not been submitted.
+    var ready = Line<JobID>()
+    /// Notifications to resend at once, by ``Isolation``; see ``gatherResends(in:)``.
+    var resends = [Line<FlightID>](repeating: Line(), count: Isolation.allCases.count)
+    /// Notifications just returned by a shared connection, in the order in which they were sent.
+    private var returned = Line<FlightID>()
+    /// The time of the last progress of isolated notifications.
+    var isolatedMoved = NIODeadline.distantPast
+    /// The number of unsubmitted notifications of accepted jobs, including those whose tokens are being looked up.
+    var unsubmitted = 0
+    var pace = SendPace()
+
+    var isEmpty: Bool { ready.isEmpty && resendCount == 0 && isolatedCount == 0 }
+
+    /// The number of notifications to resend over shared connections.
+    var resendCount: Int { resends[0].count + returned.count }
+
+    /// The number of notifications that wait to be sent over other connections.
+    var isolatedCount: Int { resends[1].count + resends[2].count }
+
+    /// The number of its notifications.
+    var count: Int { unsubmitted + resendCount + isolatedCount }
+
+    mutating func sendAgain(_ flight: FlightID, in table: Table<FlightID, InFlight>, now: NIODeadline) {
+        let isolation = table[flight].isolation
+        guard isolation != .shared else { return returned.append(flight, in: table) }
+        if isolatedCount == 0 { isolatedMoved = now }
+        resends[isolation.rawValue].append(flight, in: table)
+    }
+
+    /// Moves returned notifications before those already waiting to be resent: they were resent earlier, so they
+    /// were before them.
+    mutating func gatherResends(in table: Table<FlightID, InFlight>) {
+        guard !returned.isEmpty else { return }
+        resends[0].prepend(contentsOf: returned, in: table)
+        returned = Line()
+    }
+}
+
+/// The pace at which an app's requests end. Notifications that will soon have a stream are claimed before it is
+/// free, so that no stream waits for Redis.
+struct SendPace {
+    /// The time for which notifications are claimed ahead.
+    private static let horizon = TimeAmount.milliseconds(20)
+    private static let maximum = 512
+
+    /// The number of notifications that may wait for a stream.
+    private(set) var ahead = 0
+    private var ended = 0
+    private var since = NIODeadline.distantPast
+
+    mutating func requestEnded() { ended += 1 }
+
+    /// Measures the pace since the last call. Call this several times per second.
+    mutating func measure(now: NIODeadline) {
+        let elapsed = Int(max(1, (now - since).nanoseconds))
+        ahead = min(Self.maximum, ended * Int(Self.horizon.nanoseconds) / elapsed)
+        (ended, since) = (0, now)
+    }
+}
