@@ -109,3 +109,18 @@ struct DistinctTokens: IteratorProtocol, Sequence {
         return one == other
     }
 }
+
+extension DeviceToken {
+    /// Returns the token as it is sent, or the original text if it is not valid.
+    static func plain(_ text: ByteBuffer) -> ByteBuffer {
+        do throws(DeviceToken.Invalid) { return try DeviceToken(text).hex } catch { return text }
+    }
+}
+
+extension Job {
+    /// The device token or channel of a job that has only one.
+    var recipient: ByteBuffer? {
+        if let channel { return text(channel) }
+        return token.map { DeviceToken.plain(text($0)) }
+    }
+}

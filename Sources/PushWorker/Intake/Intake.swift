@@ -373,3 +373,14 @@ final class Intake {
         accept(id)
     }
 }
+
+extension JobCommands.Command {
+    /// True if it cancels a job. A job that was requeued after the cancellation is sent.
+    func cancels(_ job: Job) -> Bool { state == .cancelled && (job.envelope.requeued ?? 0) <= since }
+
+    /// The explanation of a cancellation, for dead letters.
+    var detail: String {
+        let by = by.map { "by \($0)" } ?? "by an operator"
+        return reason.map { "\(by): \($0)" } ?? by
+    }
+}

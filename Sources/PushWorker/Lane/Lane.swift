@@ -85,7 +85,7 @@ final class Lane: @unchecked Sendable {
         consumers = queues.map { queue in
             let store = stores.store(of: queue, waits: polls)
             return QueueConsumer(
-                QueueLink(queue, store: store, lane: context, ledger: ledger),
+                QueueLink(queue, store: store, lane: context), ledger,
                 invalidTokens: stores.fleet.invalidTokens, delegate: self, polls: polls)
         }
         ledger.outboxes = consumers.map(\.outbox)

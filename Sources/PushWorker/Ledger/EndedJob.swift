@@ -2,54 +2,6 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// A job of which nothing has been sent: it ends, is postponed, or waits for an answer from Redis.
-struct UnsentJob {
-    var claimed: ClaimedJob
-    let queue: QueueContext
-    /// The decoded job. If its body is not a valid job, only the fields that identify it; see
-    /// `JobDecoder.identify(_:as:)`.
-    var job: Job
-    /// The job's app and its name; `nil` if no app of the worker accepts the job.
-    var app: AppID?
-    var appName: String?
-    /// The configurations by which workers refuse it, if it goes back for one of another configuration.
-    var refusedBy: Set<ConfigurationDigest> = []
-
-    var claim: ClaimID { claimed.claim }
-
-    var envelope: Envelope { job.envelope }
-
-    /// The bytes of which the job was decoded.
-    var body: ByteBuffer { job.body }
-
-    var notifications: Int { job.tokenCount }
-
-    /// The time at which the job was first seen, in milliseconds.
-    var firstSeen: Int64 { envelope.enqueued ?? queue.now }
-
-    /// Records that the job has its reservation: the claimed job is now another one, which says so.
-    mutating func recordReservation(_ reservation: Reservation) {
-        claimed.claim = reservation.reservedClaim
-        claimed.body = reservation.body
-        claimed.shift = reservation.shift
-        job.recordReservation()
-    }
-}
-
-/// The way in which an ``UnsentJob`` leaves the lane.
-enum UnsentEnd {
-    case dead(Reason)
-    case expired
-    /// Cancelled by an operator.
-    case cancelled(JobCommands.Target, JobCommands.Command)
-    /// Returns after a delay in milliseconds; spends no attempt.
-    case deferred(Reason, delay: Int64)
-    /// Waits among the retries until a time in milliseconds of Redis' clock.
-    case scheduled(until: Int64)
-    /// Replaced by pieces with this many tokens each.
-    case split(size: Int)
-}
-
 /// A job on its way to a settlement: all of its notifications have ended or were postponed, or some of them.
 struct EndedJob {
     /// What replaces the claim.

@@ -33,27 +33,26 @@ final class Ledger {
     private var unwritten = CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>()
     /// True if the unwritten results of a job have reached ``Outbox/resultBatch``.
     private var hasManyResults = false
-    /// True if each notification is logged.
-    private var logsEach: Bool
+    private var log: NotificationLog
     /// The most inclusive setting of all queues.
     private let resultsKept: ResultsKept
 
     init(_ lane: LaneContext, queues: [QueueContext]) {
         self.lane = lane
         self.queues = queues
-        logsEach = lane.logger.logLevel <= .debug
+        log = NotificationLog(lane)
         let kept = queues.map(\.limits.results)
         resultsKept = kept.contains(.all) ? .all : kept.contains(.failures) ? .failures : .off
     }
 
     /// Reads the log level, which may change at any time.
-    func refresh() { logsEach = lane.logger.logLevel <= .debug }
+    func refresh() { log.refresh() }
 
     /// True if records of delivered notifications include details of APNs' answer.
-    var wantsAnswers: Bool { logsEach || resultsKept == .all }
+    var wantsAnswers: Bool { log.logsEach || resultsKept == .all }
 
     /// True if a notification with this outcome needs a description. Called for each notification.
-    private func describes(_ outcome: Outcome) -> Bool { logsEach || resultsKept.includes(outcome) }
+    private func describes(_ outcome: Outcome) -> Bool { log.logsEach || resultsKept.includes(outcome) }
 
     // MARK: Notifications
 
@@ -93,7 +92,7 @@ final class Ledger {
             guard let reason else { return }
             let token = recipient ?? ByteBuffer()
             tally(of: id).add(dead: .some([token]), reason: reason, cause: cause, status: status)
-            logDeadLetters(
+            log.writeDeadLetters(
                 1, reason, cause: cause, lane.jobs[id].job, token: token, app: appName(of: id),
                 queues[lane.jobs[id].queue.index])
         }
@@ -113,14 +112,7 @@ final class Ledger {
                 tally(of: id).add(dead: .some([token]), as: .cancelled, reason: reason)
             }
         }
-        logCancelled(tokens.count, target, queues[lane.jobs[id].queue.index])
-    }
-
-    /// Logs the first cancelled notification of each command, and then at most one line per minute.
-    private func logCancelled(_ count: Int, _ target: JobCommands.Target, _ queue: QueueContext) {
-        lane.logThrottled(
-            .notice, "cancelled", "dropped notifications that an operator cancelled: \(target)",
-            kind: "cancelled \(queue.name) \(target)", count: count, metadata: ["queue": "\(queue.name)"])
+        log.writeCancelled(tokens.count, target, queues[lane.jobs[id].queue.index])
     }
 
     /// Records that a token has become invalid.
@@ -146,7 +138,9 @@ final class Ledger {
         of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer], spendsAttempt: Bool? = nil
     ) {
         lane.metrics.count(.postponed(postponement), lane.jobs[id].series, count, reason)
-        if logsEach { for recipient in recipients() { log(postponement, reason, status, recipient, id, delay) } }
+        if log.logsEach {
+            for recipient in recipients() { write(postponement, reason, status, recipient, id, delay) }
+        }
         tally(of: id).add(
             postponed: .some(tokens), postponement, reason: reason, status: status, delay: delay,
             spendsAttempt: spendsAttempt)
@@ -187,7 +181,10 @@ final class Ledger {
         guard lane.jobs[id].open == 0 else { return watchUnwritten(id) }
         defer { lane.jobs.remove(id) }
         let queue = queues[lane.jobs[id].queue.index]
-        guard lane.jobs[id].generation == queue.generation else { return recordLostClaims(1) }
+        guard lane.jobs[id].generation == queue.generation else {
+            lane.metrics.lostClaims += 1
+            return
+        }
         guard !lane.jobs[id].isAbandoned else { return }
         guard lane.jobs[id].tally == nil else {
             guard let ended = EndedJob(lane.jobs[id], app: appName(of: id)) else { return }
@@ -263,20 +260,6 @@ final class Ledger {
         return tally
     }
 
-    // MARK: Claims
-
-    func recordClaimed(_ jobs: Int, of queue: QueueContext) {
-        lane.metrics[claimsOf: queue.id.index].claimed += jobs
-    }
-
-    func recordReclaimed(_ jobs: Int, poisoned: Int, of queue: QueueContext) {
-        lane.metrics[claimsOf: queue.id.index].reclaimed += jobs
-        lane.metrics[claimsOf: queue.id.index].poisoned += poisoned
-    }
-
-    /// Records claims that another lane reclaimed before they were settled.
-    func recordLostClaims(_ count: Int) { lane.metrics.lostClaims += count }
-
     // MARK: Jobs that are not sent
 
     /// Records the end of an unsent job and has it settled.
@@ -289,7 +272,7 @@ final class Ledger {
             count(.ended(.dead), reason, of: unsent)
             tally.add(dead: all, reason: reason)
             tally.results = results(.dead, reason, of: unsent, isCertain: true)
-            logDeadLetters(
+            log.writeDeadLetters(
                 unsent.notifications, reason, cause: nil, unsent.job, token: unsent.job.recipient,
                 app: unsent.appName, unsent.queue)
         case .expired:
@@ -305,7 +288,7 @@ final class Ledger {
                 tally.add(dead: all, as: .cancelled, reason: reason)
             }
             tally.results = results(.cancelled, reason, of: unsent, isCertain: true)
-            logCancelled(unsent.notifications, target, unsent.queue)
+            log.writeCancelled(unsent.notifications, target, unsent.queue)
         case .deferred(let reason, let delay):
             count(.postponed(.deferred), reason, of: unsent)
             tally.add(postponed: all, .deferred, reason: reason, delay: delay)
@@ -327,7 +310,7 @@ final class Ledger {
     func recordDuplicate(_ unsent: UnsentJob) {
         count(.ended(.dropped), Reason(.duplicate), of: unsent)
         lane.metrics.count(.ended(.dropped), queue: unsent.queue.id.index)
-        if logsEach { _ = results(.dropped, Reason(.duplicate), of: unsent, isCertain: true) }
+        if log.logsEach { _ = results(.dropped, Reason(.duplicate), of: unsent, isCertain: true) }
     }
 
     private func count(_ fate: Fate, _ reason: Reason?, of unsent: UnsentJob) {
@@ -341,13 +324,13 @@ final class Ledger {
     ) -> PackedResults {
         var results = PackedResults()
         let keeps = unsent.queue.limits.results.includes(outcome) || unsent.job.keepsResult
-        guard keeps || logsEach else { return results }
+        guard keeps || log.logsEach else { return results }
         let job = unsent.job
-        var result = Self.result(
+        var result = NotificationResult(
             outcome, reason, of: job, app: unsent.appName, attempt: unsent.envelope.attempt - 1)
         func add() {
             if keeps { results.append(result) }
-            if logsEach, isCertain { log(result, unsent.queue) }
+            if log.logsEach, isCertain { log.write(result, unsent.queue) }
         }
         if let tokens = job.tokens, tokens.count <= Self.maximumResultsOfJob {
             for token in tokens {
@@ -361,22 +344,7 @@ final class Ledger {
         return results
     }
 
-    // MARK: Results and log
-
-    private static func result(
-        _ outcome: Outcome, _ reason: Reason?, status: Int? = nil, of job: Job?, app: String?, attempt: Int,
-        to recipient: ByteBuffer? = nil
-    ) -> NotificationResult {
-        var result = NotificationResult(outcome, reason: reason?.code.text, attempt: attempt)
-        result.id = job.flatMap { job in job.id.map(job.text) }
-        result.token = recipient
-        result.status = status
-        result.app = app
-        result.trace = job?.trace
-        result.campaign = job.flatMap { job in job.campaign.map(job.text) }
-        result.labels = job?.labelsText
-        return result
-    }
+    // MARK: Results
 
     private func describe(
         _ outcome: Outcome, _ reason: Reason?, cause: Reason?, status: Int?, of id: JobID, to recipient: ByteBuffer?,
@@ -384,9 +352,9 @@ final class Ledger {
     ) {
         let queue = queues[lane.jobs[id].queue.index]
         let keeps = queue.limits.results.includes(outcome) || lane.jobs[id].keepsResult
-        guard keeps || logsEach, let job = lane.jobs[id].job else { return }
+        guard keeps || log.logsEach, let job = lane.jobs[id].job else { return }
         let app = apps[lane.jobs[id].app.index]
-        var result = Self.result(
+        var result = NotificationResult(
             outcome, reason, status: status, of: job, app: app.name,
             attempt: job.envelope.attempt - (wasSent ? 0 : 1), to: recipient)
         if wasSent, !app.usesGateway, let token = recipient {
@@ -397,102 +365,21 @@ final class Ledger {
         }
         result.apnsUniqueID = uniqueID?.description
         if keeps { tally(of: id).results.append(result) }
-        if logsEach { log(result, queue, more: cause.map { ["cause": "\($0.code.text)"] } ?? [:]) }
+        if log.logsEach { log.write(result, queue, more: cause.map { ["cause": "\($0.code.text)"] } ?? [:]) }
     }
 
-    private func log(
+    /// Logs a postponement.
+    private func write(
         _ postponement: Postponement, _ reason: Reason, _ status: Int?, _ recipient: ByteBuffer, _ id: JobID,
         _ delay: Int64
     ) {
         guard let job = lane.jobs[id].job else { return }
         // The logged outcome is the postponement.
-        let result = Self.result(
+        let result = NotificationResult(
             .dropped, reason, status: status, of: job, app: appName(of: id),
             attempt: job.envelope.attempt, to: recipient)
-        log(
+        log.write(
             result, queues[lane.jobs[id].queue.index], outcome: postponement.rawValue,
             more: ["retry_in_ms": "\(delay)"])
-    }
-
-    private func log(
-        _ result: NotificationResult, _ queue: QueueContext, outcome: String? = nil, more: Logger.Metadata = [:]
-    ) {
-        let outcome = outcome ?? result.outcome.rawValue
-        var metadata: Logger.Metadata = [
-            "event": "notification_\(outcome)", "queue": "\(queue.name)", "attempt": "\(result.attempt)",
-            "outcome": "\(outcome)",
-        ]
-        if let app = result.app { metadata["app"] = "\(app)" }
-        if let reason = result.reason { metadata["reason"] = "\(reason)" }
-        if let status = result.status { metadata["status"] = "\(status)" }
-        if let apnsID = result.apnsID { metadata["apns_id"] = "\(apnsID)" }
-        if let uniqueID = result.apnsUniqueID { metadata["apns_unique_id"] = "\(uniqueID)" }
-        if let campaign = result.campaign { metadata["campaign"] = "\(String(buffer: campaign))" }
-        if let labels = result.labels { metadata["labels"] = "\(String(buffer: labels))" }
-        metadata.merge(Self.metadata(id: result.id, token: result.token, trace: result.trace)) { $1 }
-        metadata.merge(more) { $1 }
-        lane.logger.debug("notification \(outcome)", metadata: metadata)
-    }
-
-    /// Logs the first dead letter of each reason, and then at most one line per minute, so that a million bad jobs do
-    /// not produce a million lines.
-    private func logDeadLetters(
-        _ count: Int, _ reason: Reason, cause: Reason?, _ job: Job?, token: ByteBuffer?, app: String?,
-        _ queue: QueueContext
-    ) {
-        let code = reason.code.text
-        let detail = cause?.code.text ?? reason.detail
-        lane.logThrottled(
-            .warning, "dead_letter", "moved jobs to dead letters", kind: "dead \(queue.name) \(app ?? "") \(code)",
-            count: count,
-            metadata: ["reason": "\(code)", "queue": "\(queue.name)"].merging(app.map { ["app": "\($0)"] } ?? [:]) {
-                $1
-            },
-            example: Self.metadata(id: job.flatMap { job in job.id.map(job.text) }, token: token, trace: job?.trace)
-                .merging(detail.map { ["detail": "\($0)"] } ?? [:]) { $1 })
-    }
-
-    /// Returns the fields of a log line about one job.
-    private static func metadata(id: ByteBuffer?, token: ByteBuffer?, trace: TraceParent?) -> Logger.Metadata {
-        var metadata: Logger.Metadata = [:]
-        if let id { metadata["job"] = "\(String(buffer: id))" }
-        if let token { metadata["token"] = "\(shortened(token))" }
-        if let trace {
-            metadata["trace_id"] = "\(trace.traceID)"
-            metadata["parent_id"] = "\(trace.parentID)"
-        }
-        return metadata
-    }
-
-    /// Returns enough of a token to identify it, but too little to send to it.
-    private static func shortened(_ token: ByteBuffer) -> String {
-        let length = min(8, token.readableBytes / 2)
-        return "\(String(decoding: token.readableBytesView.prefix(length), as: UTF8.self))…"
-    }
-}
-
-extension JobCommands.Command {
-    /// True if it cancels a job. A job that was requeued after the cancellation is sent.
-    func cancels(_ job: Job) -> Bool { state == .cancelled && (job.envelope.requeued ?? 0) <= since }
-
-    /// The explanation of a cancellation, for dead letters.
-    var detail: String {
-        let by = by.map { "by \($0)" } ?? "by an operator"
-        return reason.map { "\(by): \($0)" } ?? by
-    }
-}
-
-extension DeviceToken {
-    /// Returns the token as it is sent, or the original text if it is not valid.
-    static func plain(_ text: ByteBuffer) -> ByteBuffer {
-        do throws(DeviceToken.Invalid) { return try DeviceToken(text).hex } catch { return text }
-    }
-}
-
-extension Job {
-    /// The device token or channel of a job that has only one.
-    var recipient: ByteBuffer? {
-        if let channel { return text(channel) }
-        return token.map { DeviceToken.plain(text($0)) }
     }
 }

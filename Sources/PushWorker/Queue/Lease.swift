@@ -112,7 +112,8 @@ extension QueueLink {
             switch result {
             case .success(let counts?):
                 logEvictions(counts.evicted)
-                ledger.recordReclaimed(counts.reclaimed, poisoned: counts.poisoned, of: queue)
+                lane.metrics[claimsOf: queue.id.index].reclaimed += counts.reclaimed
+                lane.metrics[claimsOf: queue.id.index].poisoned += counts.poisoned
                 queue.logger.warning(
                     "reclaimed the jobs of a lane whose lease had expired",
                     metadata: [

@@ -182,7 +182,7 @@ final class Outbox {
             // It may have been written twice, in which case only the first answer counts.
             guard let settled, unconfirmed.recordConfirmation(number) != nil else { return }
             link.logEvictions(settled.evicted)
-            if !again { link.ledger.recordLostClaims(settled.lost) }
+            if !again { link.lane.metrics.lostClaims += settled.lost }
             writeAwaitingParts()
             if link.lane.isDraining { report(.progressed) }
         }
@@ -234,7 +234,7 @@ final class Outbox {
                     if ended.generation == link.queue.generation {
                         write(ended)
                     } else {
-                        link.ledger.recordLostClaims(1)
+                        link.lane.metrics.lostClaims += 1
                     }
                     flushIfFull()
                 }

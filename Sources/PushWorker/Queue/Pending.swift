@@ -2,23 +2,6 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// A claimed job.
-struct ClaimedJob {
-    /// Its bytes, as Redis has them.
-    var body: ByteBuffer
-    var claim: ClaimID
-    /// True if the job may have been sent before under the same claim.
-    var isRecovered = false
-    /// True if the job's turn within its campaign's rate has come.
-    var hasTurn = false
-    /// The number of bytes by which the producer's bytes have moved in ``body`` since the job was decoded, because the
-    /// wrapper notes a reservation.
-    var shift = 0
-
-    /// Returns the range in ``body`` of a range of the decoded bytes.
-    func place(_ range: Range<Int>) -> Range<Int> { range.lowerBound + shift..<range.upperBound + shift }
-}
-
 /// A step before a decoded job can be accepted.
 ///
 /// Indirect, because nearly all jobs need none and their `nil` should be small.
@@ -83,6 +66,7 @@ final class WaitingJobs {
     private static let maximumTurns = 1000
 
     private let link: QueueLink
+    private let ledger: Ledger
     private var reservations = Pending<Reservation>()
     private var turns = Pending<Prerequisite.Turn>()
     private let soon: SoonTask
@@ -92,8 +76,9 @@ final class WaitingJobs {
     var report: () -> Void = {}
 
     /// - Parameter accept: accepts a job after a step, or ends it, and returns the next step.
-    init(_ link: QueueLink, accept: @escaping (UnsentJob) -> Prerequisite?) {
+    init(_ link: QueueLink, _ ledger: Ledger, accept: @escaping (UnsentJob) -> Prerequisite?) {
         self.link = link
+        self.ledger = ledger
         self.accept = accept
         soon = SoonTask(link.lane.eventLoop)
     }
@@ -161,8 +146,8 @@ final class WaitingJobs {
             var job = entry.job
             job.recordReservation(entry.question)
             append(accept(job))
-        case .duplicate: link.ledger.recordDuplicate(entry.job)
-        case .lost: link.ledger.recordLostClaims(1)
+        case .duplicate: ledger.recordDuplicate(entry.job)
+        case .lost: link.lane.metrics.lostClaims += 1
         }
     }
 
@@ -189,7 +174,7 @@ final class WaitingJobs {
     private func turned(_ waiting: UnsentJob, wait: Int) {
         // In a drain the job is released with the lane's other claims.
         guard link.lane.isWorking else { return }
-        if wait > 0 { return link.ledger.record(.deferred(Reason(.campaignLimited), delay: Int64(wait)), of: waiting) }
+        if wait > 0 { return ledger.record(.deferred(Reason(.campaignLimited), delay: Int64(wait)), of: waiting) }
         var job = waiting
         job.claimed.hasTurn = true
         append(accept(job))

@@ -78,14 +78,17 @@ final class QueueConsumer {
     private static let heartbeatInterval = TimeAmount.milliseconds(WorkerReport.interval)
 
     /// - Parameter polls: true for the lane of a worker that polls: see ``ClaimWindow``.
-    init(_ link: QueueLink, invalidTokens: any InvalidTokenStore, delegate: any QueueConsumerDelegate, polls: Bool) {
+    init(
+        _ link: QueueLink, _ ledger: Ledger, invalidTokens: any InvalidTokenStore, delegate: any QueueConsumerDelegate,
+        polls: Bool
+    ) {
         self.link = link
         lane = link.lane
         self.delegate = delegate
         window = ClaimWindow(polls: polls)
         lease = Lease(link.queue.limits)
         outbox = Outbox(link, invalidTokens: invalidTokens)
-        waiting = WaitingJobs(link, accept: { [unowned delegate] in delegate.accept($0) })
+        waiting = WaitingJobs(link, ledger, accept: { [unowned delegate] in delegate.accept($0) })
         recovery = ClaimRecovery(link)
         outbox.report = { [unowned self] in settled($0) }
         waiting.report = { [unowned self] in report(.changed) }
@@ -211,7 +214,7 @@ final class QueueConsumer {
         if claim.count > 0 { report(.claimed(count, isDry: !hasBacklog)) }
         // If a drain began while the claim was in flight, its jobs are released with the lane's other claims.
         guard lane.isWorking else { return report(.changed) }
-        link.ledger.recordClaimed(count, of: queue)
+        lane.metrics[claimsOf: queue.id.index].claimed += count
         for (offset, body) in claimed.bodies.enumerated() {
             accept(ClaimedJob(body: body, claim: ClaimID(number: claim.first + offset, stamp: claimed.stamp)))
         }
@@ -380,7 +383,7 @@ final class QueueConsumer {
         window.recordLostLease()
         lease.recordLoss()
         heartbeat.isUrgent = true
-        link.ledger.recordLostClaims(outbox.forget() + waiting.forget())
+        lane.metrics.lostClaims += outbox.forget() + waiting.forget()
         for request in [QueueLink.Request.settlements, .reservations, .turns] { link.refusals.accepted(request) }
         recovery.reset()
         report(.changed)

@@ -1,8 +1,8 @@
 import NIOCore
 import PushQueue
 
-/// The lane, the queue, its Redis and the ledger, which the parts of a queue's consumer share, and the one treatment of
-/// failed requests.
+/// The lane, the queue and its Redis, which the parts of a queue's consumer share, and the one treatment of failed
+/// requests.
 final class QueueLink {
     /// The kinds of requests that a reachable Redis may refuse.
     enum Request: String, CaseIterable {
@@ -16,14 +16,12 @@ final class QueueLink {
     let lane: LaneContext
     let queue: QueueContext
     let store: any QueueStore
-    let ledger: Ledger
     let refusals: Refusals<Request>
 
-    init(_ queue: QueueContext, store: any QueueStore, lane: LaneContext, ledger: Ledger) {
+    init(_ queue: QueueContext, store: any QueueStore, lane: LaneContext) {
         self.lane = lane
         self.queue = queue
         self.store = store
-        self.ledger = ledger
         refusals = Refusals(lane, queue: queue.name, logger: queue.logger) { [name = queue.name] request in
             request == .invalidTokens ? request.rawValue : "\(request.rawValue) of the queue \(name)"
         }
