@@ -12,7 +12,7 @@ import TLS
 /// A lane shares nothing with other lanes: it has its own connections to Redis and APNs and its own claims, and needs
 /// no locks and no hops between threads. A notification passes through each part once:
 ///
-///     QueueConsumer → Intake → AppSender → Transport → AppSender → Ledger → QueueConsumer
+///     QueueConsumer → Intake → WaitingNotifications → Dispatcher → Transport → AnswerHandler → Ledger → Outbox
 ///
 /// `@unchecked Sendable`: state is accessed only on the event loop, which the entry points for other threads ensure.
 final class Lane: @unchecked Sendable {
@@ -39,7 +39,7 @@ final class Lane: @unchecked Sendable {
     private var schedule: QueueSchedule
     /// Set before the lane starts.
     var callbacks = Callbacks()
-    var observation: LaneObservation
+    let observer: LaneObserver
     /// The promise of the drain's end; `nil` before a drain begins.
     private var drained: EventLoopPromise<Void>?
     private var clock: TickClock
@@ -80,7 +80,7 @@ final class Lane: @unchecked Sendable {
         schedule = QueueSchedule(
             weights: context.configuration.queues.map(\.weight),
             isStrict: context.configuration.queueOrder == .strict)
-        observation = LaneObservation(laneCount: laneCount, startedAt: context.now)
+        observer = LaneObserver(context, of: laneCount, intake: intake, fleet: fleet)
         clock = TickClock(pump: SoonTask(context.eventLoop))
         consumers = queues.map { queue in
             let store = stores.store(of: queue, waits: polls)
@@ -89,6 +89,7 @@ final class Lane: @unchecked Sendable {
                 invalidTokens: stores.fleet.invalidTokens, delegate: self, polls: polls)
         }
         ledger.outboxes = consumers.map(\.outbox)
+        observer.consumers = consumers
     }
 
     var eventLoop: any EventLoop { context.eventLoop }
@@ -149,7 +150,7 @@ final class Lane: @unchecked Sendable {
     private func tick() {
         guard !context.isStopped else { return }
         let now = context.now
-        observation.pulse.beat(now)
+        observer.pulse.beat(now)
         if let time = Standstill.duration(due: clock.nextAt, now: now) { stoodStill(for: time, now: now) }
         clock.nextAt = .distantFuture
         defer { keepTicking() }
@@ -169,7 +170,7 @@ final class Lane: @unchecked Sendable {
             ledger.refresh()
             if index == 0 { context.issues.logOverdue(context.logger, now: now) }
         }
-        if isFullSecond || observation.readiness.hasProblem { logReadiness() }
+        if isFullSecond || observer.hasProblem { observer.logReadiness() }
         advanceDrain()
         growIfStarved()
         pump()
@@ -180,7 +181,7 @@ final class Lane: @unchecked Sendable {
     private func stoodStill(for time: TimeAmount, now: NIODeadline) {
         for sender in senders { sender.stoodStill(for: time, now: now) }
         for consumer in consumers { consumer.stoodStill(for: time, now: now) }
-        observation.stoodStill(for: time, now: now)
+        observer.stoodStill(for: time, now: now)
         guard case .draining(var drain) = context.state else { return }
         drain.stoodStill(for: time)
         context.state = .draining(drain)
@@ -276,7 +277,7 @@ final class Lane: @unchecked Sendable {
     }
 
     /// The number of requests in flight or waiting to be resent.
-    var inFlight: Int { senders.reduce(0) { $0 + $1.app.inFlight.count } }
+    var inFlight: Int { observer.inFlight }
 
     // MARK: Other lanes
 
@@ -359,7 +360,7 @@ final class Lane: @unchecked Sendable {
             let promise = eventLoop.makePromise(of: Void.self)
             drained = promise
             // Logs the end of a problem that is over.
-            logReadiness()
+            observer.logReadiness()
             context.state = .draining(Drain(within: limit, now: context.now))
             for consumer in consumers { consumer.stopWaiting() }
             for sender in senders { sender.drain() }
@@ -386,7 +387,7 @@ final class Lane: @unchecked Sendable {
         for consumer in consumers { consumer.outbox.flush() }
         guard drain.isGivenUp || consumers.allSatisfy(\.outbox.isEmpty) else { return }
         context.state = .stopped
-        observation.pulse.stop()
+        observer.pulse.stop()
         clock.next?.cancel()
         EventLoopFuture.andAllComplete(consumers.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete {
             _ in
@@ -403,7 +404,7 @@ extension Lane: QueueConsumerDelegate {
 
     /// True while nothing is in flight, nothing waits, and no problem needs to be checked again soon.
     var isIdle: Bool {
-        context.isWorking && inFlight == 0 && context.jobs.count == 0 && !observation.readiness.hasProblem
+        context.isWorking && inFlight == 0 && context.jobs.count == 0 && !observer.hasProblem
             && intake.isIdle && senders.allSatisfy(\.isAtRest) && consumers.allSatisfy(\.isAtRest)
     }
 
@@ -429,6 +430,8 @@ extension Lane: QueueConsumerDelegate {
     }
 
     func accept(_ waiting: UnsentJob) -> Prerequisite? { intake.accept(waiting) }
+
+    func heartbeat(for queue: QueueContext) -> WorkerHeartbeat { observer.heartbeat(for: queue) }
 
     /// Reads the fleet's state if it is out of date.
     private func readFleetState() {

@@ -52,12 +52,12 @@ actor MetricsCollector {
 
     private func gather() async {
         let now = NIODeadline.now()
-        let turning = lanes.filter { $0.observation.pulse.stuck(now: now) == nil }
+        let turning = lanes.filter { $0.observer.pulse.stuck(now: now) == nil }
         if let first = turning.first(where: { $0.index == 0 }) {
-            _ = await first.eventLoop.flatSubmit { first.readGauges() }.get(until: .now + Self.patience)
+            _ = await first.eventLoop.flatSubmit { first.observer.readGauges() }.get(until: .now + Self.patience)
         }
         let deadline = ContinuousClock.now + Self.patience
-        let answers = turning.map { lane in (lane.index, lane.eventLoop.submit { lane.report() }) }
+        let answers = turning.map { lane in (lane.index, lane.eventLoop.submit { lane.observer.report() }) }
         for (index, answer) in answers {
             if let report = await answer.get(until: deadline) { reports[index] = report }
         }

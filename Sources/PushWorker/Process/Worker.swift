@@ -230,7 +230,7 @@ public final class Worker: Service {
         let stuck = liveness()
         guard stuck.isReady else { return stuck }
         let deadline = ContinuousClock.now + .seconds(1)
-        let answers = lanes.map { ($0.index, $0.health()) }
+        let answers = lanes.map { lane in (lane.index, lane.eventLoop.submit { lane.observer.health() }) }
         for (index, answer) in answers {
             // The loop is stuck, but has not been for long enough to be reported as such.
             let problem = WorkerHealth.Problem(sentence: "the event loop of lane \(index) does not answer", seconds: 0)
@@ -247,7 +247,7 @@ public final class Worker: Service {
         let now = NIODeadline.now()
         return WorkerHealth(
             lanes.compactMap { lane in
-                guard let time = lane.observation.pulse.stuck(after: patience, now: now) else { return nil }
+                guard let time = lane.observer.pulse.stuck(after: patience, now: now) else { return nil }
                 return .init(
                     sentence: "the event loop of lane \(lane.index) is stuck",
                     seconds: Int(time.nanoseconds / 1_000_000_000))
@@ -268,7 +268,7 @@ public final class Worker: Service {
         var sum = WorkSummary.Load()
         for lane in lanes {
             // A lane whose event loop has stopped has nothing in flight.
-            guard let load = try? await lane.load() else { continue }
+            guard let load = try? await lane.eventLoop.submit({ lane.observer.load }).get() else { continue }
             sum.inFlight += load.inFlight
             sum.waiting += load.waiting
             sum.connections += load.connections
@@ -282,7 +282,9 @@ public final class Worker: Service {
         if let final = final.withLockedValue({ $0 }) { return final }
         var sum = LaneCounters()
         for lane in lanes {
-            if let counters = try? await lane.snapshot().get() { sum = sum + counters }
+            if let counters = try? await lane.eventLoop.submit({ lane.context.metrics.counters }).get() {
+                sum = sum + counters
+            }
         }
         return sum
     }

@@ -20,7 +20,7 @@ struct DispatchTests {
         scene.transport.goDormant()
         scene.push(job)
         #expect(scene.transport.sent.isEmpty && scene.transport.calls == ["requestCapacity"])
-        #expect(scene.queue.held.count == 1 && scene.lane.problems.isEmpty == false)
+        #expect(scene.queue.held.count == 1 && scene.lane.observer.problems.isEmpty == false)
         scene.run()
         #expect(!scene.transport.sent.isEmpty)
         while !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }

@@ -241,7 +241,7 @@ struct JobTruthTests {
         scene.pushOne(token: "cc", #""alert":"x","expiration":1900000000"#)
         #expect(scene.counters.undatedExpirations == 1)
         let queue = try #require(scene.lane.consumers.first?.queue)
-        let heartbeat = scene.lane.heartbeat(for: queue)
+        let heartbeat = scene.lane.observer.heartbeat(for: queue)
         #expect(String(buffer: heartbeat.members).contains(#""undated_expirations":1"#))
     }
 
