@@ -437,7 +437,7 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
 
     // MARK: Paused apps
 
-    func read(_ apps: [String], completion: @escaping Completion<[AppPause?]>) {
+    func read(_ apps: [String], completion: @escaping Completion<[PauseRecord?]>) {
         store.pauses.read(apps) { [lane, mutation] result in
             guard case .success(let pauses) = result else { return completion(result) }
             for (app, pause) in zip(apps, pauses) where pause == nil { lane.checks.resumed(app) }

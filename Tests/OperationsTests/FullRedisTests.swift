@@ -69,8 +69,8 @@ struct FullRedisTests {
             let _: Void = try await call(queue) { pauses.value.close("shop", configuration: "c", completion: $0) }
             #expect(try await AppPauses.read("shop", queue.client, keys) == nil)
 
-            try await AppPauses.set(AppPause(reason: "by hand"), of: "shop", queue.client, keys)
-            #expect(try await AppPauses.read("shop", queue.client, keys) == AppPause(reason: "by hand"))
+            try await AppPauses.set(PauseRecord(reason: "by hand"), of: "shop", queue.client, keys)
+            #expect(try await AppPauses.read("shop", queue.client, keys) == PauseRecord(reason: "by hand"))
             #expect(try queue.redis.run("PTTL", keys.appPaused("shop")) == -1)
             #expect(try await AppPauses.end("shop", queue.client, keys))
         }

@@ -43,7 +43,7 @@ struct QueueOverviewTests {
                 try queue.redis.run("ZADD", queue.keys.dead, "\(number)", letter)
             }
             try queue.redis.run("ZADD", queue.keys.dead, "9", "no letter")
-            try await QueuePause.set(queue.client, queue.keys, AppPause(reason: "moon", since: 5, by: "ana"))
+            try await QueuePause.set(queue.client, queue.keys, PauseRecord(reason: "moon", since: 5, by: "ana"))
             try await queue.worker("w").settle { $0.end(1, .delivered) }
             _ = try await queue.worker("w").claim(1, first: 5, join: false)
 
@@ -53,7 +53,7 @@ struct QueueOverviewTests {
             #expect((90_000..<150_000).contains(try #require(overview.overdue)))
             #expect((60_000..<120_000).contains(try #require(overview.oldestWaiting)))
             #expect(overview.oldest == overview.overdue)
-            #expect(overview.pause == AppPause(reason: "moon", since: 5, by: "ana"))
+            #expect(overview.pause == PauseRecord(reason: "moon", since: 5, by: "ana"))
             #expect(overview.counters["delivered"] == 1)
             #expect(overview.deadReasons == ["R0": 2, "R1": 1, "unreadable": 1] && overview.deadSampled == 4)
         }

@@ -48,7 +48,7 @@ struct FleetStateTests {
             try await call { $0.pauses[worker].value.close("shop", configuration: configuration, completion: $1) }
         }
 
-        func read(_ apps: [String] = ["shop"]) async throws -> [AppPause?] {
+        func read(_ apps: [String] = ["shop"]) async throws -> [PauseRecord?] {
             try await call { $0.pauses[0].value.read(apps, completion: $1) }
         }
 
@@ -145,7 +145,7 @@ struct FleetStateTests {
             }
             let text = String(decoding: try JSONSerialization.data(withJSONObject: state), as: UTF8.self)
             try queue.redis.run("SET", key, text)
-            let pause = AppPause(ByteBuffer(string: text))
+            let pause = PauseRecord(ByteBuffer(string: text))
             #expect(pause.wait(now: (pause.setAt ?? 0) - 3_600_000) == 0)
             #expect(pause.wait(now: pause.setAt ?? 0) == 15_000)
             #expect(try await fleet.probe() == .granted)
@@ -210,8 +210,8 @@ struct FleetStateTests {
                 #expect(try await fleet.trip() == nil)
             }
             try await AppPauses.set(
-                AppPause(reason: "by \"hand\"", since: 5, by: "me"), of: "shop", queue.client, queue.sharedKeys)
-            #expect(try await fleet.read() == [AppPause(reason: "by \"hand\"", since: 5, by: "me")])
+                PauseRecord(reason: "by \"hand\"", since: 5, by: "me"), of: "shop", queue.client, queue.sharedKeys)
+            #expect(try await fleet.read() == [PauseRecord(reason: "by \"hand\"", since: 5, by: "me")])
             #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "by \"hand\"", detail: nil))
             #expect(try await AppPauses.end("shop", queue.client, queue.sharedKeys))
             #expect(try await !AppPauses.end("shop", queue.client, queue.sharedKeys))

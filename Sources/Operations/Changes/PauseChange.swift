@@ -43,7 +43,7 @@ package struct PauseChange: Change {
             let keys = desk.fleet.sharedKeys
             let client = try await desk.fleet.client(for: keys.appPaused(app))
             let before = try await AppPauses.read(app, client, keys)
-            let pause = AppPause(reason: reason, since: try await since(before, desk), by: desk.person)
+            let pause = PauseRecord(reason: reason, since: try await since(before, desk), by: desk.person)
             try await AppPauses.set(pause, of: app, client, keys)
             var part = PauseReport(app: app, paused: .init(pause), before: before.map { .init($0) }).part
             part.explanation = "Workers defer its jobs within a few seconds, without spending attempts."
@@ -53,7 +53,7 @@ package struct PauseChange: Change {
         for keys in desk.queues {
             let client = try await desk.fleet.client(for: keys.paused)
             let before = try await QueuePause.readAny(client, keys)
-            var pause = AppPause(reason: reason, since: try await since(before, desk), by: desk.person)
+            var pause = PauseRecord(reason: reason, since: try await since(before, desk), by: desk.person)
             pause.handsBack = handsBack
             try await QueuePause.set(client, keys, pause)
             var report = PauseReport(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) })
@@ -70,7 +70,7 @@ package struct PauseChange: Change {
     }
 
     /// Returns the beginning of a pause. A changed pause keeps its own; a new one begins now.
-    private func since(_ before: AppPause?, _ desk: Desk) async throws -> Int64 {
+    private func since(_ before: PauseRecord?, _ desk: Desk) async throws -> Int64 {
         if let since = before?.since { return since }
         return try await desk.fleet.now(of: desk.queues) / 1000 * 1000
     }
@@ -145,7 +145,7 @@ package struct ResumeChange: Change {
 
 extension QueuePause {
     /// Reads the pause that is replaced or ended; `nil` also if the key has another type.
-    fileprivate static func readAny(_ client: RedisClient, _ keys: QueueKeys) async throws -> AppPause? {
+    fileprivate static func readAny(_ client: RedisClient, _ keys: QueueKeys) async throws -> PauseRecord? {
         do {
             return try await read(client, keys)
         } catch RedisError.server(let error) where error.prefix == "WRONGTYPE" {

@@ -77,7 +77,7 @@ extension FleetStatus {
     /// Reads the state that the fleet shares.
     private mutating func readShared(_ fleet: Fleet, apps: Set<String>, _ reports: [WorkerReport]) async throws {
         let keys = fleet.sharedKeys
-        var pauses: [String: AppPause] = [:]
+        var pauses: [String: PauseRecord] = [:]
         defer { self.apps = Self.apps(reports, names: apps, pauses: pauses) }
         let client: RedisClient
         do {

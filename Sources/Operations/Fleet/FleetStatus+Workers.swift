@@ -111,7 +111,7 @@ extension FleetStatus {
     ///   - names: the names of apps that are shown even without a report.
     ///   - pauses: the pauses in Redis, by app.
     package static func apps(
-        _ reports: [WorkerReport], names: Set<String> = [], pauses: [String: AppPause]
+        _ reports: [WorkerReport], names: Set<String> = [], pauses: [String: PauseRecord]
     ) -> [App] {
         var apps: [String: App] = [:]
         for name in names { apps[name] = App(name: name) }

@@ -79,7 +79,7 @@ package struct FleetStatus: Encodable, Sendable {
         package var until: Int64?
         package var by: String?
 
-        package init(_ pause: AppPause) {
+        package init(_ pause: PauseRecord) {
             (reason, detail, since, until, by) = (pause.reason, pause.detail, pause.since, pause.until, pause.by)
         }
 

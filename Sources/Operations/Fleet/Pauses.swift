@@ -8,14 +8,14 @@ public enum QueuePause {
     /// Pauses the queue, or replaces its pause. Works on a Redis whose memory is full.
     /// - Parameter pause: the reason, the time and the operator; only ``clear(_:_:)`` ends it.
     /// - Throws: `RedisError`.
-    public static func set(_ client: RedisClient, _ keys: QueueKeys, _ pause: AppPause) async throws {
+    public static func set(_ client: RedisClient, _ keys: QueueKeys, _ pause: PauseRecord) async throws {
         try await QueueScript.write("SET", keys.paused, client) { $0.append(pause.json) }
     }
 
     /// Pauses the queue, or replaces its pause, with only a reason.
     /// - Throws: `RedisError`.
     public static func set(_ client: RedisClient, _ keys: QueueKeys, reason: String) async throws {
-        try await set(client, keys, AppPause(reason: reason))
+        try await set(client, keys, PauseRecord(reason: reason))
     }
 
     /// Ends the pause; workers continue within about a second.
@@ -28,8 +28,8 @@ public enum QueuePause {
     /// Reads the pause. Its texts are made printable, because any program can write them.
     /// - Returns: `nil` if the queue is not paused.
     /// - Throws: `RedisError`.
-    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> AppPause? {
-        try await client.call(RedisCommand("GET", keys.paused)).root.bytes.map { AppPause($0) }
+    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> PauseRecord? {
+        try await client.call(RedisCommand("GET", keys.paused)).root.bytes.map { PauseRecord($0) }
     }
 
     /// Reads the reason of the pause.
@@ -45,7 +45,7 @@ extension AppPauses {
     /// Pauses an app until ``end(_:_:_:)``. Works on a Redis whose memory is full.
     /// - Throws: `RedisError`.
     public static func set(
-        _ pause: AppPause, of app: String, _ client: RedisClient, _ keys: SharedKeys
+        _ pause: PauseRecord, of app: String, _ client: RedisClient, _ keys: SharedKeys
     ) async throws {
         try await QueueScript.write("SET", keys.appPaused(app), client) { $0.append(pause.json) }
     }
@@ -54,7 +54,7 @@ extension AppPauses {
     /// - Throws: `RedisError`.
     public static func read(
         _ apps: Set<String>, _ client: RedisClient, _ keys: SharedKeys
-    ) async throws -> [String: AppPause] {
+    ) async throws -> [String: PauseRecord] {
         guard !apps.isEmpty else { return [:] }
         let apps = Array(apps)
         let pauses = pauses(try await client.call(query(apps, keys)), of: apps)
@@ -63,7 +63,7 @@ extension AppPauses {
 
     /// Reads the pause of an app; `nil` if it is not paused.
     /// - Throws: `RedisError`.
-    public static func read(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> AppPause? {
+    public static func read(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> PauseRecord? {
         try await read([app], client, keys)[app]
     }
 

@@ -52,7 +52,7 @@ public struct QueueOverview: Sendable {
     /// The age in milliseconds of the first waiting job, if it contains the time at which it was enqueued.
     public var oldestWaiting: Int64?
     /// The pause of the queue; `nil` if it is not paused.
-    public var pause: AppPause?
+    public var pause: PauseRecord?
     /// The lanes, at most ``maximumWorkers``.
     public var workers: [Worker]
     /// The number of all lanes.
@@ -97,7 +97,7 @@ public struct QueueOverview: Sendable {
         now = Int64(reply.number())
         (waiting, due, later, dead) = (reply.number(), reply.number(), reply.number(), reply.number())
         overdue = reply.numberIfAny()
-        pause = reply.bytesOrNull().map { AppPause($0) }
+        pause = reply.bytesOrNull().map { PauseRecord($0) }
         let head = reply.bytes()
         if head.readableBytes > 0, let job = try? JobDecoder.decode(head), let made = job.enqueuedAt {
             oldestWaiting = max(0, now - made)

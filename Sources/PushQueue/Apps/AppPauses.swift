@@ -127,7 +127,7 @@ public final class AppPauses {
 
     /// Reads the pauses of apps, in their order; `nil` for an app that is not paused.
     public func read(
-        _ apps: [String], completion: @escaping (Result<[AppPause?], QueueConnection.Failure>) -> Void
+        _ apps: [String], completion: @escaping (Result<[PauseRecord?], QueueConnection.Failure>) -> Void
     ) {
         guard !apps.isEmpty else { return completion(.success([])) }
         client.send(Self.query(apps, keys)) { result in
@@ -141,8 +141,8 @@ public final class AppPauses {
         return command
     }
 
-    package static func pauses(_ reply: RESPReply, of apps: [String]) -> [AppPause?] {
+    package static func pauses(_ reply: RESPReply, of apps: [String]) -> [PauseRecord?] {
         var elements = reply.root.children
-        return apps.map { _ in elements.next()?.bytes.map { AppPause($0) } }
+        return apps.map { _ in elements.next()?.bytes.map { PauseRecord($0) } }
     }
 }

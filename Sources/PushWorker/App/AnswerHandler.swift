@@ -86,7 +86,9 @@ final class AnswerHandler: GatewayDelegate {
             faults.endpointAnswered()
             if !lacksIDs, result.lacksID { logMissingID() }
             if faults.gate.app.isOpen, app.inFlight[flight].isProbe { faults.resume() }
-            if !fleet.throttles.isEmpty { fleet.throttles.ended(app.token(of: flight), now: ledger.queue(of: id).now) }
+            if !fleet.throttles.isEmpty {
+                fleet.throttles.recordEnd(app.token(of: flight), now: ledger.queue(of: id).now)
+            }
             ledger.record(
                 .delivered, status: result.status, of: id, to: app.recipient(of: flight), wasSent: true,
                 uniqueID: result.uniqueID)
@@ -204,9 +206,9 @@ final class AnswerHandler: GatewayDelegate {
         var due = now
         switch disposition.device {
         case .keep: break
-        case .release: if !fleet.throttles.isEmpty { fleet.throttles.ended(attempt.token, now: now) }
+        case .release: if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(attempt.token, now: now) }
         case .throttle(let delay):
-            due = fleet.throttles.throttled(attempt.token, retryAt: now + delay, now: now)
+            due = fleet.throttles.recordThrottle(attempt.token, retryAt: now + delay, now: now)
             fleet.store.throttledTokens.add(attempt.token, until: due) { [self] in fleet.noteWrite(.throttledTokens, $0)
             }
         }

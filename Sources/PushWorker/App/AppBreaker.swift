@@ -62,7 +62,7 @@ struct AppBreaker {
     /// Records that APNs reported a fault of the app.
     /// - Parameter isProbe: true if a probe was answered.
     /// - Returns: true if this opened the breaker, which is reported once.
-    mutating func tripped(reason: Reason, isProbe: Bool, now: NIODeadline) -> Bool {
+    mutating func recordFault(reason: Reason, isProbe: Bool, now: NIODeadline) -> Bool {
         let opens = fault == nil
         fault = reason
         version += 1
@@ -79,7 +79,7 @@ struct AppBreaker {
     /// lost, because no other lane is granted one.
     /// - Parameter wait: the time to the next probe; `nil` for no probes.
     /// - Returns: true if this opened the breaker.
-    mutating func learned(reason: Reason, wait: TimeAmount?, now: NIODeadline) -> Bool {
+    mutating func recordPause(reason: Reason, wait: TimeAmount?, now: NIODeadline) -> Bool {
         let opens = fault == nil
         if opens { version += 1 }
         if opens || phase == .waiting { self.wait(wait, reason: reason, now: now) }
@@ -89,14 +89,14 @@ struct AppBreaker {
     // MARK: Probes
 
     /// Records that Redis is being asked for a probe.
-    mutating func asked() { if fault != nil, phase == .waiting { phase = .asking } }
+    mutating func recordQuestion() { if fault != nil, phase == .waiting { phase = .asking } }
 
     /// Records that Redis has granted a probe.
-    mutating func granted() { if fault != nil, phase == .asking { phase = .granted } }
+    mutating func recordGrant() { if fault != nil, phase == .asking { phase = .granted } }
 
     /// Records that Redis has denied a probe for now.
     /// - Parameter wait: the time to the next probe; `nil` for no probes.
-    mutating func denied(reason: Reason, wait: TimeAmount?, now: NIODeadline) {
+    mutating func recordDenial(reason: Reason, wait: TimeAmount?, now: NIODeadline) {
         if fault != nil, phase == .asking { self.wait(wait, reason: reason, now: now) }
     }
 
@@ -107,17 +107,17 @@ struct AppBreaker {
     }
 
     /// Records that Redis could not be asked.
-    mutating func askingFailed(now: NIODeadline) {
+    mutating func recordFailedQuestion(now: NIODeadline) {
         guard phase == .asking else { return }
         phase = .waiting
         until = now + Self.patience
     }
 
     /// Records that the probe was sent.
-    mutating func probeSent() { if phase == .granted { phase = .probing } }
+    mutating func recordProbe() { if phase == .granted { phase = .probing } }
 
     /// Records that a probe ended without showing anything about the fault.
-    mutating func probeInconclusive(now: NIODeadline) {
+    mutating func recordInconclusiveProbe(now: NIODeadline) {
         guard phase == .probing || phase == .granted else { return }
         phase = .waiting
         until = now + Self.patience
@@ -126,7 +126,7 @@ struct AppBreaker {
     /// Records the end of the fault: APNs accepted a notification of the app or refused it for another cause, or
     /// another worker has found the fault ended. A block remains.
     /// - Returns: the reason of the fault that has ended.
-    mutating func closed() -> Reason? {
+    mutating func recordEnd() -> Reason? {
         guard let fault else { return nil }
         let (version, block) = (version + 1, block)
         self = AppBreaker()

@@ -68,7 +68,7 @@ struct AppCredential {
     mutating func renew(issuedAt: Int64, now: Int64) -> Bool {
         guard let source, source.refused(issuedAt: issuedAt, now: now) else { return false }
         if providerTokenIssuedAt == issuedAt {
-            sharing.refused(issuedAt: issuedAt)
+            sharing.recordRefusal(issuedAt: issuedAt)
             providerToken = nil
         }
         return true

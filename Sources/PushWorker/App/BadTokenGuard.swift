@@ -33,7 +33,7 @@ struct BadTokenGuard {
     }
 
     /// Records that APNs accepted a notification or its token.
-    mutating func good() {
+    mutating func recordGood() {
         answers <<= 1
         if count < Self.window { count += 1 }
         run = 0
@@ -43,7 +43,7 @@ struct BadTokenGuard {
     /// - Parameter isRepeated: true for a token that APNs reported before, and that was held. While APNs accepts others,
     ///   its second report says nothing new about the app. It must not count again: the held tokens of a list return
     ///   together after the list's end, when no accepted ones come between them.
-    mutating func bad(isRepeated: Bool = false) -> Judgement {
+    mutating func recordBad(isRepeated: Bool = false) -> Judgement {
         guard maximumShare < 1 else { return .mark }
         if isRepeated, hasAccepted { return .mark }
         answers = answers << 1 | 1

@@ -50,7 +50,7 @@ struct EndpointBreaker {
     ///   - longest: the longest pause between probes.
     ///   - jitter: a random number from 0 to 1, evenly distributed.
     /// - Returns: true if this opened the breaker.
-    mutating func failed(
+    mutating func recordFailure(
         _ reason: Reason, isProbe: Bool, longest: TimeAmount, now: NIODeadline, jitter: Double
     ) -> Bool {
         if failures == 0 { firstFailure = now }
@@ -71,7 +71,7 @@ struct EndpointBreaker {
 
     /// Records that requests were submitted and none has been answered for some time.
     /// - Returns: true if this opened the breaker.
-    mutating func foundUnanswered(longest: TimeAmount, now: NIODeadline, jitter: Double) -> Bool {
+    mutating func recordUnanswered(longest: TimeAmount, now: NIODeadline, jitter: Double) -> Bool {
         guard !isOpen else { return false }
         failures = max(failures, 1)
         open(Reason(.timedOut), longest: longest, now: now, jitter: jitter)
@@ -80,7 +80,7 @@ struct EndpointBreaker {
 
     /// Records an answer that only a working endpoint gives.
     /// - Returns: the reason for which it was open; `nil` if it was closed.
-    mutating func answered(now: NIODeadline) -> Reason? {
+    mutating func recordAnswer(now: NIODeadline) -> Reason? {
         failures = 0
         guard let reason else { return nil }
         self.reason = nil
@@ -89,29 +89,29 @@ struct EndpointBreaker {
         return reason
     }
 
-    mutating func probeSent() { isProbing = true }
+    mutating func recordProbe() { isProbing = true }
 
     /// Records that a probe ended without showing anything about the endpoint.
-    mutating func probeInconclusive(now: NIODeadline) {
+    mutating func recordInconclusiveProbe(now: NIODeadline) {
         guard isProbing else { return }
         isProbing = false
         until = now + Self.firstPause
     }
 
     /// Records that the process did not run for some time, in which no request could be answered.
-    mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
+    mutating func recordStandstill(of time: TimeAmount, now: NIODeadline) {
         firstFailure = firstFailure.moved(by: time, now: now)
         if until < now { until = until.moved(by: time, now: now) }
     }
 
     /// Records that a job was postponed because of the endpoint.
-    mutating func postponed(until due: NIODeadline) { lastDue = max(lastDue, due) }
+    mutating func recordPostponement(until due: NIODeadline) { lastDue = max(lastDue, due) }
 
     /// Closes it if no job to probe with has arrived since a probe was allowed.
     /// - Returns: true if it was open.
     mutating func closeIfIdle(now: NIODeadline) -> Bool {
         guard decide(now: now) == .probe(.ofEndpoint), now - max(until, lastDue) >= Self.idleTime else { return false }
-        return answered(now: now) != nil
+        return recordAnswer(now: now) != nil
     }
 
     private mutating func open(_ reason: Reason, longest: TimeAmount, now: NIODeadline, jitter: Double) {

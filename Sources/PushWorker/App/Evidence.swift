@@ -30,7 +30,7 @@ struct Evidence {
 
     /// Records that APNs accepted a notification.
     mutating func recordDelivery(topic: Verdict.TopicSource) {
-        badTokens.good()
+        badTokens.recordGood()
         if forbidden != nil { forbidden = nil }
         if topic == .app, plainTopic != .accepted { plainTopic = .accepted }
     }
@@ -38,11 +38,11 @@ struct Evidence {
     // MARK: Tokens
 
     /// Records that APNs accepted a token, although not its notification.
-    mutating func recordGoodToken() { badTokens.good() }
+    mutating func recordGoodToken() { badTokens.recordGood() }
 
     /// Records that APNs reported a bad token; see ``BadTokenGuard/bad(isRepeated:)``.
     mutating func recordBadToken(isRepeated: Bool = false) -> BadTokenGuard.Judgement {
-        let judgement = badTokens.bad(isRepeated: isRepeated)
+        let judgement = badTokens.recordBad(isRepeated: isRepeated)
         if judgement == .trip { badTokens.reset() }
         return judgement
     }

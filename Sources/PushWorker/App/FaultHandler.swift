@@ -37,7 +37,7 @@ final class FaultHandler {
     /// Pauses the app because of an answer.
     /// - Parameter isProbe: true for the answer to a probe.
     func pause(_ reason: Reason, isProbe: Bool) {
-        let opened = gate.app.tripped(reason: reason, isProbe: isProbe, now: lane.now)
+        let opened = gate.app.recordFault(reason: reason, isProbe: isProbe, now: lane.now)
         if opened {
             evidence.recordPause()
             logPause()
@@ -59,7 +59,7 @@ final class FaultHandler {
             case .success(let wait):
                 // A change of the configuration has ended the pause.
                 guard refusable == app.refusable else { return }
-                _ = gate.app.learned(reason: reason, wait: wait.map { .milliseconds($0) }, now: lane.now)
+                _ = gate.app.recordPause(reason: reason, wait: wait.map { .milliseconds($0) }, now: lane.now)
             case .failure(let failure):
                 blockWrittenAt = nil
                 fleet.refusals.refused(.pauses, failure)
@@ -106,20 +106,20 @@ final class FaultHandler {
     /// Asks Redis for a probe if one is due.
     func askForProbe() {
         guard gate.app.decide(now: lane.now) == .ask else { return }
-        gate.app.asked()
+        gate.app.recordQuestion()
         fleet.store.pauses.probe(app.name, configuration: app.refusable.text) { [self] result in
             switch result {
             case .success(.granted):
-                gate.app.granted()
+                gate.app.recordGrant()
                 // Connections made since the last probe may also predate the end of the fault.
                 retireConnections()
             case .success(.wait(let milliseconds, let reason, let detail)):
-                gate.app.denied(
+                gate.app.recordDenial(
                     reason: Reason(.init(text: reason), detail: detail), wait: milliseconds.map { .milliseconds($0) },
                     now: lane.now)
             case .success(.closed): closeBreaker()
             case .failure(let failure):
-                gate.app.askingFailed(now: lane.now)
+                gate.app.recordFailedQuestion(now: lane.now)
                 fleet.refusals.refused(.pauses, failure)
             }
             lane.schedulePump()
@@ -131,7 +131,7 @@ final class FaultHandler {
     ///   - version: the breaker's version when Redis was asked.
     ///   - time: Redis' time in milliseconds since 1970; `nil` if unknown. The answer to the request for a probe then
     ///     has the wait.
-    func learned(_ pause: AppPause?, version: Int, time: Int64?) {
+    func learned(_ pause: PauseRecord?, version: Int, time: Int64?) {
         guard gate.app.version == version else { return }
         guard let pause else { return closeBreaker() }
         if let other = pause.configuration, other != app.refusable.text {
@@ -141,14 +141,14 @@ final class FaultHandler {
             TimeAmount.milliseconds(min(pause.wait(now: time ?? until) ?? 0, lane.configuration.appPause.longest))
         }
         let reason = Reason(.init(text: pause.reason), detail: pause.detail)
-        guard gate.app.learned(reason: reason, wait: wait, now: lane.now) else { return }
+        guard gate.app.recordPause(reason: reason, wait: wait, now: lane.now) else { return }
         refused = app.refusable
         logPause()
         if !gate.app.isPausedByOperator { retireConnections() }
     }
 
     /// Ignores the pause of workers with another configuration. Redis ends it if a probe of theirs is long overdue.
-    private func learned(ofOthers pause: AppPause, time: Int64?) {
+    private func learned(ofOthers pause: PauseRecord, time: Int64?) {
         if gate.app.isPausedByOperator { closeBreaker() }
         if let until = pause.until, let time, time > until {
             fleet.store.pauses.close(app.name, configuration: app.refusable.text) { [self] in
@@ -158,7 +158,7 @@ final class FaultHandler {
     }
 
     private func closeBreaker() {
-        guard let reason = gate.app.closed() else { return }
+        guard let reason = gate.app.recordEnd() else { return }
         refused = nil
         evidence.recordResumption()
         if gate.app.block == nil { logResumption(reason) }
@@ -193,7 +193,7 @@ final class FaultHandler {
     /// Opens the endpoint's breaker if requests go unanswered, long before their deadlines.
     func watchAnswers() {
         guard lane.isWorking, !app.isRemoved, app.transport.statistics.isUnanswered,
-            gate.endpoint.foundUnanswered(
+            gate.endpoint.recordUnanswered(
                 longest: longestPause, now: lane.now, jitter: lane.jitter)
         else { return }
         logEndpointFailure()
@@ -207,19 +207,19 @@ final class FaultHandler {
             if case .retry(let reason, _, _) = verdict { endpointFailed(reason, isProbe: isProbe) }
         // An answer from another server, such as a proxy, proves nothing about APNs.
         case (.response(let response), _) where response.status == 200 || response.reasonText != nil: endpointAnswered()
-        default: if isProbe { gate.endpoint.probeInconclusive(now: lane.now) }
+        default: if isProbe { gate.endpoint.recordInconclusiveProbe(now: lane.now) }
         }
     }
 
     private func endpointFailed(_ reason: Reason, isProbe: Bool) {
-        let opened = gate.endpoint.failed(
+        let opened = gate.endpoint.recordFailure(
             reason, isProbe: isProbe, longest: longestPause, now: lane.now, jitter: lane.jitter)
         if opened { logEndpointFailure() }
     }
 
     /// Closes the endpoint's breaker after an answer.
     func endpointAnswered() {
-        guard gate.endpoint.isInDoubt || gate.endpoint.isOpen, gate.endpoint.answered(now: lane.now) != nil else {
+        guard gate.endpoint.isInDoubt || gate.endpoint.isOpen, gate.endpoint.recordAnswer(now: lane.now) != nil else {
             return
         }
         lane.logEnd("answers_again", "APNs answers again", of: "endpoint \(app.name)", metadata: app.logMetadata)

@@ -138,22 +138,22 @@ struct Gate {
     /// Records that a probe was submitted.
     mutating func recordProbe(_ probe: InFlight.Probe) {
         switch probe {
-        case .ofApp: app.probeSent()
-        case .ofEndpoint: endpoint.probeSent()
+        case .ofApp: app.recordProbe()
+        case .ofEndpoint: endpoint.recordProbe()
         }
     }
 
     /// Records that a probe ended without showing anything about the obstacle.
     mutating func recordInconclusive(_ probe: InFlight.Probe, now: NIODeadline) {
         switch probe {
-        case .ofApp: app.probeInconclusive(now: now)
-        case .ofEndpoint: endpoint.probeInconclusive(now: now)
+        case .ofApp: app.recordInconclusiveProbe(now: now)
+        case .ofEndpoint: endpoint.recordInconclusiveProbe(now: now)
         }
     }
 
     /// Records that the process did not run for some time.
     mutating func recordStandstill(of time: TimeAmount, now: NIODeadline) {
-        endpoint.stoodStill(for: time, now: now)
+        endpoint.recordStandstill(of: time, now: now)
         unconnectedSince = unconnectedSince?.moved(by: time, now: now)
     }
 }

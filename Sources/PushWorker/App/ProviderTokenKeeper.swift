@@ -47,7 +47,7 @@ final class ProviderTokenKeeper {
                 try source.isDue(now: wall) || app.credential.sharing.refusedAt > 0
                 ? source.sign(now: wall) : source.token(now: wall)
         } catch {
-            app.credential.sharing.failed(now: lane.now)
+            app.credential.sharing.recordFailure(now: lane.now)
             return logSigningFailure(error)
         }
         let offer = SharedProviderTokens.Offer(
@@ -70,7 +70,7 @@ final class ProviderTokenKeeper {
         switch result {
         case .success(.taken):
             _ = source.adopt(candidate, now: lane.wallClock())
-            app.credential.sharing.agreed()
+            app.credential.sharing.recordAgreement()
             lane.logger.debug(
                 "signed a provider token for all workers",
                 metadata: app.logMetadata.merging(["event": "provider_token_signed"]) { $1 })
@@ -78,9 +78,9 @@ final class ProviderTokenKeeper {
             do throws(ProviderToken.Untrusted) {
                 let token = try source.read(jwt: bytes.readableBytesView)
                 _ = source.adopt(token, now: lane.wallClock())
-                app.credential.sharing.agreed()
+                app.credential.sharing.recordAgreement()
             } catch {
-                app.credential.sharing.failed(now: lane.now)
+                app.credential.sharing.recordFailure(now: lane.now)
                 lane.logThrottled(
                     .error, "provider_token_untrusted",
                     """
@@ -89,14 +89,14 @@ final class ProviderTokenKeeper {
                     """, kind: "foreign token \(source.keyID)", metadata: app.logMetadata)
             }
         case .success(.clocksDiffer(let seconds)):
-            app.credential.sharing.failed(now: lane.now)
+            app.credential.sharing.recordFailure(now: lane.now)
             lane.logThrottled(
                 .error, "clocks_differ",
                 """
                 this machine's clock is \(abs(seconds)) s \(seconds > 0 ? "ahead of" : "behind") the Redis server's: \
                 its provider tokens are not shared, and APNs may refuse them. Correct the clock
                 """, kind: "clock", metadata: app.logMetadata)
-        case .failure: app.credential.sharing.failed(now: lane.now)
+        case .failure: app.credential.sharing.recordFailure(now: lane.now)
         }
     }
 

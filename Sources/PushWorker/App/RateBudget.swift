@@ -48,7 +48,7 @@ struct RateBudget {
         return lastReturn - now
     }
 
-    mutating func spent(_ count: Int) { credit = max(0, credit - count) }
+    mutating func recordSpent(_ count: Int) { credit = max(0, credit - count) }
 
     /// Returns how many notifications to reserve now, if any.
     /// - Parameter waiting: the number of notifications waiting to be sent.
@@ -62,7 +62,7 @@ struct RateBudget {
 
     /// Records a reserved portion.
     /// - Parameter wait: the time until the portion can be used.
-    mutating func reserved(_ count: Int, wait: TimeAmount, now: NIODeadline) {
+    mutating func recordPortion(_ count: Int, wait: TimeAmount, now: NIODeadline) {
         isAsking = false
         credit = count
         usableFrom = now + wait
@@ -70,7 +70,7 @@ struct RateBudget {
     }
 
     /// Records that Redis could not be asked.
-    mutating func failed(now: NIODeadline) {
+    mutating func recordFailure(now: NIODeadline) {
         isAsking = false
         notBefore = now + Self.patience
     }
@@ -94,7 +94,7 @@ final class AppRate {
     /// Returns how many notifications may be sent now.
     func available(now: NIODeadline) -> Int { budget?.available(now: now) ?? .max }
 
-    func spent(_ count: Int) { budget?.spent(count) }
+    func spent(_ count: Int) { budget?.recordSpent(count) }
 
     /// Returns the milliseconds for which to defer a job that exceeds the rate; `nil` if it does not.
     /// - Parameters:
@@ -116,10 +116,10 @@ final class AppRate {
             fleet.refusals.note(.rate(app: app.name), result)
             switch result {
             case .success(let wait):
-                budget?.reserved(count, wait: .milliseconds(wait), now: lane.now)
+                budget?.recordPortion(count, wait: .milliseconds(wait), now: lane.now)
                 guard wait > 0 else { return lane.schedulePump() }
                 lane.eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(wait)) { lane.schedulePump() }
-            case .failure: budget?.failed(now: lane.now)
+            case .failure: budget?.recordFailure(now: lane.now)
             }
         }
     }

@@ -60,7 +60,7 @@ struct TokenThrottles {
     /// Records that APNs throttled a token.
     /// - Parameter retryAt: the time at which the notification would be retried if it were the only one.
     /// - Returns: the time at which to retry it.
-    mutating func throttled(_ token: ByteBuffer, retryAt: Int64, now: Int64) -> Int64 {
+    mutating func recordThrottle(_ token: ByteBuffer, retryAt: Int64, now: Int64) -> Int64 {
         guard var throttle = throttles[token] else {
             if throttles.count >= Self.maximumCount { forget(before: now) }
             guard throttles.count < Self.maximumCount else { return retryAt }
@@ -81,14 +81,14 @@ struct TokenThrottles {
     }
 
     /// Records that a notification for the token ended in another way.
-    mutating func ended(_ token: ByteBuffer, now: Int64) {
+    mutating func recordEnd(_ token: ByteBuffer, now: Int64) {
         guard var throttle = throttles[token] else { return }
         throttle.tryingUntil = 0
         throttles[token] = now >= throttle.tail && now >= throttle.until ? nil : throttle
     }
 
     /// Records that another lane has reported a token as throttled.
-    mutating func learned(_ token: ByteBuffer, until: Int64, now: Int64) {
+    mutating func recordReport(_ token: ByteBuffer, until: Int64, now: Int64) {
         guard until > now, until - now <= Self.longestPause, throttles[token] == nil,
             throttles.count < Self.maximumCount
         else { return }

@@ -155,7 +155,7 @@ final class WaitingNotifications {
         else { return abandon(flight) }
         endProbeWithoutAnswer(flight)
         let recipient = app.recipient(of: flight) ?? ByteBuffer()
-        if !fleet.throttles.isEmpty { fleet.throttles.ended(recipient, now: ledger.queue(of: id).now) }
+        if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(recipient, now: ledger.queue(of: id).now) }
         ledger.recordCancelled([recipient], of: id, target, command)
         app.inFlight.remove(flight)
         ledger.close(1, of: id)
@@ -261,7 +261,7 @@ final class WaitingNotifications {
         of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer], spendsAttempt: Bool? = nil
     ) {
         if reason.concernsEndpoint || status ?? 0 >= 500 {
-            faults.gate.endpoint.postponed(until: lane.now + .milliseconds(delay))
+            faults.gate.endpoint.recordPostponement(until: lane.now + .milliseconds(delay))
         }
         ledger.record(
             postponement, count, reason, status: status, tokens: tokens, of: id, delay: delay,
@@ -273,7 +273,7 @@ final class WaitingNotifications {
         let id = app.inFlight[flight].job
         guard let job = lane.jobs[id].job else { return abandon(flight) }
         let token = app.token(of: flight, job)
-        if !fleet.throttles.isEmpty { fleet.throttles.ended(token, now: ledger.queue(of: id).now) }
+        if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(token, now: ledger.queue(of: id).now) }
         deferNotification(token, of: id, job, reason, delay: delay)
         app.inFlight.remove(flight)
         ledger.close(1, of: id)

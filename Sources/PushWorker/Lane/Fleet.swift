@@ -14,7 +14,7 @@ protocol AppPauseStore: AnyObject {
         completion: @escaping Completion<Int64?>)
     func probe(_ app: String, configuration: String, completion: @escaping Completion<AppPauses.ProbeAnswer>)
     func close(_ app: String, configuration: String, completion: @escaping Completion<Void>)
-    func read(_ apps: [String], completion: @escaping Completion<[AppPause?]>)
+    func read(_ apps: [String], completion: @escaping Completion<[PauseRecord?]>)
 }
 
 /// The rates of apps; see ``AppRates``.
@@ -138,7 +138,7 @@ final class Fleet {
     /// - Parameters:
     ///   - time: Redis' time in milliseconds since 1970.
     ///   - apply: receives the pauses of the apps, in the order of the apps.
-    func readIfDue(apps: @autoclosure () -> [String], time: Int64, apply: @escaping ([AppPause?]) -> Void) {
+    func readIfDue(apps: @autoclosure () -> [String], time: Int64, apply: @escaping ([PauseRecord?]) -> Void) {
         guard lane.now - readAt >= Self.maximumAge, !lane.isStopped else { return }
         readAt = lane.now
         (invalidTokenCount, throttledTokenCount) = (nil, nil)
@@ -178,7 +178,7 @@ final class Fleet {
             store.throttledTokens.find(tokens) { [self] result in
                 refusals.note(.throttledTokens, result)
                 guard case .success(let found) = result else { return }
-                for (token, until) in found { throttles.learned(token, until: until, now: now()) }
+                for (token, until) in found { throttles.recordReport(token, until: until, now: now()) }
             }
         }
         store.invalidTokens.find(tokens) { [self] result in

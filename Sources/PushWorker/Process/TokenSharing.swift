@@ -55,7 +55,7 @@ struct TokenSharing {
     }
 
     /// Records that the fleet has a token, which is now in use.
-    mutating func agreed() {
+    mutating func recordAgreement() {
         isAsking = false
         isOwed = false
         wantedSince = nil
@@ -63,14 +63,14 @@ struct TokenSharing {
     }
 
     /// Records that the fleet could not be asked or that its token is unusable.
-    mutating func failed(now: NIODeadline) {
+    mutating func recordFailure(now: NIODeadline) {
         isAsking = false
         isOwed = true
         notBefore = now + Self.pause
     }
 
     /// Records that APNs reported the token in use as expired.
-    mutating func refused(issuedAt: Int64) {
+    mutating func recordRefusal(issuedAt: Int64) {
         refusedAt = issuedAt
         wantedSince = nil
     }

@@ -11,8 +11,8 @@ struct AppBreakerTests {
     /// A breaker that was tripped, with the pause from Redis.
     private func open() -> AppBreaker {
         var breaker = AppBreaker()
-        #expect(breaker.tripped(reason: "x", isProbe: false, now: start) == true)
-        #expect(breaker.learned(reason: "x", wait: pause, now: start) == false)
+        #expect(breaker.recordFault(reason: "x", isProbe: false, now: start) == true)
+        #expect(breaker.recordPause(reason: "x", wait: pause, now: start) == false)
         return breaker
     }
 
@@ -26,7 +26,7 @@ struct AppBreakerTests {
     @Test("reports a fault once, although many requests were in flight")
     func once() {
         var breaker = open()
-        #expect(breaker.tripped(reason: "x", isProbe: false, now: start + .seconds(1)) == false)
+        #expect(breaker.recordFault(reason: "x", isProbe: false, now: start + .seconds(1)) == false)
         #expect(breaker.decide(now: start + .seconds(2)) == .wait(.pause, until: start + pause))
         #expect(breaker.decide(now: start + pause) == .ask)
     }
@@ -37,11 +37,11 @@ struct AppBreakerTests {
         let later = start + pause
         #expect(!breaker.wantsProbe(now: start))
         #expect(breaker.wantsProbe(now: later))
-        breaker.asked()
+        breaker.recordQuestion()
         #expect(breaker.decide(now: later) != .ask && breaker.decide(now: later) != .probe(.ofApp))
-        breaker.granted()
+        breaker.recordGrant()
         #expect(breaker.decide(now: later) == .probe(.ofApp))
-        breaker.probeSent()
+        breaker.recordProbe()
         #expect(breaker.decide(now: later) != .probe(.ofApp) && breaker.decide(now: later + .hours(1)) != .ask)
     }
 
@@ -49,8 +49,8 @@ struct AppBreakerTests {
     func othersProbe() {
         var breaker = open()
         let later = start + pause
-        breaker.asked()
-        breaker.denied(reason: "y", wait: .seconds(30), now: later)
+        breaker.recordQuestion()
+        breaker.recordDenial(reason: "y", wait: .seconds(30), now: later)
         #expect(breaker.decide(now: later) == .wait(.pause, until: later + .seconds(30)))
         #expect(breaker.reason == "y")
     }
@@ -59,44 +59,44 @@ struct AppBreakerTests {
     func readMeanwhile() {
         var breaker = open()
         let later = start + pause
-        breaker.asked()
-        #expect(breaker.learned(reason: "x", wait: .seconds(30), now: later) == false)
-        breaker.granted()
+        breaker.recordQuestion()
+        #expect(breaker.recordPause(reason: "x", wait: .seconds(30), now: later) == false)
+        breaker.recordGrant()
         #expect(breaker.decide(now: later) == .probe(.ofApp))
     }
 
     @Test("closes when the probe succeeds, and returns the reason of the pause")
     func closes() {
         var breaker = open()
-        breaker.asked()
-        breaker.granted()
-        breaker.probeSent()
-        #expect(breaker.closed() == "x")
+        breaker.recordQuestion()
+        breaker.recordGrant()
+        breaker.recordProbe()
+        #expect(breaker.recordEnd() == "x")
         #expect(breaker.decide(now: start + pause) == .send)
-        #expect(breaker.closed() == nil)
+        #expect(breaker.recordEnd() == nil)
     }
 
     @Test("after a refused probe it waits as long as Redis specifies")
     func failedProbe() {
         var breaker = open()
         let later = start + pause
-        breaker.asked()
-        breaker.granted()
-        breaker.probeSent()
-        #expect(breaker.tripped(reason: "x", isProbe: true, now: later) == false)
+        breaker.recordQuestion()
+        breaker.recordGrant()
+        breaker.recordProbe()
+        #expect(breaker.recordFault(reason: "x", isProbe: true, now: later) == false)
         #expect(breaker.decide(now: later) == .wait(.pause, until: later + AppBreaker.patience))
-        #expect(breaker.learned(reason: "x", wait: .seconds(30), now: later) == false)
+        #expect(breaker.recordPause(reason: "x", wait: .seconds(30), now: later) == false)
         #expect(breaker.decide(now: later) == .wait(.pause, until: later + .seconds(30)))
     }
 
     @Test("an answer to an earlier request does not end a probe")
     func lateAnswers() {
         var breaker = open()
-        breaker.asked()
-        breaker.granted()
-        breaker.probeSent()
-        #expect(breaker.tripped(reason: "x", isProbe: false, now: start + pause) == false)
-        #expect(breaker.learned(reason: "x", wait: .zero, now: start + pause) == false)
+        breaker.recordQuestion()
+        breaker.recordGrant()
+        breaker.recordProbe()
+        #expect(breaker.recordFault(reason: "x", isProbe: false, now: start + pause) == false)
+        #expect(breaker.recordPause(reason: "x", wait: .zero, now: start + pause) == false)
         #expect(breaker.decide(now: start + pause) != .ask)
     }
 
@@ -104,14 +104,14 @@ struct AppBreakerTests {
     func inconclusive() {
         var breaker = open()
         let later = start + pause
-        breaker.asked()
-        breaker.askingFailed(now: later)
+        breaker.recordQuestion()
+        breaker.recordFailedQuestion(now: later)
         #expect(breaker.decide(now: later) == .wait(.pause, until: later + AppBreaker.patience))
         #expect(breaker.decide(now: later + AppBreaker.patience) == .ask)
-        breaker.asked()
-        breaker.granted()
-        breaker.probeSent()
-        breaker.probeInconclusive(now: later)
+        breaker.recordQuestion()
+        breaker.recordGrant()
+        breaker.recordProbe()
+        breaker.recordInconclusiveProbe(now: later)
         #expect(breaker.decide(now: later + AppBreaker.patience) == .ask)
     }
 
@@ -119,11 +119,11 @@ struct AppBreakerTests {
     func othersFault() {
         var breaker = AppBreaker()
         let version = breaker.version
-        #expect(breaker.learned(reason: "x", wait: pause, now: start) == true)
-        #expect(breaker.learned(reason: "x", wait: pause, now: start) == false)
+        #expect(breaker.recordPause(reason: "x", wait: pause, now: start) == true)
+        #expect(breaker.recordPause(reason: "x", wait: pause, now: start) == false)
         #expect(breaker.version != version)
         let open = breaker.version
-        #expect(breaker.closed() == "x")
+        #expect(breaker.recordEnd() == "x")
         #expect(breaker.version != open && breaker.version != version)
     }
 
@@ -131,15 +131,15 @@ struct AppBreakerTests {
     func blocked() {
         var breaker = open()
         let later = start + pause
-        breaker.asked()
-        breaker.granted()
+        breaker.recordQuestion()
+        breaker.recordGrant()
         breaker.block("wrong certificate")
         #expect(breaker.decide(now: later) == .wait(.pause, until: .distantFuture))
         #expect(!breaker.wantsProbe(now: later + .hours(1000)))
         #expect(breaker.reason == "wrong certificate" && breaker.isOpen && !breaker.isPausedByOperator)
         // Another worker, whose certificate is right, has ended the pause.
-        #expect(breaker.closed() == "x")
-        #expect(breaker.closed() == nil)
+        #expect(breaker.recordEnd() == "x")
+        #expect(breaker.recordEnd() == nil)
         #expect(breaker.isOpen && breaker.decide(now: later) == .wait(.pause, until: .distantFuture))
     }
 
@@ -147,11 +147,11 @@ struct AppBreakerTests {
     func unblocked() {
         var breaker = AppBreaker()
         breaker.block("wrong certificate")
-        #expect(breaker.learned(reason: "wrong certificate", wait: pause, now: start) == true)
+        #expect(breaker.recordPause(reason: "wrong certificate", wait: pause, now: start) == true)
         breaker.block(nil)
         #expect(breaker.decide(now: start) == .wait(.pause, until: start + pause))
         #expect(breaker.decide(now: start + pause) == .ask)
-        #expect(breaker.closed() == "wrong certificate")
+        #expect(breaker.recordEnd() == "wrong certificate")
         breaker.block("wrong certificate")
         breaker.block(nil)
         #expect(!breaker.isOpen && breaker.decide(now: start) == .send)
@@ -160,7 +160,7 @@ struct AppBreakerTests {
     @Test("an operator's pause has no probes")
     func ordered() {
         var breaker = AppBreaker()
-        #expect(breaker.learned(reason: "maintenance", wait: nil, now: start) == true)
+        #expect(breaker.recordPause(reason: "maintenance", wait: nil, now: start) == true)
         #expect(breaker.decide(now: start + .hours(1000)) == .wait(.pause, until: .distantFuture))
         #expect(!breaker.wantsProbe(now: start + .hours(1000)))
         #expect(breaker.isPausedByOperator && !open().isPausedByOperator)

@@ -8,16 +8,16 @@ struct BadTokenGuardTests {
     func wrongFromTheStart() {
         var guarding = BadTokenGuard()
         var judgements: [BadTokenGuard.Judgement] = []
-        repeat { judgements.append(guarding.bad()) } while judgements.last != .trip && judgements.count < 100
+        repeat { judgements.append(guarding.recordBad()) } while judgements.last != .trip && judgements.count < 100
         #expect(judgements == Array(repeating: .hold, count: 7) + [.trip])
     }
 
     @Test("when all tokens are refused at once, at most two are marked before it is detected")
     func wrongAllAtOnce() {
         var guarding = BadTokenGuard()
-        for _ in 0..<1000 { guarding.good() }
+        for _ in 0..<1000 { guarding.recordGood() }
         var judgements: [BadTokenGuard.Judgement] = []
-        repeat { judgements.append(guarding.bad()) } while judgements.last != .trip && judgements.count < 100
+        repeat { judgements.append(guarding.recordBad()) } while judgements.last != .trip && judgements.count < 100
         #expect(judgements.filter { $0 == .mark }.count == 2)
         #expect(judgements.last == .trip && judgements.count <= 17)
     }
@@ -26,22 +26,22 @@ struct BadTokenGuardTests {
     func ordinary() {
         var guarding = BadTokenGuard()
         for _ in 0..<1000 {
-            for _ in 0..<9 { guarding.good() }
-            #expect(guarding.bad() == .mark)
+            for _ in 0..<9 { guarding.recordGood() }
+            #expect(guarding.recordBad() == .mark)
         }
     }
 
     @Test("of a list of which three in ten are bad, most are marked at once")
     func badList() {
         var guarding = BadTokenGuard()
-        guarding.good()
+        guarding.recordGood()
         var (marked, held) = (0, 0)
         for _ in 0..<10_000 {
             guard Int.random(in: 0..<10) < 3 else {
-                guarding.good()
+                guarding.recordGood()
                 continue
             }
-            switch guarding.bad() {
+            switch guarding.recordBad() {
             case .mark: marked += 1
             case .hold: held += 1
             // More than half of the last 32 answers, with three in ten expected: happens about once in hundreds of
@@ -55,38 +55,38 @@ struct BadTokenGuardTests {
     @Test("held tokens that return together after the end of a good list are marked, and do not pause the app")
     func heldTokensReturn() {
         var guarding = BadTokenGuard()
-        for _ in 0..<20 { guarding.good() }
-        let first = (0..<12).map { _ in guarding.bad() }
+        for _ in 0..<20 { guarding.recordGood() }
+        let first = (0..<12).map { _ in guarding.recordBad() }
         #expect(first == [.mark, .mark] + Array(repeating: .hold, count: 10))
-        for _ in 0..<10 { #expect(guarding.bad(isRepeated: true) == .mark) }
-        guarding.good()
-        #expect(guarding.bad() == .mark, "the repetitions are not counted")
+        for _ in 0..<10 { #expect(guarding.recordBad(isRepeated: true) == .mark) }
+        guarding.recordGood()
+        #expect(guarding.recordBad() == .mark, "the repetitions are not counted")
     }
 
     @Test("repeated answers count while APNs has accepted nothing")
     func repeatedFromTheStart() {
         var guarding = BadTokenGuard()
-        for _ in 0..<4 { #expect(guarding.bad() == .hold) }
-        for _ in 0..<3 { #expect(guarding.bad(isRepeated: true) == .hold) }
-        #expect(guarding.bad(isRepeated: true) == .trip)
+        for _ in 0..<4 { #expect(guarding.recordBad() == .hold) }
+        for _ in 0..<3 { #expect(guarding.recordBad(isRepeated: true) == .hold) }
+        #expect(guarding.recordBad(isRepeated: true) == .trip)
     }
 
     @Test("a single bad token without other evidence is not believed at once")
     func alone() {
         var guarding = BadTokenGuard()
-        #expect(guarding.bad() == .hold)
-        guarding.good()
-        #expect(guarding.bad() == .mark)
+        #expect(guarding.recordBad() == .hold)
+        guarding.recordGood()
+        #expect(guarding.recordBad() == .mark)
     }
 
     @Test("the share is a setting, and at 1 every answer is believed")
     func share() {
         var believing = BadTokenGuard(maximumShare: 1)
-        for _ in 0..<100 { #expect(believing.bad() == .mark) }
+        for _ in 0..<100 { #expect(believing.recordBad() == .mark) }
         var strict = BadTokenGuard(maximumShare: 0.25)
-        for _ in 0..<32 { strict.good() }
+        for _ in 0..<32 { strict.recordGood() }
         var count = 0
-        while strict.bad() != .trip { count += 1 }
+        while strict.recordBad() != .trip { count += 1 }
         #expect(count == 8)
     }
 }

@@ -9,7 +9,7 @@ struct EndpointBreakerTests {
     let longest = TimeAmount.minutes(5)
 
     private func fail(_ breaker: inout EndpointBreaker, isProbe: Bool = false, at time: NIODeadline) -> Bool {
-        breaker.failed("ServiceUnavailable", isProbe: isProbe, longest: longest, now: time, jitter: 1)
+        breaker.recordFailure("ServiceUnavailable", isProbe: isProbe, longest: longest, now: time, jitter: 1)
     }
 
     private func allowsProbe(_ breaker: EndpointBreaker, now: NIODeadline) -> Bool {
@@ -30,7 +30,7 @@ struct EndpointBreakerTests {
     func opens() {
         var breaker = EndpointBreaker()
         for _ in 1..<EndpointBreaker.limit { #expect(fail(&breaker, at: start) == false) }
-        #expect(breaker.answered(now: start) == nil)
+        #expect(breaker.recordAnswer(now: start) == nil)
         for _ in 1..<EndpointBreaker.limit { #expect(fail(&breaker, at: start) == false) }
         #expect(fail(&breaker, at: start) == true)
         #expect(breaker.isOpen)
@@ -54,7 +54,7 @@ struct EndpointBreakerTests {
             #expect(breaker.wantsProbe(now: now + wait) == true)
             now = now + wait
             #expect(allowsProbe(breaker, now: now) == true)
-            breaker.probeSent()
+            breaker.recordProbe()
             #expect(allowsProbe(breaker, now: now + .hours(1)) == false)
             #expect(breaker.wantsProbe(now: now) == false)
             #expect(fail(&breaker, at: now) == false)
@@ -69,14 +69,14 @@ struct EndpointBreakerTests {
     func closes() {
         var breaker = open()
         let later = start + .seconds(1)
-        breaker.probeSent()
+        breaker.recordProbe()
         _ = fail(&breaker, isProbe: true, at: later)
-        #expect(breaker.answered(now: later) == "ServiceUnavailable")
+        #expect(breaker.recordAnswer(now: later) == "ServiceUnavailable")
         #expect(!breaker.isOpen)
         #expect(!breaker.isInDoubt)
         for _ in 0..<EndpointBreaker.limit { _ = fail(&breaker, at: later) }
         #expect(wait(breaker, now: later) == .seconds(4))
-        #expect(breaker.answered(now: later) != nil)
+        #expect(breaker.recordAnswer(now: later) != nil)
         let muchLater = later + .minutes(2)
         for _ in 0..<EndpointBreaker.limit { _ = fail(&breaker, at: muchLater) }
         #expect(wait(breaker, now: muchLater) == .seconds(1))
@@ -86,7 +86,7 @@ struct EndpointBreakerTests {
     func idle() {
         var breaker = open()
         let due = start + .minutes(5)
-        breaker.postponed(until: due)
+        breaker.recordPostponement(until: due)
         #expect(breaker.closeIfIdle(now: due) == false)
         #expect(breaker.closeIfIdle(now: due + .seconds(14)) == false)
         #expect(breaker.closeIfIdle(now: due + .seconds(15)) == true)
@@ -94,27 +94,27 @@ struct EndpointBreakerTests {
         #expect(breaker.closeIfIdle(now: due + .minutes(1)) == false)
 
         var probing = open()
-        probing.probeSent()
+        probing.recordProbe()
         #expect(probing.closeIfIdle(now: due) == false)
     }
 
     @Test("opens when nothing is answered, without waiting for deadlines")
     func unanswered() {
         var breaker = EndpointBreaker()
-        #expect(breaker.foundUnanswered(longest: longest, now: start, jitter: 0) == true)
-        #expect(breaker.foundUnanswered(longest: longest, now: start, jitter: 0) == false)
+        #expect(breaker.recordUnanswered(longest: longest, now: start, jitter: 0) == true)
+        #expect(breaker.recordUnanswered(longest: longest, now: start, jitter: 0) == false)
         #expect(breaker.isOpen)
         #expect(breaker.reason?.isNoAnswer == true)
-        #expect(breaker.answered(now: start) != nil)
+        #expect(breaker.recordAnswer(now: start) != nil)
     }
 
     @Test("probes again soon after an inconclusive probe")
     func inconclusive() {
         var breaker = open()
-        breaker.probeInconclusive(now: start)
+        breaker.recordInconclusiveProbe(now: start)
         #expect(wait(breaker, now: start) == .seconds(1))
-        breaker.probeSent()
-        breaker.probeInconclusive(now: start + .seconds(5))
+        breaker.recordProbe()
+        breaker.recordInconclusiveProbe(now: start + .seconds(5))
         #expect(allowsProbe(breaker, now: start + .seconds(5)) == false)
         #expect(allowsProbe(breaker, now: start + .seconds(6)) == true)
     }

@@ -52,7 +52,8 @@ struct EngineOutageTests {
         let sender = scene.lane.senders[0]
         #expect(sender.problem?.contains("server errors from APNs: ServiceUnavailable") == true)
         #expect(sender.report.serverError == "ServiceUnavailable" && !sender.report.isUnanswered)
-        #expect(scene.lane.observer.report().apps.first?.breaker == .unavailable && !scene.lane.observer.report().isReady)
+        #expect(
+            scene.lane.observer.report().apps.first?.breaker == .unavailable && !scene.lane.observer.report().isReady)
         #expect(scene.log.events.count { $0 == "server_errors" } == 1)
         scene.pass(.minutes(3)) { nil }
         #expect(sender.report.isUnanswered && sender.report.serverError == nil, "the last probe was not answered")

@@ -606,7 +606,7 @@ final class FakeFleet: AppPauseStore, AppRateStore, ProviderTokenStore, InvalidT
     var refusesInvalidTokens = false
     /// The tokens that were written to the set or that look-ups find.
     var invalid: [InvalidToken] = []
-    var pauses: [String: AppPause] = [:]
+    var pauses: [String: PauseRecord] = [:]
     var probeAnswer = AppPauses.ProbeAnswer.granted
     private(set) var paused: [(app: String, reason: String, detail: String?, isProbe: Bool)] = []
     private(set) var resumed: [String] = []
@@ -629,7 +629,7 @@ final class FakeFleet: AppPauseStore, AppRateStore, ProviderTokenStore, InvalidT
         loop.assumeIsolated().scheduleTask(in: time) { completion(.success(value())) }
     }
 
-    func read(_ apps: [String], completion: @escaping Completion<[AppPause?]>) {
+    func read(_ apps: [String], completion: @escaping Completion<[PauseRecord?]>) {
         later(completion) { [self] in apps.map { pauses[$0] } }
     }
 
@@ -654,12 +654,12 @@ final class FakeFleet: AppPauseStore, AppRateStore, ProviderTokenStore, InvalidT
 
     /// Records a pause.
     func pause(_ app: String, _ configuration: String, _ reason: String, for milliseconds: Int64) {
-        var pause = AppPause(reason: reason, until: EngineScene.time(loop.now) + milliseconds)
+        var pause = PauseRecord(reason: reason, until: EngineScene.time(loop.now) + milliseconds)
         pause.configuration = configuration
         pauses[app] = pause
     }
 
-    private func isOfOthers(_ pause: AppPause?, _ configuration: String) -> Bool {
+    private func isOfOthers(_ pause: PauseRecord?, _ configuration: String) -> Bool {
         guard let until = pause?.until, let other = pause?.configuration else { return false }
         return other != configuration && EngineScene.time(loop.now) <= until + 60_000
     }

@@ -19,17 +19,17 @@ struct GateTests {
                 breaker.block("wrong certificate")
                 return breaker
             }
-            _ = breaker.tripped(reason: "x", isProbe: false, now: now)
+            _ = breaker.recordFault(reason: "x", isProbe: false, now: now)
             let wait: TimeAmount? =
                 switch self {
                 case .pausedByOperator: nil
                 case .waiting: .seconds(15)
                 default: .zero
                 }
-            _ = breaker.learned(reason: "x", wait: wait, now: now)
-            if self == .asking || self == .granted || self == .probing { breaker.asked() }
-            if self == .granted || self == .probing { breaker.granted() }
-            if self == .probing { breaker.probeSent() }
+            _ = breaker.recordPause(reason: "x", wait: wait, now: now)
+            if self == .asking || self == .granted || self == .probing { breaker.recordQuestion() }
+            if self == .granted || self == .probing { breaker.recordGrant() }
+            if self == .probing { breaker.recordProbe() }
             return breaker
         }
     }
@@ -43,9 +43,9 @@ struct GateTests {
             if self == .closed { return breaker }
             let opened = self == .waiting ? now : now - .minutes(1)
             for _ in 0..<EndpointBreaker.limit {
-                _ = breaker.failed("ServiceUnavailable", isProbe: false, longest: longest, now: opened, jitter: 1)
+                _ = breaker.recordFailure("ServiceUnavailable", isProbe: false, longest: longest, now: opened, jitter: 1)
             }
-            if self == .probing { breaker.probeSent() }
+            if self == .probing { breaker.recordProbe() }
             return breaker
         }
     }

@@ -151,7 +151,8 @@ struct MixedFleetTests {
     @Test("a worker that joins adopts the pause of its own configuration")
     func pauseOfOwn() throws {
         let scene = try EngineScene()
-        scene.stores.fakeFleet.pause("shop", scene.lane.senders[0].app.refusable.text, "ExpiredProviderToken", for: 15_000)
+        scene.stores.fakeFleet.pause(
+            "shop", scene.lane.senders[0].app.refusable.text, "ExpiredProviderToken", for: 15_000)
         scene.run(.seconds(5))
         scene.pushOne()
         #expect(scene.transport.sent.isEmpty && scene.log.events.contains("app_paused"))

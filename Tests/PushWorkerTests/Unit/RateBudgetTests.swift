@@ -14,7 +14,7 @@ struct RateBudgetTests {
         #expect(budget.reserve(waiting: 0, now: start) == nil)
         #expect(budget.reserve(waiting: 50, now: start) == 5)
         #expect(budget.reserve(waiting: 50, now: start) == nil)
-        budget.reserved(5, wait: .milliseconds(40), now: start)
+        budget.recordPortion(5, wait: .milliseconds(40), now: start)
         #expect(budget.available(now: start) == 0)
         #expect(budget.reserve(waiting: 50, now: start) == nil)
         #expect(budget.available(now: start + .milliseconds(40)) == 5)
@@ -24,10 +24,10 @@ struct RateBudgetTests {
     func usedUp() {
         var budget = RateBudget(perSecond: 100)
         _ = budget.reserve(waiting: 50, now: start)
-        budget.reserved(5, wait: .zero, now: start)
-        budget.spent(4)
+        budget.recordPortion(5, wait: .zero, now: start)
+        budget.recordSpent(4)
         #expect(budget.reserve(waiting: 50, now: start) == nil)
-        budget.spent(1)
+        budget.recordSpent(1)
         #expect(budget.available(now: start) == 0)
         #expect(budget.reserve(waiting: 2, now: start) == 2)
     }
@@ -36,7 +36,7 @@ struct RateBudgetTests {
     func unused() {
         var budget = RateBudget(perSecond: 100)
         _ = budget.reserve(waiting: 50, now: start)
-        budget.reserved(5, wait: .zero, now: start)
+        budget.recordPortion(5, wait: .zero, now: start)
         #expect(budget.available(now: start + .seconds(2)) == 0)
         #expect(budget.reserve(waiting: 50, now: start + .seconds(2)) == 5)
     }
@@ -45,7 +45,7 @@ struct RateBudgetTests {
     func failed() {
         var budget = RateBudget(perSecond: 1)
         #expect(budget.reserve(waiting: 50, now: start) == 1)
-        budget.failed(now: start)
+        budget.recordFailure(now: start)
         #expect(budget.reserve(waiting: 50, now: start) == nil)
         #expect(budget.reserve(waiting: 50, now: start + .seconds(1)) == 1)
     }

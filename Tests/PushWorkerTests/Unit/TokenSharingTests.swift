@@ -17,7 +17,7 @@ struct TokenSharingTests {
         #expect(sharing.isAwaited(now: start + .milliseconds(1900)))
         #expect(sharing.isAwaited(now: start + TokenSharing.patience))
         #expect(!sharing.isAwaited(now: start + .seconds(1) + TokenSharing.patience))
-        sharing.agreed()
+        sharing.recordAgreement()
         #expect(sharing.shouldAsk(age: 0, isReady: true, now: start + .seconds(4)) == false)
     }
 
@@ -34,11 +34,11 @@ struct TokenSharingTests {
     func withoutRedis() {
         var sharing = TokenSharing(renewalAge: 2400, jitter: 0)
         #expect(sharing.shouldAsk(age: nil, isReady: true, now: start) == true)
-        sharing.failed(now: start)
+        sharing.recordFailure(now: start)
         #expect(!sharing.isAwaited(now: start))
         #expect(sharing.shouldAsk(age: nil, isReady: true, now: start + .seconds(1)) == false)
         #expect(sharing.shouldAsk(age: 30, isReady: true, now: start + TokenSharing.pause) == true)
-        sharing.agreed()
+        sharing.recordAgreement()
         #expect(sharing.shouldAsk(age: 60, isReady: true, now: start + .minutes(1)) == false)
     }
 
@@ -46,12 +46,12 @@ struct TokenSharingTests {
     func refused() {
         var sharing = TokenSharing(renewalAge: 2400, jitter: 0)
         _ = sharing.shouldAsk(age: nil, isReady: true, now: start)
-        sharing.agreed()
-        sharing.refused(issuedAt: 77)
+        sharing.recordAgreement()
+        sharing.recordRefusal(issuedAt: 77)
         #expect(sharing.refusedAt == 77)
         #expect(sharing.shouldAsk(age: nil, isReady: true, now: start + .hours(1)) == true)
         #expect(sharing.isAwaited(now: start + .hours(1)))
-        sharing.agreed()
+        sharing.recordAgreement()
         #expect(sharing.refusedAt == 0)
     }
 }

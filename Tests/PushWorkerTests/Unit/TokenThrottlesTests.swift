@@ -12,7 +12,7 @@ struct TokenThrottlesTests {
     @Test("nothing waits for a token that APNs does not throttle")
     func unthrottled() {
         var throttles = TokenThrottles()
-        #expect(throttles.throttled(token, retryAt: 2000, now: 1000) == 2000)
+        #expect(throttles.recordThrottle(token, retryAt: 2000, now: 1000) == 2000)
         #expect(throttles.decide(other, isReturning: false, now: 1000) == .send)
         #expect(throttles.count == 1)
     }
@@ -20,16 +20,16 @@ struct TokenThrottlesTests {
     @Test("notifications that arrive in the meantime wait behind it, in order")
     func order() {
         var throttles = TokenThrottles()
-        _ = throttles.throttled(token, retryAt: 2000, now: 1000)
+        _ = throttles.recordThrottle(token, retryAt: 2000, now: 1000)
         #expect(throttles.decide(token, isReturning: false, now: 1100) == .wait(until: 2000 + spacing))
         #expect(throttles.decide(token, isReturning: false, now: 1200) == .wait(until: 2000 + 2 * spacing))
         // The first one's turn. The second returns while it is in flight, and so does a new one.
         #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
         #expect(throttles.decide(token, isReturning: false, now: 2001) == .wait(until: 2000 + 3 * spacing))
-        throttles.ended(token, now: 2050)
+        throttles.recordEnd(token, now: 2050)
         #expect(throttles.decide(token, isReturning: true, now: 2000 + spacing) == .send)
         #expect(throttles.decide(token, isReturning: true, now: 2000 + 2 * spacing) == .wait(until: 2000 + 4 * spacing))
-        throttles.ended(token, now: 2000 + 2 * spacing)
+        throttles.recordEnd(token, now: 2000 + 2 * spacing)
         // A new notification does not overtake those that still wait.
         #expect(throttles.decide(token, isReturning: false, now: 2000 + 2 * spacing) != .send)
     }
@@ -37,10 +37,10 @@ struct TokenThrottlesTests {
     @Test("the first stays the first when it is refused again")
     func again() {
         var throttles = TokenThrottles()
-        _ = throttles.throttled(token, retryAt: 2000, now: 1000)
+        _ = throttles.recordThrottle(token, retryAt: 2000, now: 1000)
         _ = throttles.decide(token, isReturning: false, now: 1100)
         #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
-        #expect(throttles.throttled(token, retryAt: 5000, now: 2050) == 5000)
+        #expect(throttles.recordThrottle(token, retryAt: 5000, now: 2050) == 5000)
         guard case .wait(let until) = throttles.decide(token, isReturning: true, now: 2000 + spacing) else {
             Issue.record("the second must not be sent before the first")
             return
@@ -51,19 +51,19 @@ struct TokenThrottlesTests {
     @Test("those that were in flight together are retried one after the other")
     func together() {
         var throttles = TokenThrottles()
-        let first = throttles.throttled(token, retryAt: 2000, now: 1000)
-        let second = throttles.throttled(token, retryAt: 1500, now: 1001)
-        let third = throttles.throttled(token, retryAt: 1200, now: 1002)
+        let first = throttles.recordThrottle(token, retryAt: 2000, now: 1000)
+        let second = throttles.recordThrottle(token, retryAt: 1500, now: 1001)
+        let third = throttles.recordThrottle(token, retryAt: 1200, now: 1002)
         #expect(first < second && second < third)
     }
 
     @Test("is dropped when no notification waits for it")
     func forgotten() {
         var throttles = TokenThrottles()
-        _ = throttles.throttled(token, retryAt: 2000, now: 1000)
+        _ = throttles.recordThrottle(token, retryAt: 2000, now: 1000)
         #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
         #expect(throttles.isEmpty)
-        _ = throttles.throttled(token, retryAt: 3000, now: 2000)
+        _ = throttles.recordThrottle(token, retryAt: 3000, now: 2000)
         throttles.forget(before: 2999)
         #expect(!throttles.isEmpty)
         throttles.forget(before: 3000)
@@ -73,7 +73,7 @@ struct TokenThrottlesTests {
     @Test("a retry that never happened does not block the token forever")
     func lostTry() {
         var throttles = TokenThrottles()
-        _ = throttles.throttled(token, retryAt: 2000, now: 1000)
+        _ = throttles.recordThrottle(token, retryAt: 2000, now: 1000)
         _ = throttles.decide(token, isReturning: false, now: 1000)
         #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
         #expect(throttles.decide(token, isReturning: true, now: 3000) != .send)
@@ -83,14 +83,14 @@ struct TokenThrottlesTests {
     @Test("throttles of other lanes count as long as they last, and are bounded")
     func learned() {
         var throttles = TokenThrottles()
-        throttles.learned(token, until: 2000, now: 3000)
-        throttles.learned(token, until: 3_603_001, now: 3000)
+        throttles.recordReport(token, until: 2000, now: 3000)
+        throttles.recordReport(token, until: 3_603_001, now: 3000)
         #expect(throttles.isEmpty)
-        throttles.learned(token, until: 4000, now: 3000)
+        throttles.recordReport(token, until: 4000, now: 3000)
         #expect(throttles.decide(token, isReturning: false, now: 3000) == .wait(until: 4000 + spacing))
         for number in 0..<TokenThrottles.maximumCount + 10 {
-            throttles.learned(ByteBuffer(integer: number), until: 9000, now: 3000)
-            _ = throttles.throttled(ByteBuffer(integer: -number - 1), retryAt: 9000, now: 3000)
+            throttles.recordReport(ByteBuffer(integer: number), until: 9000, now: 3000)
+            _ = throttles.recordThrottle(ByteBuffer(integer: -number - 1), retryAt: 9000, now: 3000)
         }
         #expect(throttles.count == TokenThrottles.maximumCount)
     }

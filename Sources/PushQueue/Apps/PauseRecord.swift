@@ -3,7 +3,7 @@ import NIOCore
 import PrintableText
 
 /// The record in Redis of a paused app or queue: a breaker that opened, or an operator's pause.
-public struct AppPause: Sendable, Equatable {
+public struct PauseRecord: Sendable, Equatable {
     /// The reason's code, or an operator's text, printable.
     public var reason: String
     /// The explanation of the reason, printable.
