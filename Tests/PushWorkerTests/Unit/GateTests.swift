@@ -43,7 +43,8 @@ struct GateTests {
             if self == .closed { return breaker }
             let opened = self == .waiting ? now : now - .minutes(1)
             for _ in 0..<EndpointBreaker.limit {
-                _ = breaker.recordFailure("ServiceUnavailable", isProbe: false, longest: longest, now: opened, jitter: 1)
+                _ = breaker.recordFailure(
+                    "ServiceUnavailable", isProbe: false, longest: longest, now: opened, jitter: 1)
             }
             if self == .probing { breaker.recordProbe() }
             return breaker
