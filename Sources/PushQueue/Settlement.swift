@@ -116,7 +116,7 @@ public struct Settlement: Sendable {
     }
 
     /// Ends a job that had one notification left. Such ends are written first, so the claim must not be one that the same
-    /// batch makes with ``keep(_:as:head:original:)``.
+    /// batch makes with `keep`.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome) {
         count += 1
         group.acknowledged[outcome.index].append(claim)
