@@ -266,7 +266,7 @@ extension EndToEnd {
             arguments: RedisStage.Kind.allCases)
         func redisIsFull(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
-            let simulator = try await SimulatorProcess(rules: ["prefix=ab,answer=429"])
+            let simulator = try await SimulatorProcess(rules: ["prefix=ab,answer=429,retry-after=600"])
             let server = try stage.server()
             try server.push(TestJob.many(500, prefix: "0d") + TestJob.many(20, prefix: "ab"))
             try server.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
