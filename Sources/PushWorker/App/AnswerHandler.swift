@@ -66,7 +66,7 @@ final class AnswerHandler: GatewayDelegate {
         let invalid = InvalidToken(
             token: token, at: lane.wallClock() * 1000, reason: reason.code.text, topic: app.rules.topic,
             environment: app.configuration.environment, source: .gateway)
-        fleet.store.invalidTokens.mark([invalid]) { [self] in fleet.noteWrite(.invalidTokens, $0) }
+        fleet.store.invalidTokens.mark([invalid]) { [self] in fleet.recordWrite(.invalidTokens, $0) }
     }
 
     func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
@@ -95,7 +95,7 @@ final class AnswerHandler: GatewayDelegate {
             app.inFlight.remove(flight)
             return ledger.close(1, of: id)
         }
-        faults.noteEndpoint(verdict, result, isProbe: app.inFlight[flight].probe == .ofEndpoint)
+        faults.recordEndpoint(verdict, result, isProbe: app.inFlight[flight].probe == .ofEndpoint)
         // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
         guard let job = lane.jobs[id].job else { return waiting.abandon(flight) }
         let attempt = Attempt(
@@ -209,7 +209,8 @@ final class AnswerHandler: GatewayDelegate {
         case .release: if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(attempt.token, now: now) }
         case .throttle(let delay):
             due = fleet.throttles.recordThrottle(attempt.token, retryAt: now + delay, now: now)
-            fleet.store.throttledTokens.add(attempt.token, until: due) { [self] in fleet.noteWrite(.throttledTokens, $0)
+            fleet.store.throttledTokens.add(attempt.token, until: due) { [self] in
+                fleet.recordWrite(.throttledTokens, $0)
             }
         }
         switch disposition.notification {

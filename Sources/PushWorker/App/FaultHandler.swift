@@ -62,7 +62,7 @@ final class FaultHandler {
                 _ = gate.app.recordPause(reason: reason, wait: wait.map { .milliseconds($0) }, now: lane.now)
             case .failure(let failure):
                 blockWrittenAt = nil
-                fleet.refusals.refused(.pauses, failure)
+                fleet.refusals.recordRefusal(.pauses, failure)
             }
         }
     }
@@ -71,7 +71,7 @@ final class FaultHandler {
     private func resumeFleet() {
         guard let refused else { return }
         self.refused = nil
-        fleet.store.pauses.close(app.name, configuration: refused.text) { [self] in fleet.noteWrite(.pauses, $0) }
+        fleet.store.pauses.close(app.name, configuration: refused.text) { [self] in fleet.recordWrite(.pauses, $0) }
     }
 
     /// Retires all current connections. APNs remembers for each connection what it was first used for, so the end of a
@@ -120,7 +120,7 @@ final class FaultHandler {
             case .success(.closed): closeBreaker()
             case .failure(let failure):
                 gate.app.recordFailedQuestion(now: lane.now)
-                fleet.refusals.refused(.pauses, failure)
+                fleet.refusals.recordRefusal(.pauses, failure)
             }
             lane.schedulePump()
         }
@@ -131,11 +131,11 @@ final class FaultHandler {
     ///   - version: the breaker's version when Redis was asked.
     ///   - time: Redis' time in milliseconds since 1970; `nil` if unknown. The answer to the request for a probe then
     ///     has the wait.
-    func learned(_ pause: PauseRecord?, version: Int, time: Int64?) {
+    func recordPause(_ pause: PauseRecord?, version: Int, time: Int64?) {
         guard gate.app.version == version else { return }
         guard let pause else { return closeBreaker() }
         if let other = pause.configuration, other != app.refusable.text {
-            return learned(ofOthers: pause, time: time)
+            return recordPause(ofOthers: pause, time: time)
         }
         let wait = pause.until.map { until in
             TimeAmount.milliseconds(min(pause.wait(now: time ?? until) ?? 0, lane.configuration.appPause.longest))
@@ -148,11 +148,11 @@ final class FaultHandler {
     }
 
     /// Ignores the pause of workers with another configuration. Redis ends it if a probe of theirs is long overdue.
-    private func learned(ofOthers pause: PauseRecord, time: Int64?) {
+    private func recordPause(ofOthers pause: PauseRecord, time: Int64?) {
         if gate.app.isPausedByOperator { closeBreaker() }
         if let until = pause.until, let time, time > until {
             fleet.store.pauses.close(app.name, configuration: app.refusable.text) { [self] in
-                fleet.noteWrite(.pauses, $0)
+                fleet.recordWrite(.pauses, $0)
             }
         }
     }
@@ -200,7 +200,7 @@ final class FaultHandler {
     }
 
     /// Records what the end of a request shows about the endpoint.
-    func noteEndpoint(_ verdict: Verdict, _ result: RequestResult, isProbe: Bool) {
+    func recordEndpoint(_ verdict: Verdict, _ result: RequestResult, isProbe: Bool) {
         switch (result, verdict) {
         case (.response, .serverError(let reason, _)): endpointFailed(reason, isProbe: isProbe)
         case (.uncertain(.timedOut), _), (.uncertain(.reset), _):

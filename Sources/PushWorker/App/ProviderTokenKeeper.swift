@@ -66,7 +66,7 @@ final class ProviderTokenKeeper {
         _ result: Result<SharedProviderTokens.Answer, QueueConnection.Failure>, _ candidate: ProviderToken,
         _ source: ProviderTokenSource
     ) {
-        fleet.refusals.note(.providerTokens, result)
+        fleet.refusals.record(.providerTokens, result)
         switch result {
         case .success(.taken):
             _ = source.adopt(candidate, now: lane.wallClock())

@@ -113,7 +113,7 @@ final class AppRate {
         else { return }
         let (lane, fleet) = (app.lane, app.fleet)
         fleet.store.rates.reserve(count, of: app.name, perSecond: perSecond) { [self] result in
-            fleet.refusals.note(.rate(app: app.name), result)
+            fleet.refusals.record(.rate(app: app.name), result)
             switch result {
             case .success(let wait):
                 budget?.recordPortion(count, wait: .milliseconds(wait), now: lane.now)
@@ -127,7 +127,7 @@ final class AppRate {
     /// Finds out whether Redis still refuses the rate. Without jobs nothing else would.
     func probeIfRefused(waiting: Int) {
         guard app.fleet.refusals[.rate(app: app.name)] != nil else { return }
-        guard budget != nil, !app.isRemoved else { return app.fleet.refusals.accepted(.rate(app: app.name)) }
+        guard budget != nil, !app.isRemoved else { return app.fleet.refusals.recordAcceptance(.rate(app: app.name)) }
         reserve(waiting: max(1, waiting))
     }
 }

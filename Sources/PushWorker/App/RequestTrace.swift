@@ -39,7 +39,7 @@ struct RequestTrace {
     /// Records the request, and the wait before it.
     func record() {
         if result.isAnswer, app.lane.metrics.measuresTimes {
-            app.lane.metrics.note(
+            app.lane.metrics.record(
                 Exemplar(trace: request, value: Double(time) / 1_000_000, time: Double(end / 1_000_000) / 1000),
                 time: time, app: app.id.index)
         }

@@ -33,6 +33,9 @@ final class Intake {
         router = JobRouter([])
     }
 
+    /// The number of requests in flight or waiting to be resent.
+    var inFlight: Int { senders.reduce(0) { $0 + $1.app.inFlight.count } }
+
     /// True while no job waits for a look-up.
     var isIdle: Bool { toLookUp.isEmpty && lookUpsInFlight == 0 }
 
@@ -205,7 +208,7 @@ final class Intake {
             let sendAt = job.envelope.isDue ? 0 : job.sendAt ?? 0
             let queuedSince = max(job.made(firstSeen: firstSeen), sendAt)
             lane.jobs[id].queuedSince = queuedSince
-            if job.enqueuedAt != nil { lane.metrics.minutes.noteAge(now &- queuedSince, queue: queue.id.index) }
+            if job.enqueuedAt != nil { lane.metrics.minutes.recordAge(now &- queuedSince, queue: queue.id.index) }
         }
         if let tokens {
             lane.jobs[id].fanOut = FanOut(
@@ -340,7 +343,7 @@ final class Intake {
             suppress(outcome.positions, of: id)
         }
         guard !registered.isEmpty else { return }
-        fleet.store.invalidTokens.register(registered) { [self] in fleet.noteWrite(.lookUps, $0) }
+        fleet.store.invalidTokens.register(registered) { [self] in fleet.recordWrite(.lookUps, $0) }
     }
 
     /// Returns the positions of a job's tokens to suppress, and the devices that have registered again since their

@@ -143,23 +143,23 @@ final class Fleet {
         readAt = lane.now
         (invalidTokenCount, throttledTokenCount) = (nil, nil)
         store.invalidTokens.count { [self] result in
-            refusals.note(.invalidTokens, result)
+            refusals.record(.invalidTokens, result)
             if case .success(let count) = result { invalidTokenCount = count }
         }
         store.throttledTokens.count { [self] result in
-            refusals.note(.throttledTokens, result)
+            refusals.record(.throttledTokens, result)
             if case .success(let count) = result { throttledTokenCount = count }
         }
         if !throttles.isEmpty { throttles.forget(before: time) }
         store.pauses.read(apps()) { [self] result in
-            refusals.note(.pauses, result)
+            refusals.record(.pauses, result)
             if case .success(let pauses) = result { apply(pauses) }
         }
         // Without jobs nothing else would show that the refusal has ended.
         guard refusals[.lookUps] != nil else { return }
         var none = TokenList(expecting: 1)
         none.appendNothing()
-        store.invalidTokens.find(none) { [self] in refusals.note(.lookUps, $0) }
+        store.invalidTokens.find(none) { [self] in refusals.record(.lookUps, $0) }
     }
 
     /// False while a look-up can find nothing.
@@ -176,20 +176,20 @@ final class Fleet {
         if throttledTokenCount != 0 {
             // On the same connection, so it is answered first.
             store.throttledTokens.find(tokens) { [self] result in
-                refusals.note(.throttledTokens, result)
+                refusals.record(.throttledTokens, result)
                 guard case .success(let found) = result else { return }
                 for (token, until) in found { throttles.recordReport(token, until: until, now: now()) }
             }
         }
         store.invalidTokens.find(tokens) { [self] result in
-            refusals.note(.lookUps, result)
+            refusals.record(.lookUps, result)
             completion(result)
         }
     }
 
     /// Records the result of a write. The parts that need the state try again.
-    func noteWrite<Value>(_ request: Request, _ result: Result<Value, QueueConnection.Failure>) {
+    func recordWrite<Value>(_ request: Request, _ result: Result<Value, QueueConnection.Failure>) {
         // The next reading shows whether a refusal has ended.
-        if case .failure(let failure) = result { refusals.refused(request, failure) }
+        if case .failure(let failure) = result { refusals.recordRefusal(request, failure) }
     }
 }

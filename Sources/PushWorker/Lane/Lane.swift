@@ -157,7 +157,9 @@ final class Lane: @unchecked Sendable {
         let isFullSecond = now - clock.lastFullSecond >= .seconds(1)
         if isFullSecond { clock.lastFullSecond = now }
         for sender in senders { sender.check(isFullSecond: isFullSecond) }
-        if inFlight > 0 || senders.contains(where: \.gate.app.isOpen) || !fleet.refusals.isEmpty { readFleetState() }
+        if intake.inFlight > 0 || senders.contains(where: \.gate.app.isOpen) || !fleet.refusals.isEmpty {
+            readFleetState()
+        }
         settleParts(of: ledger.overdueJobs())
         for consumer in consumers {
             consumer.renewLeaseIfDue()
@@ -228,7 +230,7 @@ final class Lane: @unchecked Sendable {
         guard consumers.contains(where: \.hasBacklog), context.isWorking, used < Self.tickInterval.nanoseconds / 2
         else { return }
         let sending = senders.filter { $0.gate.sendsFreely && !$0.isRemoved }
-        guard sending.reduce(0, { $0 + $1.transport.capacity }) <= inFlight else { return }
+        guard sending.reduce(0, { $0 + $1.transport.capacity }) <= intake.inFlight else { return }
         sending.min { $0.transport.capacity < $1.transport.capacity }?.transport.requestCapacity()
     }
 
@@ -250,7 +252,7 @@ final class Lane: @unchecked Sendable {
         for sender in senders { sender.dispatcher.dispatch() }
         for consumer in consumers { consumer.recoverClaims() }
         claimIfWorthwhile()
-        if inFlight == 0 { for consumer in consumers { consumer.outbox.flush() } }
+        if intake.inFlight == 0 { for consumer in consumers { consumer.outbox.flush() } }
     }
 
     /// Claims jobs from queues as long as there is capacity for some.
@@ -260,7 +262,7 @@ final class Lane: @unchecked Sendable {
         case .quiet: return repeatClaims()
         case .starting, .draining, .stopped: return
         }
-        let busy = inFlight
+        let busy = intake.inFlight
         clock.turn &+= 1
         while let next = schedule.next({ consumers[$0].availability(turn: clock.turn) }) {
             let expected = consumers.reduce(0) { $0 + $1.expected }
@@ -275,9 +277,6 @@ final class Lane: @unchecked Sendable {
         guard !clock.pump.isScheduled else { return }
         clock.pump.schedule { [self] in if context.isWorking || context.isDraining { pump() } }
     }
-
-    /// The number of requests in flight or waiting to be resent.
-    var inFlight: Int { observer.inFlight }
 
     // MARK: Other lanes
 
@@ -374,16 +373,16 @@ final class Lane: @unchecked Sendable {
         guard case .draining(var drain) = context.state else { return }
         let step = drain.advance(now: context.now)
         context.state = .draining(drain)
-        guard step == .settling, inFlight > 0 else { return }
+        guard step == .settling, intake.inFlight > 0 else { return }
         context.logger.warning(
             "the drain has timed out; unanswered notifications will be sent again",
-            metadata: ["event": "drain_cut_short", "in_flight": "\(inFlight)"])
+            metadata: ["event": "drain_cut_short", "in_flight": "\(intake.inFlight)"])
         for sender in senders { sender.closeNow() }
     }
 
     private func finishDrainIfDone() {
         guard case .draining(let drain) = context.state else { return }
-        guard drain.isGivenUp || (inFlight == 0 && intake.lookUpsInFlight == 0) else { return }
+        guard drain.isGivenUp || (intake.inFlight == 0 && intake.lookUpsInFlight == 0) else { return }
         for consumer in consumers { consumer.outbox.flush() }
         guard drain.isGivenUp || consumers.allSatisfy(\.outbox.isEmpty) else { return }
         context.state = .stopped
@@ -404,7 +403,7 @@ extension Lane: QueueConsumerDelegate {
 
     /// True while nothing is in flight, nothing waits, and no problem needs to be checked again soon.
     var isIdle: Bool {
-        context.isWorking && inFlight == 0 && context.jobs.count == 0 && !observer.hasProblem
+        context.isWorking && intake.inFlight == 0 && context.jobs.count == 0 && !observer.hasProblem
             && intake.isIdle && senders.allSatisfy(\.isAtRest) && consumers.allSatisfy(\.isAtRest)
     }
 
@@ -440,7 +439,7 @@ extension Lane: QueueConsumerDelegate {
         fleet.readIfDue(apps: senders.map(\.name), time: queue?.now ?? 0) { [self] pauses in
             let time = consumers.first { $0.queue.knowsTime }?.queue.now
             for ((sender, pause), version) in zip(zip(senders, pauses), versions) {
-                sender.faults.learned(pause, version: version, time: time)
+                sender.faults.recordPause(pause, version: version, time: time)
             }
         }
     }

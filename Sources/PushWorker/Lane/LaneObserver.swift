@@ -41,9 +41,6 @@ final class LaneObserver {
     /// True if the lane could not work at the last check.
     var hasProblem: Bool { readiness.hasProblem }
 
-    /// The number of requests in flight or waiting to be resent.
-    var inFlight: Int { senders.reduce(0) { $0 + $1.app.inFlight.count } }
-
     /// Records that the process did not run for some time, which says nothing about its problems.
     func stoodStill(for time: TimeAmount, now: NIODeadline) {
         problemsSince = problemsSince.mapValues { $0.moved(by: time, now: now) }
@@ -80,7 +77,7 @@ final class LaneObserver {
     /// Logs a change of readiness once it has lasted for a short time.
     func logReadiness() {
         let (now, problems) = (context.now, problems)
-        note(problems, now: now)
+        record(problems, now: now)
         let isReady = if case .running = context.state { problems.isEmpty } else { true }
         switch readiness.update(isReady: isReady, now: now) {
         case .lost:
@@ -95,7 +92,7 @@ final class LaneObserver {
     }
 
     /// Records the current problems. Called about once per second.
-    private func note(_ problems: [String], now: NIODeadline) {
+    private func record(_ problems: [String], now: NIODeadline) {
         guard !problems.isEmpty || !problemsSince.isEmpty else { return }
         let before = problemsSince
         problemsSince = Dictionary(problems.map { ($0, before[$0] ?? now) }) { one, _ in one }
@@ -107,7 +104,7 @@ final class LaneObserver {
     /// The lane's current health.
     func health() -> WorkerHealth {
         let (now, problems) = (context.now, problems)
-        note(problems, now: now)
+        record(problems, now: now)
         return WorkerHealth(
             problems.map { sentence in
                 let lasted = duration(of: sentence, now: now)
@@ -135,7 +132,7 @@ final class LaneObserver {
             }
         report.configuration = queue.configuration
         report.obstacles = obstacles.filter { duration(of: $0.reason, now: now) >= Readiness.patience }
-        report.inFlight = inFlight
+        report.inFlight = intake.inFlight
         let counters = context.metrics.counters
         report.done = counters.done
         report.delivered = counters[.delivered]
@@ -160,7 +157,7 @@ final class LaneObserver {
     /// The lane's load.
     var load: WorkSummary.Load {
         WorkSummary.Load(
-            inFlight: inFlight, waiting: senders.reduce(0) { $0 + $1.waiting.line.unsubmitted },
+            inFlight: intake.inFlight, waiting: senders.reduce(0) { $0 + $1.waiting.line.unsubmitted },
             connections: senders.reduce(0) { $0 + $1.transport.usableConnections },
             connectionsMade: senders.reduce(0) { $0 + $1.transport.statistics.made })
     }
@@ -228,7 +225,7 @@ final class LaneObserver {
             // A failed reading is omitted; the failure is logged elsewhere.
             gauges.queues[queue.id.index] = (try? result.get()).map { reading in
                 let head = reading.jobs > 0 ? reading.head ?? ByteBuffer() : nil
-                let waited = gauges.heads[queue.id.index, default: HeadWatch()].saw(
+                let waited = gauges.heads[queue.id.index, default: HeadWatch()].recordHead(
                     head, enqueuedAt: reading.headEnqueuedAt(as: queue.format), now: reading.now)
                 return QueueGaugeReadings.Queue(
                     jobs: reading.jobs, retries: reading.retries, claims: reading.claims, dead: reading.dead,

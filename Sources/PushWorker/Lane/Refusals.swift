@@ -32,15 +32,15 @@ final class Refusals<Request: Hashable> {
     subscript(_ request: Request) -> String? { sentences[request] }
 
     /// Records the result of a request. Cheap if nothing is refused.
-    func note<Value>(_ request: Request, _ result: Result<Value, QueueConnection.Failure>) {
+    func record<Value>(_ request: Request, _ result: Result<Value, QueueConnection.Failure>) {
         switch result {
-        case .success: accepted(request)
-        case .failure(let failure): refused(request, failure)
+        case .success: recordAcceptance(request)
+        case .failure(let failure): recordRefusal(request, failure)
         }
     }
 
     /// Records a failure if it is an answer. Lost connections are reported elsewhere.
-    func refused(_ request: Request, _ failure: QueueConnection.Failure) {
+    func recordRefusal(_ request: Request, _ failure: QueueConnection.Failure) {
         guard failure.isAnswer else { return }
         let sentence = "Redis refuses \(words(request)): \(failure)"
         sentences[request] = sentence
@@ -50,7 +50,7 @@ final class Refusals<Request: Hashable> {
     }
 
     /// Records an answer other than a refusal.
-    func accepted(_ request: Request) {
+    func recordAcceptance(_ request: Request) {
         guard !sentences.isEmpty, sentences.removeValue(forKey: request) != nil else { return }
         lane.logEnd(
             "redis_accepted", "Redis accepts \(words(request)) again", of: subject, at: "\(request)",

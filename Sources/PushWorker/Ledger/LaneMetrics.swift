@@ -228,7 +228,7 @@ final class LaneMetrics {
     }
 
     /// Records the time from a request's submission to its answer, of a traced notification, as an example of its bucket.
-    func note(_ exemplar: Exemplar, time: UInt32, app: Int) {
+    func record(_ exemplar: Exemplar, time: UInt32, app: Int) {
         exemplars[app, default: [:]][sendTimes.bucket(of: time)] = exemplar
     }
 

@@ -47,7 +47,7 @@ final class MinuteRecorder {
 
     /// Records the age of a claimed job in milliseconds.
     @inline(__always)
-    func noteAge(_ milliseconds: Int64, queue: Int) {
+    func recordAge(_ milliseconds: Int64, queue: Int) {
         precondition(queue >= 0 && queue < queues, "no such queue")
         let place = queue * width + width - 1
         if milliseconds >= numbers[place] { numbers[place] = Int(milliseconds) + 1 }

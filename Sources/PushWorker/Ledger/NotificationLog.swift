@@ -56,6 +56,13 @@ struct NotificationLog {
                 .merging(detail.map { ["detail": "\($0)"] } ?? [:]) { $1 })
     }
 
+    /// Logs the first cancelled notification of each command, and then at most one line per minute.
+    func writeCancelled(_ count: Int, _ target: JobCommands.Target, _ queue: QueueContext) {
+        lane.logThrottled(
+            .notice, "cancelled", "dropped notifications that an operator cancelled: \(target)",
+            kind: "cancelled \(queue.name) \(target)", count: count, metadata: ["queue": "\(queue.name)"])
+    }
+
     /// Returns the fields of a log line about one job.
     private static func metadata(id: ByteBuffer?, token: ByteBuffer?, trace: TraceParent?) -> Logger.Metadata {
         var metadata: Logger.Metadata = [:]
@@ -72,13 +79,6 @@ struct NotificationLog {
     private static func shortened(_ token: ByteBuffer) -> String {
         let length = min(8, token.readableBytes / 2)
         return "\(String(decoding: token.readableBytesView.prefix(length), as: UTF8.self))…"
-    }
-
-    /// Logs the first cancelled notification of each command, and then at most one line per minute.
-    func writeCancelled(_ count: Int, _ target: JobCommands.Target, _ queue: QueueContext) {
-        lane.logThrottled(
-            .notice, "cancelled", "dropped notifications that an operator cancelled: \(target)",
-            kind: "cancelled \(queue.name) \(target)", count: count, metadata: ["queue": "\(queue.name)"])
     }
 }
 

@@ -110,7 +110,7 @@ struct HeadWatch {
     ///   - enqueuedAt: the time at which it was enqueued, if it specifies one.
     ///   - now: the time. All times are in milliseconds since 1970, by Redis' clock.
     /// - Returns: the time for which it has waited, in milliseconds.
-    mutating func saw(_ head: ByteBuffer?, enqueuedAt: Int64?, now: Int64) -> Int64 {
+    mutating func recordHead(_ head: ByteBuffer?, enqueuedAt: Int64?, now: Int64) -> Int64 {
         if head != self.head { (self.head, since) = (head, now) }
         guard head != nil else { return 0 }
         return max(0, now - min(since, enqueuedAt ?? since))

@@ -123,7 +123,7 @@ extension QueueLink {
                 if counts.left > 0, lane.isWorking { reclaim(expired, completion: completion) }
                 completion()
             case .success(nil): break
-            case .failure(let failure): refusals.refused(.reclaims, failure)
+            case .failure(let failure): refusals.recordRefusal(.reclaims, failure)
             }
         }
     }

@@ -238,14 +238,14 @@ final class Outbox {
                     }
                     flushIfFull()
                 }
-                link.refusals.accepted(.invalidTokens)
+                link.refusals.recordAcceptance(.invalidTokens)
                 report(.markedInvalid)
                 writeInvalidTokens()
                 if link.lane.isDraining { report(.progressed) }
             case .failure(let failure):
                 awaitingTokens = batch + awaitingTokens
                 guard failure.isAnswer else { return }
-                link.refusals.refused(.invalidTokens, failure)
+                link.refusals.recordRefusal(.invalidTokens, failure)
                 tokensNotBefore = link.lane.now + link.lane.refusalPause
             }
         }

@@ -193,7 +193,7 @@ final class QueueConsumer {
     private func received(_ claimed: QueueConnection.Claimed, _ claim: ClaimWindow.Claim) {
         queue.setClock(claimed.now)
         lane.metrics.setClock(ofQueue: queue.id.index, ahead: queue.clockOffset)
-        link.refusals.accepted(.claims)
+        link.refusals.recordAcceptance(.claims)
         if let command = claimed.command { report(.command(command)) }
         if let commands = claimed.commands {
             queue.commands = commands
@@ -221,7 +221,7 @@ final class QueueConsumer {
         if let expired = claimed.expiredWorker {
             considerReclaiming(expired)
         } else {
-            link.refusals.accepted(.reclaims)
+            link.refusals.recordAcceptance(.reclaims)
         }
         if hasBacklog {
             report(.backlog)
@@ -247,7 +247,7 @@ final class QueueConsumer {
         } else {
             // Read-only, loading, out of memory: the server is reachable and will recover.
             window.recordRefusal(now: lane.now, pause: lane.refusalPause)
-            link.refusals.refused(.claims, failure)
+            link.refusals.recordRefusal(.claims, failure)
         }
     }
 
@@ -330,7 +330,7 @@ final class QueueConsumer {
             isWaiting = false
             switch result {
             case .success(let hasCome):
-                link.refusals.accepted(.waits)
+                link.refusals.recordAcceptance(.waits)
                 if hasCome {
                     window.wake()
                 } else if window.nextClaim > lane.now {
@@ -341,7 +341,7 @@ final class QueueConsumer {
                 window.wake()  // The server became a replica; the next answer will report it.
             case .failure(let failure):
                 // Without a wait the list is polled more often.
-                link.refusals.refused(.waits, failure)
+                link.refusals.recordRefusal(.waits, failure)
                 window.wake(at: lane.now + ClaimWindow.unwatchedPoll)
             }
             report(.changed)
@@ -384,7 +384,9 @@ final class QueueConsumer {
         lease.recordLoss()
         heartbeat.isUrgent = true
         lane.metrics.lostClaims += outbox.forget() + waiting.forget()
-        for request in [QueueLink.Request.settlements, .reservations, .turns] { link.refusals.accepted(request) }
+        for request in [QueueLink.Request.settlements, .reservations, .turns] {
+            link.refusals.recordAcceptance(request)
+        }
         recovery.reset()
         report(.changed)
     }

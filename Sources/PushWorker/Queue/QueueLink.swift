@@ -44,11 +44,11 @@ final class QueueLink {
         guard generation == queue.generation else { return nil }
         switch result {
         case .success(let value):
-            refusals.accepted(request)
+            refusals.recordAcceptance(request)
             return value
         case .failure(let failure):
             guard failure.isAnswer else { return nil }
-            refusals.refused(request, failure)
+            refusals.recordRefusal(request, failure)
             refused()
             return nil
         }

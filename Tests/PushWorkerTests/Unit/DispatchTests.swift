@@ -69,7 +69,7 @@ struct DispatchTests {
         #expect(scene.transport.tokens == ["bb"] && scene.queue.dead.count == 1)
         scene.answer(EngineScene.delivered)
         scene.run()
-        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.inFlight == 0)
+        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.intake.inFlight == 0)
     }
 
     // MARK: Expiration
@@ -140,7 +140,7 @@ struct DispatchTests {
         scene.transport.streams = -1
         scene.answer(.notProcessed(.goingAway(reason: nil)))
         scene.run(.seconds(29))
-        #expect(scene.lane.inFlight == 1 && scene.stats.isEmpty)
+        #expect(scene.lane.intake.inFlight == 1 && scene.stats.isEmpty)
         scene.run(.seconds(2))
         #expect(scene.transport.sent.count == 1 && scene.stats == ["expired": 1] && scene.queue.held.isEmpty)
     }
@@ -187,7 +187,7 @@ struct DispatchTests {
         }
         let twice = delivered.filter { $0.value > 1 }
         #expect(Set(delivered.keys) == expected && twice.isEmpty, "\(twice) \(scene.queue.stats) \(scene.counters)")
-        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.inFlight == 0)
+        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.intake.inFlight == 0)
         #expect(scene.lane.senders[0].waiting.line.unsubmitted == 0)
     }
 }

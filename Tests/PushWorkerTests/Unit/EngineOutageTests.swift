@@ -42,7 +42,7 @@ struct EngineOutageTests {
         #expect(scene.queue.stats["delivered"] == jobs && scene.queue.dead.isEmpty, "\(scene.stats)")
         #expect(Set(scene.transport.tokens).count == jobs)
         #expect(scene.log.events.count { $0 == "answers_again" } == 1)
-        #expect(scene.queue.held.isEmpty && scene.lane.inFlight == 0 && scene.context.jobs.count == 0)
+        #expect(scene.queue.held.isEmpty && scene.lane.intake.inFlight == 0 && scene.context.jobs.count == 0)
     }
 
     @Test("shows the endpoint's state in health, heartbeat and metrics while it lasts, also between probes")

@@ -91,7 +91,7 @@ struct EngineTests {
             scene.run()
             #expect(scene.stats == ["delivered": 1])
         }
-        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.inFlight == 0)
+        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.intake.inFlight == 0)
     }
 
     @Test("writes an invalid token before its job is settled")

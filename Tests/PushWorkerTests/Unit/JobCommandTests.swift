@@ -132,7 +132,7 @@ struct JobCommandTests {
         scene.answer(.notProcessed(.goingAway(reason: nil)))
         scene.run()
         #expect(scene.transport.sent.count == 1 && scene.stats == ["cancelled": 1])
-        #expect(scene.lane.inFlight == 0 && scene.queue.held.isEmpty)
+        #expect(scene.lane.intake.inFlight == 0 && scene.queue.held.isEmpty)
     }
 
     @Test("defer the jobs of a paused campaign, claimed or not, and spend no attempt")

@@ -214,26 +214,26 @@ struct HeadWatchTests {
     @Test("counts from its enqueueing, if the job has that time")
     func enqueueTime() {
         var watch = HeadWatch()
-        #expect(watch.saw(one, enqueuedAt: 400, now: 1000) == 600)
-        #expect(watch.saw(one, enqueuedAt: 400, now: 1500) == 1100)
-        #expect(watch.saw(other, enqueuedAt: 1900, now: 2000) == 100)
+        #expect(watch.recordHead(one, enqueuedAt: 400, now: 1000) == 600)
+        #expect(watch.recordHead(one, enqueuedAt: 400, now: 1500) == 1100)
+        #expect(watch.recordHead(other, enqueuedAt: 1900, now: 2000) == 100)
     }
 
     @Test("counts from when a job without a time was first seen, and again for the next")
     func seen() {
         var watch = HeadWatch()
-        #expect(watch.saw(one, enqueuedAt: nil, now: 1000) == 0)
-        #expect(watch.saw(one, enqueuedAt: nil, now: 1500) == 500)
-        #expect(watch.saw(other, enqueuedAt: nil, now: 1600) == 0)
-        #expect(watch.saw(nil, enqueuedAt: nil, now: 1700) == 0)
-        #expect(watch.saw(other, enqueuedAt: nil, now: 1800) == 0)
+        #expect(watch.recordHead(one, enqueuedAt: nil, now: 1000) == 0)
+        #expect(watch.recordHead(one, enqueuedAt: nil, now: 1500) == 500)
+        #expect(watch.recordHead(other, enqueuedAt: nil, now: 1600) == 0)
+        #expect(watch.recordHead(nil, enqueuedAt: nil, now: 1700) == 0)
+        #expect(watch.recordHead(other, enqueuedAt: nil, now: 1800) == 0)
     }
 
     @Test("is at least its observed age, whatever a producer's clock says")
     func future() {
         var watch = HeadWatch()
-        #expect(watch.saw(one, enqueuedAt: 5000, now: 1000) == 0)
-        #expect(watch.saw(one, enqueuedAt: 5000, now: 1500) == 500)
+        #expect(watch.recordHead(one, enqueuedAt: 5000, now: 1000) == 0)
+        #expect(watch.recordHead(one, enqueuedAt: 5000, now: 1500) == 500)
     }
 }
 

@@ -58,7 +58,7 @@ struct LostConnectionTests {
         }
         #expect(scene.stats["delivered"] == 18 && scene.stats["dead"] == 1)
         #expect(scene.queue.dead.map(\.reason) == ["AttemptsExhausted"])
-        #expect(scene.queue.held.isEmpty && scene.lane.inFlight == 0 && scene.context.jobs.count == 0)
+        #expect(scene.queue.held.isEmpty && scene.lane.intake.inFlight == 0 && scene.context.jobs.count == 0)
         let lines = scene.log.lines.filter { $0.metadata["event"] == "notification_cuts_connection" }
         // At most one per minute.
         #expect(lines.count == 3)
@@ -98,9 +98,9 @@ struct LostConnectionTests {
         scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
         scene.transport.lose()
         scene.run(.seconds(1))
-        #expect(scene.lane.inFlight == 2 && scene.stats.isEmpty)
+        #expect(scene.lane.intake.inFlight == 2 && scene.stats.isEmpty)
         scene.run(.seconds(2))
-        #expect(scene.lane.inFlight == 0 && scene.stats["deferred"] == 2)
+        #expect(scene.lane.intake.inFlight == 0 && scene.stats["deferred"] == 2)
         #expect(
             scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) && $0.body.contains("ConnectionLost") }
         )
@@ -178,7 +178,7 @@ struct LostConnectionTests {
         scene.push(EngineScene.job("cc"))
         scene.answer(.invalidProviderToken)
         scene.run(.seconds(1))
-        #expect(scene.lane.inFlight == 0 && scene.stats["deferred"] == 19 && scene.stats["retried"] == nil)
+        #expect(scene.lane.intake.inFlight == 0 && scene.stats["deferred"] == 19 && scene.stats["retried"] == nil)
     }
 
     @Test("are cancelled by operators")
@@ -192,6 +192,6 @@ struct LostConnectionTests {
         command.state = .cancelled
         scene.queue.commands = JobCommands(version: "1", [.campaign("c"): command])
         scene.run(.milliseconds(700))
-        #expect(scene.stats["cancelled"] == 1 && scene.lane.inFlight == 1)
+        #expect(scene.stats["cancelled"] == 1 && scene.lane.intake.inFlight == 1)
     }
 }

@@ -156,14 +156,14 @@ struct MinuteRecorderTests {
         metrics.count(.postponed(.deferred), series[0], 4, Reason(.throttled))
         metrics.count(.resent, series[0], 2, Reason(.throttled))
         metrics.count(.mixed, queue: 1)
-        for age in [Int64(0), 9, 3, -1] { recorder.noteAge(age, queue: 1) }
+        for age in [Int64(0), 9, 3, -1] { recorder.recordAge(age, queue: 1) }
         #expect(metrics.takeMinute(ofQueue: 0) == nil)
         let counts = try #require(metrics.takeMinute(ofQueue: 1))
         #expect(counts.outcomes.counted.map(\.count) == [5, 1] && counts.deferrals == ["Throttled": 7])
         #expect(counts.latencies.buckets.map(\.bound) == [6, 4_194_304] && counts.oldest == 9)
         #expect(counts.answers.buckets.map(\.bound) == [MinuteCounts.longestAnswer] && counts.retries.isEmpty)
         #expect(metrics.takeMinute(ofQueue: 1) == nil)
-        recorder.noteAge(0, queue: 0)
+        recorder.recordAge(0, queue: 0)
         #expect(metrics.takeMinute(ofQueue: 0)?.oldest == 0)
         recorder.putBack(counts, queue: 1)
         metrics.countDelivered(series[0])
