@@ -114,14 +114,18 @@ extension Mutation {
     /// The seed that detected the mutation when the test was written.
     fileprivate var firstSeed: UInt64 {
         switch self {
-        case .constantStamp: 80
-        case .reclaimIgnoresLease: 8
-        case .claimGivesNumbersAgain: 6
-        case .claimsAnySize, .forgetsThrottles, .settlesOnlyWholeJobs, .skipsRecovery: 4
-        case .grantsRateEarly: 3
-        case .confirmsFailedSettlements, .confirmsRefusedSettlements, .countsMinutesAgain, .dropsResentSettlements,
-            .pausesDoNotGrow, .settlesAnyClaim:
-            2
+        case .constantStamp: 96
+        case .reclaimIgnoresLease: 19
+        case .forgetsThrottles: 11
+        case .hidesThrottles: 10
+        case .enforcesDeadlinesLate: 9
+        case .claimGivesNumbersAgain, .countsMinutesAgain: 6
+        case .grantsRateEarly, .settlesOnlyWholeJobs, .skipsRecovery: 5
+        case .claimsAnySize, .confirmsFailedSettlements, .ignoresPauses, .pausesDoNotGrow, .probesAtAnyTime,
+            .settlesAnyClaim:
+            4
+        case .stopsWhenMemoryIsFull: 3
+        case .confirmsRefusedSettlements, .dropsResentSettlements, .reclaimForgetsOrigin: 2
         default: 1
         }
     }
