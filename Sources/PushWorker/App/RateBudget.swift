@@ -101,9 +101,8 @@ final class AppRate {
     ///   - notifications: the job's.
     ///   - waiting: the number of other notifications that wait in the lane.
     func deferral(of notifications: Int, behind waiting: Int) -> Int64? {
-        guard let budget, waiting >= budget.maximumWaiting else { return nil }
-        let delay = self.budget?.deferral(of: notifications, now: app.lane.now) ?? .seconds(1)
-        return delay.nanoseconds / 1_000_000
+        guard let maximum = budget?.maximumWaiting, waiting >= maximum else { return nil }
+        return (budget?.deferral(of: notifications, now: app.lane.now)).map { $0.nanoseconds / 1_000_000 }
     }
 
     /// Reserves a portion of the rate if one is needed.
