@@ -89,7 +89,7 @@ final class Dispatcher {
     }
 
     /// The result of an attempt to submit notifications of a job.
-    struct Submission {
+    private struct Submission {
         var submitted = 0
         /// True if the transport refused one. The job is then the first of the line again.
         var isRefused = false
@@ -99,7 +99,8 @@ final class Dispatcher {
     /// - Parameters:
     ///   - limit: the maximum number of notifications.
     ///   - probe: the question that they answer.
-    func submit(_ id: JobID, atMost limit: Int, as probe: InFlight.Probe? = nil, now: NIODeadline) -> Submission {
+    private func submit(_ id: JobID, atMost limit: Int, as probe: InFlight.Probe? = nil, now: NIODeadline) -> Submission
+    {
         if hasExpired(id, now: now) {
             waiting.expireUnsubmitted(id, Reason(.expired))
             return Submission()

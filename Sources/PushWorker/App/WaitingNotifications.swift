@@ -71,7 +71,7 @@ final class WaitingNotifications {
 
     /// Removes notifications that wait to be resent.
     /// - Parameter leaves: ends or defers one; returns false if it stays.
-    func filterResends(_ leaves: (FlightID) -> Bool) {
+    private func filterResends(_ leaves: (FlightID) -> Bool) {
         line.gatherResends(in: app.inFlight)
         for isolation in line.resends.indices where !line.resends[isolation].isEmpty {
             var resends = line.resends[isolation]
@@ -180,7 +180,7 @@ final class WaitingNotifications {
     }
 
     /// Records that a probe will not be answered.
-    func endProbeWithoutAnswer(_ flight: FlightID) {
+    private func endProbeWithoutAnswer(_ flight: FlightID) {
         if let probe = app.inFlight[flight].probe { faults.gate.recordInconclusive(probe, now: lane.now) }
     }
 
@@ -216,7 +216,7 @@ final class WaitingNotifications {
     }
 
     /// Defers all unsubmitted notifications of a job, or ends them if they would expire first.
-    func deferUnsubmitted(_ id: JobID, _ reason: Reason, delay: Int64) {
+    private func deferUnsubmitted(_ id: JobID, _ reason: Reason, delay: Int64) {
         guard let job = lane.jobs[id].job, !app.expires(id, job, within: delay) else {
             return expireUnsubmitted(id, reason)
         }
@@ -269,7 +269,7 @@ final class WaitingNotifications {
     }
 
     /// Defers a notification that waited to be resent.
-    func deferResend(_ flight: FlightID, _ reason: Reason, delay: Int64) {
+    private func deferResend(_ flight: FlightID, _ reason: Reason, delay: Int64) {
         let id = app.inFlight[flight].job
         guard let job = lane.jobs[id].job else { return abandon(flight) }
         let token = app.token(of: flight, job)
