@@ -4,7 +4,7 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// What the parts of an app's sender share: the app, its credential and transport, and the notifications in flight.
+/// The state that the parts of an app's sender share: the app, its credential and transport, and the notifications in flight.
 ///
 /// Belongs to the lane's event loop.
 final class AppContext {

@@ -40,7 +40,7 @@ struct Evidence {
     /// Records that APNs accepted a token, although not its notification.
     mutating func recordGoodToken() { badTokens.recordGood() }
 
-    /// Records that APNs reported a bad token; see ``BadTokenGuard/bad(isRepeated:)``.
+    /// Records that APNs reported a bad token; see ``BadTokenGuard/recordBad(isRepeated:)``.
     mutating func recordBadToken(isRepeated: Bool = false) -> BadTokenGuard.Judgement {
         let judgement = badTokens.recordBad(isRepeated: isRepeated)
         if judgement == .trip { badTokens.reset() }

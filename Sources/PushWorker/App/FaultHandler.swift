@@ -4,7 +4,7 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// What follows from faults of one app and of its endpoint, on one lane: breakers open and close, all workers with the
+/// The consequences of faults of one app and of its endpoint, on one lane: breakers open and close, all workers with the
 /// same configuration pause the app, and operators read about it.
 ///
 /// Belongs to the lane's event loop.
@@ -240,7 +240,7 @@ final class FaultHandler {
     }
 
     /// The longest pause between probes.
-    var longestPause: TimeAmount { .milliseconds(lane.configuration.appPause.longest) }
+    private var longestPause: TimeAmount { .milliseconds(lane.configuration.appPause.longest) }
 
     /// Closes the breaker if nothing is left to probe with: this lane can't learn the state of the endpoint. Without a
     /// connection the lane claims nothing, so the absence of jobs proves nothing.

@@ -165,7 +165,7 @@ final class Fleet {
     /// False while a look-up can find nothing.
     var mayFindTokens: Bool { invalidTokenCount != 0 || throttledTokenCount != 0 }
 
-    /// Looks up tokens that are to be sent to. Those that APNs throttles are in ``throttles`` when it completes.
+    /// Looks up the tokens of jobs before they are sent. Those that APNs throttles are in ``throttles`` when it completes.
     /// - Parameters:
     ///   - now: Redis' time in milliseconds since 1970.
     ///   - completion: gets the invalid ones, in ascending order of their places.

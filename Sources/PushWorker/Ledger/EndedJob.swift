@@ -4,7 +4,7 @@ import PushQueue
 
 /// A job on its way to a settlement: all of its notifications have ended or were postponed, or some of them.
 struct EndedJob {
-    /// What replaces the claim.
+    /// The replacement of the claim.
     enum Replacement {
         /// Nothing but what the tally says.
         case none
@@ -34,7 +34,7 @@ struct EndedJob {
     let refusedBy: Set<ConfigurationDigest>
     /// The further state of a job with many tokens that has been sent.
     let fanOut: FanOut?
-    /// What became of its notifications.
+    /// The outcomes of its notifications.
     let tally: JobTally
     var replacement = Replacement.none
 

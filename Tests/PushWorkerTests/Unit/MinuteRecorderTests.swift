@@ -171,7 +171,7 @@ struct MinuteRecorderTests {
         let later = try #require(metrics.takeMinute(ofQueue: 1))
         #expect(later.outcomes[.delivered] == 6 && later.outcomes[.cancelled] == 1)
         #expect(later.deferrals == ["Throttled": 8])
-        // What the lane has counted in all does not start again.
+        // The lane's own sums do not start again.
         let sums = metrics.counters
         #expect(sums[.delivered] == 6 && sums[.cancelled] == 1 && sums.done == 7)
         #expect(sums.scheduled == 7 && sums.deferred == 8 && sums.resent == 2)
