@@ -1,4 +1,3 @@
-import Glibc
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
@@ -57,13 +56,14 @@ package final class AddressMemory: Sendable {
         return good.isEmpty ? addresses : good
     }
 
-    /// Returns a resolver for one connection; `nil` for the system's, if no address has failed lately.
+    /// Returns a resolver for one connection.
     /// - Parameter resolver: the resolver whose answers are used; `nil` for the system's.
     package func resolver(
         on eventLoop: any EventLoop, using resolver: (any Resolver & Sendable)? = nil
-    ) -> (any Resolver & Sendable)? {
+    ) -> any Resolver & Sendable {
+        let resolver = resolver ?? SystemResolver(on: eventLoop)
         guard !failures.withLockedValue(\.isEmpty) else { return resolver }
-        return ChoosingResolver(self, on: eventLoop, using: resolver ?? SystemResolver(on: eventLoop))
+        return ChoosingResolver(self, on: eventLoop, using: resolver)
     }
 }
 
@@ -115,47 +115,6 @@ private final class ChoosingResolver: Resolver, Sendable {
         return own.and(others).map { [memory] own, others in
             let chosen = Set(memory.choice(of: own + others))
             return own.filter(chosen.contains)
-        }
-    }
-}
-
-/// The system's resolver; NIO's own is internal.
-private final class SystemResolver: Resolver, Sendable {
-    private let eventLoop: any EventLoop
-
-    init(on eventLoop: any EventLoop) { self.eventLoop = eventLoop }
-
-    func initiateAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> { ask(AF_INET, host, port) }
-
-    func initiateAAAAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> { ask(AF_INET6, host, port) }
-
-    func cancelQueries() {}
-
-    private func ask(_ family: Int32, _ host: String, _ port: Int) -> EventLoopFuture<[SocketAddress]> {
-        NIOThreadPool.singleton.runIfActive(eventLoop: eventLoop) {
-            var hints = addrinfo()
-            hints.ai_family = family
-            hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
-            hints.ai_protocol = Int32(IPPROTO_TCP)
-            var first: UnsafeMutablePointer<addrinfo>?
-            guard getaddrinfo(host, "\(port)", &hints, &first) == 0 else {
-                throw SocketAddressError.unknown(host: host, port: port)
-            }
-            defer { freeaddrinfo(first) }
-            return sequence(first: first, next: { $0?.pointee.ai_next }).compactMap { entry in
-                guard let entry, let address = entry.pointee.ai_addr else { return nil }
-                return switch entry.pointee.ai_family {
-                case AF_INET:
-                    address.withMemoryRebound(to: sockaddr_in.self, capacity: 1) {
-                        SocketAddress($0.pointee, host: host)
-                    }
-                case AF_INET6:
-                    address.withMemoryRebound(to: sockaddr_in6.self, capacity: 1) {
-                        SocketAddress($0.pointee, host: host)
-                    }
-                default: nil
-                }
-            }
         }
     }
 }

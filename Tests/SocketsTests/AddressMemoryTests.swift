@@ -1,3 +1,4 @@
+import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 import Sockets
@@ -50,11 +51,9 @@ struct AddressMemoryTests {
         let memory = AddressMemory()
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         let (v4, v6) = (try Self.address(1), try Self.address(101))
-        #expect(memory.resolver(on: eventLoop) == nil)
         memory.failed(v6)
         for inner in [[v6], []] {
-            let resolver = try #require(
-                memory.resolver(on: eventLoop, using: Fixed(eventLoop: eventLoop, v4: [v4], v6: inner)))
+            let resolver = memory.resolver(on: eventLoop, using: Fixed(eventLoop: eventLoop, v4: [v4], v6: inner))
             // NIO asks for both at once.
             let second = resolver.initiateAAAAQuery(host: "h", port: 443)
             #expect(try await resolver.initiateAQuery(host: "h", port: 443).get() == [v4])
@@ -66,12 +65,29 @@ struct AddressMemoryTests {
         }
     }
 
-    @Test("asks the system's resolver")
-    func system() async throws {
+    @Test("asks the system's resolver, whether or not an address has failed", arguments: [false, true])
+    func system(hasFailed: Bool) async throws {
         let memory = AddressMemory()
-        memory.failed(try Self.address(1))
-        let resolver = try #require(memory.resolver(on: MultiThreadedEventLoopGroup.singleton.next()))
+        if hasFailed { memory.failed(try Self.address(1)) }
+        let resolver = memory.resolver(on: MultiThreadedEventLoopGroup.singleton.next())
+        _ = resolver.initiateAAAAQuery(host: "localhost", port: 4242)
         let found = try await resolver.initiateAQuery(host: "localhost", port: 4242).get()
         #expect(found.map(\.ipAddress) == ["127.0.0.1"] && found.first?.port == 4242)
+    }
+
+    @Test("completes no lookup on an event loop that has ended, however late the system answers")
+    func ended() async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let loop = group.next()
+        let answered = NIOLockedValueBox(0)
+        for _ in 0..<500 {
+            SystemResolver(on: loop).initiateAQuery(host: "localhost", port: 1).whenComplete { _ in
+                answered.withLockedValue { $0 += 1 }
+            }
+        }
+        try await loop.submit { SystemResolver.endLookups(on: loop) }.get()
+        #expect(try await loop.submit { answered.withLockedValue { $0 } }.get() == 500)
+        try await group.shutdownGracefully()
+        #expect(answered.withLockedValue { $0 } == 500)
     }
 }

@@ -5,6 +5,7 @@ import NIOPosix
 import PushQueue
 import Redis
 import ServiceLifecycle
+import Sockets
 import Synchronization
 import Telemetry
 
@@ -211,7 +212,13 @@ public final class Worker: Service {
                 "event": "drained", "delivered": "\(total[.delivered])", "invalid_token": "\(total[.invalidToken])",
                 "expired": "\(total[.expired])", "dead": "\(total[.dead])", "retried": "\(total.retried)",
             ])
-        do { try await group.shutdownGracefully() } catch {
+        do {
+            for lane in lanes {
+                let loop = lane.eventLoop
+                try await loop.submit { SystemResolver.endLookups(on: loop) }.get()
+            }
+            try await group.shutdownGracefully()
+        } catch {
             logger.error("the event loops did not stop: \(error)", metadata: ["event": "shutdown_failed"])
         }
     }

@@ -114,7 +114,9 @@ struct RedisConnector {
     /// Connects without sending anything, and returns the first line that the server sends; empty if it sends none.
     private func greeting(of endpoint: RedisEndpoint) -> EventLoopFuture<String> {
         let line = eventLoop.makePromise(of: String.self)
-        let bootstrap = ClientBootstrap(group: eventLoop).connectTimeout(Self.greetingTime)
+        let bootstrap = ClientBootstrap(group: eventLoop)
+            .resolver(SystemResolver(on: eventLoop))
+            .connectTimeout(Self.greetingTime)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandler(GreetingHandler(line: line))
