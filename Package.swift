@@ -127,7 +127,8 @@ let package = Package(
             name: "PoolProbe", dependencies: ["APNS", "TLS", logging, nioCore, nioPosix], path: "Tests/PoolProbe"),
 
         .target(
-            name: "TestSupport", dependencies: ["APNS", "CHiredis", "TLS", logging, nioConcurrency, nioCore, nioPosix],
+            name: "TestSupport",
+            dependencies: ["APNS", "CHiredis", "COpenSSL", "TLS", logging, nioConcurrency, nioCore, nioPosix],
             path: "Tests/TestSupport"),
         .target(
             name: "QueueTestSupport",

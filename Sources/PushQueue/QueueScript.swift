@@ -46,7 +46,7 @@ extension QueueScript {
     // Invalid tokens.
     package static let findInvalidTokens = QueueScript("findInvalidTokens", PackageResources.find_lua)
     package static let addInvalidTokens = QueueScript("addInvalidTokens", PackageResources.add_lua)
-    package static let registerTokens = QueueScript("registerTokens", PackageResources.register_lua)
+    package static let removeInvalidTokens = QueueScript("removeInvalidTokens", PackageResources.remove_lua)
     // The state that workers share.
     package static let gate = QueueScript("gate", PackageResources.gate_lua)
     package static let reserveRate = QueueScript("reserveRate", PackageResources.reserve_rate_lua)
@@ -56,7 +56,7 @@ extension QueueScript {
     /// The scripts that workers run.
     package static let ofWorkers = [
         claim, reserve, settle, reclaim, release, gauges, findInvalidTokens, addInvalidTokens,
-        registerTokens, gate, reserveRate, throttleToken, shareProviderToken,
+        removeInvalidTokens, gate, reserveRate, throttleToken, shareProviderToken,
     ]
 }
 
@@ -75,7 +75,7 @@ private enum ScriptParts {
     private static let all: [UInt8] =
         PackageResources.base_lua + PackageResources.counters_lua + PackageResources.wrapper_lua
         + PackageResources.dead_letters_lua + PackageResources.results_lua + PackageResources.claims_lua
-        + PackageResources.portions_lua
+        + PackageResources.portions_lua + PackageResources.invalid_tokens_lua
 
     static func before(_ text: [UInt8], clock: ClockSource) -> [UInt8] { clock.part + all + text }
 }

@@ -6,9 +6,11 @@ public struct SharedKeys: Sendable {
 
     /// SET of invalid device tokens, lower-case hex.
     public let invalidTokens: String
-    /// HASH: invalid token → JSON: `at` (invalid since, by APNs) and `marked_at` in ms, `reason`, `topic`,
-    /// `environment` and `source`.
+    /// The beginning of the keys of 4,096 hashes, each with `:` and three hex digits after it: the details of invalid
+    /// tokens, in a compact form.
     public let invalidTokenDetails: String
+    /// HASH: number → JSON with `reason`, `topic`, `environment` and `source`, which details refer to.
+    public let invalidTokenFacts: String
     /// HASH: device token → the time of its device's last registration, in ms since 1970. Producers may write here.
     public let registrations: String
     /// ZSET of the device tokens that APNs throttles, by the end of the pause in ms since 1970.
@@ -24,6 +26,7 @@ public struct SharedKeys: Sendable {
         base = "\(prefix):{\(Self.tag)}:"
         invalidTokens = base + "invalid-tokens"
         invalidTokenDetails = base + "invalid-tokens:details"
+        invalidTokenFacts = base + "invalid-tokens:facts"
         registrations = base + "registrations"
         throttledTokens = base + "throttled-tokens"
         audit = base + "audit"
@@ -33,7 +36,7 @@ public struct SharedKeys: Sendable {
     /// - Parameter apps: the names of apps.
     package func schema(apps: [String]) -> [(key: String, type: String)] {
         [
-            (invalidTokens, "set"), (invalidTokenDetails, "hash"), (registrations, "hash"),
+            (invalidTokens, "set"), (invalidTokenFacts, "hash"), (registrations, "hash"),
             (throttledTokens, "zset"), (audit, "stream"),
         ] + apps.flatMap { [(appPaused($0), "string"), (appRate($0), "hash")] }
     }

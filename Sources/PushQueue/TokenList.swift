@@ -22,6 +22,12 @@ public struct TokenList: Sendable {
         count += 1
     }
 
+    /// Adds a text that another program may have written; one that can't be in the list is never found.
+    package mutating func append(anyText text: ByteBuffer) {
+        guard text.readableBytes > 0, !text.readableBytesView.contains(Self.separator) else { return appendNothing() }
+        append(text)
+    }
+
     /// Adds a placeholder that is never found, for a value that is not a token.
     public mutating func appendNothing() {
         if count > 0 { bytes.writeInteger(Self.separator) }

@@ -35,7 +35,7 @@ struct QueueRemains {
         }
         let set = try servers.connect(for: "push:{shared}:invalid-tokens")
         invalidTokens = try Self.scan(set, "SSCAN", "push:{shared}:invalid-tokens").compactMap(\.text)
-        invalidTokenDetails = try set.run("HLEN", "push:{shared}:invalid-tokens:details").number ?? 0
+        invalidTokenDetails = try StoredInvalidTokens(set).detailsCount()
     }
 
     /// Returns the number of jobs that have not ended. It is quick, and approximate while jobs move.

@@ -87,14 +87,16 @@ extension EndToEnd {
             #expect(result.queue.invalidTokens == [gone, bad, foreign.lowercased()])
             let details = result.queue.invalidTokenDetails
             let goneDetails = try #require(details[gone])
-            #expect(goneDetails.at == 1_700_000_000_123 && goneDetails.reason == "Unregistered")
-            #expect(goneDetails.topic == "com.example.app" && goneDetails.source == "apns")
-            #expect(goneDetails.environment?.hasPrefix("localhost:") == true)
+            #expect(goneDetails.at == 1_700_000_000_123 && goneDetails.facts.reason == "Unregistered")
+            #expect(goneDetails.facts.topic == "com.example.app" && goneDetails.facts.source == "apns")
+            #expect(goneDetails.facts.environment?.hasPrefix("localhost:") == true)
             let badDetails = try #require(details[bad])
-            #expect(badDetails.reason == "BadDeviceToken")
+            #expect(badDetails.facts.reason == "BadDeviceToken")
             #expect((before...Int64(Date().timeIntervalSince1970 * 1000)).contains(badDetails.at))
             let foreignDetails = try #require(details[foreign.lowercased()])
-            #expect(foreignDetails.topic == "com.example.other" && foreignDetails.reason == "DeviceTokenNotForTopic")
+            #expect(
+                foreignDetails.facts.topic == "com.example.other"
+                    && foreignDetails.facts.reason == "DeviceTokenNotForTopic")
         }
 
         @Test(

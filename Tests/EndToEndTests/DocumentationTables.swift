@@ -259,7 +259,8 @@ enum DocumentationTables {
     private static func sharedKeys() throws -> String {
         let keys = SharedKeys()
         let names = [
-            "invalidTokens": keys.invalidTokens, "invalidTokenDetails": keys.invalidTokenDetails,
+            "invalidTokens": keys.invalidTokens, "invalidTokenDetails": keys.invalidTokenDetails + ":<part>",
+            "invalidTokenFacts": keys.invalidTokenFacts,
             "registrations": keys.registrations, "throttledTokens": keys.throttledTokens,
             "appPaused": keys.appPaused("<app>"), "appRate": keys.appRate("<app>"),
             "providerToken": keys.providerToken(team: "<team>", key: "<key>"), "audit": keys.audit,

@@ -86,8 +86,8 @@ extension EndToEnd {
             }
             #expect(try scene.has(21..<1000))
             let details = try QueueContents(scene.redis).invalidTokenDetails[FeedbackScene.token(21)]
-            #expect(details?.at == 1_700_000_021_000 && details?.source == "feedback")
-            #expect(details?.topic == "com.example.app" && details?.environment == "production")
+            #expect(details?.at == 1_700_000_021_000 && details?.facts.source == "feedback")
+            #expect(details?.facts.topic == "com.example.app" && details?.facts.environment == "production")
         }
 
         @Test("a file to be written back that has lines without records is reported with their numbers")
@@ -111,10 +111,10 @@ extension EndToEnd {
         @Test("a service is not read while Redis is unavailable or refuses writes")
         func notAsked() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
-            try scene.redis.run("SET", "push:{shared}:invalid-tokens:details", "x")
+            try scene.redis.run("SET", "push:{shared}:invalid-tokens:facts", "x")
             let wrong = try await scene.run()
             #expect(wrong.ending == .exited(1))
-            #expect(wrong.errors.contains("push:{shared}:invalid-tokens:details holds a string"), "\(wrong.errors)")
+            #expect(wrong.errors.contains("push:{shared}:invalid-tokens:facts holds a string"), "\(wrong.errors)")
             #expect(wrong.errors.contains("was not read, and keeps its records"))
             scene.redis.stop()
             let away = try await scene.run("--redis-patience", "3s")
@@ -184,7 +184,7 @@ extension EndToEnd {
             #expect(result.ending == .exited(0), "\(result.errors)")
             #expect(result.output.hasPrefix("default: 1500 records: 1499 added, 0 already known, 1 skipped"))
             #expect(try owner.run("SCARD", "push:{shared}:invalid-tokens") == 1499)
-            #expect(try owner.run("HLEN", "push:{shared}:invalid-tokens:details") == 1499)
+            #expect(try owner.invalidTokens().detailsCount() == 1499)
             try await server.stop()
         }
 

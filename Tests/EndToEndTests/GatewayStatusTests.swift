@@ -41,10 +41,10 @@ extension EndToEnd {
             #expect(result.queue.invalidTokens == [TestJob.token("08", 5), TestJob.token("08", 14)])
             for token in result.queue.invalidTokens {
                 let details = try #require(result.queue.invalidTokenDetails[token])
-                #expect(details.source == "gateway" && details.reason == "InvalidToken")
-                #expect(details.topic == "com.example.app")
+                #expect(details.facts.source == "gateway" && details.facts.reason == "InvalidToken")
+                #expect(details.facts.topic == "com.example.app")
                 #expect((before...Int64(Date().timeIntervalSince1970 * 1000)).contains(details.at))
-                #expect(details.environment?.hasPrefix("localhost:") == true)
+                #expect(details.facts.environment?.hasPrefix("localhost:") == true)
             }
         }
 

@@ -12,9 +12,8 @@ extension EndToEnd {
                 ["invalid", "add"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url], input: input)
         }
 
-        private static func details(_ token: String, _ redis: RedisServer) throws -> [String: Any] {
-            let text = try #require(try redis.run("HGET", "push:{shared}:invalid-tokens:details", token).text)
-            return try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
+        private static func details(_ token: String, _ redis: RedisServer) throws -> StoredInvalidToken {
+            try #require(try redis.invalidTokens().details()[token])
         }
 
         private static func count(_ redis: RedisServer) throws -> Int? {
@@ -65,14 +64,16 @@ extension EndToEnd {
                 result.ending == .exited(0) && result.output == "added 1 token, 1 registered since\n",
                 "\(result.errors)")
             let known = try Self.details(token, redis)
-            #expect(known["reason"] as? String == "Unregistered" && known["topic"] as? String == "com.example.app")
-            #expect(known["environment"] as? String == "sandbox" && known["source"] as? String == "import")
-            #expect(known["at"] as? Int == 1_790_000_000_000)
+            #expect(
+                known
+                    == .init(
+                        at: 1_790_000_000_000, day: known.day, reason: "Unregistered", topic: "com.example.app",
+                        environment: "sandbox", source: "import"))
             let bare = TestJob.token("ab", 3)
             _ = try await Self.add([bare], redis)
             let unknown = try Self.details(bare, redis)
             #expect(
-                unknown["topic"] == nil && unknown["environment"] == nil && unknown["reason"] as? String == "Imported")
+                unknown.facts.topic == nil && unknown.facts.environment == nil && unknown.facts.reason == "Imported")
             let list = try await CommandLineTests.run(["invalid", "list", "--source", "import", "--redis", redis.url])
             #expect(list.output.split(separator: "\n").count == 3, "\(list.errors)")
         }

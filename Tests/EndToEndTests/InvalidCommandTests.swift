@@ -14,18 +14,17 @@ extension EndToEnd {
 
         /// Adds tokens as workers write them, half of them marked in a wrong environment.
         private static func fill(_ count: Int, _ redis: RedisServer) throws {
-            let connection = try redis.connect()
+            let tokens = try redis.invalidTokens()
             let now = Int64(Date().timeIntervalSince1970) * 1000
             for number in 0..<count {
                 let token = TestJob.token("", number)
                 let (reason, environment) =
                     number % 2 == 0 ? ("BadDeviceToken", "sandbox") : ("Unregistered", "production")
                 let at = now - (number < count / 2 ? 60_000 : 86_400_000)
-                try connection.run("SADD", "push:{shared}:invalid-tokens", token)
-                try connection.run(
-                    "HSET", "push:{shared}:invalid-tokens:details", token,
-                    #"{"at":\#(at),"reason":"\#(reason)","topic":"com.\"example\",x","environment":"\#(environment)","source":"apns"}"#
-                )
+                try tokens.add(
+                    token,
+                    .init(
+                        at: at, reason: reason, topic: #"com."example",x"#, environment: environment, source: "apns"))
             }
         }
 
@@ -99,7 +98,7 @@ extension EndToEnd {
             func counts() throws -> [Int?] {
                 [
                     try redis.run("SCARD", "push:{shared}:invalid-tokens").number,
-                    try redis.run("HLEN", "push:{shared}:invalid-tokens:details").number,
+                    try redis.invalidTokens().detailsCount(),
                 ]
             }
             let named = [TestJob.token("", 1).uppercased(), "<\(TestJob.token("", 3))>", TestJob.token("ff", 1)]
@@ -153,7 +152,7 @@ extension EndToEnd {
             let removed = try await Self.invalid(["remove", "--reason", "Unregistered", "--yes"], cluster.url)
             #expect(removed.output == "removed 500 tokens\n", "\(removed.errors)")
             #expect(try set.run("SCARD", "push:{shared}:invalid-tokens") == 500)
-            #expect(try set.run("HLEN", "push:{shared}:invalid-tokens:details") == 500)
+            #expect(try set.invalidTokens().detailsCount() == 500)
         }
     }
 }

@@ -167,13 +167,14 @@ extension EndToEnd {
             let before = try QueueContents(redis)
             #expect(before.claims == 1 && before.invalidTokens == [TestJob.token("a", 1)])
             // As after a failover to a slightly lagging replica.
-            try redis.run("DEL", SharedKeys().invalidTokens, SharedKeys().invalidTokenDetails)
+            let detailsKey = try redis.invalidTokens().detailsKey(of: TestJob.token("a", 1))
+            #expect(try redis.run("DEL", SharedKeys().invalidTokens, detailsKey) == 2)
             try await proxy.heal()
             expectAgreement(try await worker.finish(), try QueueContents(redis), try await simulator.stop())
             let queue = try QueueContents(redis)
             #expect(queue.isSettled && queue.count("invalid_token") == 1)
             #expect(queue.invalidTokens == before.invalidTokens)
-            #expect(queue.invalidTokenDetails[TestJob.token("a", 1)]?.reason == "Unregistered")
+            #expect(queue.invalidTokenDetails[TestJob.token("a", 1)]?.facts.reason == "Unregistered")
         }
 
         @Test("no answer for longer than the time limit: commands may still be executed")

@@ -14,12 +14,6 @@ struct QueueContents {
         let tokens: [String]
     }
 
-    struct InvalidTokenDetails: Decodable, Equatable {
-        let at: Int64
-        let reason, topic, source: String
-        var environment: String?
-    }
-
     /// The waiting jobs in order, beginning with the inbox.
     let jobs: [[UInt8]]
     /// The jobs that wait for their time, as wrapped by the worker, and the times in milliseconds.
@@ -29,7 +23,7 @@ struct QueueContents {
     let claims: Int
     let dead: [Letter]
     let invalidTokens: Set<String>
-    let invalidTokenDetails: [String: InvalidTokenDetails]
+    let invalidTokenDetails: [String: StoredInvalidToken]
     /// The counters of all days.
     let counters: [String: Int]
     let keys: Set<String>
@@ -61,11 +55,8 @@ struct QueueContents {
         let sets = SharedKeys()
         invalidTokens =
             keys.contains(sets.invalidTokens) ? Set(try connection.run("SMEMBERS", sets.invalidTokens).strings()) : []
-        let hasDetails = keys.contains(sets.invalidTokenDetails)
-        let details = hasDetails ? try connection.run("HGETALL", sets.invalidTokenDetails).pairs() : [:]
-        invalidTokenDetails = try details.mapValues {
-            try JSONDecoder().decode(InvalidTokenDetails.self, from: Data($0.utf8))
-        }
+        invalidTokenDetails =
+            invalidTokens.isEmpty ? [:] : try StoredInvalidTokens(connection, sets.invalidTokens).details()
         var counters: [String: Int] = [:]
         for key in keys where key.hasPrefix(base + "stats:") {
             for (field, count) in try connection.run("HGETALL", key).pairs() {

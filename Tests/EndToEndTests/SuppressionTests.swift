@@ -6,14 +6,13 @@ extension EndToEnd {
     @Suite("Known invalid tokens")
     struct SuppressionTests {
         private static func details(
-            _ at: Int64, topic: String = "com.example.app", _ more: String = ""
-        ) -> String {
-            #"{"at":\#(at),"reason":"Unregistered","topic":"\#(topic)"\#(more),"source":"apns"}"#
+            _ at: Int64, topic: String = "com.example.app", environment: String? = nil
+        ) -> StoredInvalidToken {
+            .init(at: at, reason: "Unregistered", topic: topic, environment: environment, source: "apns")
         }
 
-        private static func mark(_ token: String, _ details: String?, _ redis: RedisServer) throws {
-            try redis.run("SADD", "push:{shared}:invalid-tokens", token)
-            if let details { try redis.run("HSET", "push:{shared}:invalid-tokens:details", token, details) }
+        private static func mark(_ token: String, _ details: StoredInvalidToken?, _ redis: RedisServer) throws {
+            try redis.invalidTokens().add(token, details)
         }
 
         private static func run(
@@ -73,7 +72,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             let tokens = (0..<3).map { TestJob.token("cd", $0) }
             try Self.mark(tokens[0], Self.details(1, topic: "com.example.other"), redis)
-            try Self.mark(tokens[1], Self.details(1, #","environment":"sandbox""#), redis)
+            try Self.mark(tokens[1], Self.details(1, environment: "sandbox"), redis)
             try Self.mark(tokens[2], Self.details(1), redis)
             let result = try await Self.run(redis, tokens.map { TestJob.text($0) })
             #expect(result.worker.delivered == 2 && result.worker.suppressed == 1)
@@ -91,7 +90,7 @@ extension EndToEnd {
                 try redis.push([job])
                 try await eventually("it is suppressed") { try QueueContents(redis).count("suppressed") == round }
                 let details = try #require(try QueueContents(redis).invalidTokenDetails.first?.value)
-                #expect(details.environment == "localhost:\(simulator.port)")
+                #expect(details.facts.environment == "localhost:\(simulator.port)")
                 let account = try await worker.stop()
                 #expect(account.invalidToken == 1 && account.suppressed == 1)
                 #expect(try await simulator.stop().requests == 1)

@@ -65,7 +65,7 @@ extension EndToEnd {
             #expect(accepted.distinctTokens == 2 * count && accepted.duplicates == 0)
             let invalid = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:invalid-tokens"))
             #expect(try invalid.run("SCARD", "push:{shared}:invalid-tokens") == 40)
-            #expect(try invalid.run("HLEN", "push:{shared}:invalid-tokens:details") == 40)
+            #expect(try invalid.invalidTokens().detailsCount() == 40)
         }
 
         @Test(

@@ -22,7 +22,7 @@ struct FeedbackMarkTests {
         _ topology: RedisTopology, _ keys: SharedKeys, _ body: (InvalidTokenClient) async throws -> Void
     ) async throws {
         let writer = InvalidTokenClient.start(
-            topology: topology, keys: keys, configuration: RedisClientConfiguration(),
+            topology: topology, keys: keys, maximumAge: 0, configuration: RedisClientConfiguration(),
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
         do {
             try await eventually("Redis is connected to") {
@@ -39,11 +39,6 @@ struct FeedbackMarkTests {
             throw error
         }
         await writer.close()
-    }
-
-    private func sources(_ details: RedisValue) -> [String: String] {
-        let texts = details.elements?.compactMap(\.text) ?? []
-        return stride(from: 0, to: texts.count, by: 2).reduce(into: [:]) { $0[texts[$1]] = texts[$1 + 1] }
     }
 
     @Test("is added once, and skipped if the device has registered since")
@@ -63,12 +58,15 @@ struct FeedbackMarkTests {
             }
             let set = try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) ?? []
             #expect(Set(set) == ["bb", "cc", "dd", "ee", "ff"])
-            let details = sources(try queue.redis.run("HGETALL", keys.invalidTokenDetails))
-            #expect(Set(details.keys) == Set(set))
+            let details = try queue.storedInvalidTokens().details()
+            let second = try #require(details["bb"])
             #expect(
-                details["bb"]?.hasPrefix(
-                    #"{"at":5000,"reason":"Feedback","topic":"com.example.app","environment":"production","source":"feedback","#
-                ) == true)
+                second
+                    == .init(
+                        at: 5000, day: second.day, reason: "Feedback", topic: "com.example.app",
+                        environment: "production", source: "feedback"))
+            // `ff` was added without details, so what is known now is all that is known.
+            #expect(Set(details.keys) == Set(set))
         }
     }
 
@@ -79,21 +77,20 @@ struct FeedbackMarkTests {
             try await queue.addInvalidTokens([
                 record("aa", at: 5001, .apns), record("bb", at: 5000, .apns), record("cc", at: 4999, .apns),
             ])
-            let strange = ["dd": "x", "ee": "[]", "ff": #"{"at":"9999"}"#, "ab": "", "ac": "7", "ad": #"{"at":null}"#]
-            for (token, text) in strange { try queue.redis.run("HSET", keys.invalidTokenDetails, token, text) }
+            let strange: [String: [UInt8]] = [
+                "dd": [], "ee": [7], "ff": Array(repeating: 0xFF, count: 9), "ab": Array(repeating: 0xFF, count: 11),
+            ]
+            for (token, bytes) in strange { try queue.storedInvalidTokens().write(bytes, for: token) }
             try await withWriter(queue.client.topology, keys) { writer in
                 let tokens = ["aa", "bb", "cc"] + strange.keys.sorted()
                 _ = try await writer.mark(tokens.map { record($0) })
                 // The same token twice in a batch, the older report last.
                 _ = try await writer.mark([record("b0", at: 9000), record("b0", at: 8000)])
             }
-            let details = sources(try queue.redis.run("HGETALL", keys.invalidTokenDetails))
-            #expect(details["aa"]?.contains(#""source":"apns""#) == true)
-            #expect(details["bb"]?.contains(#""source":"apns""#) == true)
-            for token in ["cc"] + strange.keys {
-                #expect(details[token]?.contains(#""source":"feedback""#) == true, "\(token): \(details[token] ?? "")")
-            }
-            #expect(details["b0"]?.hasPrefix(#"{"at":9000,"#) == true)
+            let sources = try queue.storedInvalidTokens().details().mapValues(\.facts.source)
+            #expect(sources["aa"] == "apns" && sources["bb"] == "apns")
+            for token in ["cc"] + strange.keys { #expect(sources[token] == "feedback", "\(token)") }
+            #expect(try queue.storedInvalidTokens().details()["b0"]?.at == 9000)
         }
     }
 
@@ -108,7 +105,7 @@ struct FeedbackMarkTests {
                 #expect(none.isEmpty)
             }
             #expect(try queue.redis.run("SCARD", queue.sharedKeys.invalidTokens) == 10_000)
-            #expect(try queue.redis.run("HLEN", queue.sharedKeys.invalidTokenDetails) == 10_000)
+            #expect(try queue.storedInvalidTokens().detailsCount() == 10_000)
         }
     }
 
@@ -119,7 +116,7 @@ struct FeedbackMarkTests {
             try await queue.addInvalidTokens([record("aa", .apns), record("bb", .apns)])
             let (loop, topology) = (queue.client.eventLoop, queue.client.topology)
             let set = NIOLoopBoundBox.makeBoxSendingValue(
-                InvalidTokenSet(client: queue.client, keys: keys), eventLoop: loop)
+                InvalidTokenSet(client: queue.client, keys: keys, maximumAge: 0), eventLoop: loop)
             for at in [7000, 6000] as [Int64] {
                 try await withCheckedThrowingContinuation { continuation in
                     loop.execute {
@@ -130,8 +127,8 @@ struct FeedbackMarkTests {
                 }
             }
             #expect(try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) == ["bb"])
-            #expect(try queue.redis.run("HKEYS", keys.invalidTokenDetails).elements?.compactMap(\.text) == ["bb"])
-            #expect(sources(try queue.redis.run("HGETALL", keys.registrations)) == ["aa": "7000"])
+            #expect(try queue.storedInvalidTokens().detailsCount() == 1)
+            #expect(try queue.redis.run("HGETALL", keys.registrations) == .array(["aa", "7000"]))
             try await withWriter(topology, keys) { writer in
                 let older = try await writer.mark([record("aa", at: 6999)])
                 let newer = try await writer.mark([record("aa", at: 7000)])
@@ -140,19 +137,23 @@ struct FeedbackMarkTests {
         }
     }
 
-    @Test("fails and changes nothing if a key has another type", arguments: 0..<3)
+    @Test("fails and changes nothing if a key has another type", arguments: 0..<4)
     func wrongType(which: Int) async throws {
         try await withQueue { queue in
             let keys = queue.sharedKeys
             try await withWriter(queue.client.topology, keys) { writer in
-                let all = [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails]
+                let all = [
+                    keys.invalidTokens, keys.registrations, keys.invalidTokenFacts,
+                    try queue.storedInvalidTokens().detailsKey(of: "aa"),
+                ]
                 try queue.redis.run("SET", all[which], "x")
-                for tokens in [[], [record("aa")]] {
+                // Without a token, no details are read.
+                for tokens in which == 3 ? [[record("aa")]] : [[], [record("aa")]] {
                     let failure = await #expect(throws: QueueConnection.Failure.self) { try await writer.mark(tokens) }
                     #expect(failure?.mayPass == false)
                     #expect(failure?.description.contains(all[which]) == true)
                 }
-                #expect(try queue.redis.run("EXISTS", all[(which + 1) % 3], all[(which + 2) % 3]) == 0)
+                #expect(try queue.redis.run("DBSIZE") == 1)
             }
         }
     }
@@ -163,7 +164,8 @@ struct FeedbackMarkTests {
         let keys = SharedKeys()
         let owner = try cluster.owner(ofSlot: cluster.slot(of: keys.invalidTokens))
         try owner.run("HSET", keys.registrations, "bb", "6000")
-        try owner.run("HSET", keys.invalidTokenDetails, "cc", #"{"at":9000,"source":"apns"}"#)
+        try owner.invalidTokens().add("cc", .init(at: 9000, source: "apns"))
+        try owner.run("SREM", keys.invalidTokens, "cc")
         try await withWriter(try RedisTopology(url: cluster.url), keys) { writer in
             for expected in [InvalidTokenSet.Marking.added, .known] {
                 let markings = try await writer.mark([record("aa"), record("bb"), record("cc")])
@@ -171,9 +173,9 @@ struct FeedbackMarkTests {
             }
         }
         #expect(Set(try owner.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) ?? []) == ["aa", "cc"])
-        let known = sources(try owner.run("HGETALL", keys.invalidTokenDetails))
+        let known = try owner.invalidTokens().details()
         #expect(Set(known.keys) == ["aa", "cc"])
-        #expect(known["cc"] == #"{"at":9000,"source":"apns"}"#)
+        #expect(known["cc"] == .init(at: 9000, source: "apns"))
     }
 
     @Test("without a token finds out whether a server accepts writes")

@@ -115,12 +115,12 @@ struct FullRedisTests {
         }
         try await withFullRedis { queue in
             let keys = queue.sharedKeys
-            let set = onLoop(queue, InvalidTokenSet(client: queue.client, keys: keys))
+            let set = onLoop(queue, InvalidTokenSet(client: queue.client, keys: keys, maximumAge: 0))
             let markings: [InvalidTokenSet.Marking] = try await call(queue) {
                 set.value.mark([token("aa"), token("bb")], completion: $0)
             }
             #expect(markings == [.added, .added])
-            #expect(try queue.redis.run("HLEN", keys.invalidTokenDetails) == 2)
+            #expect(try queue.storedInvalidTokens().detailsCount() == 2)
             let _: Void = try await call(queue) {
                 set.value.register([.init(token: ByteBuffer(string: "aa"), at: 7)], completion: $0)
             }

@@ -30,7 +30,7 @@ struct InvalidTokenClientTests {
         try await withQueue { queue in
             try await queue.addInvalidTokens((0..<3000).map(token))
             try queue.redis.run("SADD", queue.sharedKeys.invalidTokens, "unknown")
-            try queue.redis.run("HSET", queue.sharedKeys.invalidTokenDetails, "1", "no JSON")
+            try queue.storedInvalidTokens().write([1, 2], for: "1")
             try await withInspector(queue) { inspector in
                 for withDetails in [true, false] {
                     var (cursor, pages): (String?, [InvalidTokenSet.Page]) = (nil, [])
@@ -67,7 +67,7 @@ struct InvalidTokenClientTests {
                 #expect(present == 3 && counts == [3, 0, 0, 0, 0])
             }
             #expect(try queue.redis.run("SCARD", queue.sharedKeys.invalidTokens) == 7)
-            #expect(try queue.redis.run("HLEN", queue.sharedKeys.invalidTokenDetails) == 7)
+            #expect(try queue.storedInvalidTokens().detailsCount() == 7)
         }
     }
 }

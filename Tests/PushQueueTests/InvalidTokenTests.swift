@@ -25,31 +25,63 @@ struct InvalidTokenTests {
             try await queue.addInvalidTokens([token("bb", at: 7, reason: "BadDeviceToken")])
             let set = try queue.redis.run("SMEMBERS", queue.sharedKeys.invalidTokens).elements
             #expect(Set(set?.compactMap(\.text) ?? []) == ["aa", "bb"])
-            let details = queue.sharedKeys.invalidTokenDetails
+            let details = try queue.storedInvalidTokens().details()
+            let (first, second) = (try #require(details["aa"]), try #require(details["bb"]))
+            let topic = "com.example.app"
             #expect(
-                try queue.redis.run("HGET", details, "aa").text?.hasPrefix(
-                    #"{"at":1792800000000,"reason":"Unregistered","topic":"com.example.app","source":"apns","marked_at":"#
-                )
-                    == true)
-            #expect(
-                try queue.redis.run("HGET", details, "bb").text?.hasPrefix(
-                    #"{"at":7,"reason":"BadDeviceToken","topic":"com.example.app","source":"apns","marked_at":"#)
-                    == true)
+                first
+                    == .init(
+                        at: 1_792_800_000_000, day: first.day, reason: "Unregistered", topic: topic, source: "apns"))
+            #expect(second == .init(at: 7, day: first.day, reason: "BadDeviceToken", topic: topic, source: "apns"))
+            #expect(abs(first.day - Int(Date().timeIntervalSince1970) / 86_400) <= 1)
+            #expect(try queue.redis.run("HLEN", queue.sharedKeys.invalidTokenFacts) == 2)
         }
     }
 
-    @Test("a token's details are JSON, whatever the reason and the topic")
+    @Test("a token's facts are JSON, whatever the reason and the topic; a time is cut to what fits")
     func hostile() async throws {
         try await withQueue { queue in
-            try await queue.addInvalidTokens([
-                InvalidToken(
-                    token: ByteBuffer(string: "aa"), at: 0, reason: "\"}\n\\",
-                    topic: ByteBuffer(bytes: [0xFF, 0x22, 0]),
-                    source: .feedback)
-            ])
-            let details = try queue.redis.run("HGET", queue.sharedKeys.invalidTokenDetails, "aa")
-            #expect(try jsonObject(ByteBuffer(bytes: details.bytes)))
-            #expect(details.text?.contains(#""source":"feedback","marked_at":"#) == true)
+            let tokens: [String: Int64] = ["aa": -7, "bb": .max, "cc": 1 << 48 - 1]
+            try await queue.addInvalidTokens(
+                tokens.map {
+                    InvalidToken(
+                        token: ByteBuffer(string: $0), at: $1, reason: "\"}\n\\",
+                        topic: ByteBuffer(bytes: [0xFF, 0x22, 0]), source: .feedback)
+                })
+            let facts = try queue.redis.run("HVALS", queue.sharedKeys.invalidTokenFacts).elements ?? []
+            #expect(try facts.count == 1 && jsonObject(ByteBuffer(bytes: try #require(facts.first).bytes)))
+            let details = try queue.storedInvalidTokens().details()
+            #expect(details.mapValues(\.at) == ["aa": 0, "bb": 1 << 48 - 1, "cc": 1 << 48 - 1])
+            #expect(details.values.allSatisfy { $0.facts.source == "feedback" && $0.facts.reason == "\"}\n\\" })
+        }
+    }
+
+    @Test("facts keep their numbers when they are deleted, and get another one if theirs has other facts")
+    func facts() async throws {
+        try await withQueue { queue in
+            let key = queue.sharedKeys.invalidTokenFacts
+            func numbers() throws -> [String: String] {
+                let texts = try queue.redis.run("HGETALL", key).elements?.compactMap(\.text) ?? []
+                return stride(from: 0, to: texts.count, by: 2).reduce(into: [:]) { $0[texts[$1]] = texts[$1 + 1] }
+            }
+            try await queue.addInvalidTokens([token("aa")])
+            let first = try #require(try numbers().first)
+            try queue.redis.run("DEL", key)
+            #expect(try queue.storedInvalidTokens().details()["aa"]?.facts == StoredInvalidToken(at: 0).facts)
+            try await queue.addInvalidTokens([token("bb")])
+            #expect(try numbers() == [first.key: first.value])
+            // Other programs can write anything there.
+            let next = String(try #require(Int(first.key)) % 65_535 + 1)
+            try queue.redis.run("HSET", key, first.key, #"{"reason":"Other"}"#)
+            try await queue.addInvalidTokens([token("cc")])
+            #expect(try numbers()[next] == first.value)
+            for number in 0..<16 {
+                let taken = (try #require(Int(first.key)) - 1 + number) % 65_535 + 1
+                try queue.redis.run("HSET", key, "\(taken)", "{}")
+            }
+            try await queue.addInvalidTokens([token("dd")])
+            let stored = try #require(try queue.storedInvalidTokens().details()["dd"])
+            #expect(stored == .init(at: 5, day: stored.day))
         }
     }
 
@@ -59,16 +91,21 @@ struct InvalidTokenTests {
             let keys = queue.sharedKeys
             let now = try await queue.worker("w").claim(0).now
             let day: Int64 = 86_400_000
-            func fill(_ prefix: String, _ count: Int, details: String) throws {
+            let stored = try queue.storedInvalidTokens()
+            func fill(_ prefix: String, _ count: Int, at: Int64, days: Int64) throws {
                 for index in 0..<count {
-                    try queue.redis.run("SADD", keys.invalidTokens, "\(prefix)\(index)")
-                    try queue.redis.run("HSET", keys.invalidTokenDetails, "\(prefix)\(index)", details)
+                    try stored.add("\(prefix)\(index)", .init(at: at, day: Int(now / day - days)))
                 }
             }
-            try fill("old", 400, details: #"{"at":\#(now),"marked_at":\#(now - 11 * day)}"#)
-            try fill("new", 100, details: #"{"at":1,"marked_at":\#(now - 9 * day)}"#)
-            try fill("unknown", 10, details: #"{"at":1}"#)
-            try queue.redis.run("SADD", keys.invalidTokens, "byhand")
+            try fill("old", 400, at: now, days: 11)
+            try fill("new", 100, at: 1, days: 9)
+            for index in 0..<10 { try stored.add("unknown\(index)") }
+            try stored.add("byhand")
+            for index in 0..<300 {
+                try queue.redis.run("HSET", keys.registrations, "old\(index)", "\(now - 11 * day)")
+                try queue.redis.run("HSET", keys.registrations, "new\(index)", "\(now - 9 * day)")
+                try queue.redis.run("HSET", keys.registrations, "odd\(index)", "soon")
+            }
             let loop = queue.client.eventLoop
             func mark(_ token: String, maximumAge: Int64) async throws -> [InvalidTokenSet.Marking] {
                 let set = NIOLoopBoundBox.makeBoxSendingValue(
@@ -86,14 +123,20 @@ struct InvalidTokenTests {
             let after = try queue.redis.run("SCARD", keys.invalidTokens).number ?? 0
             #expect(after < 513 && after >= 113, "\(after)")
             var calls = 0
-            while calls < 2000, try queue.redis.run("SCARD", keys.invalidTokens) != 113 {
+            func isDone() throws -> Bool {
+                try queue.redis.run("SCARD", keys.invalidTokens) == 113
+                    && queue.redis.run("HLEN", keys.registrations) == 600
+            }
+            while calls < 2000, try !isDone() {
                 #expect(try await mark("second", maximumAge: 10 * day) == [.known])
                 calls += 1
             }
             let left = Set(try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) ?? [])
             #expect(left.count == 113 && left.isSuperset(of: ["first", "second", "byhand"]))
             #expect(!left.contains { $0.hasPrefix("old") })
-            #expect(try queue.redis.run("HLEN", keys.invalidTokenDetails) == 112)
+            #expect(try stored.detailsCount() == 102)
+            let devices = try queue.redis.run("HKEYS", keys.registrations).elements?.compactMap(\.text) ?? []
+            #expect(!devices.contains { $0.hasPrefix("old") })
         }
     }
 
@@ -101,14 +144,26 @@ struct InvalidTokenTests {
     func ageIsBounded() async throws {
         try await withQueue { queue in
             let keys = queue.sharedKeys
-            let fill = """
-                for i = 1, 20000 do
-                    redis.call('SADD', KEYS[1], i)
-                    redis.call('HSET', KEYS[2], i, '{"at":1,"marked_at":' .. ARGV[1] .. '}')
+            try await queue.addInvalidTokens((0..<20_000).map { token("\($0)") })
+            // All are of the first day of 1970.
+            let age = """
+                for part = 0, 4095 do
+                    local key = string.format('%s:%03x', KEYS[1], part)
+                    for _, field in ipairs(redis.call('HKEYS', key)) do
+                        redis.call('HSET', key, field, string.rep('\\0', 10))
+                    end
                 end
                 """
-            try queue.redis.run("EVAL", fill, "2", keys.invalidTokens, keys.invalidTokenDetails, "1000")
-            try await queue.addInvalidTokens([token("aa")])
+            try queue.redis.run("EVAL", age, "1", keys.invalidTokenDetails)
+            let loop = queue.client.eventLoop
+            let set = NIOLoopBoundBox.makeBoxSendingValue(
+                InvalidTokenSet(client: queue.client, keys: keys), eventLoop: loop)
+            let record = token("aa")
+            let result: Result<[InvalidTokenSet.Marking], QueueConnection.Failure> = await withCheckedContinuation {
+                continuation in
+                loop.execute { set.value.mark([record]) { continuation.resume(returning: $0) } }
+            }
+            #expect(try result.get() == [.added])
             let left = try queue.redis.run("SCARD", keys.invalidTokens).number ?? 0
             #expect((19_501...19_999).contains(left), "\(left)")
         }
@@ -120,7 +175,7 @@ struct InvalidTokenTests {
             try await queue.addInvalidTokens([])
             try await queue.addInvalidTokens((0..<10_000).map { token("\($0)") })
             #expect(try queue.redis.run("SCARD", queue.sharedKeys.invalidTokens) == 10_000)
-            #expect(try queue.redis.run("HLEN", queue.sharedKeys.invalidTokenDetails) == 10_000)
+            #expect(try queue.storedInvalidTokens().detailsCount() == 10_000)
         }
     }
 
@@ -130,8 +185,8 @@ struct InvalidTokenTests {
             var sandbox = token("bb", at: 7)
             sandbox.environment = "sandbox"
             try await queue.addInvalidTokens([token("aa", at: 1), sandbox, token("cc")])
-            try queue.redis.run("SADD", queue.sharedKeys.invalidTokens, "dd", "ee")
-            try queue.redis.run("HSET", queue.sharedKeys.invalidTokenDetails, "ee", #"{"at":"soon","topic":7}"#)
+            for token in ["dd", "ee"] { try queue.storedInvalidTokens().add(token) }
+            try queue.storedInvalidTokens().write([1, 2, 3], for: "ee")
             let names = ["xx", "aa", "bb", "-", "dd", "ee", "aa"]
             let candidates = names.map(ByteBuffer.init(string:))
             var list = TokenList()
@@ -162,7 +217,7 @@ struct InvalidTokenTests {
             }
             #expect(withdrawn == 4)
             #expect(try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) == ["cc"])
-            #expect(try queue.redis.run("HLEN", keys.invalidTokenDetails) == 1)
+            #expect(try queue.storedInvalidTokens().detailsCount() == 1)
         }
     }
 
@@ -197,16 +252,17 @@ struct InvalidTokenTests {
     @Test(
         "details of any content are read",
         arguments: [
-            "", "x", "null", "[]", "{", #"{"at":1"#, #"{"at":1}x"#, #"{"topic":{"at":2}}"#, #"{"at":1.5,"topic":null}"#,
-            #"{"topic":"\uD800"}"#,
+            "", "x", "null", "[]", "{", #"{"topic":"a""#, #"{"topic":"a"}x"#, #"{"topic":{"topic":2}}"#,
+            #"{"reason":1.5,"topic":null}"#, #"{"topic":"\uD800"}"#,
         ])
     func unreadable(_ text: String) {
-        #expect(InvalidTokenDetails(ByteBuffer(string: text)) == InvalidTokenDetails())
+        #expect(InvalidTokenDetails(at: nil, facts: ByteBuffer(string: text)) == InvalidTokenDetails())
     }
 
     @Test("an escaped topic is decoded")
     func escaped() {
-        let details = InvalidTokenDetails(ByteBuffer(string: #"{"topic":"a\u0062\"","more":[1,{"at":3}],"at":4}"#))
+        let details = InvalidTokenDetails(
+            at: 4, facts: ByteBuffer(string: #"{"topic":"a\u0062\"","more":[1,{"environment":"x"}]}"#))
         #expect(details.topic == ByteBuffer(string: "ab\"") && details.at == 4 && details.environment == nil)
     }
 
@@ -217,6 +273,6 @@ struct InvalidTokenTests {
         try await addInvalidTokensToSet([token("aa"), token("bb")], keys, on: RedisTopology(url: cluster.url))
         let owner = try cluster.owner(ofSlot: cluster.slot(of: keys.invalidTokens))
         #expect(try owner.run("SCARD", keys.invalidTokens) == 2)
-        #expect(try owner.run("HLEN", keys.invalidTokenDetails) == 2)
+        #expect(try owner.invalidTokens().detailsCount() == 2)
     }
 }

@@ -44,6 +44,11 @@ package final class TestQueue {
         try await addInvalidTokensToSet(tokens, sharedKeys, on: client.topology)
     }
 
+    /// The set of invalid tokens, for a client other than the workers'.
+    package func storedInvalidTokens() throws -> StoredInvalidTokens {
+        StoredInvalidTokens(redis, sharedKeys.invalidTokens)
+    }
+
     package func push(_ jobs: [String]) throws {
         for job in jobs { try redis.run("RPUSH", keys.jobs, job) }
     }
@@ -283,7 +288,11 @@ package func addInvalidTokensToSet(_ tokens: [InvalidToken], _ keys: SharedKeys,
     try await client.waitUntilReady(timeout: .seconds(10))
     let result: Result<[InvalidTokenSet.Marking], QueueConnection.Failure> = await withCheckedContinuation {
         continuation in
-        loop.execute { InvalidTokenSet(client: client, keys: keys).mark(tokens) { continuation.resume(returning: $0) } }
+        loop.execute {
+            InvalidTokenSet(client: client, keys: keys, maximumAge: 0).mark(tokens) {
+                continuation.resume(returning: $0)
+            }
+        }
     }
     try await client.close().get()
     _ = try result.get()

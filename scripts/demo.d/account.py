@@ -20,7 +20,7 @@ PREFIXES = {10: "0410", 110: "0410", 20: "0bad", 31: "0503", 80: "0503", 131: "0
 # The keys that may remain: no job, retry, claim, inbox, lease or paused app.
 MAY_STAY = re.compile(
     r"push:(\{default\}:(configurations|source|dead|dead-bytes|gauges|results|next:.*|stats:[0-9-]+|minute:[0-9T:-]+)"
-    r"|\{shared\}:(invalid-tokens(:details)?|registrations|throttled-tokens|provider-token:.*))")
+    r"|\{shared\}:(invalid-tokens(:facts|:details:[0-9a-f]{3})?|registrations|throttled-tokens|provider-token:.*))")
 
 
 class Jobs:
@@ -73,6 +73,13 @@ class Jobs:
             "".join(f"HSET push:{{shared}}:registrations {token} {(now + 60) * 1000}\n" for token in self.registered))
 
 
+def invalid_token_details(redis):
+    """The facts about each invalid token that has details; docs/invalid-tokens.md describes their form."""
+    base = "push:{shared}:invalid-tokens"
+    values = (value for part in range(4096) for value in redis("HVALS", f"{base}:details:{part:03x}"))
+    return [redis("HGET", f"{base}:facts", int.from_bytes(value[8:], "big")) for value in values]
+
+
 def compare(jobs, worker, apns, drain, redis):
     """Prints the account, and returns the disagreements. None in a row is a value that the account does not have."""
     counters, answers, sent = Counter(), Counter(apns["answers"]), jobs.sent
@@ -82,7 +89,7 @@ def compare(jobs, worker, apns, drain, redis):
         counters.update({name.decode(): int(count) for name, count in zip(fields, fields)})
     # A dead letter is a line of JSON, a line feed, and the original job, which has no line feeds here.
     letters = [member.split(b"\n", 1) for member in redis("ZRANGE", "push:{default}:dead", 0, -1)]
-    details = redis("HVALS", "push:{shared}:invalid-tokens:details")
+    details = invalid_token_details(redis)
     # BadDeviceToken is retried once if APNs has accepted no other token of the app yet, or refused several in a row.
     again = counters["retried:BadDeviceToken"]
     answered = answers["503 ServiceUnavailable"] + answers["429 TooManyRequests"] + apns["resets"] + again
@@ -93,7 +100,7 @@ def compare(jobs, worker, apns, drain, redis):
         ("delivered", worker["delivered"], counters["delivered"], apns["distinct_ids"], jobs.delivered),
         ("invalid tokens", worker["invalid_token"], counters["invalid_token"], refused, jobs.invalid),
         ("from the feedback service", drain["records"], None, apns["feedback"]["served"], len(jobs.removed) + sent["0410"]),
-        ("  of which added", drain["added"], sum(b'"feedback"' in detail for detail in details), None, added),
+        ("  of which added", drain["added"], sum(b'"feedback"' in facts for facts in details), None, added),
         ("  known from answers", drain["known"], None, None, sent["0410"]),
         ("  registered since", drain["registered_since"], None, None, len(jobs.registered)),
         ("in the set of invalid tokens", None, redis("SCARD", "push:{shared}:invalid-tokens"), None, jobs.invalid + added),

@@ -18,7 +18,7 @@ package enum KeySizes {
     package static func read(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [KeySize] {
         let shared = fleet.sharedKeys
         var keys = queues.flatMap { [$0.jobs, $0.inbox, $0.retry, $0.dead, $0.results, $0.workers] }
-        keys += [shared.invalidTokens, shared.invalidTokenDetails, shared.throttledTokens, shared.audit]
+        keys += [shared.invalidTokens, shared.registrations, shared.throttledTokens, shared.audit]
         var sizes: [KeySize] = []
         for key in Set(keys) {
             let client = try await fleet.client(for: key)
@@ -38,6 +38,21 @@ package enum KeySizes {
             let bytes = try await client.call(RedisCommand("MEMORY", "USAGE", key, "SAMPLES", "5")).root.number ?? 0
             sizes.append(KeySize(key: key, type: type, entries: entries, bytes: bytes))
         }
+        sizes.append(try await details(fleet))
         return sizes.sorted { ($1.bytes, $0.key) < ($0.bytes, $1.key) }
+    }
+
+    /// Returns the sum of the hashes with the details of invalid tokens, extrapolated from some of them.
+    private static func details(_ fleet: Fleet) async throws -> KeySize {
+        let base = fleet.sharedKeys.invalidTokenDetails
+        let client = try await fleet.client(for: base)
+        let (all, some) = (4096, 16)
+        var (entries, bytes) = (0, 0)
+        for number in 0..<some {
+            let key = "\(base):00\(String(number, radix: 16))"
+            entries += try await client.call(RedisCommand("HLEN", key)).root.number ?? 0
+            bytes += try await client.call(RedisCommand("MEMORY", "USAGE", key)).root.number ?? 0
+        }
+        return KeySize(key: "\(base):*", type: "hash", entries: entries * (all / some), bytes: bytes * (all / some))
     }
 }

@@ -40,23 +40,20 @@ extension InvalidTokenSet {
                 let found = reply.root[1].children.compactMap(\.bytes)
                 let page = Page(
                     cursor: next == "0" ? nil : next, tokens: found.map { Listed(token: $0, details: .init()) })
-                guard withDetails, !found.isEmpty else { return completion(.success(page)) }
+                guard withDetails else { return completion(.success(page)) }
                 describe(page, completion)
             }
         }
     }
 
     private func describe(_ page: Page, _ completion: @escaping (Result<Page, QueueConnection.Failure>) -> Void) {
-        var command = RedisCommand("HMGET", expecting: page.tokens.count + 1, bytes: page.tokens.count * 64 + 64)
-        command.append(keys.invalidTokenDetails)
-        for listed in page.tokens { command.append(listed.token) }
-        client.send(command) { result in
+        var tokens = TokenList(expecting: page.tokens.count)
+        for listed in page.tokens { tokens.append(anyText: listed.token) }
+        find(tokens) { result in
             completion(
-                result.mapError(QueueConnection.Failure.redis).map { reply in
+                result.map { found in
                     var page = page
-                    for (index, details) in reply.root.children.enumerated() where index < page.tokens.count {
-                        if let bytes = details.bytes { page.tokens[index].details = InvalidTokenDetails(bytes) }
-                    }
+                    for token in found { page.tokens[token.place].details = token.details }
                     return page
                 })
         }
@@ -75,31 +72,6 @@ extension InvalidTokenSet {
                 result.mapError(QueueConnection.Failure.redis).map { reply in
                     reply.root.children.reduce(0) { $0 + ($1.number ?? 0) }
                 })
-        }
-    }
-
-    /// Removes tokens that should not be in the set: first from the set, and then their details. If this were
-    /// interrupted in the opposite order, a caller that chooses tokens by their details would not find them again.
-    /// - Parameter completion: gets the number of tokens that were in the set.
-    public func withdraw(
-        _ withdrawn: [ByteBuffer], completion: @escaping (Result<Int, QueueConnection.Failure>) -> Void
-    ) {
-        guard !withdrawn.isEmpty else { return completion(.success(0)) }
-        var remove = RedisCommand("SREM", expecting: withdrawn.count + 1, bytes: withdrawn.count * 64 + 64)
-        remove.append(keys.invalidTokens)
-        var forget = RedisCommand("HDEL", expecting: withdrawn.count + 1, bytes: withdrawn.count * 64 + 64)
-        forget.append(keys.invalidTokenDetails)
-        for token in withdrawn {
-            remove.append(token)
-            forget.append(token)
-        }
-        client.send(remove) { [forget] result in
-            switch result {
-            case .failure(let error): completion(.failure(.redis(error)))
-            case .success(let reply):
-                let count = reply.root.number ?? 0
-                client.send(forget) { completion($0.mapError(QueueConnection.Failure.redis).map { _ in count }) }
-            }
         }
     }
 }

@@ -21,10 +21,7 @@ package struct DeviceRecord: Sendable {
     /// - Throws: `RedisError`.
     package static func read(_ token: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> DeviceRecord {
         var record = DeviceRecord()
-        if try await client.call(RedisCommand("SISMEMBER", keys.invalidTokens, token)).root.number == 1 {
-            let details = try await client.call(RedisCommand("HGET", keys.invalidTokenDetails, token)).root.bytes
-            record.invalid = details.map { InvalidTokenDetails($0) } ?? InvalidTokenDetails()
-        }
+        record.invalid = try await InvalidTokenSet.details(of: token, client, keys)
         let throttled = try await client.call(RedisCommand("ZSCORE", keys.throttledTokens, token)).root.string
         record.throttledUntil = throttled.flatMap(Double.init).map { Int64(bounding: $0) }
         let registered = try await client.call(RedisCommand("HGET", keys.registrations, token)).root.string

@@ -36,10 +36,10 @@ public struct InvalidToken: Sendable, Equatable {
         self.source = source
     }
 
-    /// The value of the token in the details hash.
-    var details: ByteBuffer {
+    /// The facts about the token that many tokens have in common, as a JSON object.
+    var facts: ByteBuffer {
         var json = ByteBuffer()
-        json.writeString("{\"at\":\(at),\"reason\":")
+        json.writeString("{\"reason\":")
         json.writeJSONString(reason)
         if let topic {
             json.writeString(",\"topic\":")

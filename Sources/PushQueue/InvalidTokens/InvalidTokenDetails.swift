@@ -1,9 +1,9 @@
 import NIOCore
 import PushJob
 
-/// The known facts about an invalid token, from the details hash.
+/// The known facts about an invalid token.
 ///
-/// Any client of Redis may have written them. Unreadable details count as unknown; the token is invalid nevertheless.
+/// Any client of Redis may have written them. Unreadable facts count as unknown; the token is invalid nevertheless.
 public struct InvalidTokenDetails: Sendable, Equatable {
     /// The time since which it is invalid, in milliseconds since 1970.
     public var at: Int64?
@@ -19,16 +19,20 @@ public struct InvalidTokenDetails: Sendable, Equatable {
     /// Makes details in which nothing is known.
     public init() {}
 
-    /// Parses a value of the hash, with the scanner: for a list of invalid tokens there is one value per token, and a
-    /// decoder would cost several times as much as sending the notification.
-    package init(_ value: ByteBuffer) {
+    /// Parses the facts with the scanner: for a list of invalid tokens there are some per token, and a decoder would
+    /// cost several times as much as sending the notification.
+    /// - Parameters:
+    ///   - at: see ``at``.
+    ///   - facts: a JSON object, or nothing.
+    package init(at: Int64?, facts: ByteBuffer) {
         var details = InvalidTokenDetails()
         do throws(JSONError) {
-            try value.withUnsafeReadableBytes { bytes throws(JSONError) in try details.read(bytes, from: value) }
+            try facts.withUnsafeReadableBytes { bytes throws(JSONError) in try details.read(bytes, from: facts) }
             self = details
         } catch {
             self.init()
         }
+        self.at = at
     }
 
     private mutating func read(_ bytes: UnsafeRawBufferPointer, from value: ByteBuffer) throws(JSONError) {
@@ -38,11 +42,7 @@ public struct InvalidTokenDetails: Sendable, Equatable {
         var more = try scanner.enterObject()
         while more {
             let name = UnsafeRawBufferPointer(rebasing: bytes[try scanner.name().range])
-            if name.isEqual(to: "at") {
-                let start = scanner.offset
-                at = try scanner.integer(in: JobTime.range)
-                if scanner.offset == start { try scanner.skipValue() }
-            } else if scanner.next == UInt8(ascii: "\"") {
+            if scanner.next == UInt8(ascii: "\"") {
                 let string = try scanner.string()
                 if name.isEqual(to: "topic") { topic = Self.text(string, bytes, value) }
                 if name.isEqual(to: "environment") { environment = Self.text(string, bytes, value) }

@@ -37,14 +37,15 @@ extension InvalidTokenSet {
         _ marked: [InvalidToken], completion: @escaping (Result<[Marking], QueueConnection.Failure>) -> Void
     ) {
         scripts.run(
-            .addInvalidTokens, [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails],
+            .addInvalidTokens,
+            [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails, keys.invalidTokenFacts],
             expecting: marked.count * 3,
             arguments: { [maximumAge] command in
                 command.append(maximumAge)
                 for token in marked {
                     command.append(token.token)
                     command.append(Int(token.at))
-                    command.append(token.details)
+                    command.append(token.facts)
                 }
             },
             completion: completion
@@ -59,16 +60,32 @@ extension InvalidTokenSet {
     public func register(
         _ registered: [Registration], completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void
     ) {
-        guard !registered.isEmpty else { return completion(.success(())) }
+        remove(registered.map { ($0.token, $0.at) }) { completion($0.map { _ in }) }
+    }
+
+    /// Removes tokens that should not be in the set. Works on a Redis whose memory is full.
+    /// - Parameter completion: gets the number of tokens that were in the set.
+    package func withdraw(
+        _ withdrawn: [ByteBuffer], completion: @escaping (Result<Int, QueueConnection.Failure>) -> Void
+    ) {
+        remove(withdrawn.map { ($0, nil) }, completion: completion)
+    }
+
+    private func remove(
+        _ removed: [(token: ByteBuffer, registeredAt: Int64?)],
+        completion: @escaping (Result<Int, QueueConnection.Failure>) -> Void
+    ) {
+        guard !removed.isEmpty else { return completion(.success(0)) }
         scripts.run(
-            .registerTokens, [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails],
-            expecting: registered.count * 2,
-            arguments: { command in
-                for registration in registered {
-                    command.append(registration.token)
-                    command.append(Int(registration.at))
+            .removeInvalidTokens, [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails],
+            expecting: removed.count * 2,
+            arguments: { [maximumAge] command in
+                command.append(maximumAge)
+                for (token, registeredAt) in removed {
+                    command.append(token)
+                    if let registeredAt { command.append(Int(registeredAt)) } else { command.append("") }
                 }
             },
-            completion: completion, reading: { _ = $0.number() })
+            completion: completion, reading: { $0.number() })
     }
 }

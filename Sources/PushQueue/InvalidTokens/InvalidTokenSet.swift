@@ -1,7 +1,7 @@
 import NIOCore
 import Redis
 
-/// The set of invalid tokens that all queues share, and the hash of their details.
+/// The set of invalid tokens that all queues share, and their details.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public struct InvalidTokenSet {
@@ -25,8 +25,9 @@ public struct InvalidTokenSet {
 
     /// - Parameters:
     ///   - client: a client for the slot of the shared keys.
-    ///   - maximumAge: the time for which tokens are kept after they, or newer details, were added, in milliseconds; 0
-    ///     to keep them forever. Older tokens are removed gradually while others are added.
+    ///   - maximumAge: the time for which tokens are kept after they, or newer details, were added, and registrations
+    ///     after they happened, in milliseconds; 0 to keep them forever. Older ones are removed gradually while others
+    ///     are added or removed. A day of tokens counts as a whole.
     public init(client: any RedisSender, keys: SharedKeys, maximumAge: Int = defaultMaximumAge) {
         self.init(client: client, keys: keys, maximumAge: maximumAge, clock: .server)
     }
@@ -70,7 +71,7 @@ public struct InvalidTokenSet {
     ) {
         guard candidates.count > 0 else { return completion(.success([])) }
         scripts.run(
-            .findInvalidTokens, [keys.invalidTokens, keys.invalidTokenDetails],
+            .findInvalidTokens, [keys.invalidTokens, keys.invalidTokenDetails, keys.invalidTokenFacts],
             arguments: { command in command.append(candidates.bytes) },
             completion: completion, reading: { Self.found(&$0, among: candidates) })
     }
@@ -81,10 +82,25 @@ public struct InvalidTokenSet {
         var (places, details): ([Int], [InvalidTokenDetails]) = ([], [])
         while !reply.isAtEnd {
             places.append(reply.number())
-            details.append(InvalidTokenDetails(reply.bytes()))
+            details.append(InvalidTokenDetails(at: reply.numberIfAny(), facts: reply.bytes()))
         }
         let tokens = candidates.tokens(at: places)
         if tokens.count != places.count { reply.refuse() }
         return zip(zip(places, tokens), details).map { Found(place: $0.0, token: $0.1, details: $1) }
+    }
+
+    /// Finds the details of one token.
+    /// - Parameter token: lower-case hex.
+    /// - Returns: `nil` if it is not in the set.
+    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    package static func details(
+        of token: String, _ client: RedisClient, _ keys: SharedKeys
+    ) async throws -> InvalidTokenDetails? {
+        var candidates = TokenList(expecting: 1)
+        candidates.append(ByteBuffer(string: token))
+        return try await QueueScript.findInvalidTokens.run(
+            client, [keys.invalidTokens, keys.invalidTokenDetails, keys.invalidTokenFacts],
+            arguments: { $0.append(candidates.bytes) }, reading: { Self.found(&$0, among: candidates) }
+        ).first?.details
     }
 }

@@ -1,37 +1,41 @@
 -- Finds the tokens of a list that are invalid, and their details.
 --
 -- KEYS  1 invalid-tokens          SET
---       2 invalid-tokens:details  HASH token -> JSON
+--       2 invalid-tokens:details  the beginning of the keys of details; see the part invalid-tokens
+--       3 invalid-tokens:facts    HASH number -> JSON
 -- ARGV  1 tokens                  with a comma between them
--- Reply { index, details... }     for each invalid token: its index in the list from 0, ascending, and its details, '' for none
+-- Reply { index, at, facts... }   for each invalid token: its index in the list from 0, ascending, since when it is invalid (ms since
+--                                 1970; -1 if unknown), and the other facts about it as JSON, '' for none
 --
 -- The tokens are one argument, and the reply holds only the invalid ones, which are few: one argument and one reply for each
 -- token cost the worker a twentieth of the cost of a notification.
 --
 -- Changes nothing.
 
-local set, details = KEYS[1], KEYS[2]
+local set, details, facts = KEYS[1], KEYS[2], KEYS[3]
 local list = ARGV[1]
 
-local wrong = wrong_type({ [set] = 'set', [details] = 'hash' })
+local wrong = wrong_type({ [set] = 'set', [facts] = 'hash' })
 if wrong then
     return wrong
 end
 
 local reply, tokens, looked_up = {}, {}, 0
+local known_facts = { [0] = '' }
 
+-- Returns an error reply if a key has another type.
 local function look_up()
-    local places, found = {}, {}
     for index, is_member in ipairs(redis.call('SMISMEMBER', set, unpack(tokens))) do
         if is_member == 1 then
-            places[#places + 1] = looked_up + index - 1
-            found[#found + 1] = tokens[index]
-        end
-    end
-    if #found > 0 then
-        for index, known in ipairs(redis.call('HMGET', details, unpack(found))) do
-            reply[#reply + 1] = places[index]
-            reply[#reply + 1] = known or ''
+            local at, _, number, failure = details_of(details, tokens[index])
+            if failure then
+                return failure
+            end
+            number = number or 0
+            known_facts[number] = known_facts[number] or redis.call('HGET', facts, number) or ''
+            reply[#reply + 1] = looked_up + index - 1
+            reply[#reply + 1] = at or -1
+            reply[#reply + 1] = known_facts[number]
         end
     end
     looked_up = looked_up + #tokens
@@ -41,10 +45,10 @@ end
 for token in string.gmatch(list, '[^,]+') do
     tokens[#tokens + 1] = token
     if #tokens == CHUNK then
-        look_up()
+        local failure = look_up()
+        if failure then
+            return failure
+        end
     end
 end
-if #tokens > 0 then
-    look_up()
-end
-return reply
+return #tokens > 0 and look_up() or reply
