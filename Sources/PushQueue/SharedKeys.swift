@@ -6,11 +6,15 @@ public struct SharedKeys: Sendable {
 
     /// SET of invalid device tokens, lower-case hex.
     public let invalidTokens: String
-    /// The beginning of the keys of 4,096 hashes, each with `:` and three hex digits after it: the details of invalid
-    /// tokens, in a compact form.
+    /// HASH: 8 bytes of an invalid token's SHA-1 → the details in 10 bytes: `at` (invalid since, by APNs, in ms since
+    /// 1970, 6 bytes), the day on which it was marked (since 1970, 2 bytes) and the number of its facts (2 bytes). There
+    /// are 4,096 keys, by the first three hex digits of the SHA-1; this is their name up to the last colon.
     public let invalidTokenDetails: String
-    /// HASH: number → JSON with `reason`, `topic`, `environment` and `source`, which details refer to.
+    /// HASH: number of facts → JSON with `reason`, `topic`, `environment` and `source`.
     public let invalidTokenFacts: String
+    /// STREAM: the last changes of the set, for the filters of processes: `added`, tokens with commas between them, or
+    /// `removed`, a number.
+    public let invalidTokenChanges: String
     /// HASH: device token → the time of its device's last registration, in ms since 1970. Producers may write here.
     public let registrations: String
     /// ZSET of the device tokens that APNs throttles, by the end of the pause in ms since 1970.
@@ -27,6 +31,7 @@ public struct SharedKeys: Sendable {
         invalidTokens = base + "invalid-tokens"
         invalidTokenDetails = base + "invalid-tokens:details"
         invalidTokenFacts = base + "invalid-tokens:facts"
+        invalidTokenChanges = base + "invalid-tokens:changes"
         registrations = base + "registrations"
         throttledTokens = base + "throttled-tokens"
         audit = base + "audit"
@@ -36,7 +41,8 @@ public struct SharedKeys: Sendable {
     /// - Parameter apps: the names of apps.
     package func schema(apps: [String]) -> [(key: String, type: String)] {
         [
-            (invalidTokens, "set"), (invalidTokenFacts, "hash"), (registrations, "hash"),
+            (invalidTokens, "set"), (invalidTokenFacts, "hash"), (invalidTokenChanges, "stream"),
+            (registrations, "hash"),
             (throttledTokens, "zset"), (audit, "stream"),
         ] + apps.flatMap { [(appPaused($0), "string"), (appRate($0), "hash")] }
     }

@@ -47,7 +47,7 @@ public struct ThrottledTokens {
         _ candidates: TokenList,
         completion: @escaping (Result<[(token: ByteBuffer, until: Int64)], QueueConnection.Failure>) -> Void
     ) {
-        let tokens = candidates.tokens(at: Array(0..<candidates.count))
+        let tokens = candidates.asked
         guard !tokens.isEmpty else { return completion(.success([])) }
         var command = RedisCommand("ZMSCORE", key)
         for token in tokens { command.append(token) }

@@ -4,10 +4,12 @@ import NIOCore
 public struct TokenList: Sendable {
     private static let separator = UInt8(ascii: ",")
 
-    /// The tokens, with a comma between them.
+    /// The tokens that are asked about, with a comma between them.
     private(set) var bytes: ByteBuffer
-    /// The number of tokens.
+    /// The number of places.
     public private(set) var count = 0
+    /// The places of the tokens that are asked about, once another one was skipped.
+    private var places: [Int]?
 
     /// An empty list.
     /// - Parameter expected: the expected number of tokens.
@@ -15,31 +17,43 @@ public struct TokenList: Sendable {
         bytes = ByteBufferAllocator().buffer(capacity: expected * 65)
     }
 
+    /// True if no token is asked about.
+    public var asksNothing: Bool { bytes.readableBytes == 0 }
+
     /// Adds a token of hex digits.
     public mutating func append(_ token: ByteBuffer) {
-        if count > 0 { bytes.writeInteger(Self.separator) }
+        if bytes.readableBytes > 0 { bytes.writeInteger(Self.separator) }
         bytes.writeImmutableBuffer(token)
+        places?.append(count)
         count += 1
+    }
+
+    /// Adds a place for a token that is not asked about, because it is known not to be there.
+    public mutating func skip() {
+        if places == nil { places = Array(0..<count) }
+        count += 1
+    }
+
+    /// Returns the place of a token by its index among those that are asked about; `nil` if there is none.
+    func place(of index: Int) -> Int? {
+        guard let places else { return (0..<count).contains(index) ? index : nil }
+        return places.indices.contains(index) ? places[index] : nil
     }
 
     /// Adds a text that another program may have written; one that can't be in the list is never found.
     package mutating func append(anyText text: ByteBuffer) {
-        guard text.readableBytes > 0, !text.readableBytesView.contains(Self.separator) else { return appendNothing() }
+        guard text.readableBytes > 0, !text.readableBytesView.contains(Self.separator) else { return skip() }
         append(text)
     }
 
-    /// Adds a placeholder that is never found, for a value that is not a token.
-    public mutating func appendNothing() {
-        if count > 0 { bytes.writeInteger(Self.separator) }
-        bytes.writeInteger(UInt8(ascii: "-"))
-        count += 1
-    }
+    /// The tokens that are asked about, in order.
+    public var asked: [ByteBuffer] { tokens(at: Array(0..<(places?.count ?? count))) }
 
-    /// Returns the tokens at some places.
-    /// - Parameter places: in ascending order.
-    public func tokens(at places: [Int]) -> [ByteBuffer] {
+    /// Returns the tokens that are asked about by their indexes among these.
+    /// - Parameter indexes: in ascending order.
+    public func tokens(at indexes: [Int]) -> [ByteBuffer] {
         var found: [ByteBuffer] = []
-        var wanted = places[...]
+        var wanted = indexes[...]
         var (place, start) = (0, bytes.readerIndex)
         let view = bytes.readableBytesView
         while let next = wanted.first, start < bytes.writerIndex {

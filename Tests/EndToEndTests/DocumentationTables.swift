@@ -260,7 +260,7 @@ enum DocumentationTables {
         let keys = SharedKeys()
         let names = [
             "invalidTokens": keys.invalidTokens, "invalidTokenDetails": keys.invalidTokenDetails + ":<part>",
-            "invalidTokenFacts": keys.invalidTokenFacts,
+            "invalidTokenFacts": keys.invalidTokenFacts, "invalidTokenChanges": keys.invalidTokenChanges,
             "registrations": keys.registrations, "throttledTokens": keys.throttledTokens,
             "appPaused": keys.appPaused("<app>"), "appRate": keys.appRate("<app>"),
             "providerToken": keys.providerToken(team: "<team>", key: "<key>"), "audit": keys.audit,

@@ -58,7 +58,9 @@ extension EndToEnd {
         func suppresses() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             let simulator = try await SimulatorProcess()
-            let endpoint = ["APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)"]
+            // The times are years ago.
+            let forever = ["APNS_WORKER_INVALID_TOKENS_DAYS": "0"]
+            let endpoint = forever.merging(["APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)"]) { $1 }
             #expect(try await scene.run(environment: endpoint).ending == .exited(0))
             try scene.redis.push([
                 TestJob.text(FeedbackScene.token(0)),
@@ -66,7 +68,7 @@ extension EndToEnd {
                 TestJob.text(FeedbackScene.token(2), #""registered_at":1700000001,"#),
             ])
             let account = try await WorkerProcess(
-                redis: scene.redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
+                redis: scene.redis.url, endpoint: simulator.port, options: ["--exit-when-done"], environment: forever
             ).finish()
             #expect(account.suppressed == 2 && account.delivered == 1)
             #expect(try scene.invalidTokens == [FeedbackScene.token(0), FeedbackScene.token(2)])

@@ -109,6 +109,8 @@ final class FleetSimulation: @unchecked Sendable {
         var jobsInSnapshot = 0
         /// The times in milliseconds at which campaigns were cancelled, by queue and name.
         var cancellations: [String: Int64] = [:]
+        /// The times in milliseconds at which a lane learned that tokens are in the set of invalid ones.
+        var markedInvalid: [String: Int64] = [:]
 
         var all: [SimulatedWorker] { workers + formerWorkers }
     }

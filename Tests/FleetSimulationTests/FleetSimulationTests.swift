@@ -116,7 +116,6 @@ extension Mutation {
         switch self {
         case .constantStamp: 96
         case .reclaimIgnoresLease: 19
-        case .forgetsThrottles: 11
         case .hidesThrottles: 10
         case .enforcesDeadlinesLate: 9
         case .claimGivesNumbersAgain, .countsMinutesAgain: 6
@@ -167,6 +166,7 @@ extension Mutation {
         case .recoversOthersClaims, .reclaimsAtOnce: [.breaks, .crashes, .outages]
         case .probesAtAnyTime, .pausesDoNotGrow, .ignoresPauses, .sharesNoProviderToken: .appRefusals
         case .forgetsThrottles, .hidesThrottles: .apns
+        case .trustsOldFilters: [.apns, .breaks, .outages, .stops]
         case .grantsRateEarly: [.outages, .stops]
         case .settlesOnlyWholeJobs: .crashes
         case .enforcesDeadlinesLate: .stops

@@ -63,6 +63,8 @@ enum Mutation: String, CaseIterable, Sendable {
     case forgetsThrottles
     /// Lanes do not read the tokens that other lanes have throttled.
     case hidesThrottles
+    /// Tokens are not announced, and lanes use a filter of invalid tokens that is not current.
+    case trustsOldFilters
     /// A lane sends its own provider token although the fleet has another.
     case ignoresFleetToken
     /// Claims do not return the commands of operators.
@@ -112,8 +114,10 @@ enum Mutation: String, CaseIterable, Sendable {
         case .grantsRateEarly: ("math.ceil((start - now) / 1000)", "math.ceil((start - now) / 2000) - 1000")
         case .sharesNoProviderToken: ("if is_good and stored_at ~= tonumber(refused) then", "if false then")
         case .countsMinutesAgain: ("if minutes and (settled > 0 or lost == 0) then", "if minutes then")
+        case .trustsOldFilters: ("announce(changes, added, ", "announce(changes, {}, ")
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
             .confirmsRefusedSettlements, .goesByOwnClock, .ignoresPauses, .forgetsThrottles, .hidesThrottles,
+
             .sendsUnsignedTokens, .ignoresFleetToken, .recoversOthersClaims, .reclaimsAtOnce, .settlesOnlyWholeJobs,
             .enforcesDeadlinesLate:
             nil

@@ -314,6 +314,9 @@ final class LaneChecks {
     private var pauses: [String: Pause] = [:]
     /// The claim times of jobs that had already been cancelled, by the job's number.
     private var cancelled: [Int: Int64] = [:]
+    /// The tokens that had been invalid for a second when their jobs were claimed, by the job's number.
+    private var invalid: [Int: Set<String>] = [:]
+    private var failedLookUp = NIODeadline.distantPast
     /// The receptions of jobs, by the job's number.
     private var receptions: [Int: Reception] = [:]
     /// True if the lane could not get the fleet's provider token.
@@ -335,6 +338,11 @@ final class LaneChecks {
         guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker) else { return }
         if let claimedAt, let job = simulation.ledger.job(number) {
             cancelled[number] = simulation.forbids(job, claimedAt: claimedAt) ? claimedAt : nil
+            // Those of several apps are invalid for one of them.
+            let known = job.tokens.filter {
+                claimedAt - (simulation.fleet.markedInvalid[$0] ?? .max) > 1000 && !$0.hasPrefix("dd")
+            }
+            invalid[number] = known.isEmpty ? nil : Set(known)
         }
         guard let known = receptions[number] else {
             receptions[number] = Reception(since: now, holders: [holder])
@@ -347,6 +355,9 @@ final class LaneChecks {
     func hasLease(of job: SimulatedJob) -> Bool {
         receptions[job.number]?.holders.allSatisfy { simulation.checks.hasLease(job.queue, $0) } ?? true
     }
+
+    /// Records that Redis did not answer a look-up of tokens: their jobs are sent.
+    func couldNotLookUp() { failedLookUp = now }
 
     // MARK: Provider tokens
 
@@ -397,6 +408,11 @@ final class LaneChecks {
         // Except if Redis has lost the cancellation since.
         if let claimedAt = cancelled[job.number], simulation.forbids(job, claimedAt: claimedAt) {
             simulation.fail("the job \(job.number) was sent although it was cancelled before it was claimed")
+        }
+        if invalid[job.number]?.contains(token) == true, let received = receptions[job.number]?.since,
+            received > failedLookUp, simulation.redis.hasInvalid(token)
+        {
+            simulation.fail("the job \(job.number) was sent to a token that had been invalid for a second")
         }
         if let throttle = throttles[token], milliseconds < throttle.until,
             let received = receptions[job.number]?.since, received > throttle.since

@@ -324,6 +324,11 @@ final class SimulatedAPNS {
         }
         // Devices that receive many notifications.
         if token.hasPrefix("dd"), random.chance(25) { return refuse(.tooManyRequests, retryAfter: random.pick(1...3)) }
+        // Devices that remove the app.
+        if token.hasPrefix("ee"), random.chance(5) {
+            ledger.refuse(token, .unregistered)
+            return refuse(.unregistered)
+        }
         switch random.pick(0...999) {
         case 0..<20:
             let reason: APNSReason = random.chance(80) ? .unregistered : .badDeviceToken

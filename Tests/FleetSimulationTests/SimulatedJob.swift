@@ -34,7 +34,10 @@ struct SimulatedJob {
         }
         var hasID = random.chance(50)
         switch kind {
-        case 0..<550: job.tokens = [token(number, 0)]
+        case 0..<530: job.tokens = [token(number, 0)]
+        case 530..<550:
+            // A device of one app that removes it at some time, and gets notifications nevertheless.
+            job.tokens = ["eeeeeeee000\(job.app)000\(random.pick(0...9))" + String(repeating: "b", count: 48)]
         case 550..<669: job.tokens = (0..<random.pick(2...12)).map { token(number, $0) }
         case 669:
             // Too large to be processed whole, so that it is split.

@@ -37,6 +37,11 @@ final class SimulatedRedis {
     private var time: SimulatedTime { simulation.time }
     private var random: SimulatedRandom { simulation.random }
 
+    /// True if a token is in the set of invalid ones, and was never lost.
+    func hasInvalid(_ token: String) -> Bool {
+        !hasRolledBack && server.run(RedisCommand("SISMEMBER", sharedKeys.invalidTokens, token)).root.number == 1
+    }
+
     // MARK: Commands
 
     /// Executes a command of a lane.

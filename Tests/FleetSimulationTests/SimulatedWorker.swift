@@ -41,12 +41,13 @@ final class SimulatedWorker {
         // The clocks of machines differ slightly.
         let lead = Int64(seeds.next() % 41) - 20
         let issues = IssueLog()
+        let tokenFilters = TokenFilterSlot()
         for index in 0..<count {
             let context = LaneContext(
                 configuration: configuration, index: index, eventLoop: loop,
                 logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }, issues: issues,
                 metrics: LaneMetrics(apps: apps.count, queues: configuration.queues.count, measuresTimes: false),
-                generator: SeededGenerator(seed: seeds.next()),
+                tokenFilters: tokenFilters, generator: SeededGenerator(seed: seeds.next()),
                 wallClock: { [loop] in 1_800_000_000 + lead + Int64(loop.now.uptimeNanoseconds / 1_000_000_000) })
             lanes.append(SimulatedLane(context, of: count, self, seed: seeds.next(), in: simulation))
         }
@@ -174,16 +175,25 @@ private final class SimulatedStores: LaneStores {
         self.lane = lane
         self.worker = worker
         self.simulation = simulation
-        let store = FleetStore(
-            lane.sender, configuration: context.configuration, lane: lane.name, clock: .key(SimulatedServer.clock))
+        let store = FleetStore(lane.sender, of: context, name: lane.name, clock: .key(SimulatedServer.clock))
         let simulated = SimulatedFleet(store, lane, worker.loop, in: simulation)
         fleet = FleetStore(
             pauses: simulated, rates: store.rates,
             throttledTokens: SimulatedThrottledTokens(
                 store: store.throttledTokens, lane: lane, loop: worker.loop, mutation: simulation.options.mutation),
-            providerTokens: simulated, invalidTokens: simulated)
+            providerTokens: simulated, invalidTokens: simulated,
+            filterKeeper: store.filterKeeper)
         var generator = SeededGenerator(seed: seed)
         random = { UInt32(truncatingIfNeeded: generator.next()) }
+        if simulation.options.mutation == .trustsOldFilters { trustOldFilters(context.tokenFilters) }
+    }
+
+    private func trustOldFilters(_ slot: TokenFilterSlot) {
+        var reader = TokenFilterSlot.Reader(slot)
+        reader.current(at: .uptimeNanoseconds(0))?.extend(until: .distantFuture)
+        worker.loop.assumeIsolated().scheduleTask(in: .milliseconds(100)) { [weak self] in
+            self?.trustOldFilters(slot)
+        }
     }
 
     func store(of queue: QueueContext, waits: Bool) -> any QueueStore {
@@ -493,7 +503,16 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
 
     func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidTokenSet.Marking]>) {
         guard mutation == .settlesBeforeMarkingInvalid else {
-            return store.invalidTokens.mark(tokens, completion: completion)
+            return store.invalidTokens.mark(tokens) { [simulation] result in
+                if case .success = result {
+                    for token in tokens {
+                        let token = String(buffer: token.token)
+                        simulation.fleet.markedInvalid[token] =
+                            simulation.fleet.markedInvalid[token] ?? simulation.time.milliseconds
+                    }
+                }
+                completion(result)
+            }
         }
         completion(.success(tokens.map { _ in .added }))
         loop.assumeIsolated().scheduleTask(in: .milliseconds(200)) { [store] in
@@ -502,7 +521,10 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
     }
 
     func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
-        store.invalidTokens.find(tokens, completion: completion)
+        store.invalidTokens.find(tokens) { [lane] result in
+            if case .failure = result { lane.checks.couldNotLookUp() }
+            completion(result)
+        }
     }
 
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {

@@ -124,7 +124,7 @@ final class SimulationLedger {
 
     private static func index(of token: some StringProtocol, in job: SimulatedJob) -> Int? {
         if job.tokens.count == 1 { return job.tokens[0] == token ? 0 : nil }
-        if token.hasPrefix("dd") { return job.tokens.firstIndex { $0 == token } }
+        if token.hasPrefix("dd") || token.hasPrefix("ee") { return job.tokens.firstIndex { $0 == token } }
         guard let index = Int(token.dropFirst(8).prefix(8), radix: 16), index < job.tokens.count else { return nil }
         return job.tokens[index] == token ? index : nil
     }

@@ -153,7 +153,7 @@ struct FeedbackMarkTests {
                     #expect(failure?.mayPass == false)
                     #expect(failure?.description.contains(all[which]) == true)
                 }
-                #expect(try queue.redis.run("DBSIZE") == 1)
+                #expect(try queue.redis.run("EXISTS", all[0], all[1], all[2], all[3]) == 1)
             }
         }
     }

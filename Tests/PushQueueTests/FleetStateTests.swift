@@ -289,7 +289,7 @@ struct FleetStateTests {
                 let pairs: [(token: ByteBuffer, until: Int64)] = try await fleet.call { fleet, completion in
                     var list = TokenList()
                     for token in tokens { list.append(ByteBuffer(string: token)) }
-                    list.appendNothing()
+                    list.skip()
                     fleet.throttled.value.find(list, completion: completion)
                 }
                 return pairs.map { [$0.token.text, "\($0.until)"] }

@@ -12,10 +12,13 @@ public struct StoredInvalidToken: Equatable, Sendable {
     public var at: Int64
     /// The day on which it was marked, in days since 1970.
     public var day: Int
+    /// The other facts.
     public var facts: Facts
 
+    /// Details of a token that was marked today, unless the day is given.
     public init(
-        at: Int64, day: Int = 20_000, reason: String? = nil, topic: String? = nil, environment: String? = nil,
+        at: Int64, day: Int = Int(Date().timeIntervalSince1970) / 86_400, reason: String? = nil, topic: String? = nil,
+        environment: String? = nil,
         source: String? = nil
     ) {
         (self.at, self.day) = (at, day)

@@ -15,8 +15,8 @@ from programs import Failed, Program, Unavailable
 from servers import SERVERS
 
 FIGURES = (
-    "limit", "worker", "go", "python", "gateway", "lookup", "fanout", "encode", "decode", "claim", "settle", "large",
-    "latency", "scale", "idle", "profile")
+    "limit", "worker", "go", "python", "gateway", "lookup", "fanout", "lookup_fanout", "encode", "decode", "claim", "settle",
+    "large", "latency", "scale", "idle", "profile")
 MICRO = {"encode", "decode", "claim", "settle"}
 
 
@@ -29,8 +29,9 @@ def arguments():
   go       a consumer of the same jobs in Go with x/net/http2 and redigo: no leases, no retries, no settlement
   python   the same in Python with aioapns and redis-py
   gateway  worker through the simulator's binary gateway
-  lookup   worker with 100,000 invalid tokens in Redis, none of them a job's
+  lookup   worker with a million invalid tokens in Redis, none of them a job's, once it has read them
   fanout   worker with 1,000 tokens per job
+  lookup_fanout   the same with a million invalid tokens
   encode, decode, claim, settle   the hot parts one by one
   large    the time for which a claim and a settlement block Redis, with jobs of up to 6.7 MB
   latency  from RPUSH to the server at 1,000 jobs per second
@@ -108,7 +109,7 @@ class Bench:
         settings = ("at once", "delayed") if self.server == "simulator" else ("at once",)
         plan = []
         for setting in settings:
-            for name in ("limit", "worker", "go", "python", "gateway", "lookup", "fanout"):
+            for name in ("limit", "worker", "go", "python", "gateway", "lookup", "fanout", "lookup_fanout"):
                 # The gateway sends no answers, so they cannot be late.
                 if name in only and (name != "gateway" or setting == "at once"):
                     plan.append((name, setting, getattr(figures, name)))

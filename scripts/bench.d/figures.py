@@ -103,14 +103,12 @@ end
 """
 
 
-def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, invalid=0, peer=None):
-    """From a backlog in Redis to settlement, with this number of invalid tokens, none of them a job's."""
+def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, peer=None):
+    """From a backlog in Redis to settlement."""
     jobs = jobs or bench.notifications[setting] // tokens
     redis = RedisServer(bench)
     queue = Queue(redis.client, tokens)
     queue.push(jobs)
-    if invalid:
-        redis.client("EVAL", INVALID, 1, "push:{shared}:invalid-tokens", invalid)
     peer = (peer or server)(bench, setting)
     redis_before, reads_before = redis.client.cpu_us(), redis.client.others_reads()
     workers = [Worker(bench, redis, peer, lanes, lanes * processes) for _ in range(processes)]
@@ -282,8 +280,35 @@ def consume(bench, setting, name):
     }
 
 
-def lookup(bench, setting):
-    return work(bench, setting, invalid=100_000)
+def lookup(bench, setting, tokens=1):
+    """A backlog with a million invalid tokens in Redis, none of them a job's, after the worker has read these."""
+    jobs = bench.notifications[setting] // tokens
+    redis = RedisServer(bench)
+    redis.client("EVAL", INVALID, 1, "push:{shared}:invalid-tokens", 1_000_000)
+    peer = server(bench, setting)
+    running, warm = warm_worker(bench, redis, peer)
+    # The worker reads the changes once it has read the set.
+    await_true(lambda: b"cmdstat_xrange" in redis.client("INFO", "commandstats"), "the worker has read the invalid tokens")
+    queue = Queue(redis.client, tokens)
+    # Job identifiers are unique.
+    queue.made = warm.made
+    queue.prepare(jobs)
+    worker_before, redis_before = running.program.cpu_us(), redis.client.cpu_us()
+    queue.give_all()
+    queue.pushed = jobs
+    began = drain(queue, [running], jobs)
+    seconds = time.monotonic() - began
+    worker_us, redis_us = running.program.cpu_us() - worker_before, redis.client.cpu_us() - redis_before
+    peak = running.program.memory_kib("VmHWM")
+    account = running.stop()
+    check([account], peer.stop(), account["delivered"], warm.made + jobs * tokens)
+    redis.stop()
+    count = jobs * tokens
+    return {"cpu_us": worker_us / count, "rate": count / seconds, "peak_kib": peak, "redis_cpu_us": redis_us / count}
+
+
+def lookup_fanout(bench, setting):
+    return lookup(bench, setting, tokens=1000)
 
 
 def fanout(bench, setting):

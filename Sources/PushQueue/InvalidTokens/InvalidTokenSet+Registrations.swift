@@ -38,7 +38,10 @@ extension InvalidTokenSet {
     ) {
         scripts.run(
             .addInvalidTokens,
-            [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails, keys.invalidTokenFacts],
+            [
+                keys.invalidTokens, keys.registrations, keys.invalidTokenDetails, keys.invalidTokenFacts,
+                keys.invalidTokenChanges,
+            ],
             expecting: marked.count * 3,
             arguments: { [maximumAge] command in
                 command.append(maximumAge)
@@ -77,7 +80,8 @@ extension InvalidTokenSet {
     ) {
         guard !removed.isEmpty else { return completion(.success(0)) }
         scripts.run(
-            .removeInvalidTokens, [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails],
+            .removeInvalidTokens,
+            [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails, keys.invalidTokenChanges],
             expecting: removed.count * 2,
             arguments: { [maximumAge] command in
                 command.append(maximumAge)

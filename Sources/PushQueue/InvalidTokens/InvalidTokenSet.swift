@@ -69,7 +69,7 @@ public struct InvalidTokenSet {
     public func find(
         _ candidates: TokenList, completion: @escaping (Result<[Found], QueueConnection.Failure>) -> Void
     ) {
-        guard candidates.count > 0 else { return completion(.success([])) }
+        guard !candidates.asksNothing else { return completion(.success([])) }
         scripts.run(
             .findInvalidTokens, [keys.invalidTokens, keys.invalidTokenDetails, keys.invalidTokenFacts],
             arguments: { command in command.append(candidates.bytes) },
@@ -79,12 +79,14 @@ public struct InvalidTokenSet {
     private static func found(_ reply: inout ScriptReply, among candidates: TokenList) -> [Found] {
         // This is nearly always the case.
         guard !reply.isAtEnd else { return [] }
-        var (places, details): ([Int], [InvalidTokenDetails]) = ([], [])
+        var (indexes, places, details): ([Int], [Int], [InvalidTokenDetails]) = ([], [], [])
         while !reply.isAtEnd {
-            places.append(reply.number())
+            let index = reply.number()
+            if let place = candidates.place(of: index) { places.append(place) } else { reply.refuse() }
+            indexes.append(index)
             details.append(InvalidTokenDetails(at: reply.numberIfAny(), facts: reply.bytes()))
         }
-        let tokens = candidates.tokens(at: places)
+        let tokens = candidates.tokens(at: indexes)
         if tokens.count != places.count { reply.refuse() }
         return zip(zip(places, tokens), details).map { Found(place: $0.0, token: $0.1, details: $1) }
     }

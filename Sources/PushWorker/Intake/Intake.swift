@@ -280,15 +280,20 @@ final class Intake {
         guard !toLookUp.isEmpty else { return }
         var waiting = toLookUp[...]
         toLookUp = []
+        let filter = fleet.filter()
         while !waiting.isEmpty {
             var tokens = TokenList(expecting: min(waiting.count, Self.lookUpBatch))
             var batch: [(job: JobID, firstToken: Int)] = []
             while tokens.count < Self.lookUpBatch, let id = waiting.popFirst() {
                 batch.append((id, tokens.count))
-                appendTokens(of: id, to: &tokens)
+                appendTokens(of: id, filter, to: &tokens)
+            }
+            let count = tokens.count
+            guard !tokens.asksNothing else {
+                apply([], to: batch, count: count)
+                continue
             }
             lookUpsInFlight += 1
-            let count = tokens.count
             let queue = ledger.queue(of: batch[0].job)
             fleet.find(tokens, now: { queue.now }) { [self] result in
                 lookUpsInFlight -= 1
@@ -306,20 +311,25 @@ final class Intake {
 
     private func accept(_ id: JobID) { senders[lane.jobs[id].app.index].waiting.accept(id) }
 
-    private func appendTokens(of id: JobID, to tokens: inout TokenList) {
+    private func appendTokens(of id: JobID, _ filter: TokenFilter?, to tokens: inout TokenList) {
         guard let fanOut = lane.jobs[id].fanOut else {
-            guard let hex = lane.jobs[id].notification?.deviceToken.hex else { return tokens.appendNothing() }
-            return tokens.append(hex)
+            guard let hex = lane.jobs[id].notification?.deviceToken.hex else { return tokens.skip() }
+            return add(hex, filter, &tokens)
         }
         var remaining = fanOut.remaining
         while let field = remaining.next() {
             do throws(DeviceToken.Invalid) {
-                tokens.append(try DeviceToken(fanOut.job.text(field)).hex)
+                add(try DeviceToken(fanOut.job.text(field)).hex, filter, &tokens)
             } catch {
                 // The invalid token ends as a dead letter when it would be submitted.
-                tokens.appendNothing()
+                tokens.skip()
             }
         }
+    }
+
+    /// Adds a token, unless the filter shows that it can't be found.
+    private func add(_ token: ByteBuffer, _ filter: TokenFilter?, _ tokens: inout TokenList) {
+        if let filter, !filter.mayContain(token) { tokens.skip() } else { tokens.append(token) }
     }
 
     private func apply(_ found: [InvalidTokenSet.Found], to batch: [(job: JobID, firstToken: Int)], count: Int) {

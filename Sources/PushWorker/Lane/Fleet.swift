@@ -66,6 +66,8 @@ struct FleetStore {
     let throttledTokens: any ThrottledTokenStore
     let providerTokens: any ProviderTokenStore
     let invalidTokens: any InvalidTokenStore
+    /// Keeps the filter of the process; only one lane has it.
+    var filterKeeper: TokenFilterKeeper?
 
     /// True while Redis can be reached.
     var isReady: Bool { invalidTokens.isReady }
@@ -74,18 +76,21 @@ struct FleetStore {
 extension FleetStore {
     /// - Parameters:
     ///   - client: the client for the slot of the shared keys.
-    ///   - lane: the lane's name, recorded with pauses.
+    ///   - name: the lane's name, recorded with pauses.
     ///   - clock: the clock used by the scripts.
-    init(
-        _ client: any RedisSender, configuration: WorkerConfiguration, lane: String, clock: ClockSource = .server
-    ) {
+    init(_ client: any RedisSender, of lane: LaneContext, name: String, clock: ClockSource = .server) {
+        let configuration = lane.configuration
         let keys = configuration.sharedKeys
-        pauses = AppPauses(client: client, keys: keys, worker: lane, durations: configuration.appPause, clock: clock)
+        pauses = AppPauses(client: client, keys: keys, worker: name, durations: configuration.appPause, clock: clock)
         rates = AppRates(client: client, keys: keys, clock: clock)
         throttledTokens = ThrottledTokens(client: client, keys: keys, clock: clock)
         providerTokens = SharedProviderTokens(client: client, keys: keys, clock: clock)
         invalidTokens = InvalidTokenSet(
             client: client, keys: keys, maximumAge: configuration.invalidTokenAge, clock: clock)
+        guard lane.index == 0 else { return }
+        filterKeeper = TokenFilterKeeper(
+            client: client, keys: keys, slot: lane.tokenFilters, eventLoop: lane.eventLoop,
+            maximumBytes: configuration.tokenFilterBytes)
     }
 }
 
@@ -119,12 +124,14 @@ final class Fleet {
     private var throttledTokenCount: Int?
     /// The device tokens of the lane's jobs that APNs throttles.
     var throttles = TokenThrottles()
+    private var tokenFilter: TokenFilterSlot.Reader
     private let lane: LaneContext
     private var readAt = NIODeadline.distantPast
 
     init(_ lane: LaneContext, store: FleetStore) {
         self.lane = lane
         self.store = store
+        tokenFilter = TokenFilterSlot.Reader(lane.tokenFilters)
         refusals = Refusals(lane, logger: lane.logger) { "\($0)" }
     }
 
@@ -158,9 +165,13 @@ final class Fleet {
         // Without jobs nothing else would show that the refusal has ended.
         guard refusals[.lookUps] != nil else { return }
         var none = TokenList(expecting: 1)
-        none.appendNothing()
+        // No token is like this.
+        none.append(ByteBuffer(string: "-"))
         store.invalidTokens.find(none) { [self] in refusals.record(.lookUps, $0) }
     }
+
+    /// Returns the filter of the tokens that may be found; `nil` if each token must be looked up.
+    func filter() -> TokenFilter? { throttledTokenCount == 0 ? tokenFilter.current(at: lane.now) : nil }
 
     /// False while a look-up can find nothing.
     var mayFindTokens: Bool { invalidTokenCount != 0 || throttledTokenCount != 0 }

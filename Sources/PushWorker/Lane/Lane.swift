@@ -160,6 +160,7 @@ final class Lane: @unchecked Sendable {
         if intake.inFlight > 0 || senders.contains(where: \.gate.app.isOpen) || !fleet.refusals.isEmpty {
             readFleetState()
         }
+        stores.fleet.filterKeeper?.run()
         settleParts(of: ledger.overdueJobs())
         for consumer in consumers {
             consumer.renewLeaseIfDue()

@@ -69,6 +69,8 @@ final class LaneContext {
     let metrics: LaneMetrics
     /// Takes the spans of traced jobs; `nil` if they are not exported.
     let spans: SpanQueue?
+    /// The filter of invalid tokens of the process.
+    let tokenFilters: TokenFilterSlot
     let jobs = Table<JobID, ActiveJob>()
     var configuration: WorkerConfiguration
     var state = LaneState.starting
@@ -82,7 +84,7 @@ final class LaneContext {
 
     init(
         configuration: WorkerConfiguration, index: Int, eventLoop: any EventLoop, logger: Logger, issues: IssueLog,
-        metrics: LaneMetrics, spans: SpanQueue? = nil,
+        metrics: LaneMetrics, spans: SpanQueue? = nil, tokenFilters: TokenFilterSlot = TokenFilterSlot(),
         generator: any RandomNumberGenerator = SystemRandomNumberGenerator(),
         wallClock: @escaping @Sendable () -> Int64
     ) {
@@ -93,6 +95,7 @@ final class LaneContext {
         self.issues = issues
         self.metrics = metrics
         self.spans = spans
+        self.tokenFilters = tokenFilters
         metrics.clock = { eventLoop.now }
         self.generator = generator
         self.wallClock = wallClock

@@ -55,6 +55,7 @@ public final class Worker: Service {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: count)
         self.group = group
         let issues = IssueLog()
+        let tokenFilters = TokenFilterSlot()
         self.issues = issues
         var queueClients: [(client: RedisClient, keys: QueueKeys)] = []
         let lanes = (0..<count).map { index in
@@ -64,7 +65,7 @@ public final class Worker: Service {
                 configuration: configuration, index: index, eventLoop: group.next(), logger: logger, issues: issues,
                 metrics: LaneMetrics(
                     apps: configuration.apps.count, queues: configuration.queues.count, measuresTimes: isMeasured),
-                spans: spans, wallClock: wallClock)
+                spans: spans, tokenFilters: tokenFilters, wallClock: wallClock)
             let stores = RedisLaneStores(context)
             if index == 0 { queueClients = configuration.queues.map { (stores.client(of: $0.keys), $0.keys) } }
             return Lane(context, of: count, stores: stores)

@@ -30,6 +30,8 @@ public struct WorkerConfiguration: Sendable {
     public var summaryInterval = 60_000
     /// The time for which invalid tokens are kept, in milliseconds; 0 for forever.
     public var invalidTokenAge = InvalidTokenSet.defaultMaximumAge
+    /// The maximum size in bytes of the filter of invalid tokens, with which most tokens need no look-up; 0 for none.
+    public var tokenFilterBytes = 64 << 20
     /// The maximum duration of a drain, in milliseconds.
     public var drainTimeout = 25_000
 

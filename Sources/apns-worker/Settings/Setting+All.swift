@@ -118,6 +118,10 @@ extension Setting {
             "log_summary", .duration(.milliseconds, 0...86_400_000), .work, to: \WorkerConfiguration.summaryInterval,
             "Interval of the summary in the log; 0 disables it."),
         invalidTokensDays,
+        Setting(
+            "token_filter_bytes", .size(0...1 << 36), .work, to: \WorkerConfiguration.tokenFilterBytes,
+            "Maximum size of the process' filter of invalid tokens, with which most tokens need no look-up; 0 for none."
+        ),
     ]
 
     static let adminPort = Setting(

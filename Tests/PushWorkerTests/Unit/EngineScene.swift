@@ -692,10 +692,10 @@ final class FakeFleet: AppPauseStore, AppRateStore, ProviderTokenStore, InvalidT
     func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
         lookUps += 1
         later(completion, in: lookUpTime) { [self] in
-            let all = tokens.tokens(at: Array(0..<tokens.count))
-            return all.enumerated().compactMap { place, token in
-                guard let known = invalid.first(where: { $0.token == token }) else { return nil }
-                return .init(place: place, token: token, details: InvalidTokenDetails(known.details))
+            tokens.asked.enumerated().compactMap { index, token in
+                guard let place = tokens.place(of: index), let known = invalid.first(where: { $0.token == token })
+                else { return nil }
+                return .init(place: place, token: token, details: InvalidTokenDetails(at: known.at, facts: known.facts))
             }
         }
     }
@@ -728,7 +728,7 @@ final class FakeThrottledTokens: ThrottledTokenStore {
     func find(_ tokens: TokenList, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
         lookUps += 1
         fleet.later(completion) { [self] in
-            tokens.tokens(at: Array(0..<tokens.count)).compactMap { token in
+            tokens.asked.compactMap { token in
                 ends[String(buffer: token)].map { (token, $0) }
             }
         }

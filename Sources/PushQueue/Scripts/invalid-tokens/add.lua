@@ -5,6 +5,7 @@
 --       2 registrations           HASH token -> when its device last registered (ms since 1970)
 --       3 invalid-tokens:details  the beginning of the keys of details; see the part invalid-tokens
 --       4 invalid-tokens:facts    HASH number -> JSON
+--       5 invalid-tokens:changes  STREAM, for the filters of processes
 -- ARGV  1 max age                 ms for which tokens are kept; 0 to keep them forever
 --       then (token at facts)...  lower-case hex, since when it is invalid (ms since 1970), and a JSON object of the other facts
 -- Reply { outcome... }            for each: 1 added, 0 was in the set already, -1 its device has registered since
@@ -12,13 +13,13 @@
 -- Details replace only older ones: feedback arrives late. Run twice, the second run changes nothing and replies 0
 -- instead of 1.
 
-local set, registrations, details, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local set, registrations, details, facts, changes = unpack(KEYS)
 local max_age = tonumber(ARGV[1])
 local FIRST_TOKEN = 2
 -- The largest time that details can hold.
 local LATEST = 2 ^ 48 - 1
 
-local wrong = wrong_type({ [set] = 'set', [registrations] = 'hash', [facts] = 'hash' })
+local wrong = wrong_type({ [set] = 'set', [registrations] = 'hash', [facts] = 'hash', [changes] = 'stream' })
 if wrong then
     return wrong
 end
@@ -26,7 +27,7 @@ end
 local now = now_ms()
 local outcomes = {}
 -- The state after this call, by token, as far as it is known: a token can occur twice.
-local is_member, known_at = {}, {}
+local is_member, known_at, places = {}, {}, {}
 -- Tokens to add; the numbers of facts, and the facts to write by their numbers; details to write, by token.
 local added, numbers, new_facts, described = {}, {}, {}, {}
 
@@ -64,11 +65,13 @@ local function decide(first, last)
             outcomes[#outcomes + 1] = -1
         else
             if is_member[token] == nil then
-                local known, _, _, failure = details_of(details, token)
+                local key, field = place_of_details(details, token)
+                local known, _, _, failure = details_at(key, field)
                 if failure then
                     return failure
                 end
                 is_member[token], known_at[token] = members[place] == 1, known or -math.huge
+                places[token] = { key, field }
             end
             outcomes[#outcomes + 1] = is_member[token] and 0 or 1
             if not is_member[token] then
@@ -97,8 +100,7 @@ for number, text in pairs(new_facts) do
     redis.call('HSET', facts, number, text)
 end
 for token, value in pairs(described) do
-    local key, field = place_of_details(details, token)
-    redis.call('HSET', key, field, value)
+    redis.call('HSET', places[token][1], places[token][2], value)
 end
-remove_old(set, details, registrations, max_age > 0 and now - max_age)
+announce(changes, added, remove_old(set, details, registrations, max_age > 0 and now - max_age))
 return outcomes

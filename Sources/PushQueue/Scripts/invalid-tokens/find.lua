@@ -27,7 +27,7 @@ local known_facts = { [0] = '' }
 local function look_up()
     for index, is_member in ipairs(redis.call('SMISMEMBER', set, unpack(tokens))) do
         if is_member == 1 then
-            local at, _, number, failure = details_of(details, tokens[index])
+            local at, _, number, failure = details_at(place_of_details(details, tokens[index]))
             if failure then
                 return failure
             end

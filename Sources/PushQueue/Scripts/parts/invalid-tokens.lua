@@ -19,10 +19,9 @@ local function place_of_details(details, token)
         struct.pack('>I4I4', tonumber(string.sub(digest, 4, 11), 16), tonumber(string.sub(digest, 12, 19), 16))
 end
 
--- Returns a token's details: invalid since, the day on which it was marked, and the number of its facts; all nil for none, or if
--- another program wrote something else. As a fourth value, an error reply if their key has another type.
-local function details_of(details, token)
-    local key, field = place_of_details(details, token)
+-- Returns the details at a place: invalid since, the day on which the token was marked, and the number of its facts; all nil for
+-- none, or if another program wrote something else. As a fourth value, an error reply if the key has another type.
+local function details_at(key, field)
     local value = redis.pcall('HGET', key, field)
     if type(value) == 'table' then
         return nil, nil, nil, wrong_type({ [key] = 'hash' }) or value
@@ -34,7 +33,22 @@ local function details_of(details, token)
     return at, day, facts, nil
 end
 
--- Removes members of a set and their details.
+-- The entries of the stream of changes that are kept, and the tokens of each.
+local CHANGES, TOKENS_OF_CHANGE = 2000, 50
+
+-- Announces changes of the set to the processes that keep a filter of it: `added`, tokens with commas between them, and `removed`, a
+-- number.
+local function announce(changes, added, removed)
+    for i = 1, #added, TOKENS_OF_CHANGE do
+        local tokens = table.concat(added, ',', i, math.min(i + TOKENS_OF_CHANGE - 1, #added))
+        redis.call('XADD', changes, 'MAXLEN', '~', CHANGES, '*', 'added', tokens)
+    end
+    if removed > 0 then
+        redis.call('XADD', changes, 'MAXLEN', '~', CHANGES, '*', 'removed', removed)
+    end
+end
+
+-- Removes members of a set and their details. Returns the number of members.
 local function remove_tokens(set, details, tokens)
     local removed = 0
     for _, token in ipairs(tokens) do
@@ -45,13 +59,15 @@ local function remove_tokens(set, details, tokens)
 end
 
 -- Removes some of the tokens that were marked, and of the registrations that were recorded, before a time (ms since 1970), if any.
+-- Returns the number of tokens.
 --
 -- They are found the way Redis finds expired keys: a few are sampled at random, and more while many of them are too old. So they
 -- remain a small part, and no call takes long.
 local function remove_old(set, details, registrations, oldest)
     if not oldest then
-        return
+        return 0
     end
+    local removed = 0
     -- The size of a sample, the number of old ones in it that leads to another round, and the maximum number of rounds.
     local SAMPLE, MANY, ROUNDS = 10, 3, 50
     local function remove(sample)
@@ -65,12 +81,12 @@ local function remove_old(set, details, registrations, oldest)
     remove(function()
         local old = {}
         for _, token in ipairs(redis.call('SRANDMEMBER', set, -SAMPLE)) do
-            local _, day = details_of(details, token)
+            local _, day = details_at(place_of_details(details, token))
             if day and day < math.floor(oldest / MS_PER_DAY) then
                 old[#old + 1] = token
             end
         end
-        remove_tokens(set, details, old)
+        removed = removed + remove_tokens(set, details, old)
         return #old
     end)
     remove(function()
@@ -87,4 +103,5 @@ local function remove_old(set, details, registrations, oldest)
         end
         return #old
     end)
+    return removed
 end

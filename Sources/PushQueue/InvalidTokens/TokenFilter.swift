@@ -1,0 +1,127 @@
+import NIOCore
+import Synchronization
+
+/// The tokens that may be invalid, as a Bloom filter: a token that it does not contain is not in the set. The lanes of a
+/// process read it without a lock while one of them adds tokens.
+package final class TokenFilter: Sendable {
+    /// The bits for each token. With them, one valid token in some hundred is looked up in vain.
+    private static let bitsPerToken = 12
+    /// The bits of a token are in one block, which is a line of the processor's cache.
+    private static let wordsPerBlock = 8
+    private static let bitsOfToken = 7
+
+    /// The number of tokens that it is made for.
+    package let capacity: Int
+    private let blocks: UInt64
+    // Its memory is that of atomic values, and is freed by the only owner of the pointer.
+    nonisolated(unsafe) private let words: UnsafeMutablePointer<Atomic<UInt64>>
+    private let currentUntil = Atomic<UInt64>(0)
+
+    /// Makes an empty filter.
+    package init(capacity: Int) {
+        self.capacity = capacity
+        let blocks = max(1, Self.size(capacity: capacity) / (Self.wordsPerBlock * 8))
+        self.blocks = UInt64(blocks)
+        words = .allocate(capacity: blocks * Self.wordsPerBlock)
+        for index in 0..<blocks * Self.wordsPerBlock { (words + index).initialize(to: Atomic(0)) }
+    }
+
+    deinit {
+        words.deinitialize(count: Int(blocks) * Self.wordsPerBlock)
+        words.deallocate()
+    }
+
+    /// Returns the bytes of a filter for a number of tokens.
+    package static func size(capacity: Int) -> Int { capacity * bitsPerToken / 8 }
+
+    /// True if it contains all tokens that were added to the set up to a second ago.
+    package func isCurrent(at now: NIODeadline) -> Bool {
+        now.uptimeNanoseconds < currentUntil.load(ordering: .acquiring)
+    }
+
+    /// Extends the time for which it is current.
+    package func extend(until end: NIODeadline) { currentUntil.store(end.uptimeNanoseconds, ordering: .releasing) }
+
+    /// Adds a token. Call it from one thread at a time.
+    /// - Parameter token: lower-case hex, as it is looked up.
+    package func insert(_ token: ByteBuffer) {
+        var (word, bits) = place(of: token)
+        for _ in 0..<Self.bitsOfToken {
+            word.bit = Int(truncatingIfNeeded: bits & 511)
+            words[word.first + word.bit >> 6].bitwiseOr(1 << UInt64(word.bit & 63), ordering: .relaxed)
+            bits >>= 9
+        }
+    }
+
+    /// Returns false if the token is not in the set.
+    package func mayContain(_ token: ByteBuffer) -> Bool {
+        var (word, bits) = place(of: token)
+        for _ in 0..<Self.bitsOfToken {
+            word.bit = Int(truncatingIfNeeded: bits & 511)
+            let value = words[word.first + word.bit >> 6].load(ordering: .relaxed)
+            guard value & (1 << UInt64(word.bit & 63)) != 0 else { return false }
+            bits >>= 9
+        }
+        return true
+    }
+
+    /// Returns the first word of a token's block, and nine bits for each of its bits in the block.
+    private func place(of token: ByteBuffer) -> (word: (first: Int, bit: Int), bits: UInt64) {
+        let hash = token.withUnsafeReadableBytes { bytes in
+            var hash = UInt64(bytes.count)
+            var offset = 0
+            while offset + 8 <= bytes.count {
+                hash = Self.mixed(hash, bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+                offset += 8
+            }
+            var rest: UInt64 = 0
+            while offset < bytes.count {
+                rest = rest << 8 | UInt64(bytes[offset])
+                offset += 1
+            }
+            return Self.mixed(hash, rest)
+        }
+        let block = blocks.multipliedFullWidth(by: hash).high
+        return ((Int(block) * Self.wordsPerBlock, 0), Self.mixed(hash, 0x9E37_79B9_7F4A_7C15))
+    }
+
+    private static func mixed(_ hash: UInt64, _ word: UInt64) -> UInt64 {
+        let product = (hash ^ word ^ 0xA076_1D64_78BD_642F).multipliedFullWidth(by: 0xE703_7ED1_A0B4_28DB)
+        return product.high ^ product.low
+    }
+}
+
+/// The filter of a process, which its lanes read.
+package final class TokenFilterSlot: Sendable {
+    private let filter = Mutex<TokenFilter?>(nil)
+    private let version = Atomic(0)
+    private let wanted = Atomic(false)
+
+    package init() {}
+
+    /// A lane's reference to the filter.
+    package struct Reader {
+        private let slot: TokenFilterSlot
+        private var version = 0
+        private var filter: TokenFilter?
+
+        package init(_ slot: TokenFilterSlot) { self.slot = slot }
+
+        /// Returns the filter if it is current. Takes a lock only after the filter was replaced.
+        package mutating func current(at now: NIODeadline) -> TokenFilter? {
+            if !slot.wanted.load(ordering: .relaxed) { slot.wanted.store(true, ordering: .relaxed) }
+            let latest = slot.version.load(ordering: .acquiring)
+            if latest != version { (version, filter) = (latest, slot.filter.withLock { $0 }) }
+            return filter.flatMap { $0.isCurrent(at: now) ? $0 : nil }
+        }
+    }
+
+    /// Replaces the filter.
+    package func replace(with new: TokenFilter?) {
+        filter.withLock { $0 = new }
+        version.add(1, ordering: .acquiringAndReleasing)
+    }
+
+    /// Returns true if a lane has asked for the filter since the last call.
+    func takeWanted() -> Bool { wanted.exchange(false, ordering: .relaxed) }
+}

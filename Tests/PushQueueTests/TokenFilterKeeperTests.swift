@@ -1,0 +1,201 @@
+import Foundation
+import NIOCore
+import QueueTestSupport
+import Redis
+import TestSupport
+import Testing
+
+@testable import PushQueue
+
+@Suite("The keeper of the filter of invalid tokens")
+struct TokenFilterKeeperTests {
+    /// A keeper that runs on the client's event loop, and a lane that looks up tokens.
+    private final class Scene: Sendable {
+        private let client: RedisClient
+        private let keys: SharedKeys
+        private let slot = TokenFilterSlot()
+        private let loop: any EventLoop
+        private let box: NIOLoopBoundBox<(keeper: TokenFilterKeeper, reader: TokenFilterSlot.Reader)>
+        private let runs: RepeatedTask
+
+        init(_ queue: TestQueue, maximumBytes: Int = 1 << 20) {
+            (client, keys) = (queue.client, queue.sharedKeys)
+            let (loop, client, slot) = (queue.client.eventLoop, queue.client, slot)
+            self.loop = loop
+            let keeper = TokenFilterKeeper(
+                client: client, keys: queue.sharedKeys, slot: slot, eventLoop: loop, maximumBytes: maximumBytes)
+            let box = NIOLoopBoundBox.makeBoxSendingValue(
+                (keeper: keeper, reader: TokenFilterSlot.Reader(slot)), eventLoop: loop)
+            self.box = box
+            runs = loop.scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(20)) { _ in
+                box.value.keeper.run()
+            }
+        }
+
+        deinit { runs.cancel() }
+
+        /// Returns true if a token may be invalid, also while the filter is not current.
+        func mayFind(_ token: String) async throws -> Bool {
+            try await loop.submit { [box, loop] in
+                box.value.reader.current(at: loop.now)?.mayContain(ByteBuffer(string: token)) ?? true
+            }.get()
+        }
+
+        func isCurrent() async throws -> Bool { try await !mayFind("never added") }
+
+        var fillings: Int { get async throws { try await loop.submit { [box] in box.value.keeper.fillings }.get() } }
+
+        func add(_ tokens: [String]) async throws {
+            try await addInvalidTokensToSet(
+                tokens.map {
+                    InvalidToken(
+                        token: ByteBuffer(string: $0), at: 5, reason: "Unregistered", topic: nil, source: .apns)
+                }, keys, on: client.topology)
+        }
+
+        func withdraw(_ tokens: [String]) async throws {
+            let result: Result<Int, QueueConnection.Failure> = await withCheckedContinuation { continuation in
+                loop.execute { [client, keys] in
+                    InvalidTokenSet(client: client, keys: keys, maximumAge: 0)
+                        .withdraw(tokens.map { ByteBuffer(string: $0) }) { continuation.resume(returning: $0) }
+                }
+            }
+            _ = try result.get()
+        }
+    }
+
+    @Test("reads the whole set, then the announcements of other clients")
+    func follows() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            let first = (0..<5000).map { "aa\($0)" }
+            try await scene.add(first)
+            try await eventually("it is current") { try await scene.isCurrent() }
+            for token in first { #expect(try await scene.mayFind(token)) }
+            for number in 0..<40 {
+                let token = "bb\(number)"
+                try await scene.add([token])
+                try await eventually("it is known", within: .seconds(20)) { try await scene.mayFind(token) }
+            }
+            // More than an entry of the stream has.
+            let many = (0..<321).map { "cc\($0)" }
+            try await scene.add(many)
+            try await eventually("it is known") { try await scene.mayFind("cc320") }
+            for token in many { #expect(try await scene.mayFind(token)) }
+            try await scene.withdraw(["bb1", "bb2"])
+            try await eventually("it is current") { try await scene.isCurrent() }
+            #expect(try await scene.fillings == 1)
+        }
+    }
+
+    @Test(
+        "reads the set again if it missed something",
+        arguments: ["added without an announcement", "the stream is deleted", "the stream is cut", "Redis is empty"])
+    func missed(_ event: String) async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            let (set, changes) = (queue.sharedKeys.invalidTokens, queue.sharedKeys.invalidTokenChanges)
+            try await scene.add(["aa", "ab"])
+            try await eventually("it is current") { try await scene.isCurrent() }
+            switch event {
+            case "the stream is deleted":
+                try await scene.add(["bb"])
+                try queue.redis.run("DEL", changes)
+                // Its next entry has another ID.
+                try await scene.add(["bc"])
+            case "the stream is cut":
+                try await scene.add(["bb"])
+                try queue.redis.run("XTRIM", changes, "MAXLEN", "0")
+                try await scene.add(["bc"])
+            case "Redis is empty":
+                try queue.redis.run("DEL", changes, set)
+                try await scene.add(["bb", "bc"])
+            default: try queue.redis.run("SADD", set, "bb", "bc")
+            }
+            try await eventually("the filter is current, and has the tokens", within: .seconds(30)) {
+                for token in ["bb", "bc"] { guard try await scene.mayFind(token) else { return false } }
+                return try await scene.isCurrent()
+            }
+            #expect(try await scene.fillings > 1)
+        }
+    }
+
+    @Test("is not current while Redis does not answer, and again later")
+    func outage() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            try await scene.add(["aa"])
+            try await eventually("it is current") { try await scene.isCurrent() }
+            try queue.redis.run("CLIENT", "PAUSE", "3000", "ALL")
+            try await eventually("it is not current") { try await !scene.isCurrent() }
+            try await eventually("it is current", within: .seconds(30)) { try await scene.isCurrent() }
+        }
+    }
+
+    @Test("asks nothing while nobody looks up tokens, and catches up")
+    func sleeps() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            try await scene.add(["aa"])
+            try await eventually("it is current") { try await scene.isCurrent() }
+            func reads() throws -> Int { try queue.redis.calls()["xrange"] ?? 0 }
+            try await eventually("it stops to read", within: .seconds(60)) {
+                let before = try reads()
+                try await Task.sleep(for: .seconds(1))
+                return try reads() == before
+            }
+            try await scene.add(["bb"])
+            try await eventually("it is current") { try await scene.isCurrent() }
+            #expect(try await scene.mayFind("bb"))
+            #expect(try await scene.fillings == 1)
+        }
+    }
+
+    @Test("makes no filter for a set that is too large for it")
+    func bound() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue, maximumBytes: TokenFilter.size(capacity: 4096) - 1)
+            try await scene.add(["aa"])
+            try await eventually("it has asked") { try queue.redis.calls()["xrevrange"] ?? 0 > 0 }
+            #expect(try await !scene.isCurrent())
+            #expect(try await scene.fillings == 0)
+        }
+    }
+
+    @Test("never lacks a token for longer than a second, whatever other programs do")
+    func model() async throws {
+        try await withQueue { queue in
+            let scene = Scene(queue)
+            let set = queue.sharedKeys.invalidTokens
+            var random = SeededGenerator(seed: 7)
+            var added: [(token: String, at: ContinuousClock.Instant)] = []
+            // The tokens that were added more than a second ago are the first ones.
+            var (known, checks, conclusive) = (0, 0, 0)
+            let end = ContinuousClock.now + .seconds(12)
+            while ContinuousClock.now < end {
+                let number = added.count
+                let tokens = (0..<Int.random(in: 1...3, using: &random)).map { "\(number)-\($0)" }
+                switch Int.random(in: 0..<20, using: &random) {
+                case 0: try queue.redis.run("SADD", set, tokens[0])
+                case 1: try queue.redis.run("XTRIM", queue.sharedKeys.invalidTokenChanges, "MAXLEN", "1")
+                case 2: try queue.redis.run("SREM", set, added.randomElement(using: &random)?.token ?? "none")
+                case 3: try await scene.withdraw([added.randomElement(using: &random)?.token ?? "none"])
+                default:
+                    try await scene.add(tokens)
+                    added += tokens.map { ($0, .now) }
+                }
+                let limit = ContinuousClock.now - .seconds(1)
+                while known < added.count, added[known].at < limit { known += 1 }
+                for _ in 0..<min(5, known) {
+                    let token = added[Int.random(in: max(0, known - 50)..<known, using: &random)].token
+                    // Removed ones are not added again, so they may be missing after another reading.
+                    guard try queue.redis.run("SISMEMBER", set, token) == 1 else { continue }
+                    checks += 1
+                    #expect(try await scene.mayFind(token), "\(token)")
+                }
+                conclusive += try await scene.isCurrent() ? 1 : 0
+            }
+            #expect(checks > 100 && conclusive > 0, "\(checks), \(conclusive)")
+        }
+    }
+}
