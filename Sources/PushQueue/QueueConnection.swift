@@ -243,6 +243,7 @@ public final class QueueConnection {
                 command.append(limits.maximumDeadLetterAge)
                 command.append(limits.maximumDeadLetterBytes)
                 command.append(limits.maximumResults)
+                command.append(limits.maximumResultAge)
                 settlement.append(to: &command)
                 settlement.minute?.append(to: &command, keys)
             },
@@ -397,6 +398,8 @@ public struct QueueLimits: Sendable {
     public var results = ResultsKept.failures
     /// The approximate number of results that are kept: Redis drops the oldest in blocks.
     public var maximumResults = 100_000
+    /// The approximate time for which results are kept, in milliseconds; 0 for any time.
+    public var maximumResultAge = 30 * 86_400_000
     /// The number of times that a job can be reclaimed from expired lanes. The next time, it becomes a dead letter as
     /// poison.
     public var maximumReclaims = 5

@@ -121,6 +121,20 @@ extension EndToEnd {
             #expect(!view.problems.contains { $0.advice.contains("start ") }, "\(view.problems)")
         }
 
+        @Test("a key that soon can't be moved is named, with its size")
+        func largeKey() async throws {
+            let redis = try RedisServer()
+            let connection = try redis.connect()
+            let tokens = (0..<12_000).map { TestJob.token("ab", $0) }
+            try connection.run((["SADD", "push:{shared}:invalid-tokens"] + tokens).map { Array($0.utf8) })
+            #expect(try await FleetView(redis.url).kinds.isEmpty)
+            try connection.run("CONFIG", "SET", "proto-max-bulk-len", "1mb")
+            let view = try await FleetView(redis.url)
+            #expect(view.kinds == ["large_key push:{shared}:invalid-tokens"])
+            #expect(view.problems.first?.message.contains("from about 1.0 MiB on") == true, "\(view.problems)")
+            #expect(try await Self.status(redis.url, "--check").ending == .exited(1))
+        }
+
         @Test("from 90 percent Redis is nearly full: status reports a problem, and check warns")
         func nearlyFull() async throws {
             let redis = try RedisServer()

@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import PushJob
 import PushQueue
@@ -111,6 +112,27 @@ struct ResultsTests {
             let ids = try await Self.ids(queue)
             // Redis drops whole blocks, of a hundred entries by default.
             #expect((500...700).contains(ids.count) && ids.last == "3000", "\(ids.count)")
+        }
+    }
+
+    @Test("are kept for a time, if there is one", arguments: [0, 3_600_000])
+    func old(age: Int) async throws {
+        try await withQueue { queue in
+            let now = Int(Date().timeIntervalSince1970 * 1000)
+            for index in 0..<600 {
+                // A hundred entries are a block, which is dropped as a whole.
+                let id = now - (index < 300 ? 7_200_000 : 1_800_000) + index
+                try queue.redis.run("XADD", queue.keys.results, "\(id)-0", "id", "\(index)")
+            }
+            var limits = Self.limits
+            limits.maximumResultAge = age
+            let worker = try await queue.worker("w", claiming: ["job"], limits)
+            try await worker.settle { settlement in
+                settlement.end(1, .delivered, results: .of(Self.result("new")))
+                settlement.minute = .sample()
+            }
+            let ids = try await Self.ids(queue)
+            #expect(ids.count == (age == 0 ? 601 : 301) && ids.last == "new", "\(ids.count)")
         }
     }
 

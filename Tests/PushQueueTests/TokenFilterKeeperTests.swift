@@ -132,7 +132,7 @@ struct TokenFilterKeeperTests {
         }
     }
 
-    @Test("asks nothing while nobody looks up tokens, and catches up")
+    @Test("asks nothing while no lane looks up tokens, and catches up")
     func sleeps() async throws {
         try await withQueue { queue in
             let scene = Scene(queue)

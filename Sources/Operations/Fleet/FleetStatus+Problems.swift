@@ -62,6 +62,14 @@ extension FleetStatus {
                 message: "the key \(wrong.key) holds a \(wrong.found), and it must hold a \(wrong.expected)",
                 advice: "rename or delete that key; workers then continue by themselves")
         }
+        problems += largeKeys.map { large in
+            Problem(
+                kind: .largeKey, subject: large.key,
+                message:
+                    "the key \(large.key) has \(Words.bytes(large.bytes)): from about \(Words.bytes(large.limit)) on, Redis "
+                    + "can't move it to another server",
+                advice: "make it smaller before slots are moved: docs/redis.md says how for each key")
+        }
         for worker in workers where worker.state == .gone && worker.leaseLeftMs < -Self.reclaimTime {
             let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"
             problems.append(

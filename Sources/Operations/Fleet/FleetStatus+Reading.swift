@@ -9,6 +9,7 @@ extension FleetStatus {
         package var keys: QueueKeys
         package var result: Result<QueueOverview, RedisError>
         package var wrongKeys: [WrongKey] = []
+        package var largeKeys: [LargeKey] = []
 
         /// False if the queue's server did not answer.
         var isReachable: Bool {
@@ -93,8 +94,9 @@ extension FleetStatus {
         }
         do {
             wrongKeys += try await WrongKey.find(client, keys, apps: apps.sorted())
+            largeKeys += try await LargeKey.find(client, KeySizes.growing(keys))
         } catch RedisError.server(let answer) {
-            notes.append("the types of keys cannot be read: \(answer.message)")
+            notes.append("the types and sizes of keys cannot be read: \(answer.message)")
         }
         do {
             invalidTokens = try await client.call(RedisCommand("SCARD", keys.invalidTokens)).root.number ?? 0
@@ -128,7 +130,9 @@ extension FleetStatus {
         }
         guard reading.isReachable else { return reading }
         do {
-            reading.wrongKeys = try await WrongKey.find(fleet.client(for: keys.retry), keys, lanes: lanes)
+            let client = try await fleet.client(for: keys.retry)
+            reading.wrongKeys = try await WrongKey.find(client, keys, lanes: lanes)
+            reading.largeKeys = try await LargeKey.find(client, KeySizes.growing(keys))
         } catch RedisError.server(let answer) {
             // An earlier error is the more important one.
             if case .success = reading.result { reading.result = .failure(.server(answer)) }
@@ -139,6 +143,7 @@ extension FleetStatus {
     private mutating func add(_ readings: [QueueReading]) {
         for reading in readings {
             wrongKeys += reading.wrongKeys
+            largeKeys += reading.largeKeys
             var queue = Queue(name: reading.keys.queue)
             switch reading.result {
             case .failure(.server(let answer)): queue.error = answer.message

@@ -17,6 +17,7 @@ package struct FleetStatus: Encodable, Sendable {
             case queueUnreadable = "queue_unreadable"
             case sharedUnreadable = "shared_unreadable"
             case wrongKey = "wrong_key"
+            case largeKey = "large_key"
             case noWorker = "no_worker"
             case workerGone = "worker_gone"
             case workerNotReady = "worker_not_ready"
@@ -34,7 +35,7 @@ package struct FleetStatus: Encodable, Sendable {
             package var isCritical: Bool {
                 switch self {
                 case .redisNearlyFull, .redisEvicts, .workerGone, .failoversUnwatched, .differentApps, .tooOld,
-                    .deadLetters:
+                    .deadLetters, .largeKey:
                     false
                 case .redisTooOld, .redisCluster, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable,
                     .sharedUnreadable, .wrongKey, .noWorker, .workerNotReady, .workerSilent, .appPaused,
@@ -248,6 +249,8 @@ package struct FleetStatus: Encodable, Sendable {
     package var servers: [Server] = []
     /// The keys that hold another type than they must.
     package var wrongKeys: [WrongKey] = []
+    /// The keys that soon can't be moved to another server any more.
+    package var largeKeys: [LargeKey] = []
     /// The error because of which the state that all queues share could not be read.
     package var sharedError: String?
     package var queues: [Queue] = []

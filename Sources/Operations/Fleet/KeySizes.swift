@@ -12,13 +12,21 @@ package struct KeySize: Encodable, Sendable {
 }
 
 package enum KeySizes {
-    /// Reads the sizes of the keys that can become large, the largest first. Omits the keys of single jobs, tokens and
-    /// minutes.
+    /// The keys of a queue that can become large, except those of single jobs and minutes.
+    static func growing(_ keys: QueueKeys) -> [String] {
+        [keys.jobs, keys.inbox, keys.retry, keys.dead, keys.cancelled, keys.results, keys.workers]
+    }
+
+    /// The keys that all queues share and that can become large, except those of single tokens.
+    static func growing(_ keys: SharedKeys) -> [String] {
+        [keys.invalidTokens, keys.registrations, keys.throttledTokens, keys.audit]
+    }
+
+    /// Reads the sizes of the keys that can become large, the largest first.
     /// - Throws: `RedisError`.
     package static func read(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [KeySize] {
         let shared = fleet.sharedKeys
-        var keys = queues.flatMap { [$0.jobs, $0.inbox, $0.retry, $0.dead, $0.results, $0.workers] }
-        keys += [shared.invalidTokens, shared.registrations, shared.throttledTokens, shared.audit]
+        let keys = queues.flatMap(growing) + growing(shared)
         var sizes: [KeySize] = []
         for key in Set(keys) {
             let client = try await fleet.client(for: key)
@@ -54,5 +62,36 @@ package enum KeySizes {
             bytes += try await client.call(RedisCommand("MEMORY", "USAGE", key)).root.number ?? 0
         }
         return KeySize(key: "\(base):*", type: "hash", entries: entries * (all / some), bytes: bytes * (all / some))
+    }
+}
+
+/// A key that soon can't be moved to another server any more: Redis serializes a key as one value, which has a maximum
+/// length.
+package struct LargeKey: Encodable, Sendable, Equatable {
+    /// The maximum length, unless Redis returns another.
+    private static let defaultLimit = 512 << 20
+    /// The part of the limit from which a key is large. Most are smaller serialized than in memory.
+    private static let share = 0.8
+
+    package let key: String
+    /// Redis' estimate of its memory, in bytes.
+    package let bytes: Int
+    /// The maximum length of a value, in bytes.
+    package let limit: Int
+
+    /// Finds the large ones.
+    /// - Parameter keys: keys on the server.
+    /// - Throws: `RedisError`.
+    package static func find(_ client: RedisClient, _ keys: [String]) async throws -> [LargeKey] {
+        // A few samples: more would block Redis on large keys.
+        let replies = try await client.call(
+            [RedisCommand("CONFIG", "GET", "proto-max-bulk-len")]
+                + keys.map { RedisCommand("MEMORY", "USAGE", $0, "SAMPLES", "5") })
+        // Managed servers refuse CONFIG.
+        let limit = replies.first??.root.children.compactMap { $0.string.flatMap(Int.init) }.last ?? defaultLimit
+        return zip(keys, replies.dropFirst()).compactMap { key, reply in
+            guard let bytes = reply?.root.number, Double(bytes) >= share * Double(limit) else { return nil }
+            return LargeKey(key: key, bytes: bytes, limit: limit)
+        }
     }
 }

@@ -340,6 +340,9 @@ extension Setting {
             "results_limit", .number(1...100_000_000), .kept, to: \QueueLimits.maximumResults,
             "Approximate maximum number of results per queue; the oldest are removed."),
         Setting(
+            "results_days", .duration(.days, 0...36_500), .kept, to: \QueueLimits.maximumResultAge,
+            stored: .milliseconds, "Time for which results are kept; 0 keeps them up to their number."),
+        Setting(
             "dead_letters_limit", .number(1...100_000_000), .kept, to: \QueueLimits.maximumDeadLetters,
             "Maximum number of dead letters per queue; the oldest are removed."),
         Setting(

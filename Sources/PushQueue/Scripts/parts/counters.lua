@@ -19,10 +19,19 @@ local function stats_key(stats, now)
     return stats .. date(now)
 end
 
+-- APNs and producers choose some reasons, so once a day has this many counters, each further reason is counted as `other`.
+local MAX_COUNTERS_WITH_REASON = 500
+
 -- Adds to one of the day's counters, which are kept for forty days. A field that does not hold a number is left alone.
 local function count(stats, now, field, amount)
     if amount ~= 0 then
         local key = stats_key(stats, now)
+        if string.find(field, ':', 1, true) then
+            local fields = redis.pcall('HLEN', key)
+            if type(fields) == 'number' and fields >= MAX_COUNTERS_WITH_REASON and redis.call('HEXISTS', key, field) == 0 then
+                field = string.gsub(field, ':.*', ':other')
+            end
+        end
         if redis.pcall('HINCRBY', key, field, amount) == amount then
             redis.call('EXPIRE', key, 40 * 86400)
         end

@@ -15,6 +15,7 @@
 --       3 max dead age    their maximum age, ms
 --       4 max dead bytes  the maximum sum of their lengths
 --       5 max results     the approximate number of results that are kept
+--       6 max result age  their approximate maximum age, ms; 0 for none
 --       then any number of actions; `claim` is a field, `<number>.<stamp>`, and the original is the `length` bytes of
 --       the claimed job from `start` (from 0). What an action counts has its fields and amounts in `counts`: their
 --       number, and (field amount)...; `results` is '', or MessagePack, an array of arrays of values (see add_results)
@@ -54,7 +55,7 @@
 
 local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, cancelled, cancelled_bytes =
     unpack(KEYS)
-local lane, max_dead, max_dead_age, max_dead_bytes, max_results = unpack(ARGV, 1, 5)
+local lane, max_dead, max_dead_age, max_dead_bytes, max_results, max_result_age = unpack(ARGV, 1, 6)
 local now = now_ms()
 local settled, lost, evicted = 0, 0, 0
 -- The sets that have new members, each with the key of its length.
@@ -68,7 +69,8 @@ if wrong then
     return wrong
 end
 -- A lane's sums alone free no memory.
-local first_action = ARGV[6]
+local FIRST_ACTION = 7
+local first_action = ARGV[FIRST_ACTION]
 if first_action ~= 'minute' then
     write_when_full(claimed)
 end
@@ -117,7 +119,7 @@ end
 local minutes, jobs, inbox, oldest, sums
 
 -- The index of the action; its arguments follow.
-local at = 6
+local at = FIRST_ACTION
 while at <= #ARGV do
     local action = ARGV[at]
     if action == 'campaign' then
@@ -210,5 +212,9 @@ if minutes and (settled > 0 or lost == 0) then
     sample_backlog(minutes, now, jobs, inbox, retry)
     note_oldest(minute_key(minutes, now), tonumber(oldest))
     add_to_minute(minutes, now, sums)
+end
+-- About once per second: Redis drops blocks of old results. Last, because it would be allowed if its memory is full.
+if minutes and tonumber(max_result_age) > 0 then
+    redis.pcall('XTRIM', results, 'MINID', '~', string.format('%.0f', now - max_result_age))
 end
 return { settled, lost, evicted }
