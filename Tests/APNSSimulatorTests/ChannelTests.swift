@@ -317,8 +317,7 @@ struct ChannelTests {
             var ids: Set<String> = []
             for _ in 0..<2 {
                 ids.insert(
-                    try #require(
-                        try await Self.broadcast(channel: channel).send(to: server).headers["apns-unique-id"]))
+                    try #require(try await Self.broadcast(channel: channel).send(to: server).headers["apns-unique-id"]))
             }
             #expect(ids.count == 2 && ids.allSatisfy { UUID(uuidString: $0) != nil && $0 != anyID })
         }

@@ -90,8 +90,7 @@ struct Push {
 
 /// Sends requests with nghttp on one connection, and returns its log of frames.
 func nghttp(
-    _ server: APNSSimulatorServer, tokens: [String], body text: String = #"{"aps":{"alert":"x"}}"#,
-    patience: Int = 20
+    _ server: APNSSimulatorServer, tokens: [String], body text: String = #"{"aps":{"alert":"x"}}"#, patience: Int = 20
 ) async throws -> Command {
     let body = FileManager.default.temporaryDirectory.appending(path: "body-\(UUID().uuidString)")
     try Data(text.utf8).write(to: body)

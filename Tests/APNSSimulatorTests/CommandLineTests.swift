@@ -19,8 +19,7 @@ struct CommandLineTests {
                 "--rule", "prefix=dead,answer=410",
             ])
         try await eventually("a line that says where it listens") { process.output.hasSuffix("\n") }
-        let line = try #require(
-            JSONSerialization.jsonObject(with: Data(process.output.utf8)) as? [String: Int])
+        let line = try #require(JSONSerialization.jsonObject(with: Data(process.output.utf8)) as? [String: Int])
         let port = try #require(line["port"])
         #expect(line["pid"] == Int(process.processIdentifier))
         #expect(try String(contentsOf: directory.appending(path: "port"), encoding: .utf8) == "\(port)\n")
@@ -55,8 +54,7 @@ struct CommandLineTests {
             (["--provider-key", "A"], "KEYID:TEAMID:FILE"),
             (["--initial-streams", "0"], "--initial-streams"), (["--set", "error-limit=none"], "error-limit"),
             (["--device", "topic=a"], "token: is missing"), (["--devices", "/does/not/exist"], "/does/not/exist"),
-            (["--account-limit", "0"], "--account-limit"),
-            (["--gateway-rule", "answer=8"], "--gateway-port"),
+            (["--account-limit", "0"], "--account-limit"), (["--gateway-rule", "answer=8"], "--gateway-port"),
             (["--gateway-port", "0", "--gateway-rule", "answer=oops"], "answer=oops"),
             (["--gateway-port", "0", "--gateway-payload-limit", "0"], "--gateway-payload-limit"),
             (["--feedback-fault", "hang=true"], "--feedback-port"),

@@ -31,8 +31,7 @@ struct ControlCommandTests {
                 "--silent", "--show-error", "--noproxy", "*", "--http2", "--cacert", "\(certificates)/ca.pem", "--cert",
                 "\(certificates)/client.pem", "--key", "\(certificates)/client-key.pem", "--data",
                 #"{"aps":{"alert":"x"}}"#, "--write-out", "%{http_code}", "--resolve",
-                "simulator.test:\(port):127.0.0.1",
-                "https://\(host):\(port)/3/device/\(token)",
+                "simulator.test:\(port):127.0.0.1", "https://\(host):\(port)/3/device/\(token)",
             ])
     }
 

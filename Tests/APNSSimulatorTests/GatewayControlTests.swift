@@ -195,9 +195,7 @@ struct GatewayControlTests {
                 await #expect(throws: (any Error).self) { try await BinaryClient.connect(port) }
             }
             #expect(try await ask("POST", "/faults/start-listening", nil).status == 200)
-            for port in [server.gatewayPort, server.feedbackPort] {
-                try await BinaryClient.connect(port).close()
-            }
+            for port in [server.gatewayPort, server.feedbackPort] { try await BinaryClient.connect(port).close() }
         }
     }
 }

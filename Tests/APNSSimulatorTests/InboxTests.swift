@@ -103,9 +103,7 @@ struct InboxTests {
             for part in [
                 "<code>apns-topic</code>", "&quot;x&quot;: 1.50", "after 20 ms", anyID.lowercased(), "/inbox/1\"",
                 "<b>this one</b>", "class=\"badge\">3<",
-            ] {
-                #expect(page.lowercased().contains(part.lowercased()), "\(part)")
-            }
+            ] { #expect(page.lowercased().contains(part.lowercased()), "\(part)") }
             #expect(try await ask("/inbox/3", server).status == 404)
             #expect(try await ask("/inbox/x", server).status == 404)
         }
@@ -218,8 +216,7 @@ struct InboxTests {
             let port = try #require(server.controlPort)
             for header in [
                 "Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site",
-                "Sec-Fetch-Site: same-site",
-                "Host: evil.example",
+                "Sec-Fetch-Site: same-site", "Host: evil.example",
             ] {
                 #expect(try await ask("/inbox/next", server, form: form, headers: [header]).status == 403, "\(header)")
                 #expect(try await ask("/inbox/clear", server, form: [:], headers: [header]).status == 403)
@@ -234,9 +231,7 @@ struct InboxTests {
                 [:], ["token": "x", "transport": "http2", "answer": "410"],
                 ["token": anyToken, "transport": "http2", "answer": "411"],
                 ["token": anyToken, "transport": "fax", "answer": "410"],
-            ] {
-                #expect(try await ask("/inbox/next", server, form: wrong).status == 400)
-            }
+            ] { #expect(try await ask("/inbox/next", server, form: wrong).status == 400) }
             let huge = ["token": String(repeating: "a", count: 100_000)]
             #expect(try await ask("/inbox/forget", server, form: huge).status == 413)
         }
@@ -296,8 +291,7 @@ struct NotificationLinesTests {
             .answered(status: 200, reason: nil), #"{"aps":{"alert":{"title":"Your order","body":"On its way"}}}"#)
         sent.answerDelay = 41_000
         #expect(
-            sent.line
-                == #"✓ 200  01234567…  alert "Your order — On its way"  com.example.app  41 ms  apns-id 7a0d"#)
+            sent.line == #"✓ 200  01234567…  alert "Your order — On its way"  com.example.app  41 ms  apns-id 7a0d"#)
         let refused = alert(.answered(status: 410, reason: "Unregistered"), #"{"aps":{"content-available":1}}"#)
         #expect(refused.line == "✗ 410 Unregistered  01234567…  background  com.example.app  apns-id 7a0d")
         let hostile = alert(.silenced, #"{"aps":{"alert":"a\nb\u001b[2J\u202ec"}}"#)

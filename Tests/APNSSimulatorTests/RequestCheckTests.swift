@@ -129,9 +129,7 @@ struct RequestCheckTests {
         },
     ]
 
-    static func payload(_ size: Int) -> String {
-        #"{"aps":{"alert":"\#(String(repeating: "x", count: size - 20))"}}"#
-    }
+    static func payload(_ size: Int) -> String { #"{"aps":{"alert":"\#(String(repeating: "x", count: size - 20))"}}"# }
 
     @Test("and refused with its reason", arguments: refusals)
     func refuses(_ example: Case) async throws {

@@ -35,9 +35,7 @@ enum TestTokens {
         }
         let result = try await Command.run(
             "/usr/bin/openssl",
-            [
-                "dgst", "-sha256", "-sign", try TestCertificates.path(keyFile), "-out", signature.path, base.path,
-            ])
+            ["dgst", "-sha256", "-sign", try TestCertificates.path(keyFile), "-out", signature.path, base.path])
         guard result.status == 0 else { throw Failure(description: result.errors) }
         return text + "." + base64URL(raw(Array(try Data(contentsOf: signature))))
     }

@@ -88,9 +88,7 @@ struct ChaosRun {
         await withTaskGroup(of: Void.self) { group in
             let targets = Dictionary(grouping: plan.faults, by: \.target)
             for faults in targets.values {
-                group.addTask {
-                    for fault in faults { await play(fault) }
-                }
+                group.addTask { for fault in faults { await play(fault) } }
             }
             group.addTask {
                 while log.milliseconds < options.seconds * 1000 {

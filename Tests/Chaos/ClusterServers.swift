@@ -115,9 +115,7 @@ final class ClusterServers: QueueServers {
         (try? node.run("CLUSTER", "COUNTKEYSINSLOT", "\(slot)").number) ?? -1
     }
 
-    private func isMaster(_ node: RedisServer) -> Bool {
-        (try? node.run("ROLE").elements?.first) == "master"
-    }
+    private func isMaster(_ node: RedisServer) -> Bool { (try? node.run("ROLE").elements?.first) == "master" }
 
     private func replica(of owner: RedisServer) throws -> RedisServer? {
         cluster.nodes.first { node in

@@ -61,9 +61,7 @@ struct Ledger {
     }
 
     mutating func invalid(_ token: String) {
-        guard let index = index(of: token) else {
-            return problems.add("an unknown token is in the invalid set", token)
-        }
+        guard let index = index(of: token) else { return problems.add("an unknown token is in the invalid set", token) }
         entries[index].isInvalid = true
     }
 

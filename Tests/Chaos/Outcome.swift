@@ -13,9 +13,7 @@ struct Outcome {
     var isBalanced: Bool { balance.problems.isEmpty }
 
     /// The number of times that each fault happened.
-    var faults: [String: Int] {
-        Dictionary(plan.faults.map { ("\($0.place): \($0.name)", 1) }, uniquingKeysWith: +)
-    }
+    var faults: [String: Int] { Dictionary(plan.faults.map { ("\($0.place): \($0.name)", 1) }, uniquingKeysWith: +) }
 
     /// The accounts as a table, and their disagreements.
     var text: String {

@@ -107,7 +107,5 @@ extension RedisTestConnection {
     }
 
     /// Ends a fault that a command can cause.
-    func end(_ fault: Fault.RedisFault) throws {
-        if fault == .fill { try run("CONFIG", "SET", "maxmemory", "0") }
-    }
+    func end(_ fault: Fault.RedisFault) throws { if fault == .fill { try run("CONFIG", "SET", "maxmemory", "0") } }
 }

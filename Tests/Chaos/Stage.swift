@@ -9,9 +9,7 @@ final class Stage: Sendable {
     let simulator: SimulatorProcess
     let fleet: Fleet
 
-    init(
-        topology: Topology, durability: Durability, workers: Int, lease: Int, seed: UInt64, logs: URL?
-    ) async throws {
+    init(topology: Topology, durability: Durability, workers: Int, lease: Int, seed: UInt64, logs: URL?) async throws {
         self.topology = topology
         let single: SingleServer?
         switch topology {

@@ -262,9 +262,7 @@ final class FleetSimulation: @unchecked Sendable {
             for argument in [
                 "1", redis.queues[queue].jobCommands, cancels ? "cancel" : "uncancel", "operator", "", "0",
                 "campaign:\(campaign)",
-            ] {
-                command.append(argument)
-            }
+            ] { command.append(argument) }
             // A refused command is reported to the operator.
             guard case .success(let reply) = redis.execute(command), reply.error == nil else { return }
             log("\(campaign) of queue \(queue): \(cancels ? "cancelled" : "sent again")")

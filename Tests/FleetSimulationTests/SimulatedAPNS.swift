@@ -240,9 +240,7 @@ final class SimulatedAPNS {
 
     /// Records and checks a request.
     /// - Returns: the notification's number.
-    func submitted(
-        _ token: String, _ payload: ByteBuffer, id: APNSID?, app: Int, by lane: SimulatedLane
-    ) -> Int? {
+    func submitted(_ token: String, _ payload: ByteBuffer, id: APNSID?, app: Int, by lane: SimulatedLane) -> Int? {
         guard let (job, number) = ledger.notification(token, payload) else {
             simulation.fail("APNs gets a notification that no producer has pushed: \(token)")
             return nil

@@ -29,9 +29,7 @@ struct SimulatedJob {
         var members = ##""app":"\##(name)","alert":"#\##(number)#""##
         let random = simulation.random
         let kind = random.pick(0...999)
-        if kind >= 960 {
-            return broken(job, members, random.pick(0...5))
-        }
+        if kind >= 960 { return broken(job, members, random.pick(0...5)) }
         var hasID = random.chance(50)
         switch kind {
         case 0..<550: job.tokens = [token(number, 0)]

@@ -270,8 +270,7 @@ final class SimulatedSender: RedisSender {
         lastContact = time.now
         let result = simulation.redis.execute(entry.command)
         guard !entry.isLost else { return }
-        lastAnswer = max(
-            lastAnswer, time.now + random.delay(random.chance(2) ? 20...800 : simulation.latency))
+        lastAnswer = max(lastAnswer, time.now + random.delay(random.chance(2) ? 20...800 : simulation.latency))
         time.schedule(at: lastAnswer, on: loop) { [self] in
             guard !entry.isLost, pending.first === entry else { return }
             pending.removeFirst()

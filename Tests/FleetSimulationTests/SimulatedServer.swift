@@ -38,9 +38,7 @@ final class SimulatedServer {
 
     deinit { close(descriptor) }
 
-    func reset() {
-        run([RedisCommand("CONFIG", "SET", "maxmemory", "0"), RedisCommand("FLUSHALL", "SYNC")])
-    }
+    func reset() { run([RedisCommand("CONFIG", "SET", "maxmemory", "0"), RedisCommand("FLUSHALL", "SYNC")]) }
 
     @discardableResult
     func run(_ command: RedisCommand) -> RESPReply { run([command])[0] }

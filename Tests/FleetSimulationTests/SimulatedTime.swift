@@ -70,9 +70,7 @@ final class SimulatedTime {
     }
 
     @discardableResult
-    func schedule(
-        in delay: TimeAmount, on loop: SimulatedLoop? = nil, _ task: @escaping () -> Void
-    ) -> SimulatedEvent {
+    func schedule(in delay: TimeAmount, on loop: SimulatedLoop? = nil, _ task: @escaping () -> Void) -> SimulatedEvent {
         schedule(at: now + delay, on: loop, task)
     }
 

@@ -300,9 +300,7 @@ private final class SimulatedQueueStore: QueueStore {
 
     func limit(
         campaign: String, perSecond: Int, since: Int64, amounts: [Int], completion: @escaping Completion<[Int]>
-    ) {
-        store.limit(campaign: campaign, perSecond: perSecond, since: since, amounts: amounts, completion: completion)
-    }
+    ) { store.limit(campaign: campaign, perSecond: perSecond, since: since, amounts: amounts, completion: completion) }
 
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
         let claimed = claimed
@@ -347,9 +345,7 @@ private final class SimulatedQueueStore: QueueStore {
     func release(
         of configuration: ConfigurationDigest, endOf process: String?,
         completion: @escaping Completion<QueueConnection.Released>
-    ) {
-        store.release(of: configuration, endOf: process, completion: completion)
-    }
+    ) { store.release(of: configuration, endOf: process, completion: completion) }
 
     func claims(completion: @escaping Completion<[ClaimID]>) {
         if mutation == .skipsRecovery { return completion(.success([])) }

@@ -15,9 +15,7 @@ enum GatewayBytes {
     /// Command 1.
     static func enhanced(
         _ identifier: UInt32, expiration: UInt32 = 0, token: [UInt8] = token, payload: [UInt8] = payload
-    ) -> [UInt8] {
-        [1] + big(identifier) + big(expiration) + simple(token: token, payload: payload).dropFirst()
-    }
+    ) -> [UInt8] { [1] + big(identifier) + big(expiration) + simple(token: token, payload: payload).dropFirst() }
 
     static func item(_ id: UInt8, _ data: [UInt8]) -> [UInt8] { [id] + big(UInt16(data.count)) + data }
 

@@ -84,8 +84,7 @@ struct GatewayRecordingTests {
     @Test("has at most as much of a payload as APNs accepts, and its size")
     func longPayload() async throws {
         let payload = [UInt8](repeating: 0x20, count: 9000)
-        let notification = try #require(
-            try await recorded(1, sending: GatewayBytes.frame(1, payload: payload)).first)
+        let notification = try #require(try await recorded(1, sending: GatewayBytes.frame(1, payload: payload)).first)
         #expect(notification.payload.count == 5120 && notification.payloadSize == 9000)
         #expect(notification.outcome == .answered(status: 7, reason: "InvalidPayloadSize"))
     }
@@ -101,8 +100,7 @@ struct GatewayRecordingTests {
             ("answer=10,accept=false", .dropped, false), ("answer=close", .closed, true),
             ("answer=close,accept=false", .closed, false), ("answer=reset", .reset, false),
             ("answer=reset,accept=true", .reset, true), ("answer=hang", .silenced, false),
-            ("answer=hang,accept=true", .silenced, true),
-            ("answer=feedback", .answered(status: 0, reason: nil), true),
+            ("answer=hang,accept=true", .silenced, true), ("answer=feedback", .answered(status: 0, reason: nil), true),
         ] as [(String, Outcome, Bool)])
     func rules(_ rule: String, _ outcome: Outcome, accepted: Bool) async throws {
         let all = try await recorded(

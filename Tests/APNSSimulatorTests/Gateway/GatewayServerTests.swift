@@ -31,8 +31,7 @@ struct GatewayServerTests {
             try await client.send(GatewayBytes.frame(1) + GatewayBytes.frame(2))
             try await eventually("both are counted") { server.account.acceptedByGateway == 2 }
             #expect(client.received.isEmpty && client.isOpen)
-            try await client.send(
-                GatewayBytes.frame(3) + GatewayBytes.frame(4, token: []) + GatewayBytes.frame(5))
+            try await client.send(GatewayBytes.frame(3) + GatewayBytes.frame(4, token: []) + GatewayBytes.frame(5))
             let ending = try await client.ending()
             #expect(ending.bytes == GatewayBytes.packet(2, 4) && ending.isClean)
             let account = server.account

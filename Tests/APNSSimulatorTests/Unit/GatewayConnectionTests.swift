@@ -39,9 +39,7 @@ struct GatewayConnectionTests {
             proceed()
         }
 
-        func proceed() {
-            while let step = connection.next(at: now) { steps.append(step) }
-        }
+        func proceed() { while let step = connection.next(at: now) { steps.append(step) } }
 
         func wait() {
             while let next = connection.nextTime {

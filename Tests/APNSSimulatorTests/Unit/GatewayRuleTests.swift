@@ -25,9 +25,7 @@ struct GatewayRuleTests {
     }
 
     @Test("are refused if they have no effect", arguments: ["prefix=aa", "at=connect,times=2", ""])
-    func doesNothing(_ text: String) {
-        #expect(throws: RuleError.self) { try GatewayRule(text) }
-    }
+    func doesNothing(_ text: String) { #expect(throws: RuleError.self) { try GatewayRule(text) } }
 
     @Test("define how the packet is sent, and whether the notification was accepted")
     func details() throws {

@@ -164,20 +164,16 @@ struct JobDecoderTests {
     }
 
     @Test("an unknown member may appear twice")
-    func unknownDuplicates() {
-        #expect(jobError(Self.job(#""x":1,"x":2"#)) == nil)
-    }
+    func unknownDuplicates() { #expect(jobError(Self.job(#""x":1,"x":2"#)) == nil) }
 
     @Test(
         "a job needs exactly one of token and tokens, and a payload",
         arguments: [
             ("{}", JobError.missingToken(found: nil)), (#"{"payload":{}}"#, .missingToken(found: nil)),
-            (#"{"token":"ab"}"#, .missingPayload(found: nil)),
-            (#"{"tokens":["ab"]}"#, .missingPayload(found: nil)),
+            (#"{"token":"ab"}"#, .missingPayload(found: nil)), (#"{"tokens":["ab"]}"#, .missingPayload(found: nil)),
             (#"{"token":"a","tokens":["a"],"payload":{}}"#, .tokenAndTokens),
             ("[]", .notAnObject(offset: 0, .array)), (" 5", .notAnObject(offset: 1)),
-            (#""{}""#, .notAnObject(offset: 0, .encodedTwice)),
-            ("null", .notAnObject(offset: 0)),
+            (#""{}""#, .notAnObject(offset: 0, .encodedTwice)), ("null", .notAnObject(offset: 0)),
             (#"{"apns_worker":2,"attempt":3,"job":{"token":"ab","payload":{}}}"#, .newerWrapper(version: 2)),
             (#"{"apns_worker":17,"tokens":["ab"],"job":{}}"#, .newerWrapper(version: 17)),
             (#"{"apns_worker":0,"job":{}}"#, .missingToken(found: nil)),
@@ -189,9 +185,7 @@ struct JobDecoderTests {
             ("{} x", .malformedJSON(JSONError(kind: .trailingBytes, offset: 3))),
             ("hello", .malformedJSON(JSONError(kind: .expectedValue, offset: 0))),
         ])
-    func required(text: String, error: JobError) {
-        #expect(jobError(text) == error)
-    }
+    func required(text: String, error: JobError) { #expect(jobError(text) == error) }
 
     @Test(
         "refuses a member of the wrong kind or out of range, with the position of its value",
@@ -266,8 +260,7 @@ struct JobDecoderTests {
     func uniqueFor() throws {
         for (text, milliseconds) in [
             ("1s", 1000), ("1h", 3_600_000), ("4w2d", 2_592_000_000), ("30d", 2_592_000_000),
-            ("2592000s", 2_592_000_000),
-            (#"1\u0068"#, 3_600_000),
+            ("2592000s", 2_592_000_000), (#"1\u0068"#, 3_600_000),
         ] as [(String, Int64)] {
             #expect(try decodeJob(Self.job(#""unique_for":"\#(text)","id":"x""#)).uniqueFor == milliseconds)
         }

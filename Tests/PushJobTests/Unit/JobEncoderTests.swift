@@ -48,8 +48,7 @@ struct JobEncoderTests {
         #expect(String(buffer: try encoder.encode()) == #"{"token":"ab","payload":{}}"#)
         encoder.sendAt = 1500
         encoder.expiration = .epoch(0)
-        #expect(
-            String(buffer: try encoder.encode()) == #"{"token":"ab","expiration":0,"send_at":1.500,"payload":{}}"#)
+        #expect(String(buffer: try encoder.encode()) == #"{"token":"ab","expiration":0,"send_at":1.500,"payload":{}}"#)
     }
 
     @Test(

@@ -69,8 +69,7 @@ struct JobEnvelopeTests {
         "a wrapper's tokens replace the original's own, whatever they are",
         arguments: [
             "", #""token":"ab","#, #""tokens":["ab"],"#, #""token":5,"#, #""tokens":[],"#,
-            #""token":"a","tokens":["b"],"#,
-            #""token":"a","token":"b","#,
+            #""token":"a","tokens":["b"],"#, #""token":"a","token":"b","#,
         ])
     func override(member: String) throws {
         let job = try decodeJob(#"{"apns_worker":1,"tokens":["cd"],"job":{\#(member)"payload":{}}}"#)
@@ -121,8 +120,7 @@ struct JobEnvelopeTests {
             #"{"v":1}"#, #"{"apns_worker":1,}"#, #"{"apns_worker":1,"job"}"#, #"{"apns_worker":1,"job" :{}}"#,
             #"{ "apns_worker":1,"job":{}}"#,
             #"{"apns_worker": 1,"job":{}}"#, #"{"apns_worker":2,"job":{}}"#, #"{"apns_worker":1.0,"job":{}}"#,
-            #"{"job":{},"apns_worker":1}"#, #"{"v":1,"job":{}}"#,
-            #"{"apns_worker":1,"job":{}} "#,
+            #"{"job":{},"apns_worker":1}"#, #"{"v":1,"job":{}}"#, #"{"apns_worker":1,"job":{}} "#,
             #"{"apns_worker":1,"job":{}"# + "\n", #"{"apns_worker":1,"id":5,"job":{}}"#,
             #"{"apns_worker":1,"id":"","job":{}}"#,
             #"{"apns_worker":1,"attempt":0,"job":{}}"#, #"{"apns_worker":1,"attempt":"2","job":{}}"#,
@@ -134,10 +132,8 @@ struct JobEnvelopeTests {
             #"{"apns_worker":1,"attempt":2 "job":{}}"#, #"{"apns_worker":1,"x":tru,"job":{}}"#,
             #"{"apns_worker":1,"attempt":2,"jo"#, #"{"apns_worker":1,"#,
             #"{"apns_worker":1,"reserved":false,"job":{}}"#, #"{"apns_worker":1,"reserved":1,"job":{}}"#,
-            #"{"apns_worker":1,"reserved":trux,"job":{}}"#,
-            #"{"apns_worker":1,"reserved":"true","job":{}}"#,
-            #"{"apns_worker":1,"reserved":true,"reserved":true,"job":{}}"#,
-            #"{"apns_worker":1,"x":"job":{}}"#, "",
+            #"{"apns_worker":1,"reserved":trux,"job":{}}"#, #"{"apns_worker":1,"reserved":"true","job":{}}"#,
+            #"{"apns_worker":1,"reserved":true,"reserved":true,"job":{}}"#, #"{"apns_worker":1,"x":"job":{}}"#, "",
         ])
     func plain(text: String) {
         let envelope = Envelope.read(ByteBuffer(string: text))

@@ -26,9 +26,7 @@ struct PayloadComposerTests {
             + #""input-push-channel":"YQ==","content-changed":true,"url-args":["a"]},"z":1}"#
         #expect(try composed(members.joined(separator: ",")) == expected)
         var random = SeededGenerator(seed: 7)
-        for _ in 0..<20 {
-            #expect(try composed(members.shuffled(using: &random).joined(separator: " , ")) == expected)
-        }
+        for _ in 0..<20 { #expect(try composed(members.shuffled(using: &random).joined(separator: " , ")) == expected) }
     }
 
     @Test(

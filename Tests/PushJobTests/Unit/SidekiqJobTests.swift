@@ -46,8 +46,7 @@ struct SidekiqJobTests {
         let job = try decode(sample)
         #expect(text(job.token, of: job) == SidekiqSamples.token && text(job.pushType, of: job) == "alert")
         #expect(text(job.id, of: job) == "b4a577edbccf1d805744efa9" && job.enqueuedAt == 1_700_000_001_500)
-        #expect(
-            try String(buffer: job.payload(limit: 4096)) == #"{"aps":{"alert":{"title":"T"}},"n":[1,{}]}"#)
+        #expect(try String(buffer: job.payload(limit: 4096)) == #"{"aps":{"alert":{"title":"T"}},"n":[1,{}]}"#)
         #expect(String(buffer: job.originalBytes) == sample)
         #expect(job.isRewritten)
     }
@@ -84,8 +83,7 @@ struct SidekiqJobTests {
             (#"{"class":7,"args":[{}]}"#, "it has no `class`"), (#"{"class":"P"}"#, "it has no `args`"),
             (#"{"class":"P","args":[]}"#, "it has no `args`"), (#"{"class":"P","args":{}}"#, "it has no `args`"),
             (#"{"class":"P","args":[1],"args":[{}]}"#, "more than once"),
-            (#"{"class":"P","args":[7]}"#, "neither an object"),
-            (#"{"class":"P","args":["ab"]}"#, "neither an object"),
+            (#"{"class":"P","args":[7]}"#, "neither an object"), (#"{"class":"P","args":["ab"]}"#, "neither an object"),
             (#"{"class":"P","args":[null]}"#, "neither an object"),
             (#"{"class":"P","args":[{"job_class":"P","arguments":[]}]}"#, "ActiveJob"),
             (#"{"token":"ab","payload":{}}"#, "it has no `class`"),
