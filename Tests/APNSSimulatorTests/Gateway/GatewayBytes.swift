@@ -35,6 +35,9 @@ enum GatewayBytes {
         ])
     }
 
+    /// Command 2 to a token whose bytes are all the same.
+    static func frame(_ identifier: UInt32, to byte: UInt8) -> [UInt8] { frame(identifier, token: token(byte)) }
+
     /// An error packet.
     static func packet(_ status: UInt8, _ identifier: UInt32) -> [UInt8] { [8, status] + big(identifier) }
 

@@ -18,8 +18,7 @@ struct GatewayRecordingTests {
             $0.recorder = recorder
             change(&$0)
         } _: { server in
-            let client = try await BinaryClient.connect(server.gatewayPort)
-            try await client.send(bytes)
+            let client = try await server.connect(sending: bytes)
             try await eventually("all have come") { recorder.count >= UInt64(count) }
             notifications = recorder.notifications().entries.map(\.notification)
             try await client.close()
@@ -37,15 +36,15 @@ struct GatewayRecordingTests {
                 + GatewayBytes.frame(
                     8, token: GatewayBytes.token(0xAB), payload: payload, expiration: .max, priority: 5))
         let hex = GatewayBytes.token.map { String(format: "%02x", $0) }.joined()
-        #expect(all.map(\.transport) == [.gateway, .gateway, .gateway] && all.map(\.connection) == [1, 1, 1])
+        #expect(all.allSatisfy { $0.transport == .gateway && $0.connection == 1 })
         #expect(all.map(\.token) == [hex, hex, String(repeating: "ab", count: 32)])
         #expect(all.map(\.identifier) == [nil, 7, 8])
         #expect(all.map(\.expiration) == [nil, 1_700_000_000, Int64(UInt32.max)])
         #expect(all.map(\.priority) == [nil, nil, 5])
         #expect(all.map(\.payload) == [GatewayBytes.payload, GatewayBytes.payload, payload])
-        #expect(all.map(\.payloadSize) == [GatewayBytes.payload.count, GatewayBytes.payload.count, payload.count])
+        #expect(all.allSatisfy { $0.payloadSize == $0.payload.count })
         // The topic is the certificate's, because the protocol has none.
-        #expect(all.map(\.topic) == ["com.example.app", "com.example.app", "com.example.app"])
+        #expect(all.allSatisfy { $0.topic == "com.example.app" })
         #expect(all.allSatisfy { $0.accepted && $0.outcome == .answered(status: 0, reason: nil) })
         #expect(all.allSatisfy { abs(Double($0.time) / 1000 - Date().timeIntervalSince1970) < 600 })
         #expect(all.allSatisfy { $0.pushType == nil && $0.apnsID == nil && $0.request == nil })
@@ -105,7 +104,7 @@ struct GatewayRecordingTests {
     func rules(_ rule: String, _ outcome: Outcome, accepted: Bool) async throws {
         let all = try await recorded(
             2, ["prefix=dd," + rule],
-            sending: GatewayBytes.frame(1) + GatewayBytes.frame(2, token: GatewayBytes.token(0xDD)))
+            sending: GatewayBytes.frame(1) + GatewayBytes.frame(2, to: 0xDD))
         #expect(all.map(\.outcome) == [.answered(status: 0, reason: nil), outcome])
         #expect(all.map(\.accepted) == [true, accepted])
     }
@@ -117,14 +116,13 @@ struct GatewayRecordingTests {
             $0.recorder = recorder
         } _: { server in
             for number in 1...3 {
-                let client = try await BinaryClient.connect(server.gatewayPort)
                 if number != 2 {
-                    try await client.send(GatewayBytes.frame(UInt32(number)))
                     // A notification is recorded before its packet is sent.
-                    let ending = try await client.ending()
+                    let ending = try await server.connect(sending: GatewayBytes.frame(UInt32(number))).ending()
                     #expect(ending.bytes == GatewayBytes.packet(8, UInt32(number)))
                     #expect(recorder.notifications().entries.last?.notification.connection == number)
                 } else {
+                    let client = try await BinaryClient.connect(server.gatewayPort)
                     try await eventually("it is counted") { server.account.gateway.connections == 2 }
                     try await client.close()
                 }
@@ -142,9 +140,7 @@ struct GatewayRecordingTests {
             $0.recorder = recorder
         } _: { server in
             #expect(try await Push().send(to: server).status == 200)
-            let client = try await BinaryClient.connect(server.gatewayPort)
-            try await client.send(GatewayBytes.frame(5, token: []))
-            _ = try await client.ending()
+            _ = try await server.connect(sending: GatewayBytes.frame(5, token: [])).ending()
         }
         let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
         let objects = try lines.map {

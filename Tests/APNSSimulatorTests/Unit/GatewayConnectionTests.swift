@@ -101,27 +101,27 @@ struct GatewayConnectionTests {
         }
         for byte: UInt8 in [0xA2, 0xA3, 0xA4] {
             let scene = try Scene(rules, change)
-            scene.receive(GatewayBytes.frame(1) + GatewayBytes.frame(2, token: GatewayBytes.token(0xA1)))
+            scene.receive(GatewayBytes.frame(1) + GatewayBytes.frame(2, to: 0xA1))
             #expect(scene.steps.isEmpty && scene.account.accepted == 2)
-            scene.receive(GatewayBytes.frame(3, token: GatewayBytes.token(byte)) + GatewayBytes.frame(4))
+            scene.receive(GatewayBytes.frame(3, to: byte) + GatewayBytes.frame(4))
             // The registry takes precedence over the rules.
             #expect(scene.steps == packet(8, 3), "\(byte)")
             #expect(scene.account.refused == ["8 InvalidToken": 1] && scene.account.dropped == 1)
         }
         let scene = try Scene(rules, change)
         scene.receive(
-            GatewayBytes.frame(1, token: GatewayBytes.token(0xA6))
-                + GatewayBytes.frame(2, token: GatewayBytes.token(0xA7)))
+            GatewayBytes.frame(1, to: 0xA6)
+                + GatewayBytes.frame(2, to: 0xA7))
         #expect(scene.steps.isEmpty && scene.account.accepted == 2)
         #expect(scene.service.waitingFeedback.map(\.seconds) == [1_600_000_000, 1_700_000_000])
-        scene.receive(GatewayBytes.frame(3, token: GatewayBytes.token(0xA5)))
+        scene.receive(GatewayBytes.frame(3, to: 0xA5))
         #expect(scene.steps == [.reset])
 
         let closed = try Scene {
             $0.settings.acceptsRegisteredOnly = true
             try change(&$0)
         }
-        closed.receive(GatewayBytes.frame(1, token: GatewayBytes.token(0xA1)) + GatewayBytes.frame(2))
+        closed.receive(GatewayBytes.frame(1, to: 0xA1) + GatewayBytes.frame(2))
         #expect(closed.steps == packet(8, 2) && closed.account.accepted == 1)
     }
 
@@ -172,7 +172,7 @@ struct GatewayConnectionTests {
     @Test("drops bytes that arrive while a packet is delayed, even malformed ones")
     func delays() throws {
         let scene = try Scene(["prefix=dd,answer=8,delay=200ms"])
-        scene.receive(GatewayBytes.frame(1) + GatewayBytes.frame(2, token: GatewayBytes.token(0xDD)))
+        scene.receive(GatewayBytes.frame(1) + GatewayBytes.frame(2, to: 0xDD))
         #expect(scene.connection.nextTime == 200_000)
         scene.time = 199_999
         scene.receive(GatewayBytes.frame(3) + [99])
@@ -227,7 +227,7 @@ struct GatewayConnectionTests {
         for (answer, step) in [("close", GatewayConnection.Step.close), ("reset", .reset), ("hang", .stopReading)] {
             let scene = try Scene(["prefix=dd,answer=\(answer),accept=\(accepts)"])
             scene.receive(
-                GatewayBytes.frame(1) + GatewayBytes.frame(2, token: GatewayBytes.token(0xDD)) + GatewayBytes.frame(3))
+                GatewayBytes.frame(1) + GatewayBytes.frame(2, to: 0xDD) + GatewayBytes.frame(3))
             #expect(scene.steps == [step])
             #expect(scene.account.accepted == (accepts ? 2 : 1) && scene.account.dropped == 1)
             #expect(scene.account.packets.isEmpty && scene.account.refused.isEmpty)
@@ -238,7 +238,7 @@ struct GatewayConnectionTests {
     @Test("adds a removed app to the feedback service, and continues")
     func feedback() throws {
         let scene = try Scene(["prefix=dd,answer=feedback"])
-        scene.receive(GatewayBytes.frame(1, token: GatewayBytes.token(0xDD)) + GatewayBytes.frame(2))
+        scene.receive(GatewayBytes.frame(1, to: 0xDD) + GatewayBytes.frame(2))
         #expect(scene.steps == [] && scene.account.accepted == 2)
         let records = scene.service.takeFeedback(9)
         #expect(records.map(\.token.bytes) == [GatewayBytes.token(0xDD)])
