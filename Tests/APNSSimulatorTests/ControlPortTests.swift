@@ -48,7 +48,7 @@ extension APNSSimulatorServer {
 
 @Suite("The control port", .timeLimit(.minutes(5)))
 struct ControlPortTests {
-    @Test("lists received notifications, and clears them on request")
+    @Test("lists received notifications, and clears them on request; returns the account")
     func notifications() async throws {
         try await withSimulator(rules: ["prefix=dead,answer=410"], hasControlPort: true) { server in
             #expect(try await server.ask("GET", "/notifications").sequences == [])
@@ -63,6 +63,10 @@ struct ControlPortTests {
             ] {
                 #expect(try await server.ask("GET", "/notifications?\(query)").sequences == [sequence], "\(query)")
             }
+            let account = try await server.ask("GET", "/account").json
+            #expect(account["accepted"] as? Int == 1 && account["accepted_by_token"] == nil)
+            let details = try await server.ask("GET", "/account?details=true").json
+            #expect(details["accepted_by_token"] as? [String: Int] == [anyToken: 1])
             #expect(try await server.ask("DELETE", "/notifications").number("deleted") == 2)
             #expect(try await server.ask("GET", "/notifications").sequences == [])
         }
@@ -101,17 +105,6 @@ struct ControlPortTests {
         let answer = try await poll.value
         #expect(try answer.status == 200 && answer.sequences == [])
         try await half.wait()
-    }
-
-    @Test("returns the account")
-    func account() async throws {
-        try await withSimulator(hasControlPort: true) { server in
-            _ = try await Push().send(to: server)
-            let account = try await server.ask("GET", "/account").json
-            #expect(account["accepted"] as? Int == 1 && account["accepted_by_token"] == nil)
-            let details = try await server.ask("GET", "/account?details=true").json
-            #expect(details["accepted_by_token"] as? [String: Int] == [anyToken: 1])
-        }
     }
 
     @Test("changes the rules: replaces all, adds one, deletes all")

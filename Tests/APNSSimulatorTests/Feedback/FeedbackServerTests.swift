@@ -55,21 +55,6 @@ struct FeedbackServerTests {
         }
     }
 
-    @Test("stays open if it hangs")
-    func hangs() async throws {
-        try await withGateway {
-            $0.feedback = [FeedbackTests.record(1)]
-            $0.feedbackRules = [try FeedbackRule("hang=true")]
-        } _: { server in
-            let client = try await BinaryClient.connect(server.feedbackPort)
-            try await eventually("the record comes") { client.received == FeedbackTests.tuple(1) }
-            let other = try await BinaryClient.connect(server.feedbackPort)
-            #expect(client.isOpen && other.isOpen)
-            try await client.close()
-            try await other.close()
-        }
-    }
-
     private func many(_ count: Int) -> [FeedbackRecord] {
         (1...count).map { number in
             var token = SimulatedToken()

@@ -58,12 +58,8 @@ struct KeptNotification: Equatable {
         _ command: UInt8, identifier: UInt32? = nil, expiration: UInt32? = nil, priority: UInt8? = nil,
         token: [UInt8]? = nil, payload: [UInt8]? = nil
     ) {
-        self.command = command
-        self.identifier = identifier
-        self.expiration = expiration
-        self.priority = priority
-        self.token = token
-        self.payload = payload
+        (self.command, self.identifier, self.expiration) = (command, identifier, expiration)
+        (self.priority, self.token, self.payload) = (priority, token, payload)
     }
 
     init(_ notification: GatewayNotification) {
