@@ -49,11 +49,4 @@ struct TraceParentTests {
         let job = try JobDecoder.decode(ByteBuffer(string: #"{"traceparent":\#(value),"token":"ab","payload":{}}"#))
         #expect(job.trace == nil)
     }
-
-    @Test("is written by the encoder")
-    func encoded() throws {
-        var encoder = JobEncoder(tokens: ["ab"], payload: ByteBuffer(string: "{}"))
-        encoder.traceparent = Self.valid
-        #expect(try JobDecoder.decode(encoder.encode()).trace?.parentID == "b7ad6b7169203331")
-    }
 }
