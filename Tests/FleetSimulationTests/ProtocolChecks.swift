@@ -223,8 +223,8 @@ final class ProtocolChecks {
     }
 }
 
-/// Checks that a lane that ends has written all answers that it received some time before, so that nobody sends their
-/// notifications again.
+/// Checks that a lane that ends has written all answers that it received some time before, so that their notifications
+/// are not sent again.
 final class AnswerChecks {
     /// The time after which an answer must be written: a second, two slow round trips for invalid tokens that come before
     /// the settlement, and as many for those of an earlier part of the job.
@@ -268,7 +268,6 @@ final class AnswerChecks {
         }
     }
 
-    /// Checks a request.
     func submitted(_ number: Int, by lane: SimulatedLane) {
         guard let other = written[number], !simulation.redis.hasRolledBack else { return }
         simulation.fail(
@@ -392,7 +391,6 @@ final class LaneChecks {
 
     // MARK: Sending
 
-    /// Checks a request.
     func submit(_ number: Int, of job: SimulatedJob, to token: String, app: String) {
         // Except if Redis has lost the cancellation since.
         if let claimedAt = cancelled[job.number], simulation.forbids(job, claimedAt: claimedAt) {

@@ -15,7 +15,6 @@ struct SimulatedJob {
     /// True if the job may end without being sent.
     var expires = false
     var uniqueID: String?
-    /// The job's campaign.
     var campaign: String?
     /// True if no worker can read it, so that it must become a dead letter.
     var isBroken = false

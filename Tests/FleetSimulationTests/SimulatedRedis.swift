@@ -26,8 +26,7 @@ final class SimulatedRedis {
     private unowned let simulation: FleetSimulation
 
     init(_ server: SimulatedServer, in simulation: FleetSimulation) throws {
-        self.server = server
-        self.simulation = simulation
+        (self.server, self.simulation) = (server, simulation)
         queues = try ["a", "b"].map { try QueueKeys(queue: $0) }
         sharedKeys = SharedKeys()
         waits = queues.map { _ in [] }
@@ -39,7 +38,6 @@ final class SimulatedRedis {
 
     // MARK: Commands
 
-    /// Executes a command of a lane.
     func execute(_ original: RedisCommand) -> Result<RESPReply, RedisError> {
         if let refusal { return .failure(.server(RedisServerError(text: refusal))) }
         let arguments = CommandArguments(original)
@@ -137,7 +135,6 @@ final class SimulatedRedis {
 
     // MARK: Faults
 
-    /// Makes Redis unreachable for some time.
     func goDown(for duration: TimeAmount) {
         guard isUp else { return }
         isUp = false
@@ -184,7 +181,6 @@ final class SimulatedRedis {
         return true
     }
 
-    /// Ends all faults.
     func heal() {
         setMemoryFull(false)
         refusal = nil
@@ -197,10 +193,7 @@ final class SimulatedWait {
     unowned let worker: SimulatedWorker
     var served: () -> Void = {}
 
-    init(_ queue: Int, _ worker: SimulatedWorker) {
-        self.queue = queue
-        self.worker = worker
-    }
+    init(_ queue: Int, _ worker: SimulatedWorker) { (self.queue, self.worker) = (queue, worker) }
 }
 
 /// A lane's connection to Redis, which delivers in order after random delays, and can break.
@@ -214,8 +207,7 @@ final class SimulatedSender: RedisSender {
         var isNeverExecuted = false
 
         init(_ command: RedisCommand, _ completion: @escaping RedisClient.Completion) {
-            self.command = command
-            self.completion = completion
+            (self.command, self.completion) = (command, completion)
         }
     }
 
@@ -236,9 +228,7 @@ final class SimulatedSender: RedisSender {
     private var lastAnswer = NIODeadline.distantPast
 
     init(_ name: String, _ loop: SimulatedLoop, in simulation: FleetSimulation) {
-        self.name = name
-        self.loop = loop
-        self.simulation = simulation
+        (self.name, self.loop, self.simulation) = (name, loop, simulation)
     }
 
     var eventLoop: any EventLoop { loop }

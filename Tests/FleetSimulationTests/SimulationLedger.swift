@@ -100,7 +100,6 @@ final class SimulationLedger {
         return other == job ? nil : other
     }
 
-    /// Finds the notification of a request.
     func notification(_ token: String, _ payload: ByteBuffer) -> (SimulatedJob, Int)? {
         guard let number = payload.withUnsafeReadableBytes(Self.marker), let job = job(number),
             let index = Self.index(of: token, in: job)
