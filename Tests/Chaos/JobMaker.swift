@@ -76,10 +76,10 @@ struct JobMaker: Sendable {
         let kind = kind(number, index)
         if kind == .malformedToken { return "no token: \(number)/\(index)" }
         let tail = random(number, UInt64(index) &+ 0x5EED)
-        return kind.prefix
-            + Self.hex([
-                (UInt64(number), 8), (UInt64(index), 5), (tail, 15), (SeededGenerator.mixed(tail), 16), (~tail, 16),
-            ])
+        let rest = [
+            (UInt64(number), 8), (UInt64(index), 5), (tail, 15), (SeededGenerator.mixed(tail), 16), (~tail, 16),
+        ]
+        return kind.prefix + Self.hex(rest)
     }
 
     /// Returns the notification that a token is for, if it is one of ours.

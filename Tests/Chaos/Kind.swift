@@ -160,8 +160,8 @@ struct Expectation {
 enum SimulatorRules {
     static let all = [
         "prefix=0410,answer=410", "prefix=0400,answer=BadDeviceToken", "prefix=0401,answer=DeviceTokenNotForTopic",
-        "prefix=0402,answer=BadCollapseId",
-        "prefix=0503,times=1,answer=503,retry-after=1", "prefix=0429,times=2,answer=429",
+        "prefix=0402,answer=BadCollapseId", "prefix=0503,times=1,answer=503,retry-after=1",
+        "prefix=0429,times=2,answer=429",
         "prefix=0500,times=1,answer=500,body=text", "prefix=0420,times=1,answer=FeatureNotEnabled",
         "prefix=0105,times=1,answer=reset,code=INTERNAL_ERROR,accept=true",
         "prefix=0106,times=1,answer=silence,accept=true", "prefix=0107,times=1,answer=drop,accept=true",
