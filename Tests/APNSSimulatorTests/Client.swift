@@ -15,7 +15,7 @@ func deviceToken(_ prefix: String) -> String { prefix + anyToken.dropFirst(2) }
 ///   - streams: the stream limit before the first provider token. nghttp and h2load do not wait for the first limit.
 ///   - asksForCertificates: true to accept client certificates of the test authority.
 func withSimulator(
-    rules: [String] = [], streams: Int = 1, topics: [String] = [], recorder: Recorder? = nil,
+    rules: [String] = [], streams: Int? = nil, topics: [String]? = nil, recorder: Recorder? = nil,
     hasControlPort: Bool = false, asksForCertificates: Bool = false,
     _ change: (inout SimulatorConfiguration) throws -> Void = { _ in },
     _ body: (APNSSimulatorServer) async throws -> Void
@@ -25,9 +25,9 @@ func withSimulator(
             certificateFile: try TestCertificates.path("server.pem"),
             keyFile: try TestCertificates.path("server-key.pem")))
     configuration.rules = try rules.map { try FaultRule($0) }
-    configuration.initialStreams = streams
-    configuration.topics = topics
-    configuration.recorder = recorder
+    if let streams { configuration.initialStreams = streams }
+    if let topics { configuration.topics = topics }
+    if let recorder { configuration.recorder = recorder }
     if hasControlPort { configuration.controlPort = 0 }
     if asksForCertificates { configuration.clientTrust = .file(try TestCertificates.path("ca.pem")) }
     try change(&configuration)
@@ -89,6 +89,7 @@ struct Push {
     struct Answer {
         var exit: Int32
         var status = 0
+        /// The headers, by their names in lower case.
         var headers: [String: String] = [:]
         var body = ""
         /// The number of connections that it took; set by `curl(_:_:)` only.
@@ -102,7 +103,7 @@ struct Push {
             status = lines.first?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
             for line in lines.dropFirst() {
                 let pair = line.split(separator: ":", maxSplits: 1).map { $0.trimmingCharacters(in: .whitespaces) }
-                if pair.count == 2 { headers[pair[0]] = pair[1] }
+                if pair.count == 2 { headers[pair[0].lowercased()] = pair[1] }
             }
             if parts.count > 1 { body = String(parts[1]) }
         }

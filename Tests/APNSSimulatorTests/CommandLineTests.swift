@@ -60,6 +60,7 @@ struct CommandLineTests {
                 "prefix=dead,answer=410",
             ])
         #expect(announcement.pid == Int(process.processIdentifier))
+        #expect(process.output.split(separator: "\n").count == 1)
         #expect(String(decoding: try folder.read("port"), as: UTF8.self) == "\(announcement.port)\n")
         let answer = try await Command.run(
             "/usr/bin/curl",

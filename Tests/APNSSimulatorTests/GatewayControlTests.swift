@@ -146,17 +146,6 @@ struct GatewayControlTests {
         }
     }
 
-    @Test("shuts the gateway down with the packet that names the last accepted notification")
-    func shutdown() async throws {
-        try await withControl { server in
-            let client = try await server.connect(sending: GatewayBytes.frame(41) + GatewayBytes.frame(42))
-            try await eventually("both are accepted") { server.account.acceptedByGateway == 2 }
-            #expect(try await server.ask("POST", "/faults/goaway").status == 200)
-            let ending = try await client.ending()
-            #expect(ending.bytes == GatewayBytes.packet(10, 42) && ending.isClean)
-        }
-    }
-
     @Test("closes the gateway's port and the feedback service's for a while")
     func listening() async throws {
         try await withControl { server in

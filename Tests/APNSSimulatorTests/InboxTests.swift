@@ -10,17 +10,10 @@ struct InboxTests {
     private static let browser = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
     private static let other = String(repeating: "f", count: 64)
 
-    private struct Page {
-        let status: Int
-        /// The status line and headers, in lower case.
-        let head: String
-        let body: String
-    }
-
     /// A request as a browser sends it.
     private func ask(
         _ path: String, _ server: APNSSimulatorServer, form: [String: String]? = nil, headers: [String] = [browser]
-    ) async throws -> Page {
+    ) async throws -> Push.Answer {
         let port = try #require(server.controlPort)
         let fields = (form ?? [:]).flatMap { ["--data-urlencode", "\($0.key)=\($0.value)"] }
         let result = try await Command.run(
@@ -28,12 +21,9 @@ struct InboxTests {
             ["--silent", "--show-error", "--noproxy", "*", "--include", "--max-time", "60"]
                 + (form == nil ? [] : ["--request", "POST"]) + headers.flatMap { ["--header", $0] } + fields
                 + ["http://127.0.0.1:\(port)\(path)"])
-        let parts = result.output.replacing("\r\n", with: "\n")
-            .split(separator: "\n\n", maxSplits: 1, omittingEmptySubsequences: false)
-        let status = parts[0].split(separator: " ").dropFirst().first.flatMap { Int($0) }
-        return Page(
-            status: try #require(status, "\(result.errors)"), head: parts[0].lowercased(),
-            body: String(parts.dropFirst().first ?? ""))
+        let answer = Push.Answer(result.output.replacing("\r\n", with: "\n"), exit: result.status)
+        #expect(answer.status > 0, "\(result.errors)")
+        return answer
     }
 
     private func press(
@@ -41,7 +31,7 @@ struct InboxTests {
     ) async throws {
         let form = ["token": token, "transport": transport, "answer": answer]
         let page = try await ask("/inbox/next?token=\(token)", server, form: form)
-        #expect(page.status == 303 && page.head.contains("location: /?token=\(token)"), "\(page.head) \(page.body)")
+        #expect(page.status == 303 && page.headers["location"]?.hasPrefix("/?token=\(token)") == true, "\(page)")
     }
 
     @Test(
@@ -54,13 +44,16 @@ struct InboxTests {
         try await withSimulator(hasControlPort: true) { server in
             let page = try await ask("/", server, headers: [accept])
             #expect(page.status == 200)
-            #expect(page.head.contains("content-type: \(isPage ? "text/html; charset=utf-8" : "application/json")"))
+            let type = isPage ? "text/html; charset=utf-8" : "application/json"
+            #expect(page.headers["content-type"]?.hasPrefix(type) == true, "\(page.headers)")
             #expect(page.body.hasPrefix(isPage ? "<!doctype html>" : #"{"routes":["GET /health","#))
             #expect(!page.body.contains("/inbox/") || isPage)
             guard isPage else { return }
-            #expect(page.head.contains("content-security-policy: default-src 'none'; script-src 'self'"))
-            for header in ["cache-control: no-store", "x-content-type-options: nosniff", "vary: accept"] {
-                #expect(page.head.contains(header))
+            for (name, value) in [
+                ("content-security-policy", "default-src 'none'; script-src 'self'"), ("cache-control", "no-store"),
+                ("x-content-type-options", "nosniff"), ("vary", "Accept"),
+            ] {
+                #expect(page.headers[name]?.hasPrefix(value) == true, "\(name): \(page.headers)")
             }
             for asset in page.body.matches(of: #/(?:href|src)="(/assets/[^"]+)"/#) {
                 #expect(try await ask(String(asset.1), server).status == 200)
