@@ -57,16 +57,6 @@ struct StrictnessTests {
         }
     }
 
-    @Test("allows all streams at once for a client certificate")
-    func certificate() async throws {
-        let arguments = ["--verbose", "--null-out"] + (try Push.certificate.get())
-        try await withSimulator(asksForCertificates: true) { server in
-            let log = try await Command.run("/usr/bin/nghttp", arguments + ["https://127.0.0.1:\(server.port)/"])
-            // The limit drops again, because the request for the page fails.
-            #expect(limits(log.output) == [1000, 1])
-        }
-    }
-
     @Test("answers all requests that a client sent before it received the lower limit")
     func requestsUnderWay() async throws {
         try await withSimulator(streams: 1000) {
