@@ -43,7 +43,6 @@ struct ChaosRun {
         log = EventLog()
     }
 
-    /// Runs to the end.
     func run() async throws -> Outcome {
         // The first has all apps. Without it, the others would be the whole fleet, and right to refuse jobs.
         try stage.fleet.start(0)

@@ -141,12 +141,9 @@ struct Ends: OptionSet {
     static let lapsed = Ends(rawValue: 8)
 }
 
-/// The possible ends of a notification.
 struct Expectation {
     var ends: Ends
-    /// The reason of its dead letter.
     var reason: String?
-    /// True if APNs may have accepted it.
     var mayBeAccepted: Bool
 
     init(_ ends: Ends, reason: String? = nil, accepted: Bool = true) {

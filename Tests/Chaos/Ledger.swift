@@ -1,6 +1,5 @@
 /// The known ends of all notifications, from APNs and from Redis.
 struct Ledger {
-    /// One notification.
     struct Entry {
         /// The number of times that APNs accepted it.
         var accepted: UInt16 = 0

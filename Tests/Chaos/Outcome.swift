@@ -85,7 +85,6 @@ struct Outcome {
 }
 
 extension Fault {
-    /// The kind of target.
     fileprivate var place: String {
         switch target {
         case .worker: "worker"

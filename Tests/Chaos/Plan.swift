@@ -81,7 +81,6 @@ struct Plan {
 /// A fault, its weight, and the range of its durations.
 typealias Chance<Choice> = (Choice, weight: Int, milliseconds: ClosedRange<Int>)
 
-/// The topology of Redis.
 enum Topology: String, CaseIterable, Sendable {
     case single, sentinel, cluster
 

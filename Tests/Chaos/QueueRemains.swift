@@ -51,7 +51,6 @@ struct QueueRemains {
         }
     }
 
-    /// Returns only the counters.
     static func counters(_ servers: any QueueServers) throws -> [String: Int] {
         let queue = try servers.connect(for: base + "jobs")
         var counters: [String: Int] = [:]

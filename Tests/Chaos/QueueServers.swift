@@ -6,20 +6,17 @@ import TestSupport
 ///
 /// Its methods block the calling thread, some of them for seconds.
 protocol QueueServers: Sendable {
-    /// The URL for workers.
     var url: String { get }
     /// The number of replicas that must have a write before it counts as done.
     var replicasToWaitFor: Int { get }
     /// Begins a fault.
     /// - Returns: a description of it for the log.
     func begin(_ fault: Fault.RedisFault) async throws -> String?
-    /// Ends a fault.
     func end(_ fault: Fault.RedisFault) async throws
     /// Brings all servers back.
     func heal() async throws
     /// Waits until all servers serve, and all replicas follow their masters.
     func waitUntilWell() async throws
-    /// Returns a connection to the server that holds a key.
     func connect(for key: String) throws -> RedisTestConnection
 }
 

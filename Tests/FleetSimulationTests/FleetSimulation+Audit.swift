@@ -4,7 +4,6 @@ import PushQueue
 @testable import PushWorker
 @testable import Redis
 
-/// Checks of the whole state.
 extension FleetSimulation {
     private static let auditedCounters = Outcome.allCases.map(\.rawValue)
 
@@ -54,7 +53,6 @@ extension FleetSimulation {
         if let mistake = ledger.found(bytes, queue: queue, isDead: isDead) { throw error(mistake) }
     }
 
-    /// Describes the jobs that have not ended.
     func remaining() -> String {
         redis.queues.map { keys in
             let counts = redis.server.run([

@@ -243,7 +243,6 @@ final class FleetSimulation: @unchecked Sendable {
 
     // MARK: Operators
 
-    /// Cancels campaigns, and ends the cancellation.
     private func operate() {
         time.schedule(in: random.delay(500...8000)) { [self] in
             guard hasFaults else { return }

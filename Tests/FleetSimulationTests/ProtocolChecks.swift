@@ -48,7 +48,6 @@ final class ProtocolChecks {
 
     private struct ClaimOrder {
         var last: [Int: Int] = [:]
-        /// True for the jobs that were claimed.
         var wasClaimed: [Bool] = []
     }
 
@@ -69,7 +68,6 @@ final class ProtocolChecks {
 
     func takeSnapshot() { claimOrderOfSnapshot = claimOrder }
 
-    /// Checks the answer of a script.
     func executed(_ script: QueueScript, _ arguments: CommandArguments, _ reply: RESPReply) {
         switch script {
         case .claim: claimed(arguments, reply)
@@ -241,14 +239,12 @@ final class AnswerChecks {
     private unowned let simulation: FleetSimulation
     /// The answers that accept a notification, by lane and notification.
     private var answers: [String: [Int: Answer]] = [:]
-    /// The notifications whose answers were written.
     private var written: [Int: (lane: String, at: NIODeadline, until: NIODeadline)] = [:]
 
     init(_ simulation: FleetSimulation) { self.simulation = simulation }
 
     private var now: NIODeadline { simulation.time.now }
 
-    /// Records that an answer reached a lane.
     func received(_ number: Int, of job: SimulatedJob, by lane: SimulatedLane) {
         answers[lane.name, default: [:]][number] = Answer(
             at: now, job: job, holder: lane.holders[job.queue], losses: lane.sender.losses)
@@ -299,7 +295,6 @@ final class LaneChecks {
     }
 
     private struct Pause {
-        /// The number of probes granted to the lane.
         var probes = 0
         /// The notification that was sent as a probe.
         var probe: Int?
@@ -313,7 +308,6 @@ final class LaneChecks {
     private var pauses: [String: Pause] = [:]
     /// The claim times of jobs that had already been cancelled, by the job's number.
     private var cancelled: [Int: Int64] = [:]
-    /// The receptions of jobs, by the job's number.
     private var receptions: [Int: Reception] = [:]
     /// True if the lane could not get the fleet's provider token.
     private var lacksFleetToken = false

@@ -1,7 +1,6 @@
 import APNS
 import NIOCore
 
-/// A job of a producer.
 struct SimulatedJob {
     let number: Int
     let queue: Int

@@ -217,7 +217,6 @@ final class SimulatedSender: RedisSender {
     /// Called with each change, before the commands lost to it fail.
     var onStateChange: (RedisClient.State) -> Void = { _ in }
     private(set) var isReady = false
-    /// The number of connections that were lost.
     private(set) var losses = 0
     private var isConnecting = false
     private var pending: [Pending] = []

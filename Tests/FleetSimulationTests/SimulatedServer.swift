@@ -77,7 +77,6 @@ final class SimulatedServer {
         }
     }
 
-    /// Returns all keys with their values.
     func dump() -> [(key: String, dump: ByteBuffer)] {
         let keys = run(RedisCommand("KEYS", "*")).root.children.compactMap(\.string).sorted()
         let dumps = run(keys.map { RedisCommand("DUMP", $0) })
@@ -95,7 +94,6 @@ final class SimulatedServer {
     }
 }
 
-/// The arguments of a command.
 struct CommandArguments {
     private let command: RedisCommand
     private var starts: [Int] = []

@@ -189,7 +189,6 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
             if wasStopped, state != .crashed { lastStop = now }
         }
     }
-    /// True if the process was stopped before.
     private(set) var wasStopped = false
     /// The time at which it last stopped, or continued.
     private(set) var lastStop = NIODeadline.distantPast

@@ -155,7 +155,6 @@ final class SimulatedLane {
     }
 }
 
-/// A lane's stores over its simulated connection.
 private final class SimulatedStores: LaneStores {
     private unowned let lane: SimulatedLane
     private unowned let worker: SimulatedWorker

@@ -19,10 +19,8 @@ final class SimulationLedger {
     /// A body in Redis, which is parsed once because most are found by many audits.
     private struct Body {
         let job: Int
-        /// The numbers of the body's notifications.
         let notifications: [Int]
         let mistake: String?
-        /// The mistake if the body is a dead letter.
         let deadMistake: String?
     }
 
