@@ -99,8 +99,7 @@ struct AuthorityTests {
         #expect(try workshop.read("certs/ca.pem") == authority.certificatePEM)
         #expect(try workshop.read("certs/AuthKey_ABC123DEFG.p8") == authority.signingKeyPEM)
         #expect(try mode("client-key.pem") == 0o600 && mode("AuthKey_ABC123DEFG.p8") == 0o600)
-        _ = try TLSIdentity(
-            certificateFile: directory.file("client.pem"), keyFile: directory.file("client-key.pem"))
+        _ = try TLSIdentity(certificateFile: directory.file("client.pem"), keyFile: directory.file("client-key.pem"))
         let second = try SimulatedAuthority()
         try directory.write(second, topic: "com.example.app")
         #expect(try workshop.read("certs/ca.pem") == second.certificatePEM)

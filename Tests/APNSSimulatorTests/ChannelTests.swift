@@ -6,12 +6,12 @@ import Testing
 /// Channels of the simulator, with curl as an independent client.
 @Suite("Channels of the simulator")
 struct ChannelTests {
-    static let path = "/1/apps/com.example.app/channels"
-    static let allPath = "/1/apps/com.example.app/all-channels"
+    private static let path = "/1/apps/com.example.app/channels"
+    private static let allPath = "/1/apps/com.example.app/all-channels"
     private static let unknown = "dHN0LXNyY2gtY2hubA=="
 
-    private static func creation(_ body: String = #"{"message-storage-policy":0,"push-type":"LiveActivity"}"#) -> Push {
-        management("POST") { $0.body = body }
+    private static func creation(policy: Int = 0) -> Push {
+        management("POST") { $0.body = #"{"message-storage-policy":\#(policy),"push-type":"LiveActivity"}"# }
     }
 
     private static func management(
@@ -41,8 +41,7 @@ struct ChannelTests {
     }
 
     private static func create(_ policy: Int, on server: APNSSimulatorServer) async throws -> String {
-        let body = #"{"push-type":"LiveActivity","message-storage-policy":\#(policy)}"#
-        return try #require(try await creation(body).send(to: server).headers["apns-channel-id"])
+        try #require(try await creation(policy: policy).send(to: server).headers["apns-channel-id"])
     }
 
     private func list(_ server: APNSSimulatorServer) async throws -> [String]? {
@@ -61,8 +60,7 @@ struct ChannelTests {
             #expect(try await list(server) == [first, second])
             for (id, policy) in [(first, 0), (second, 1)] {
                 let read = try await Self.management("GET", channel: id).send(to: server)
-                #expect(read.status == 200)
-                #expect(read.member("message-storage-policy") as? Int == policy)
+                #expect(read.status == 200 && read.member("message-storage-policy") as? Int == policy)
                 #expect(read.member("push-type") as? String == "LiveActivity")
             }
             let other = Self.management("GET", channel: first) { $0.path = "/1/apps/com.example.other/channels" }
@@ -93,77 +91,49 @@ struct ChannelTests {
         }
     }
 
-    struct Refusal: Sendable, CustomTestStringConvertible {
-        var testDescription: String
-        var status: Int
-        var reason: String
-        var push: @Sendable () -> Push
-    }
-
-    static let managementRefusals: [Refusal] = [
-        Refusal(testDescription: "another method", status: 405, reason: "MethodNotAllowed") { management("PUT") },
-        Refusal(testDescription: "a list by POST", status: 405, reason: "MethodNotAllowed") {
-            management("POST") { $0.path = allPath }
-        },
-        Refusal(testDescription: "no app", status: 404, reason: "BadPath") {
-            management("POST") { $0.path = "/1/apps//channels" }
-        },
-        Refusal(testDescription: "no provider token", status: 403, reason: "MissingProviderToken") {
-            management("GET") { $0.set("authorization", nil) }
-        },
-        Refusal(testDescription: "another app", status: 403, reason: "TopicMismatch") {
-            management("GET") { $0.path = "/1/apps/com.example.other/all-channels" }
-        },
-        Refusal(testDescription: "a push type's ending", status: 400, reason: "TopicDisallowed") {
-            management("GET") { $0.path = "/1/apps/com.example.app.push-type.liveactivity/all-channels" }
-        },
-        Refusal(testDescription: "a request id that is none", status: 400, reason: "BadMessageId") {
-            management("GET") { $0.set("apns-request-id", "1") }
-        },
-        Refusal(testDescription: "no channel", status: 400, reason: "MissingChannelId") { management("GET") },
-        Refusal(testDescription: "a channel that is none", status: 400, reason: "BadChannelId") {
-            management("DELETE", channel: "no base64")
-        },
-        Refusal(testDescription: "no channel of the app's", status: 404, reason: "BadPath") {
-            management("GET", channel: unknown)
-        },
-        Refusal(testDescription: "a channel to delete that is none of the app's", status: 404, reason: "BadPath") {
-            management("DELETE", channel: unknown)
-        },
-        Refusal(testDescription: "no JSON", status: 400, reason: "BadRequestPayload") { creation("{") },
-        Refusal(testDescription: "no body", status: 400, reason: "BadRequestPayload") { creation("") },
-        Refusal(testDescription: "an unknown attribute", status: 400, reason: "BadRequestParams") {
-            creation(#"{"message-storage-policy":0,"push-type":"LiveActivity","x":1}"#)
-        },
-        Refusal(testDescription: "an unknown policy", status: 400, reason: "BadRequestParams") {
-            creation(#"{"message-storage-policy":2,"push-type":"LiveActivity"}"#)
-        },
-        Refusal(testDescription: "no push type", status: 400, reason: "MissingPushType") {
-            creation(#"{"message-storage-policy":0}"#)
-        },
-        Refusal(testDescription: "another push type", status: 400, reason: "InvalidPushType") {
-            creation(#"{"message-storage-policy":0,"push-type":"alert"}"#)
-        },
+    /// Changes of a request for the channels, without a channel and a body.
+    static let managementRefusals: [PushCase] = [
+        PushCase("another method", 405, "MethodNotAllowed", method: "PUT"),
+        PushCase("a list by POST", 405, "MethodNotAllowed", method: "POST", path: allPath),
+        PushCase("no app", 404, "BadPath", method: "POST", path: "/1/apps//channels"),
+        PushCase("no provider token", 403, "MissingProviderToken", ["authorization": nil]),
+        PushCase("another app", 403, "TopicMismatch", path: "/1/apps/com.example.other/all-channels"),
+        PushCase(
+            "a push type's ending", 400, "TopicDisallowed",
+            path: "/1/apps/com.example.app.push-type.liveactivity/all-channels"),
+        PushCase("a request id that is none", 400, "BadMessageId", ["apns-request-id": "1"]),
+        PushCase("no channel", 400, "MissingChannelId"),
+        PushCase("a channel that is none", 400, "BadChannelId", ["apns-channel-id": "no base64"], method: "DELETE"),
+        PushCase("no channel of the app's", 404, "BadPath", ["apns-channel-id": unknown]),
+        PushCase("deletion of an unknown channel", 404, "BadPath", ["apns-channel-id": unknown], method: "DELETE"),
+        PushCase("no JSON", 400, "BadRequestPayload", method: "POST", body: "{"),
+        PushCase("no body", 400, "BadRequestPayload", method: "POST", body: ""),
+        PushCase(
+            "an unknown attribute", 400, "BadRequestParams", method: "POST",
+            body: #"{"message-storage-policy":0,"push-type":"LiveActivity","x":1}"#),
+        PushCase(
+            "an unknown policy", 400, "BadRequestParams", method: "POST",
+            body: #"{"message-storage-policy":2,"push-type":"LiveActivity"}"#),
+        PushCase("no push type", 400, "MissingPushType", method: "POST", body: #"{"message-storage-policy":0}"#),
+        PushCase(
+            "another push type", 400, "InvalidPushType", method: "POST",
+            body: #"{"message-storage-policy":0,"push-type":"alert"}"#),
     ]
 
     @Test("reject management requests that APNs would refuse", arguments: managementRefusals)
-    func refusesManagement(_ example: Refusal) async throws {
-        try await withSimulator {
-            $0.topics = ["com.example.app"]
-        } _: { server in
-            let answer = try await example.push().send(to: server)
-            #expect(answer.status == example.status)
-            #expect(answer.reason == example.reason)
+    func refusesManagement(_ example: PushCase) async throws {
+        try await withSimulator(topics: ["com.example.app"]) { server in
+            let answer = try await Self.management("GET", example.change).send(to: server)
+            #expect(answer.status == example.status && answer.reason == example.reason)
             // A request with an unknown path may have been a notification.
             #expect(server.account.requests == (example.testDescription == "no app" ? 1 : 0))
         }
     }
 
-    @Test("accept broadcasts, which are counted by channel and as broadcasts")
+    @Test("accept broadcasts, which are counted by channel and as broadcasts, and recorded")
     func broadcasts() async throws {
-        try await withSimulator {
-            $0.topics = ["com.example.app"]
-        } _: { server in
+        let recorder = Recorder()
+        try await withSimulator(topics: ["com.example.app"], recorder: recorder) { server in
             let (bare, storing) = (try await Self.create(0, on: server), try await Self.create(1, on: server))
             for (channel, expiration) in [(bare, "0"), (storing, "0"), (storing, "1792800000")] {
                 let answer = try await Self.broadcast(channel: channel) { $0.set("apns-expiration", expiration) }
@@ -176,73 +146,47 @@ struct ChannelTests {
             #expect(account.accepted(channel: bare) == 1 && account.accepted(channel: storing) == 2)
             #expect(account.duplicates == 2 && account.distinctTokens == 0)
             #expect(account.answers == ["200": 3])
-            let json = try JSONSerialization.jsonObject(with: Data(try account.json(details: true).utf8))
-            #expect((json as? [String: Any])?["accepted_by_channel"] as? [String: Int] == [bare: 1, storing: 2])
+            let counts = try server.accountPage(details: true)["accepted_by_channel"] as? [String: Int]
+            #expect(counts == [bare: 1, storing: 2])
+            // The management of channels is not recorded.
+            let recorded = recorder.notifications().entries.map(\.notification)
+            #expect(recorded.map(\.channel) == [bare, storing, storing])
+            #expect(recorded.allSatisfy { $0.token == nil && $0.apnsID == anyID && $0.accepted })
+            #expect(recorded.allSatisfy { $0.topic == "com.example.app" })
         }
     }
 
-    struct BroadcastRefusal: Sendable, CustomTestStringConvertible {
-        var testDescription: String
-        var status = 400
-        var reason: String
-        var change: @Sendable (inout Push) -> Void
-    }
-
-    static let broadcastRefusals: [BroadcastRefusal] = [
-        BroadcastRefusal(testDescription: "GET", status: 405, reason: "MethodNotAllowed") { $0.method = "GET" },
-        BroadcastRefusal(testDescription: "no app", status: 404, reason: "BadPath") { $0.path = "/4/broadcasts/apps/" },
-        BroadcastRefusal(testDescription: "no provider token", status: 403, reason: "MissingProviderToken") {
-            $0.set("authorization", nil)
-        },
-        BroadcastRefusal(testDescription: "another app", status: 403, reason: "TopicMismatch") {
-            $0.path = "/4/broadcasts/apps/com.example.other"
-        },
-        BroadcastRefusal(testDescription: "a push type's ending", reason: "TopicDisallowed") {
-            $0.path = "/4/broadcasts/apps/com.example.app.push-type.liveactivity"
-        },
-        BroadcastRefusal(testDescription: "a field twice", reason: "DuplicateHeaders") {
-            $0.headers.append("apns-priority: 5")
-        },
-        BroadcastRefusal(testDescription: "no channel", reason: "MissingChannelId") { $0.set("apns-channel-id", nil) },
-        BroadcastRefusal(testDescription: "a channel that is none", reason: "BadChannelId") {
-            $0.set("apns-channel-id", "YQ")
-        },
-        BroadcastRefusal(testDescription: "a channel that never was", reason: "BadChannelId") {
-            $0.set("apns-channel-id", unknown)
-        },
-        BroadcastRefusal(testDescription: "no push type", reason: "MissingPushType") { $0.set("apns-push-type", nil) },
-        BroadcastRefusal(testDescription: "another push type", reason: "InvalidPushType") {
-            $0.set("apns-push-type", "alert")
-        },
-        BroadcastRefusal(testDescription: "no expiration", reason: "BadExpirationDate") {
-            $0.set("apns-expiration", nil)
-        },
-        BroadcastRefusal(testDescription: "an expiration where nothing is stored", reason: "BadExpirationDate") {
-            $0.set("apns-expiration", "1792800000")
-        },
-        BroadcastRefusal(testDescription: "no priority", reason: "BadPriority") { $0.set("apns-priority", nil) },
-        BroadcastRefusal(testDescription: "a priority that is none", reason: "BadPriority") {
-            $0.set("apns-priority", "7")
-        },
-        BroadcastRefusal(testDescription: "a request id that is none", reason: "BadMessageId") {
-            $0.set("apns-request-id", "x")
-        },
-        BroadcastRefusal(testDescription: "no payload", reason: "PayloadEmpty") { $0.body = "" },
-        BroadcastRefusal(testDescription: "no JSON", reason: "BadRequestPayload") { $0.body = "x" },
-        BroadcastRefusal(testDescription: "5121 bytes", status: 413, reason: "PayloadTooLarge") {
-            $0.body = #"{"aps":"\#(String(repeating: "x", count: 5121 - 10))"}"#
-        },
+    /// Changes of a valid broadcast.
+    static let broadcastRefusals: [PushCase] = [
+        PushCase("GET", 405, "MethodNotAllowed", method: "GET"),
+        PushCase("no app", 404, "BadPath", path: "/4/broadcasts/apps/"),
+        PushCase("no provider token", 403, "MissingProviderToken", ["authorization": nil]),
+        PushCase("another app", 403, "TopicMismatch", path: "/4/broadcasts/apps/com.example.other"),
+        PushCase(
+            "a push type's ending", 400, "TopicDisallowed",
+            path: "/4/broadcasts/apps/com.example.app.push-type.liveactivity"),
+        PushCase("a field twice", 400, "DuplicateHeaders") { $0.headers.append("apns-priority: 5") },
+        PushCase("no channel", 400, "MissingChannelId", ["apns-channel-id": nil]),
+        PushCase("a channel that is none", 400, "BadChannelId", ["apns-channel-id": "YQ"]),
+        PushCase("a channel that never was", 400, "BadChannelId", ["apns-channel-id": unknown]),
+        PushCase("no push type", 400, "MissingPushType", ["apns-push-type": nil]),
+        PushCase("another push type", 400, "InvalidPushType", ["apns-push-type": "alert"]),
+        PushCase("no expiration", 400, "BadExpirationDate", ["apns-expiration": nil]),
+        PushCase("an expiration where nothing is stored", 400, "BadExpirationDate", ["apns-expiration": "1792800000"]),
+        PushCase("no priority", 400, "BadPriority", ["apns-priority": nil]),
+        PushCase("a priority that is none", 400, "BadPriority", ["apns-priority": "7"]),
+        PushCase("a request id that is none", 400, "BadMessageId", ["apns-request-id": "x"]),
+        PushCase("no payload", 400, "PayloadEmpty", body: ""),
+        PushCase("no JSON", 400, "BadRequestPayload", body: "x"),
+        PushCase("5121 bytes", 413, "PayloadTooLarge", body: RequestCheckTests.payload(5121)),
     ]
 
     @Test("refuse broadcasts as APNs would", arguments: broadcastRefusals)
-    func refusesBroadcasts(_ example: BroadcastRefusal) async throws {
-        try await withSimulator {
-            $0.topics = ["com.example.app"]
-        } _: { server in
+    func refusesBroadcasts(_ example: PushCase) async throws {
+        try await withSimulator(topics: ["com.example.app"]) { server in
             let channel = try await Self.create(0, on: server)
             let answer = try await Self.broadcast(channel: channel, example.change).send(to: server)
-            #expect(answer.status == example.status)
-            #expect(answer.reason == example.reason)
+            #expect(answer.status == example.status && answer.reason == example.reason)
             #expect(answer.headers["apns-request-id"]?.count == 36 || example.reason == "BadPath")
             #expect(server.account.accepted == 0)
         }
@@ -252,10 +196,8 @@ struct ChannelTests {
     func largestPayload() async throws {
         try await withSimulator { server in
             let channel = try await Self.create(0, on: server)
-            let answer = try await Self.broadcast(channel: channel) {
-                $0.body = #"{"aps":"\#(String(repeating: "x", count: 5120 - 10))"}"#
-            }.send(to: server)
-            #expect(answer.status == 200, "\(answer.body)")
+            let push = Self.broadcast(channel: channel) { $0.body = RequestCheckTests.payload(5120) }
+            #expect(try await push.send(to: server).status == 200)
         }
     }
 
@@ -283,8 +225,7 @@ struct ChannelTests {
             for push in [Self.creation(), Self.management("DELETE", channel: channel)] {
                 #expect(try await push.send(to: server).reason == "CannotCreateChannelConfig")
             }
-            let sent = try await Self.broadcast(channel: channel).send(to: server)
-            #expect(sent.status == 200)
+            #expect(try await Self.broadcast(channel: channel).send(to: server).status == 200)
             // Carried out, although there is no answer.
             server.setRules([try FaultRule("at=channels,answer=drop")])
             #expect(try await Self.management("DELETE", channel: channel).send(to: server).status == 0)
@@ -298,10 +239,9 @@ struct ChannelTests {
         try await withSimulator { server in
             let channel = try await Self.create(0, on: server)
             try server.settings.change("no-broadcasts=com.example.app+com.example.other")
-            let pushes = [
+            for push in [
                 Self.creation(), Self.management("GET") { $0.path = Self.allPath }, Self.broadcast(channel: channel),
-            ]
-            for push in pushes {
+            ] {
                 let answer = try await push.send(to: server)
                 #expect(answer.status == 400 && answer.reason == "BroadcastFeatureNotEnabled")
             }
@@ -316,9 +256,8 @@ struct ChannelTests {
             let channel = try await Self.create(0, on: server)
             var ids: Set<String> = []
             for _ in 0..<2 {
-                ids.insert(
-                    try #require(
-                        try await Self.broadcast(channel: channel).send(to: server).headers["apns-unique-id"]))
+                let answer = try await Self.broadcast(channel: channel).send(to: server)
+                ids.insert(try #require(answer.headers["apns-unique-id"]))
             }
             #expect(ids.count == 2 && ids.allSatisfy { UUID(uuidString: $0) != nil && $0 != anyID })
         }
@@ -326,12 +265,8 @@ struct ChannelTests {
 
     @Test("belong to the certificate's app if the credential is a certificate")
     func certificates() async throws {
-        let arguments = [
-            "--cert", try TestCertificates.path("client.pem"), "--key", try TestCertificates.path("client-key.pem"),
-        ]
-        try await withSimulator {
-            $0.clientTrust = .file(try TestCertificates.path("ca.pem"))
-        } _: { server in
+        let arguments = try Push.certificate.get()
+        try await withSimulator(asksForCertificates: true) { server in
             for (app, status) in [("com.example.app", 200), ("com.example.other", 403)] {
                 let answer = try await Self.management("GET") {
                     $0.path = "/1/apps/\(app)/all-channels"

@@ -7,9 +7,17 @@ import Testing
 let anyToken = String(repeating: "0123456789abcdef", count: 4)
 let anyID = "6F9619FF-8B86-D011-B42D-00C04FC964FF"
 
+/// Returns a device token that begins with two given digits.
+func deviceToken(_ prefix: String) -> String { prefix + anyToken.dropFirst(2) }
+
 /// Runs a simulator for one test, and stops it even if the test throws.
+/// - Parameters:
+///   - streams: the stream limit before the first provider token. nghttp and h2load do not wait for the first limit.
+///   - asksForCertificates: true to accept client certificates of the test authority.
 func withSimulator(
-    rules: [String] = [], _ change: (inout SimulatorConfiguration) throws -> Void = { _ in },
+    rules: [String] = [], streams: Int? = nil, topics: [String]? = nil, recorder: Recorder? = nil,
+    hasControlPort: Bool = false, asksForCertificates: Bool = false,
+    _ change: (inout SimulatorConfiguration) throws -> Void = { _ in },
     _ body: (APNSSimulatorServer) async throws -> Void
 ) async throws {
     var configuration = SimulatorConfiguration(
@@ -17,6 +25,11 @@ func withSimulator(
             certificateFile: try TestCertificates.path("server.pem"),
             keyFile: try TestCertificates.path("server-key.pem")))
     configuration.rules = try rules.map { try FaultRule($0) }
+    if let streams { configuration.initialStreams = streams }
+    if let topics { configuration.topics = topics }
+    if let recorder { configuration.recorder = recorder }
+    if hasControlPort { configuration.controlPort = 0 }
+    if asksForCertificates { configuration.clientTrust = .file(try TestCertificates.path("ca.pem")) }
     try change(&configuration)
     let server = try await APNSSimulatorServer.start(configuration)
     do {
@@ -28,9 +41,41 @@ func withSimulator(
     try await server.stop(grace: .milliseconds(100))
 }
 
+extension APNSSimulatorServer {
+    /// The account as JSON.
+    func accountPage(details: Bool = false) throws -> [String: Any] {
+        let page = try JSONSerialization.jsonObject(with: Data(account.json(details: details).utf8))
+        return try #require(page as? [String: Any])
+    }
+}
+
+/// An external client that has run to its end.
+struct Command {
+    let status: Int32
+    let output: String
+    let errors: String
+
+    /// - Parameter timeout: seconds after which the process is killed, so that a test fails rather than hangs.
+    static func run(
+        _ path: String, _ arguments: [String], input: Data? = nil, timeout: Double = 60
+    ) async throws -> Command {
+        let process = try ChildProcess(path, arguments, input: input)
+        guard case .exited(let status) = try await process.wait(within: .seconds(timeout)) else {
+            throw process.failure("was ended by a signal")
+        }
+        return Command(status: status, output: process.output, errors: process.errors)
+    }
+}
+
 /// A request that curl sends.
 struct Push {
+    /// curl's arguments for the client certificate of the test authority.
+    static let certificate = Result {
+        ["--cert", try TestCertificates.path("client.pem"), "--key", try TestCertificates.path("client-key.pem")]
+    }
+
     var method = "POST"
+    /// The path, or the whole URL.
     var path = "/3/device/" + anyToken
     var body = #"{"aps":{"alert":"x"}}"#
     var headers = [
@@ -43,12 +88,25 @@ struct Push {
     /// The answer that curl received.
     struct Answer {
         var exit: Int32
-        var status: Int
-        var headers: [String: String]
-        var body: String
+        var status = 0
+        /// The headers, by their names in lower case.
+        var headers: [String: String] = [:]
+        var body = ""
         /// The number of connections that it took; set by `curl(_:_:)` only.
         var connects = 0
         var reason: String? { member("reason") as? String }
+
+        init(_ text: String, exit: Int32 = 0) {
+            self.exit = exit
+            let parts = text.split(separator: "\n\n", maxSplits: 1, omittingEmptySubsequences: false)
+            let lines = parts[0].split(separator: "\n")
+            status = lines.first?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
+            for line in lines.dropFirst() {
+                let pair = line.split(separator: ":", maxSplits: 1).map { $0.trimmingCharacters(in: .whitespaces) }
+                if pair.count == 2 { headers[pair[0].lowercased()] = pair[1] }
+            }
+            if parts.count > 1 { body = String(parts[1]) }
+        }
 
         func member(_ name: String) -> Any? {
             (try? JSONSerialization.jsonObject(with: Data(body.utf8)) as? [String: Any])?[name]
@@ -67,55 +125,104 @@ struct Push {
         if let value { headers.append(value.isEmpty ? "\(name);" : "\(name): \(value)") }
     }
 
+    /// Sets the provider token.
+    mutating func authorize(_ token: String) { set("authorization", "bearer " + token) }
+
     func send(to server: APNSSimulatorServer) async throws -> Answer {
-        let result = try await Command.run(
-            "/usr/bin/curl",
-            [
-                "--silent", "--show-error", "--http2", "--cacert", try TestCertificates.path("ca.pem"), "--include",
-                "--max-time", "20", "--request", method, "--data-binary", body,
-            ] + headers.flatMap { ["--header", $0] } + arguments + ["https://127.0.0.1:\(server.port)\(path)"])
-        let text = result.output.replacing("\r\n", with: "\n")
-        let parts = text.split(separator: "\n\n", maxSplits: 1, omittingEmptySubsequences: false)
-        let lines = parts[0].split(separator: "\n")
-        var answer = Answer(exit: result.status, status: 0, headers: [:], body: "")
-        if let status = lines.first?.split(separator: " ").dropFirst().first { answer.status = Int(status) ?? 0 }
-        for line in lines.dropFirst() {
-            let pair = line.split(separator: ":", maxSplits: 1).map { $0.trimmingCharacters(in: .whitespaces) }
-            if pair.count == 2 { answer.headers[pair[0]] = pair[1] }
-        }
-        if parts.count > 1 { answer.body = String(parts[1]) }
+        let result = try await Command.run("/usr/bin/curl", try commandLine(server))
+        return Answer(result.output.replacing("\r\n", with: "\n"), exit: result.status)
+    }
+
+    fileprivate func commandLine(_ server: APNSSimulatorServer) throws -> [String] {
+        [
+            "--silent", "--show-error", "--http2", "--noproxy", "*", "--cacert", try TestCertificates.path("ca.pem"),
+            "--include", "--max-time", "30", "--request", method, "--data-binary", body,
+        ] + headers.flatMap { ["--header", $0] } + arguments
+            + [path.hasPrefix("http") ? path : "https://127.0.0.1:\(server.port)\(path)"]
+    }
+}
+
+/// Sends requests with curl on one connection, one after another.
+func curl(_ server: APNSSimulatorServer, _ pushes: [Push]) async throws -> [Push.Answer] {
+    let end = "\n--end--\n"
+    let arguments = try pushes.map {
+        ["--write-out", "\nconnects: %{num_connects}" + end] + (try $0.commandLine(server))
+    }
+    let command = try await Command.run("/usr/bin/curl", Array(arguments.joined(separator: ["--next"])))
+    return command.output.replacing("\r\n", with: "\n").split(separator: end).map { text in
+        var answer = Push.Answer(String(text))
+        let parts = answer.body.split(separator: "connects: ", omittingEmptySubsequences: false)
+        answer.body = String(parts.first ?? "").trimmingCharacters(in: .newlines)
+        answer.connects = parts.last.flatMap { Int($0) } ?? -1
         return answer
+    }
+}
+
+/// A change of a request, and the answer to the changed request.
+struct PushCase: CustomTestStringConvertible, Sendable {
+    let testDescription: String
+    let status: Int
+    /// The reason; nil if the request is accepted.
+    let reason: String?
+    let change: @Sendable (inout Push) -> Void
+
+    init(_ name: String, _ status: Int, _ reason: String?, _ change: @escaping @Sendable (inout Push) -> Void) {
+        testDescription = name
+        self.status = status
+        self.reason = reason
+        self.change = change
+    }
+
+    /// - Parameter headers: the headers to set, or to remove where the value is nil.
+    init(
+        _ name: String, _ status: Int, _ reason: String?, _ headers: [String: String?] = [:], method: String? = nil,
+        path: String? = nil, body: String? = nil
+    ) {
+        self.init(name, status, reason) { push in
+            for (name, value) in headers { push.set(name, value) }
+            if let method { push.method = method }
+            if let path { push.path = path }
+            if let body { push.body = body }
+        }
     }
 }
 
 /// Sends requests with nghttp on one connection, and returns its log of frames.
 func nghttp(
-    _ server: APNSSimulatorServer, tokens: [String], body text: String = #"{"aps":{"alert":"x"}}"#,
-    patience: Int = 20
+    _ server: APNSSimulatorServer, tokens: [String], body: String = #"{"aps":{"alert":"x"}}"#, patience: Int = 20
 ) async throws -> Command {
-    let body = FileManager.default.temporaryDirectory.appending(path: "body-\(UUID().uuidString)")
-    try Data(text.utf8).write(to: body)
-    defer { try? FileManager.default.removeItem(at: body) }
-    return try await Command.run(
+    try await Command.run(
         "/usr/bin/nghttp",
         [
-            "--verbose", "--null-out", "--timeout=\(patience)s", "--data", body.path,
+            "--verbose", "--null-out", "--timeout=\(patience)s", "--data", "/dev/stdin",
             "--header", "authorization: bearer " + TestTokens.unsigned(), "--header", "apns-topic: com.example.app",
-        ] + tokens.map { "https://127.0.0.1:\(server.port)/3/device/\($0)" }, timeout: Double(patience) + 20)
+        ] + tokens.map { "https://127.0.0.1:\(server.port)/3/device/\($0)" },
+        input: Data(body.utf8), timeout: Double(patience) + 20)
 }
 
 /// Sends many requests with h2load on one connection, and returns its report.
 func h2load(
     _ server: APNSSimulatorServer, requests: Int, streams: Int, token: String = anyToken
 ) async throws -> Command {
-    let body = FileManager.default.temporaryDirectory.appending(path: "body-\(UUID().uuidString)")
-    try Data(#"{"aps":{"alert":"x"}}"#.utf8).write(to: body)
-    defer { try? FileManager.default.removeItem(at: body) }
-    return try await Command.run(
+    try await Command.run(
         "/usr/bin/h2load",
         [
-            "-n", "\(requests)", "-c", "1", "-m", "\(streams)", "-d", body.path,
+            "-n", "\(requests)", "-c", "1", "-m", "\(streams)", "-d", "/dev/stdin",
             "-H", "authorization: bearer " + TestTokens.unsigned(), "-H", "apns-topic: com.example.app",
             "https://127.0.0.1:\(server.port)/3/device/\(token)",
-        ])
+        ], input: Data(#"{"aps":{"alert":"x"}}"#.utf8))
+}
+
+/// Returns the values of SETTINGS_MAX_CONCURRENT_STREAMS that nghttp received, in order.
+func limits(_ log: String) -> [Int] {
+    var values: [Int] = []
+    var isReceived = false
+    for line in log.split(separator: "\n") {
+        if line.contains(" recv ") { isReceived = true }
+        if line.contains(" send ") { isReceived = false }
+        if isReceived, let match = line.firstMatch(of: /SETTINGS_MAX_CONCURRENT_STREAMS\(0x03\):(\d+)/) {
+            values.append(Int(match.1) ?? -1)
+        }
+    }
+    return values
 }

@@ -15,6 +15,9 @@ struct ControlRequest {
 
     var error: String? { get throws { try json["error"] as? String } }
 
+    /// The numbers of the notifications.
+    var sequences: [Int] { get throws { try objects("notifications").compactMap { $0["sequence"] as? Int } } }
+
     init(_ method: String, _ path: String, _ body: String? = nil, headers: [String] = [], port: Int?) async throws {
         let port = try #require(port)
         let result = try await Command.run(
@@ -28,143 +31,114 @@ struct ControlRequest {
         status = Int(result.output[result.output.index(after: end)...]) ?? 0
         text = String(result.output[..<end])
     }
+
+    func number(_ member: String) throws -> Int? { try json[member] as? Int }
+    func texts(_ member: String) throws -> [String]? { try json[member] as? [String] }
+    func objects(_ member: String) throws -> [[String: Any]] { try #require(try json[member] as? [[String: Any]]) }
+}
+
+extension APNSSimulatorServer {
+    /// Sends a request to the control port.
+    func ask(
+        _ method: String, _ path: String, _ body: String? = nil, headers: [String] = []
+    ) async throws -> ControlRequest {
+        try await ControlRequest(method, path, body, headers: headers, port: controlPort)
+    }
 }
 
 @Suite("The control port", .timeLimit(.minutes(5)))
 struct ControlPortTests {
-    private func withControl(
-        rules: [String] = [], recorder: Recorder? = nil,
-        _ body: (APNSSimulatorServer, (String, String, String?) async throws -> ControlRequest) async throws -> Void
-    ) async throws {
-        try await withSimulator(rules: rules) {
-            $0.controlPort = 0
-            $0.recorder = recorder
-        } _: { server in
-            try await body(server) { try await ControlRequest($0, $1, $2, port: server.controlPort) }
-        }
-    }
-
-    private func sequences(_ answer: ControlRequest) throws -> [Int] {
-        try #require(try answer.json["notifications"] as? [[String: Any]]).compactMap { $0["sequence"] as? Int }
-    }
-
-    @Test("lists received notifications, and clears them on request")
+    @Test("lists received notifications, and clears them on request; returns the account")
     func notifications() async throws {
-        try await withControl(rules: ["prefix=dead,answer=410"]) { server, ask in
-            #expect(try sequences(try await ask("GET", "/notifications", nil)) == [])
-            _ = try await Push().send(to: server)
-            _ = try await Push(token: FaultTests.dead).send(to: server)
-            let all = try await ask("GET", "/notifications", nil)
-            #expect(all.status == 200)
-            #expect(try sequences(all) == [1, 2])
-            #expect(try all.json["last"] as? Int == 2)
-            let first = try #require((try all.json["notifications"] as? [[String: Any]])?.first)
-            let payload = try #require(first["payload"] as? [String: [String: String]])
+        try await withSimulator(rules: ["prefix=dead,answer=410"], hasControlPort: true) { server in
+            #expect(try await server.ask("GET", "/notifications").sequences == [])
+            for token in [anyToken, FaultTests.dead] { _ = try await Push(token: token).send(to: server) }
+            let all = try await server.ask("GET", "/notifications")
+            #expect(try all.status == 200 && all.sequences == [1, 2] && all.number("last") == 2)
+            let payload = try all.objects("notifications").first?["payload"] as? [String: [String: String]]
             #expect(payload == ["aps": ["alert": "x"]])
-            #expect(try sequences(try await ask("GET", "/notifications?after=1", nil)) == [2])
-            #expect(try sequences(try await ask("GET", "/notifications?limit=1", nil)) == [1])
-            #expect(try sequences(try await ask("GET", "/notifications?outcome=refused", nil)) == [2])
-            #expect(try sequences(try await ask("GET", "/notifications?outcome=accepted", nil)) == [1])
-            let token = FaultTests.dead.uppercased()
-            #expect(try sequences(try await ask("GET", "/notifications?token=\(token)&wait=0", nil)) == [2])
-            #expect(try await ask("DELETE", "/notifications", nil).json["deleted"] as? Int == 2)
-            #expect(try sequences(try await ask("GET", "/notifications", nil)) == [])
+            for (query, sequence) in [
+                ("after=1", 2), ("limit=1", 1), ("outcome=refused", 2), ("outcome=accepted", 1),
+                ("token=\(FaultTests.dead.uppercased())&wait=0", 2),
+            ] {
+                #expect(try await server.ask("GET", "/notifications?\(query)").sequences == [sequence], "\(query)")
+            }
+            let account = try await server.ask("GET", "/account").json
+            #expect(account["accepted"] as? Int == 1 && account["accepted_by_token"] == nil)
+            let details = try await server.ask("GET", "/account?details=true").json
+            #expect(details["accepted_by_token"] as? [String: Int] == [anyToken: 1])
+            #expect(try await server.ask("DELETE", "/notifications").number("deleted") == 2)
+            #expect(try await server.ask("GET", "/notifications").sequences == [])
         }
     }
 
     @Test("answers a long poll when the notification arrives, and other requests before that")
     func longPoll() async throws {
-        let recorder = Recorder()
-        try await withControl(recorder: recorder) { server, ask in
-            let port = server.controlPort
+        try await withSimulator(recorder: Recorder(), hasControlPort: true) { server in
             // More than there are threads, so none can block the others.
             let polls = (0..<12).map { _ in
-                Task { try await ControlRequest("GET", "/notifications?token=\(anyToken)&wait=250", port: port) }
+                Task { try await server.ask("GET", "/notifications?token=\(anyToken)&wait=250") }
             }
             try await eventually("all wait") {
-                try await ask("GET", "/health", nil).json["waiting"] as? Int == polls.count
+                try await server.ask("GET", "/health").number("waiting") == polls.count
             }
-            _ = try await Push(token: FaultTests.dead).send(to: server)
-            _ = try await Push().send(to: server)
-            for poll in polls { #expect(try sequences(try await poll.value) == [2]) }
-            let none = try await ask("GET", "/notifications?after=2&wait=0.05", nil)
-            #expect(try sequences(none) == [])
-            #expect(try none.json["last"] as? Int == 2)
+            for token in [FaultTests.dead, anyToken] { _ = try await Push(token: token).send(to: server) }
+            for poll in polls { #expect(try await poll.value.sequences == [2]) }
+            let none = try await server.ask("GET", "/notifications?after=2&wait=0.05")
+            #expect(try none.sequences == [] && none.number("last") == 2)
         }
     }
 
-    @Test("ends long polls when the simulator stops")
+    @Test("ends long polls when the simulator stops, and does not wait for the second half of a request")
     func stops() async throws {
         var configuration = SimulatorConfiguration(identity: try SimulatedAuthority().serverIdentity())
         configuration.controlPort = 0
         let server = try await APNSSimulatorServer.start(configuration)
-        let port = server.controlPort
-        let poll = Task { try await ControlRequest("GET", "/notifications?wait=250", port: port) }
-        try await eventually("it waits") {
-            try await ControlRequest("GET", "/health", port: port).json["waiting"] as? Int == 1
-        }
-        try await server.stop()
-        #expect(try await poll.value.status == 200)
-        #expect(try sequences(try await poll.value) == [])
-    }
-
-    @Test("stops although a client has sent only half a request")
-    func halfRequest() async throws {
-        var configuration = SimulatorConfiguration(identity: try SimulatedAuthority().serverIdentity())
-        configuration.controlPort = 0
-        let server = try await APNSSimulatorServer.start(configuration)
         let port = try #require(server.controlPort)
-        let client = try ChildProcess(
+        let poll = Task { try await server.ask("GET", "/notifications?wait=250") }
+        try await eventually("it waits") { try await server.ask("GET", "/health").number("waiting") == 1 }
+        let half = try ChildProcess(
             "/bin/bash",
             ["-c", "exec 3<>/dev/tcp/127.0.0.1/\(port); printf 'PUT /rules HTTP/1.1\\r\\n' >&3; echo; cat <&3"])
-        try await eventually("it is connected") { !client.output.isEmpty }
+        try await eventually("it is connected") { !half.output.isEmpty }
         try await server.stop()
-        try await client.wait()
-    }
-
-    @Test("returns the account")
-    func account() async throws {
-        try await withControl { server, ask in
-            _ = try await Push().send(to: server)
-            let account = try await ask("GET", "/account", nil).json
-            #expect(account["accepted"] as? Int == 1 && account["accepted_by_token"] == nil)
-            let details = try await ask("GET", "/account?details=true", nil).json
-            #expect(details["accepted_by_token"] as? [String: Int] == [anyToken: 1])
-        }
+        let answer = try await poll.value
+        #expect(try answer.status == 200 && answer.sequences == [])
+        try await half.wait()
     }
 
     @Test("changes the rules: replaces all, adds one, deletes all")
     func rules() async throws {
-        try await withControl(rules: ["prefix=dead, answer=410,times=1"]) { server, ask in
-            func rules(_ answer: ControlRequest) throws -> [String]? { try answer.json["rules"] as? [String] }
-            #expect(try rules(try await ask("GET", "/rules", nil)) == ["prefix=dead,answer=410,times=1"])
-            #expect(try await Push(token: FaultTests.dead).send(to: server).status == 410)
-            let added = try await ask("POST", "/rules", #"{"rule":"answer=503"}"#)
-            #expect(try rules(added) == ["prefix=dead,answer=410,times=1", "answer=503"])
+        let (first, second) = ("prefix=dead,answer=410,times=1", "prefix=dead,answer=429,times=1")
+        try await withSimulator(rules: ["prefix=dead, answer=410,times=1"], hasControlPort: true) { server in
+            func status() async throws -> Int { try await Push(token: FaultTests.dead).send(to: server).status }
+            #expect(try await server.ask("GET", "/rules").texts("rules") == [first])
+            #expect(try await status() == 410)
+            let added = try await server.ask("POST", "/rules", #"{"rule":"answer=503"}"#)
+            #expect(try added.texts("rules") == [first, "answer=503"])
             // The first rule's count continues, so it no longer matches.
-            #expect(try await Push(token: FaultTests.dead).send(to: server).status == 503)
-            let replaced = try await ask("PUT", "/rules", #"{"rules":["prefix=dead,answer=429,times=1"]}"#)
-            #expect(try rules(replaced) == ["prefix=dead,answer=429,times=1"])
-            #expect(server.rules.map(\.text) == ["prefix=dead,answer=429,times=1"])
-            #expect(try await Push(token: FaultTests.dead).send(to: server).status == 429)
-            #expect(try await Push(token: FaultTests.dead).send(to: server).status == 200)
-            let again = try await ask("PUT", "/rules", #"{"rules":["prefix=dead,answer=429,times=1"]}"#)
-            #expect(again.status == 200)
-            #expect(try await Push(token: FaultTests.dead).send(to: server).status == 429)
-            let bad = try await ask("PUT", "/rules", #"{"rules":["answer=410","answer=maybe"]}"#)
+            #expect(try await status() == 503)
+            for _ in 0..<2 {
+                let replaced = try await server.ask("PUT", "/rules", #"{"rules":["\#(second)"]}"#)
+                #expect(try replaced.status == 200 && replaced.texts("rules") == [second])
+                #expect(server.rules.map(\.text) == [second])
+                #expect(try await status() == 429)
+            }
+            #expect(try await status() == 200)
+            let bad = try await server.ask("PUT", "/rules", #"{"rules":["answer=410","answer=maybe"]}"#)
             #expect(bad.status == 400)
             #expect(try bad.error?.contains("'answer=maybe': answer: must be a status") == true)
-            #expect(try rules(try await ask("GET", "/rules", nil)) == ["prefix=dead,answer=429,times=1"])
-            #expect(try rules(try await ask("DELETE", "/rules", nil)) == [])
-            #expect(try await Push(token: FaultTests.dead).send(to: server).status == 200)
+            #expect(try await server.ask("GET", "/rules").texts("rules") == [second])
+            #expect(try await server.ask("DELETE", "/rules").texts("rules") == [])
+            #expect(try await status() == 200)
         }
     }
 
     @Test("changes the delay of answers")
     func delay() async throws {
-        try await withControl { server, ask in
-            #expect(try await ask("GET", "/delay", nil).json["delay"] is NSNull)
-            let set = try await ask("PUT", "/delay", #"{"delay":"200ms+-1ms"}"#)
+        try await withSimulator(hasControlPort: true) { server in
+            #expect(try await server.ask("GET", "/delay").json["delay"] is NSNull)
+            let set = try await server.ask("PUT", "/delay", #"{"delay":"200ms+-1ms"}"#)
             #expect(try set.json["delay"] as? String == "200ms±1ms")
             for push in [Push(), Push { $0.set("apns-topic", nil) }] {
                 let start = ContinuousClock.now
@@ -172,22 +146,22 @@ struct ControlPortTests {
                 #expect(ContinuousClock.now - start > .milliseconds(150))
             }
             // Replacing the rules keeps the delay.
-            _ = try await ask("PUT", "/rules", #"{"rules":[]}"#)
-            #expect(try await ask("GET", "/delay", nil).json["delay"] as? String == "200ms±1ms")
-            #expect(try await ask("PUT", "/delay", #"{"delay":null}"#).json["delay"] is NSNull)
-            #expect(try await ask("PUT", "/delay", #"{"delay":"soon"}"#).status == 400)
-            #expect(try await ask("PUT", "/delay", #"{}"#).status == 400)
+            _ = try await server.ask("PUT", "/rules", #"{"rules":[]}"#)
+            #expect(try await server.ask("GET", "/delay").json["delay"] as? String == "200ms±1ms")
+            #expect(try await server.ask("PUT", "/delay", #"{"delay":null}"#).json["delay"] is NSNull)
+            for body in [#"{"delay":"soon"}"#, "{}"] {
+                #expect(try await server.ask("PUT", "/delay", body).status == 400, "\(body)")
+            }
         }
     }
 
     @Test("sends GOAWAY to every connection, or closes it abruptly", arguments: ["goaway?reason=Maintenance", "drop"])
     func faults(_ fault: String) async throws {
-        try await withControl(rules: ["answer=silence"]) { server, ask in
+        try await withSimulator(rules: ["answer=silence"], hasControlPort: true) { server in
             async let first = Push().send(to: server)
             async let second = Push().send(to: server)
             try await eventually("both have come") { server.account.requests == 2 }
-            let answer = try await ask("POST", "/faults/\(fault)", nil)
-            #expect(try answer.json["connections"] as? Int == 2)
+            #expect(try await server.ask("POST", "/faults/\(fault)").number("connections") == 2)
             if fault == "drop" {
                 // Requests on these connections are never answered: curl reports a lost connection.
                 #expect(try await first.exit != 0)
@@ -197,7 +171,7 @@ struct ControlPortTests {
                 fault == "drop" ? server.account.drops == 2 : server.account.goAways == 2
             }
             // New connections are served.
-            _ = try await ask("DELETE", "/rules", nil)
+            _ = try await server.ask("DELETE", "/rules")
             #expect(try await Push().send(to: server).status == 200)
             if fault != "drop" {
                 try await server.stop(grace: .zero)
@@ -208,92 +182,78 @@ struct ControlPortTests {
 
     @Test("refuses new connections for a while; repeating that changes nothing")
     func listening() async throws {
-        try await withControl { (server, ask) async throws in
+        try await withSimulator(hasControlPort: true) { (server) async throws in
             for _ in 0..<2 {
-                #expect(try await ask("POST", "/faults/stop-listening", nil).json["listening"] as? Bool == false)
+                #expect(try await server.ask("POST", "/faults/stop-listening").json["listening"] as? Bool == false)
                 #expect(try await Push().send(to: server).exit == 7)
-                #expect(try await ask("GET", "/health", nil).json["listening"] as? Bool == false)
+                #expect(try await server.ask("GET", "/health").json["listening"] as? Bool == false)
             }
             for _ in 0..<2 {
-                #expect(try await ask("POST", "/faults/start-listening", nil).json["listening"] as? Bool == true)
+                #expect(try await server.ask("POST", "/faults/start-listening").json["listening"] as? Bool == true)
                 #expect(try await Push().send(to: server).status == 200)
             }
-            #expect(try await ask("GET", "/health", nil).json["port"] as? Int == server.port)
+            #expect(try await server.ask("GET", "/health").number("port") == server.port)
         }
     }
 
-    @Test(
-        "describes an error in a request",
-        arguments: [
-            ("GET", "/nothing", nil, 404, "there is no GET /nothing"), ("PATCH", "/rules", nil, 404, "PATCH /rules"),
-            ("GET", "/notifications?limit=0", nil, 400, "limit must be"),
-            ("GET", "/notifications?after=-1", nil, 400, "after must be"),
-            ("GET", "/notifications?wait=301", nil, 400, "wait must be"),
-            ("GET", "/notifications?wait=nan", nil, 400, "wait must be"),
-            ("GET", "/notifications?outcome=lost", nil, 400, "outcome must be"),
-            ("GET", "/notifications?colour=red", nil, 400, "colour"),
-            ("GET", "/notifications?limit=1&limit=2", nil, 400, "limit is given twice"),
-            ("GET", "/account?details=maybe", nil, 400, "details must be"),
-            ("PUT", "/rules", "[]", 400, "the body must be JSON such as"),
-            ("POST", "/rules", "", 400, "the body must be JSON such as"),
-            ("POST", "/rules", #"{"rule":"prefix=dead"}"#, 400, "has no effect"),
-            ("POST", "/faults/goaway?reason=a%22b", nil, 400, "reason must be"),
-        ] as [(String, String, String?, Int, String)])
-    func errors(_ method: String, _ path: String, _ body: String?, status: Int, words: String) async throws {
-        try await withControl { _, ask in
-            let answer = try await ask(method, path, body)
-            #expect(answer.status == status)
-            #expect(try answer.error?.contains(words) == true, "\(answer.text)")
-        }
-    }
-
-    @Test(
-        "refuses requests from web pages without any effect",
-        arguments: [
-            ["Host: evil.example"], ["Host: evil.example:8444"], ["Origin: http://evil.example"], ["Origin: null"],
-            ["Host: evil.example", "Origin: http://evil.example"],
-        ])
-    func webPages(headers: [String]) async throws {
-        try await withControl { server, _ in
-            let rule = #"{"rule":"answer=410"}"#
-            let answer = try await ControlRequest("POST", "/rules", rule, headers: headers, port: server.controlPort)
-            #expect(answer.status == 403)
-            #expect(try answer.error?.contains("evil.example") == true || headers == ["Origin: null"])
-            #expect(server.rules.isEmpty)
-            let read = try await ControlRequest("GET", "/notifications", headers: headers, port: server.controlPort)
-            #expect(read.status == 403 && !read.text.contains("notifications"))
-        }
-    }
-
-    @Test("accepts requests to localhost, and those of its own pages")
-    func ownNames() async throws {
-        try await withControl { server, _ in
-            let port = try #require(server.controlPort)
-            let origin = "Origin: http://127.0.0.1:\(port)"
-            for headers in [["Host: localhost:\(port)"], ["Host: [::1]:\(port)"], ["Host:"], [origin]] {
-                let answer = try await ControlRequest("GET", "/rules", headers: headers, port: port)
-                #expect(answer.status == 200, "\(headers): \(answer.text)")
+    @Test("describes an error in a request")
+    func errors() async throws {
+        let big = try OpenSSLWorkshop()
+        try big.write(repeatElement(0x20, count: 1 << 21), to: "body")
+        try await withSimulator(hasControlPort: true) { server in
+            for (method, path, body, status, words) in [
+                ("GET", "/nothing", nil, 404, "there is no GET /nothing"),
+                ("PATCH", "/rules", nil, 404, "PATCH /rules"),
+                ("GET", "/notifications?limit=0", nil, 400, "limit must be"),
+                ("GET", "/notifications?after=-1", nil, 400, "after must be"),
+                ("GET", "/notifications?wait=301", nil, 400, "wait must be"),
+                ("GET", "/notifications?wait=nan", nil, 400, "wait must be"),
+                ("GET", "/notifications?outcome=lost", nil, 400, "outcome must be"),
+                ("GET", "/notifications?colour=red", nil, 400, "colour"),
+                ("GET", "/notifications?limit=1&limit=2", nil, 400, "limit is given twice"),
+                ("GET", "/account?details=maybe", nil, 400, "details must be"),
+                ("PUT", "/rules", "[]", 400, "the body must be JSON such as"),
+                ("POST", "/rules", "", 400, "the body must be JSON such as"),
+                ("POST", "/rules", #"{"rule":"prefix=dead"}"#, 400, "has no effect"),
+                ("POST", "/faults/goaway?reason=a%22b", nil, 400, "reason must be"),
+                ("PUT", "/rules", "@\(big.path("body"))", 413, "larger than 1048576 bytes"),
+            ] as [(String, String, String?, Int, String)] {
+                let answer = try await server.ask(method, path, body)
+                #expect(answer.status == status, "\(method) \(path)")
+                #expect(try answer.error?.contains(words) == true, "\(method) \(path): \(answer.text)")
             }
+            let routes = try #require(try await server.ask("GET", "/").texts("routes"))
+            #expect(routes.contains("GET /health") && routes.contains("DELETE /notifications"))
         }
     }
 
-    @Test("refuses an endless body, and lists its routes")
-    func limits() async throws {
-        try await withControl { server, ask in
-            let big = FileManager.default.temporaryDirectory.appending(path: "big-\(UUID().uuidString)")
-            try Data(repeating: 0x20, count: 1 << 21).write(to: big)
-            defer { try? FileManager.default.removeItem(at: big) }
-            let answer = try await ask("PUT", "/rules", "@\(big.path)")
-            #expect(answer.status == 413)
-            #expect(try answer.error?.contains("larger than 1048576 bytes") == true)
-            let routes = try #require(try await ask("GET", "/", nil).json["routes"] as? [String])
-            #expect(routes.contains("GET /health") && routes.contains("DELETE /notifications"))
+    @Test("refuses requests from web pages without any effect, and accepts its own names and pages")
+    func webPages() async throws {
+        try await withSimulator(hasControlPort: true) { server in
+            for headers in [
+                ["Host: evil.example"], ["Host: evil.example:8444"], ["Origin: http://evil.example"], ["Origin: null"],
+                ["Host: evil.example", "Origin: http://evil.example"],
+            ] {
+                let answer = try await server.ask("POST", "/rules", #"{"rule":"answer=410"}"#, headers: headers)
+                #expect(answer.status == 403, "\(headers)")
+                #expect(try answer.error?.contains("evil.example") == true || headers == ["Origin: null"])
+                #expect(server.rules.isEmpty, "\(headers)")
+                let read = try await server.ask("GET", "/notifications", headers: headers)
+                #expect(read.status == 403 && !read.text.contains("notifications"), "\(headers)")
+            }
+            let port = try #require(server.controlPort)
+            for header in [
+                "Host: localhost:\(port)", "Host: [::1]:\(port)", "Host:", "Origin: http://127.0.0.1:\(port)",
+            ] {
+                let answer = try await server.ask("GET", "/rules", headers: [header])
+                #expect(answer.status == 200, "\(header): \(answer.text)")
+            }
         }
     }
 
     @Test("reports a port that is in use, and leaves nothing open")
     func taken() async throws {
-        try await withControl { server, _ in
+        try await withSimulator(hasControlPort: true) { server in
             var configuration = SimulatorConfiguration(identity: try SimulatedAuthority().serverIdentity())
             let port = try #require(server.controlPort)
             configuration.controlPort = port

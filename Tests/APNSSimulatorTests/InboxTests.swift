@@ -10,17 +10,10 @@ struct InboxTests {
     private static let browser = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
     private static let other = String(repeating: "f", count: 64)
 
-    private struct Page {
-        let status: Int
-        /// The status line and headers, in lower case.
-        let head: String
-        let body: String
-    }
-
     /// A request as a browser sends it.
     private func ask(
         _ path: String, _ server: APNSSimulatorServer, form: [String: String]? = nil, headers: [String] = [browser]
-    ) async throws -> Page {
+    ) async throws -> Push.Answer {
         let port = try #require(server.controlPort)
         let fields = (form ?? [:]).flatMap { ["--data-urlencode", "\($0.key)=\($0.value)"] }
         let result = try await Command.run(
@@ -28,23 +21,9 @@ struct InboxTests {
             ["--silent", "--show-error", "--noproxy", "*", "--include", "--max-time", "60"]
                 + (form == nil ? [] : ["--request", "POST"]) + headers.flatMap { ["--header", $0] } + fields
                 + ["http://127.0.0.1:\(port)\(path)"])
-        let parts = result.output.replacing("\r\n", with: "\n").split(
-            separator: "\n\n", maxSplits: 1, omittingEmptySubsequences: false)
-        let status = parts[0].split(separator: " ").dropFirst().first.flatMap { Int($0) }
-        return Page(
-            status: try #require(status, "\(result.errors)"), head: parts[0].lowercased(),
-            body: parts.count > 1 ? String(parts[1]) : "")
-    }
-
-    private func withInbox(
-        rules: [String] = [], limit: Int = 1000, _ body: (APNSSimulatorServer) async throws -> Void
-    ) async throws {
-        try await withSimulator(rules: rules) {
-            $0.controlPort = 0
-            $0.recorder = Recorder(limit: limit)
-        } _: { server in
-            try await body(server)
-        }
+        let answer = Push.Answer(result.output.replacing("\r\n", with: "\n"), exit: result.status)
+        #expect(answer.status > 0, "\(result.errors)")
+        return answer
     }
 
     private func press(
@@ -52,7 +31,7 @@ struct InboxTests {
     ) async throws {
         let form = ["token": token, "transport": transport, "answer": answer]
         let page = try await ask("/inbox/next?token=\(token)", server, form: form)
-        #expect(page.status == 303 && page.head.contains("location: /?token=\(token)"), "\(page.head) \(page.body)")
+        #expect(page.status == 303 && page.headers["location"]?.hasPrefix("/?token=\(token)") == true, "\(page)")
     }
 
     @Test(
@@ -62,16 +41,19 @@ struct InboxTests {
             ("Accept: application/json", false),
         ])
     func negotiation(accept: String, isPage: Bool) async throws {
-        try await withInbox { server in
+        try await withSimulator(hasControlPort: true) { server in
             let page = try await ask("/", server, headers: [accept])
             #expect(page.status == 200)
-            #expect(page.head.contains("content-type: \(isPage ? "text/html; charset=utf-8" : "application/json")"))
+            let type = isPage ? "text/html; charset=utf-8" : "application/json"
+            #expect(page.headers["content-type"]?.hasPrefix(type) == true, "\(page.headers)")
             #expect(page.body.hasPrefix(isPage ? "<!doctype html>" : #"{"routes":["GET /health","#))
             #expect(!page.body.contains("/inbox/") || isPage)
             guard isPage else { return }
-            #expect(page.head.contains("content-security-policy: default-src 'none'; script-src 'self'"))
-            for header in ["cache-control: no-store", "x-content-type-options: nosniff", "vary: accept"] {
-                #expect(page.head.contains(header))
+            for (name, value) in [
+                ("content-security-policy", "default-src 'none'; script-src 'self'"), ("cache-control", "no-store"),
+                ("x-content-type-options", "nosniff"), ("vary", "Accept"),
+            ] {
+                #expect(page.headers[name]?.hasPrefix(value) == true, "\(name): \(page.headers)")
             }
             for asset in page.body.matches(of: #/(?:href|src)="(/assets/[^"]+)"/#) {
                 #expect(try await ask(String(asset.1), server).status == 200)
@@ -83,7 +65,8 @@ struct InboxTests {
 
     @Test("shows each push as text, whatever its contents, with its headers, payload, answer and attempts")
     func hostile() async throws {
-        try await withInbox(rules: ["prefix=01,answer=503,times=1", "prefix=01,delay=20ms"]) { server in
+        try await withSimulator(rules: ["prefix=01,answer=503,times=1", "prefix=01,delay=20ms"], hasControlPort: true) {
+            server in
             let push = Push {
                 $0.body =
                     #"{"aps":{"alert":{"title":"<script>alert(1)</script>","body":"a\u202eb"},"badge":3},"x":1.50}"#
@@ -95,25 +78,21 @@ struct InboxTests {
             #expect(!list.contains("<script>alert") && list.contains("&lt;script&gt;alert(1)&lt;/script&gt;"))
             #expect(
                 list.contains("a⟨U+202E⟩b") && list.contains("503 ServiceUnavailable") && list.contains("attempt 2"))
-            #expect(
-                try #require(list.range(of: "No. 2")).lowerBound < list.range(of: "No. 1")?.lowerBound
-                    ?? list.startIndex)
+            let (newer, older) = (list.range(of: "No. 2"), list.range(of: "No. 1"))
+            #expect(try #require(newer).lowerBound < #require(older).lowerBound)
             let page = try await ask("/inbox/2", server).body
             #expect(!page.contains("<img") && page.contains("&lt;img src=x&gt;"))
             for part in [
                 "<code>apns-topic</code>", "&quot;x&quot;: 1.50", "after 20 ms", anyID.lowercased(), "/inbox/1\"",
                 "<b>this one</b>", "class=\"badge\">3<",
-            ] {
-                #expect(page.lowercased().contains(part.lowercased()), "\(part)")
-            }
-            #expect(try await ask("/inbox/3", server).status == 404)
-            #expect(try await ask("/inbox/x", server).status == 404)
+            ] { #expect(page.lowercased().contains(part.lowercased()), "\(part)") }
+            for path in ["/inbox/3", "/inbox/x"] { #expect(try await ask(path, server).status == 404) }
         }
     }
 
     @Test("shows requests that were refused, with malformed headers")
     func refused() async throws {
-        try await withInbox { server in
+        try await withSimulator(hasControlPort: true) { server in
             _ = try await Push {
                 $0.set("apns-priority", "<b>")
                 $0.body = "[1,"
@@ -126,7 +105,7 @@ struct InboxTests {
 
     @Test("searches by token, text, answer and push type, and pages through the rest")
     func search() async throws {
-        try await withInbox(rules: ["prefix=ff,answer=410"]) { server in
+        try await withSimulator(rules: ["prefix=ff,answer=410"], hasControlPort: true) { server in
             let recorder = try #require(server.recorder)
             for number in 1...120 {
                 var notification = received(number, token: number % 2 == 0 ? anyToken : Self.other)
@@ -138,18 +117,17 @@ struct InboxTests {
             func numbers(_ query: String) async throws -> [Int] {
                 try await ask("/?\(query)", server).body.matches(of: #/<li id="push-(\d+)">/#).compactMap { Int($0.1) }
             }
-            #expect(try await numbers("") == Array((71...120).reversed()))
-            #expect(try await numbers("before=71") == Array((21...70).reversed()))
-            #expect(try await numbers("before=21") == Array((1...20).reversed()))
+            for (query, found) in [
+                ("", Array((71...120).reversed())), ("before=71", Array((21...70).reversed())),
+                ("before=21", Array((1...20).reversed())), ("token=ABCDEF0123&text=nr+12", [120, 12]),
+                ("text=nr%2012%20gr%C3%BC%C3%9Fe", [12]), ("type=background&before=10", [9, 6, 3]),
+                ("answer=410", []), ("answer=refused", []), ("token=zz", []),
+                ("answer=200&token=ff&before=4", [3, 1]),
+            ] {
+                #expect(try await numbers(query) == found, "\(query)")
+            }
             #expect(try await ask("/", server).body.contains("href=\"/?before=71\""))
             #expect(!(try await ask("/?before=21", server).body.contains("Older")))
-            #expect(try await numbers("token=ABCDEF0123&text=nr+12") == [120, 12])
-            #expect(try await numbers("text=nr%2012%20gr%C3%BC%C3%9Fe") == [12])
-            #expect(try await numbers("type=background&before=10") == [9, 6, 3])
-            #expect(try await numbers("answer=410") == [])
-            #expect(try await numbers("answer=refused") == [])
-            #expect(try await numbers("token=zz").isEmpty)
-            #expect(try await numbers("answer=200&token=ff&before=4") == [3, 1])
             for query in ["before=x", "token=%FF", "a=b&a=c", "before=-1", "%", "token"] {
                 #expect(try await ask("/?\(query)", server).status == 200, "\(query)")
             }
@@ -160,7 +138,7 @@ struct InboxTests {
 
     @Test("a button sets the next answer for one token, once", arguments: [410, 429, 503])
     func nextAnswer(status: Int) async throws {
-        try await withInbox { server in
+        try await withSimulator(hasControlPort: true) { server in
             try await press("\(status)", server)
             #expect(server.rules.map(\.text) == ["prefix=\(anyToken),times=1,answer=\(status)"])
             #expect(try await ask("/", server).body.contains("times=1,answer=\(status)"))
@@ -173,7 +151,7 @@ struct InboxTests {
 
     @Test("buttons are applied in their order, before all other rules")
     func order() async throws {
-        try await withInbox(rules: ["answer=500"]) { server in
+        try await withSimulator(rules: ["answer=500"], hasControlPort: true) { server in
             for answer in ["410", "429", "429"] { try await press(answer, server) }
             try await press("503", token: Self.other, server)
             var statuses: [Int] = []
@@ -181,9 +159,8 @@ struct InboxTests {
             #expect(statuses == [410, 429, 429, 500])
             #expect(try await ask("/inbox/forget", server, form: ["token": Self.other]).status == 303)
             #expect(try await Push(token: Self.other).send(to: server).status == 500)
-            #expect(
-                try await ask("/inbox/remove", server, form: ["rule": "answer=500", "isGateway": "false"]).status == 303
-            )
+            let form = ["rule": "answer=500", "isGateway": "false"]
+            #expect(try await ask("/inbox/remove", server, form: form).status == 303)
             #expect(server.rules.isEmpty)
             #expect(try await Push().send(to: server).status == 200)
         }
@@ -191,7 +168,7 @@ struct InboxTests {
 
     @Test("a slow answer arrives late, and a lost one never", arguments: ["slow", "silence", "drop"])
     func lost(answer: String) async throws {
-        try await withInbox { server in
+        try await withSimulator(hasControlPort: true) { server in
             try await press(answer, server)
             let start = ContinuousClock.now
             let first = try await Push { $0.arguments = ["--max-time", "8"] }.send(to: server)
@@ -213,13 +190,12 @@ struct InboxTests {
 
     @Test("refuses forms of other sites, and unknown forms")
     func foreign() async throws {
-        try await withInbox { server in
+        try await withSimulator(hasControlPort: true) { server in
             let form = ["token": anyToken, "transport": "http2", "answer": "410"]
             let port = try #require(server.controlPort)
             for header in [
                 "Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site",
-                "Sec-Fetch-Site: same-site",
-                "Host: evil.example",
+                "Sec-Fetch-Site: same-site", "Host: evil.example",
             ] {
                 #expect(try await ask("/inbox/next", server, form: form, headers: [header]).status == 403, "\(header)")
                 #expect(try await ask("/inbox/clear", server, form: [:], headers: [header]).status == 403)
@@ -234,9 +210,7 @@ struct InboxTests {
                 [:], ["token": "x", "transport": "http2", "answer": "410"],
                 ["token": anyToken, "transport": "http2", "answer": "411"],
                 ["token": anyToken, "transport": "fax", "answer": "410"],
-            ] {
-                #expect(try await ask("/inbox/next", server, form: wrong).status == 400)
-            }
+            ] { #expect(try await ask("/inbox/next", server, form: wrong).status == 400) }
             let huge = ["token": String(repeating: "a", count: 100_000)]
             #expect(try await ask("/inbox/forget", server, form: huge).status == 413)
         }
@@ -246,10 +220,7 @@ struct InboxTests {
     func live() async throws {
         let recorder = Recorder()
         var stream: ChildProcess?
-        try await withSimulator {
-            $0.controlPort = 0
-            $0.recorder = recorder
-        } _: { server in
+        try await withSimulator(recorder: recorder, hasControlPort: true) { server in
             let port = try #require(server.controlPort)
             let curl = try ChildProcess(
                 "/usr/bin/curl",
@@ -296,8 +267,7 @@ struct NotificationLinesTests {
             .answered(status: 200, reason: nil), #"{"aps":{"alert":{"title":"Your order","body":"On its way"}}}"#)
         sent.answerDelay = 41_000
         #expect(
-            sent.line
-                == #"✓ 200  01234567…  alert "Your order — On its way"  com.example.app  41 ms  apns-id 7a0d"#)
+            sent.line == #"✓ 200  01234567…  alert "Your order — On its way"  com.example.app  41 ms  apns-id 7a0d"#)
         let refused = alert(.answered(status: 410, reason: "Unregistered"), #"{"aps":{"content-available":1}}"#)
         #expect(refused.line == "✗ 410 Unregistered  01234567…  background  com.example.app  apns-id 7a0d")
         let hostile = alert(.silenced, #"{"aps":{"alert":"a\nb\u001b[2J\u202ec"}}"#)

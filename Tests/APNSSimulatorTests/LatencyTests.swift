@@ -12,13 +12,11 @@ struct LatencyTests {
         for _ in 0..<5000 { times.append(Int64.random(in: 0 ... .max) >> Int64.random(in: 0...62)) }
         for time in times { histogram.record(time) }
         let sorted = times.sorted()
-        #expect(histogram.count == times.count)
-        #expect(histogram.maximum == .max)
+        #expect(histogram.count == times.count && histogram.maximum == .max)
         for share in [0.001, 0.1, 0.25, 0.5, 0.9, 0.99, 0.999, 1] {
             let exact = sorted[max(1, Int((share * Double(sorted.count)).rounded(.up))) - 1]
             let estimate = histogram.quantile(share)
-            #expect(estimate >= exact)
-            #expect(Double(estimate - exact) <= Double(exact) / 63)
+            #expect(estimate >= exact && Double(estimate - exact) <= Double(exact) / 63)
         }
     }
 
@@ -27,9 +25,7 @@ struct LatencyTests {
         var histogram = LatencyHistogram()
         #expect(histogram.quantile(0.5) == 0)
         histogram.record(-5)
-        #expect(histogram.maximum == 0)
-        #expect(histogram.quantile(1) == 0)
-        #expect(histogram.count == 1)
+        #expect(histogram.maximum == 0 && histogram.quantile(1) == 0 && histogram.count == 1)
     }
 
     private static func micros(ago seconds: Double) -> Int64 {
@@ -48,8 +44,7 @@ struct LatencyTests {
                 #"{"aps":{}}"#, #"{"aps":{},"sent_us":"soon"}"#, #"{"aps":{},"sent_us2":\#(sent)}"#,
                 #"{"aps":{},"sent_us":null}"#,
             ] {
-                let answer = try await Push { $0.body = body }.send(to: server)
-                #expect(answer.status == 200)
+                #expect(try await Push { $0.body = body }.send(to: server).status == 200)
             }
             let refused = try await Push {
                 $0.body = #"{"sent_us":\#(sent)}"#
@@ -59,23 +54,18 @@ struct LatencyTests {
             let latency = server.account.latency
             #expect(latency.count == 2)
             #expect((99_000_000...160_000_000).contains(latency.quantile(0.5)))
-            let json = try JSONSerialization.jsonObject(with: Data(server.account.json(details: false).utf8))
-            let page = try #require((json as? [String: Any])?["latency"] as? [String: Int])
-            #expect(page["count"] == 2)
-            #expect(page["maximum_microseconds"] == Int(latency.maximum))
+            let page = try #require(server.accountPage()["latency"] as? [String: Int])
+            #expect(page["count"] == 2 && page["maximum_microseconds"] == Int(latency.maximum))
             #expect(page["p50_microseconds"] == Int(latency.quantile(0.5)))
         }
     }
 
     @Test("is in the account only if requested")
     func off() async throws {
-        try await withSimulator { server in
-            let sent = Self.micros(ago: 1)
-            let answer = try await Push { $0.body = #"{"sent_us":\#(sent)}"# }.send(to: server)
-            #expect(answer.status == 200)
-            #expect(server.account.latency.count == 0)
-            let page = try server.account.json(details: false)
-            #expect(!page.contains("latency"))
+        try await withSimulator { (server) async throws in
+            let body = #"{"sent_us":\#(Self.micros(ago: 1))}"#
+            #expect(try await Push { $0.body = body }.send(to: server).status == 200)
+            #expect(try server.account.latency.count == 0 && server.accountPage()["latency"] == nil)
         }
     }
 }

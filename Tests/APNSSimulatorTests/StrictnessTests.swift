@@ -3,40 +3,9 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Sends requests with curl on one connection, one after another.
-func curl(_ server: APNSSimulatorServer, _ pushes: [Push]) async throws -> [Push.Answer] {
-    let end = "\n--end--\n"
-    var arguments: [String] = []
-    for push in pushes {
-        if !arguments.isEmpty { arguments.append("--next") }
-        arguments += [
-            "--silent", "--show-error", "--http2", "--cacert", try TestCertificates.path("ca.pem"), "--include",
-            "--noproxy", "*", "--max-time", "30", "--request", push.method, "--data-binary", push.body, "--write-out",
-            "\nconnects: %{num_connects}" + end,
-        ]
-        arguments += push.headers.flatMap { ["--header", $0] } + push.arguments
-        arguments.append(push.path.hasPrefix("http") ? push.path : "https://127.0.0.1:\(server.port)\(push.path)")
-    }
-    let output = try await Command.run("/usr/bin/curl", arguments).output.replacing("\r\n", with: "\n")
-    return output.split(separator: end).map { text in
-        var answer = Push.Answer(exit: 0, status: 0, headers: [:], body: "")
-        let parts = text.split(separator: "\n\n", maxSplits: 1, omittingEmptySubsequences: false)
-        let lines = parts[0].split(separator: "\n")
-        answer.status = lines.first?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
-        for line in lines.dropFirst() {
-            let pair = line.split(separator: ":", maxSplits: 1).map { $0.trimmingCharacters(in: .whitespaces) }
-            if pair.count == 2 { answer.headers[pair[0]] = pair[1] }
-        }
-        let rest = (parts.last ?? "").split(separator: "connects: ", omittingEmptySubsequences: false)
-        answer.body = String(rest.first ?? "").trimmingCharacters(in: .newlines)
-        answer.connects = rest.last.flatMap { Int($0) } ?? -1
-        return answer
-    }
-}
-
 /// Returns a push with a provider token that was issued so many seconds ago.
 private func push(issuedAgo seconds: Int) -> Push {
-    Push { $0.set("authorization", "bearer " + TestTokens.unsigned(issuedAt: TestTokens.now - seconds)) }
+    Push { $0.authorize(TestTokens.unsigned(issuedAt: TestTokens.now - seconds)) }
 }
 
 private func push(token: String, topic: String = "com.example.app") -> Push {
@@ -45,8 +14,8 @@ private func push(token: String, topic: String = "com.example.app") -> Push {
 
 @Suite("By default, like APNs, the simulator", .timeLimit(.minutes(5)))
 struct StrictnessTests {
-    private static let gone = "aa" + anyToken.dropFirst(2)
-    private static let foreign = "bb" + anyToken.dropFirst(2)
+    private static let gone = deviceToken("aa")
+    private static let foreign = deviceToken("bb")
 
     private static func devices() throws -> [RegisteredDevice] {
         [
@@ -57,19 +26,14 @@ struct StrictnessTests {
 
     @Test("announces the settings that APNs was seen to announce, and grants windows as they are used up")
     func settings() async throws {
-        // nghttp does not wait for the server's SETTINGS.
-        try await withSimulator {
-            $0.initialStreams = 100
-        } _: { server in
+        try await withSimulator(streams: 100) { server in
             let tokens = (0..<30).map { "aa" + anyToken.dropFirst(4) + String($0 + 10) }
             let big = #"{"aps":{"alert":""# + String(repeating: "x", count: 4000) + #""}}"#
             let log = try await nghttp(server, tokens: tokens, body: big).output
             for entry in [
                 "HEADER_TABLE_SIZE(0x01):4096", "MAX_CONCURRENT_STREAMS(0x03):100", "INITIAL_WINDOW_SIZE(0x04):65535",
                 "MAX_FRAME_SIZE(0x05):16384", "MAX_HEADER_LIST_SIZE(0x06):8000",
-            ] {
-                #expect(log.contains("SETTINGS_" + entry))
-            }
+            ] { #expect(log.contains("SETTINGS_" + entry)) }
             #expect(limits(log) == [100, 1000])
             #expect(log.contains("recv WINDOW_UPDATE frame") && !log.contains("UNKNOWN"))
             #expect(server.account.accepted == 30)
@@ -82,9 +46,8 @@ struct StrictnessTests {
             (Self.foreign, "error-streams=1", [10, 1000, 1, 1000]), (Self.gone, "error-streams=1", [10, 1000]),
             (Self.foreign, "error-streams=off", [10, 1000]), (Self.foreign, "error-streams=7", [10, 1000, 7, 1000]),
         ] {
-            try await withSimulator {
+            try await withSimulator(streams: 10) {
                 $0.devices = try Self.devices()
-                $0.initialStreams = 10
                 try $0.settings.change(setting)
             } _: { server in
                 let log = try await nghttp(server, tokens: [token, anyToken])
@@ -96,9 +59,8 @@ struct StrictnessTests {
 
     @Test("answers all requests that a client sent before it received the lower limit")
     func requestsUnderWay() async throws {
-        try await withSimulator {
+        try await withSimulator(streams: 1000) {
             $0.devices = try Self.devices()
-            $0.initialStreams = 1000
             try $0.settings.change("error-limit=off")
         } _: { server in
             let report = try await h2load(server, requests: 500, streams: 100, token: Self.foreign)
@@ -181,15 +143,15 @@ struct StrictnessTests {
         } _: { server in
             server.addDevices([
                 try RegisteredDevice("token=\(Self.foreign),topic=com.example.third,environment=sandbox"),
-                try RegisteredDevice("token=cc\(anyToken.dropFirst(2)),topic=com.example.app,environment=sandbox"),
-                try RegisteredDevice("token=dd\(anyToken.dropFirst(2)),topic=com.example.app,state=expired"),
+                try RegisteredDevice("token=\(deviceToken("cc")),topic=com.example.app,environment=sandbox"),
+                try RegisteredDevice("token=\(deviceToken("dd")),topic=com.example.app,state=expired"),
             ])
             let cases: [(String, String, String?)] = [
                 (Self.gone, "com.example.app", "Unregistered"), (Self.foreign, "com.example.other", nil),
                 (Self.foreign, "com.example.app", "DeviceTokenNotForTopic"),
                 (Self.foreign, "com.example.third", "DeviceTokenNotForTopic"),
-                ("cc" + anyToken.dropFirst(2), "com.example.app", "BadDeviceToken"),
-                ("dd" + anyToken.dropFirst(2), "com.example.app", "ExpiredToken"), (anyToken, "com.example.app", nil),
+                (deviceToken("cc"), "com.example.app", "BadDeviceToken"),
+                (deviceToken("dd"), "com.example.app", "ExpiredToken"), (anyToken, "com.example.app", nil),
             ]
             let answers = try await curl(server, cases.map { push(token: $0.0, topic: $0.1) })
             #expect(answers.map(\.reason) == cases.map(\.2))
@@ -204,20 +166,14 @@ struct StrictnessTests {
 
     @Test("binds a connection to the topics of its first push")
     func topics() async throws {
-        try await withSimulator {
-            $0.topics = ["com.example.app"]
-            $0.controlPort = 0
-        } _: { server in
+        try await withSimulator(topics: ["com.example.app"], hasControlPort: true) { server in
             let port = try #require(server.controlPort)
-            let control = { (body: String) in
-                Push {
-                    $0.method = "PUT"
-                    $0.path = "http://127.0.0.1:\(port)/topics"
-                    $0.body = body
-                    $0.headers = []
-                }
+            let more = Push {
+                $0.method = "PUT"
+                $0.path = "http://127.0.0.1:\(port)/topics"
+                $0.body = #"{"topics":["com.example.app","com.example.new"]}"#
+                $0.headers = []
             }
-            let more = control(#"{"topics":["com.example.app","com.example.new"]}"#)
             let new = push(token: anyToken, topic: "com.example.new")
             let answers = try await curl(server, [Push(), more, new, Push()])
             #expect(answers.map(\.status) == [200, 200, 400, 200] && answers[2].reason == "TopicDisallowed")
@@ -247,21 +203,6 @@ struct StrictnessTests {
             }
         }
     }
-
-    @Test("keeps only the newest IDs, and counts all", .timeLimit(.minutes(3)))
-    func memory() async throws {
-        try await withSimulator {
-            $0.initialStreams = 1000
-            $0.accountLimit = 1000
-        } _: { server in
-            let report = try await h2load(server, requests: 20_000, streams: 200)
-            #expect(report.output.contains("20000 succeeded, 0 failed"))
-            let account = server.account
-            #expect(account.accepted == 20_000 && account.distinctIDs == 20_000 && account.duplicates == 0)
-            #expect(account.keptCounts <= 2001)
-            #expect(try account.json(details: false).contains(#""forgotten_ids" : "#))
-        }
-    }
 }
 
 @Suite("With credentials, the simulator", .timeLimit(.minutes(5)))
@@ -282,11 +223,10 @@ struct CredentialStrictnessTests {
 
     private static func push(
         _ keyID: String, team: String = "TEAM123456", topic: String = "com.example.app"
-    ) async throws -> Push {
-        let token = try await TestTokens.signed(
-            keyID: keyID, teamID: team, keyFile: try #require(files[keyID]))
+    ) throws -> Push {
+        let token = try TestTokens.signed(keyID: keyID, teamID: team, keyFile: try #require(files[keyID]))
         return Push {
-            $0.set("authorization", "bearer " + token)
+            $0.authorize(token)
             $0.set("apns-topic", topic)
         }
     }
@@ -298,8 +238,8 @@ struct CredentialStrictnessTests {
                 try Self.key("TEAMKEY001"), try Self.key("TEAMKEY002"), try Self.key("OTHERTEAM1", team: "TEAM999999"),
             ]
         } _: { server in
-            let (one, two) = (try await Self.push("TEAMKEY001"), try await Self.push("TEAMKEY002"))
-            let other = try await Self.push("OTHERTEAM1", team: "TEAM999999")
+            let (one, two) = (try Self.push("TEAMKEY001"), try Self.push("TEAMKEY002"))
+            let other = try Self.push("OTHERTEAM1", team: "TEAM999999")
             let answers = try await curl(server, [one, two, one, other, two])
             #expect(answers.map(\.reason) == [nil, nil, nil, "InvalidProviderToken", nil])
             #expect(answers.map(\.connects) == [1, 0, 0, 0, 0])
@@ -318,16 +258,15 @@ struct CredentialStrictnessTests {
             // Every token in this test is new.
             $0.settings.tokenInterval = nil
         } _: { server in
-            let (team, topic) = (try await Self.push("TEAMKEY001"), try await Self.push("TOPICKEY01"))
-            let related = try await Self.push("TOPICKEY02", topic: "com.example.c")
-            let unrelated = try await Self.push("TEAMKEY002", topic: "com.example.d")
-            let disallowed = try await Self.push("TOPICKEY01", topic: "com.example.c")
-            let derived = try await Self.push("TOPICKEY01", topic: "com.example.b")
-            let reasons = try await curl(server, [topic, derived, related, disallowed, unrelated, team, topic]).map(
-                \.reason)
-            let unrelatedReason = "UnrelatedKeyIdInToken"
-            #expect(reasons == [nil, nil, nil, "TopicDisallowed", unrelatedReason, unrelatedReason, nil])
-            #expect(try await curl(server, [team, topic, team]).map(\.reason) == [nil, unrelatedReason, nil])
+            let (team, topic) = (try Self.push("TEAMKEY001"), try Self.push("TOPICKEY01"))
+            let related = try Self.push("TOPICKEY02", topic: "com.example.c")
+            let unrelated = try Self.push("TEAMKEY002", topic: "com.example.d")
+            let disallowed = try Self.push("TOPICKEY01", topic: "com.example.c")
+            let derived = try Self.push("TOPICKEY01", topic: "com.example.b")
+            let answers = try await curl(server, [topic, derived, related, disallowed, unrelated, team, topic])
+            let reason = "UnrelatedKeyIdInToken"
+            #expect(answers.map(\.reason) == [nil, nil, nil, "TopicDisallowed", reason, reason, nil])
+            #expect(try await curl(server, [team, topic, team]).map(\.reason) == [nil, reason, nil])
             #expect(try await unrelated.send(to: server).status == 200)
         }
     }
@@ -353,9 +292,7 @@ struct CredentialStrictnessTests {
         for (name, extensions) in [("sandbox", [sandbox]), ("both", [sandbox, production]), ("neither", [])] {
             try workshop.certificate(name, subject: "/UID=com.example.app/CN=Push", extensions: extensions)
         }
-        try await withSimulator {
-            $0.clientTrust = .file(try TestCertificates.path("ca.pem"))
-        } _: { server in
+        try await withSimulator(asksForCertificates: true) { server in
             for (name, reason) in [("sandbox", "BadCertificateEnvironment"), ("both", nil), ("neither", nil)] {
                 let push = Push {
                     $0.set("authorization", "bearer nonsense")
@@ -375,29 +312,25 @@ struct CredentialStrictnessTests {
 struct StateControlTests {
     @Test("shows and changes its settings, topics and devices, and reports mistakes in them")
     func state() async throws {
-        try await withSimulator {
-            $0.controlPort = 0
-        } _: { server in
-            func ask(_ method: String, _ path: String, _ body: String? = nil) async throws -> ControlRequest {
-                try await ControlRequest(method, path, body, port: server.controlPort)
-            }
-            let changed = try await ask("PATCH", "/settings", #"{"settings":"error-limit=5,environment=sandbox"}"#)
-            #expect(try (changed.json["settings"] as? String)?.contains("error-limit=5") == true)
+        try await withSimulator(hasControlPort: true) { server in
+            let settings = #"{"settings":"error-limit=5,environment=sandbox"}"#
+            let changed = try await server.ask("PATCH", "/settings", settings).json["settings"] as? String
+            #expect(changed?.contains("error-limit=5") == true)
             #expect(server.settings.environment == .sandbox)
-            let wrong = try await ask("PATCH", "/settings", #"{"settings":"error-limit=none"}"#)
+            let wrong = try await server.ask("PATCH", "/settings", #"{"settings":"error-limit=none"}"#)
             #expect(wrong.status == 400)
             #expect(try wrong.error?.hasPrefix("setting 'error-limit=none': error-limit: must be") == true)
             let device = "token=\(anyToken),topic=com.example.other,environment=sandbox,state=active"
             for method in ["PUT", "POST"] {
-                let added = try await ask(method, "/devices", #"{"devices":["\#(device)"]}"#)
-                #expect(try added.json["devices"] as? [String] == [device])
+                let added = try await server.ask(method, "/devices", #"{"devices":["\#(device)"]}"#)
+                #expect(try added.texts("devices") == [device])
             }
             #expect(try await Push().send(to: server).reason == "DeviceTokenNotForTopic")
-            #expect(try await ask("POST", "/devices", #"{"devices":["topic=a"]}"#).status == 400)
-            #expect(try await ask("DELETE", "/devices").json["devices"] as? [String] == [])
+            #expect(try await server.ask("POST", "/devices", #"{"devices":["topic=a"]}"#).status == 400)
+            #expect(try await server.ask("DELETE", "/devices").texts("devices") == [])
             #expect(try await Push().send(to: server).status == 200)
-            let topics = try await ask("PUT", "/topics", #"{"topics":["com.example.b"]}"#)
-            #expect(try topics.json["topics"] as? [String] == ["com.example.b"])
+            let topics = try await server.ask("PUT", "/topics", #"{"topics":["com.example.b"]}"#)
+            #expect(try topics.texts("topics") == ["com.example.b"])
             #expect(try await Push().send(to: server).reason == "TopicDisallowed")
         }
     }

@@ -23,26 +23,15 @@ enum TestTokens {
     /// Returns a token signed by the openssl program with the key of `scripts/make-certs`.
     static func signed(
         keyID: String = keyID, teamID: String = teamID, issuedAt: Int = now, keyFile: String = "AuthKey_ABC123DEFG.p8"
-    ) async throws -> String {
+    ) throws -> String {
         let unsigned = unsigned(keyID: keyID, issuedAt: issuedAt, team: "\"\(teamID)\"")
         let text = unsigned.split(separator: ".").prefix(2).joined(separator: ".")
-        let base = FileManager.default.temporaryDirectory.appending(path: "token-\(UUID().uuidString)")
-        let signature = base.appendingPathExtension("sig")
-        try Data(text.utf8).write(to: base)
-        defer {
-            try? FileManager.default.removeItem(at: base)
-            try? FileManager.default.removeItem(at: signature)
-        }
-        let result = try await Command.run(
-            "/usr/bin/openssl",
-            [
-                "dgst", "-sha256", "-sign", try TestCertificates.path(keyFile), "-out", signature.path, base.path,
-            ])
-        guard result.status == 0 else { throw Failure(description: result.errors) }
-        return text + "." + base64URL(raw(Array(try Data(contentsOf: signature))))
+        let workshop = try OpenSSLWorkshop()
+        try workshop.write(text.utf8, to: "text")
+        try workshop.openssl(
+            "dgst", "-sha256", "-sign", try TestCertificates.path(keyFile), "-out", "signature", "text")
+        return text + "." + base64URL(raw(try workshop.read("signature")))
     }
-
-    struct Failure: Error { let description: String }
 
     // Converts SEQUENCE { INTEGER r, INTEGER s } to 32 bytes each.
     private static func raw(_ der: [UInt8]) -> [UInt8] {

@@ -58,8 +58,7 @@ struct Chaos: AsyncParsableCommand {
         let seed = seed ?? UInt64.random(in: 1...999_999)
         let options = ChaosRun.Options(
             topology: topology, durability: relaxed ? .relaxed : .strict, workers: workers, seconds: seconds,
-            jobs: jobs ?? seconds * 400, seed: seed,
-            logs: directory)
+            jobs: jobs ?? seconds * 400, seed: seed, logs: directory)
         let head = "\(options.name), \(workers) workers, \(options.jobs) jobs in \(seconds) s, seed \(seed)\n"
         FileHandle.standardOutput.write(Data(head.utf8))
         let outcome = try await ChaosRun(options).run()

@@ -43,7 +43,6 @@ struct ChaosRun {
         log = EventLog()
     }
 
-    /// Runs to the end.
     func run() async throws -> Outcome {
         // The first has all apps. Without it, the others would be the whole fleet, and right to refuse jobs.
         try stage.fleet.start(0)
@@ -88,9 +87,7 @@ struct ChaosRun {
         await withTaskGroup(of: Void.self) { group in
             let targets = Dictionary(grouping: plan.faults, by: \.target)
             for faults in targets.values {
-                group.addTask {
-                    for fault in faults { await play(fault) }
-                }
+                group.addTask { for fault in faults { await play(fault) } }
             }
             group.addTask {
                 while log.milliseconds < options.seconds * 1000 {

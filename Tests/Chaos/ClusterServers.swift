@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 import TestSupport
 
 /// Three masters with a replica each.
@@ -17,17 +16,12 @@ final class ClusterServers: QueueServers {
 
     private let cluster: RedisCluster
     private let slot: Int
-    /// The servers that were killed or stopped, by the fault that did it.
-    private let affected = Mutex<[Fault.RedisFault: RedisServer]>([:])
+    private let affected = AffectedServers()
 
     init(_ durability: Durability) async throws {
         replicasToWaitFor = durability == .strict ? 1 : 0
-        // A replica whose copy is larger than the default limit would begin again and again.
-        let fullCopies = ["--client-output-buffer-limit", "replica", "0", "0", "0", "--repl-backlog-size", "256mb"]
-        let replicas = durability == .strict ? ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"] : []
         cluster = try await RedisCluster(
-            replicas: 1, nodeTimeout: Self.nodeTimeout,
-            arguments: ["--appendonly", "yes", "--appendfsync", "everysec"] + replicas + fullCopies)
+            replicas: 1, nodeTimeout: Self.nodeTimeout, arguments: durability.replicationArguments)
         slot = try cluster.slot(of: Self.queueKey)
     }
 
@@ -37,25 +31,16 @@ final class ClusterServers: QueueServers {
     func begin(_ fault: Fault.RedisFault) async throws -> String? {
         let owner = try cluster.owner(ofSlot: slot)
         switch fault {
-        case .kill:
-            affected.withLock { $0[fault] = owner }
-            owner.kill()
-        case .pause:
-            affected.withLock { $0[fault] = owner }
-            owner.pause()
+        case .kill, .pause, .fill, .killClients, .flushScripts: try affected.begin(fault, on: owner)
         case .outage: for server in cluster.nodes { server.pause() }
         case .failOver: try await failOver(from: owner)
         case .killReplica:
             guard let replica = try replica(of: owner) else { return "there is none" }
-            affected.withLock { $0[fault] = replica }
-            replica.kill()
+            try affected.begin(fault, on: replica)
         case .reshard:
             let size = try owner.run("MEMORY", "USAGE", Self.queueKey).number ?? 0
             guard size < Self.largestMove else { return "not done, the list has \(size >> 20) MiB" }
             try await reshard()
-        case .fill, .killClients, .flushScripts:
-            affected.withLock { $0[fault] = owner }
-            try owner.connect().begin(fault)
         case .restart, .pauseWatcher, .powerCut, .clockForward, .clockBack:
             preconditionFailure("not a fault of a Cluster")
         }
@@ -64,12 +49,7 @@ final class ClusterServers: QueueServers {
 
     func end(_ fault: Fault.RedisFault) async throws {
         if fault == .outage { for server in cluster.nodes { server.resume() } }
-        guard let server = affected.withLock({ $0.removeValue(forKey: fault) }) else { return }
-        switch fault {
-        case .kill, .killReplica: try server.start()
-        case .pause: server.resume()
-        default: try server.connect().end(fault)
-        }
+        try affected.end(fault)
     }
 
     func heal() async throws {
@@ -115,9 +95,7 @@ final class ClusterServers: QueueServers {
         (try? node.run("CLUSTER", "COUNTKEYSINSLOT", "\(slot)").number) ?? -1
     }
 
-    private func isMaster(_ node: RedisServer) -> Bool {
-        (try? node.run("ROLE").elements?.first) == "master"
-    }
+    private func isMaster(_ node: RedisServer) -> Bool { (try? node.run("ROLE").elements?.first) == "master" }
 
     private func replica(of owner: RedisServer) throws -> RedisServer? {
         cluster.nodes.first { node in

@@ -10,7 +10,6 @@ final class EventLog: Sendable {
 
     private let state = Mutex(State())
 
-    /// Starts the clock of the run.
     func start() { state.withLock { $0.begin = .now } }
 
     var milliseconds: Int {

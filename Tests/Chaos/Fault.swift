@@ -1,6 +1,5 @@
 /// A fault, its target, and its duration.
 struct Fault: Equatable, Sendable {
-    /// The kind of fault.
     enum Action: Equatable, Sendable {
         /// `kill -9`; another worker replaces it when the fault ends.
         case killWorker
@@ -18,7 +17,6 @@ struct Fault: Equatable, Sendable {
         case redis(RedisFault)
     }
 
-    /// The faults of connections.
     enum Network: Equatable, Sendable {
         case cut, reset, blackHole, noAnswers, refusal
         case delay(milliseconds: Int)

@@ -63,7 +63,6 @@ final class Fleet: Sendable {
         history.withLock { $0.started += 1 }
     }
 
-    /// Kills a worker with `kill -9`.
     func kill(_ slot: Int) {
         guard let process = take(slot) else { return }
         // If it has ended by itself, this end is reported.
@@ -135,7 +134,6 @@ final class Fleet: Sendable {
         [.signalled(SIGHUP), .signalled(SIGTERM)].contains(process.process.ending) && process.log.isEmpty
     }
 
-    /// The history of all workers so far.
     var story: History { history.withLock { $0 } }
 
     private func worker(_ slot: Int) -> WorkerProcess? { workers.withLock { $0[slot] } }

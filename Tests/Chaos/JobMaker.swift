@@ -3,7 +3,6 @@ import TestSupport
 
 /// Makes the jobs: each depends only on the seed and its number, so none need be stored.
 struct JobMaker: Sendable {
-    /// The number of jobs.
     let count: Int
     /// The number of jobs that are pushed while the faults occur. All others are plain: with nothing else to send, jobs
     /// that are never answered would look like an outage of APNs, which does not count as an attempt.
@@ -41,7 +40,6 @@ struct JobMaker: Sendable {
         return kind == .deferred && !isLong ? .plain : kind
     }
 
-    /// Returns the number of notifications of a job.
     func notifications(_ number: Int) -> Int {
         switch kind(number) {
         case .fanOut: 10 + Int(random(number, 1) % 291)
@@ -53,7 +51,6 @@ struct JobMaker: Sendable {
         }
     }
 
-    /// Returns the number of copies of a job that are pushed.
     func copies(_ number: Int) -> Int { kind(number) == .unique ? 2 : 1 }
 
     /// Returns the kind of one of a job's notifications: those of a job for many devices are of many kinds.
@@ -76,10 +73,10 @@ struct JobMaker: Sendable {
         let kind = kind(number, index)
         if kind == .malformedToken { return "no token: \(number)/\(index)" }
         let tail = random(number, UInt64(index) &+ 0x5EED)
-        return kind.prefix
-            + Self.hex([
-                (UInt64(number), 8), (UInt64(index), 5), (tail, 15), (SeededGenerator.mixed(tail), 16), (~tail, 16),
-            ])
+        let rest = [
+            (UInt64(number), 8), (UInt64(index), 5), (tail, 15), (SeededGenerator.mixed(tail), 16), (~tail, 16),
+        ]
+        return kind.prefix + Self.hex(rest)
     }
 
     /// Returns the notification that a token is for, if it is one of ours.
@@ -107,7 +104,6 @@ struct JobMaker: Sendable {
         return Int(text[marker.upperBound...].prefix { $0.isNumber })
     }
 
-    /// Returns the job as it is pushed.
     func body(_ number: Int) -> [UInt8] {
         let kind = kind(number)
         let name = #""id":"chaos-\#(number)","#

@@ -141,12 +141,9 @@ struct Ends: OptionSet {
     static let lapsed = Ends(rawValue: 8)
 }
 
-/// The possible ends of a notification.
 struct Expectation {
     var ends: Ends
-    /// The reason of its dead letter.
     var reason: String?
-    /// True if APNs may have accepted it.
     var mayBeAccepted: Bool
 
     init(_ ends: Ends, reason: String? = nil, accepted: Bool = true) {
@@ -160,16 +157,15 @@ struct Expectation {
 enum SimulatorRules {
     static let all = [
         "prefix=0410,answer=410", "prefix=0400,answer=BadDeviceToken", "prefix=0401,answer=DeviceTokenNotForTopic",
-        "prefix=0402,answer=BadCollapseId",
-        "prefix=0503,times=1,answer=503,retry-after=1", "prefix=0429,times=2,answer=429",
+        "prefix=0402,answer=BadCollapseId", "prefix=0503,times=1,answer=503,retry-after=1",
+        "prefix=0429,times=2,answer=429",
         "prefix=0500,times=1,answer=500,body=text", "prefix=0420,times=1,answer=FeatureNotEnabled",
         "prefix=0105,times=1,answer=reset,code=INTERNAL_ERROR,accept=true",
         "prefix=0106,times=1,answer=silence,accept=true", "prefix=0107,times=1,answer=drop,accept=true",
         "prefix=0108,times=1,answer=goaway,last-stream=zero,reason=Shutdown",
         "prefix=1503,answer=503", "prefix=1106,answer=silence,accept=true",
         "prefix=2500,answer=429", "prefix=2106,answer=silence,accept=true",
-        "prefix=2107,answer=drop,accept=false", "prefix=0120,delay=2200ms±400ms",
-        "rate=0.001,delay=400ms±300ms",
+        "prefix=2107,answer=drop,accept=false", "prefix=0120,delay=2200ms±400ms", "rate=0.001,delay=400ms±300ms",
         "rate=0.0002,streams=1,for=300ms",
         "rate=0.003,answer=503", "rate=0.002,answer=429,body=split", "rate=0.001,answer=500,body=empty",
         "rate=0.0002,answer=503,reason=Shutdown",

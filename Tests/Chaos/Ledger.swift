@@ -1,6 +1,5 @@
 /// The known ends of all notifications, from APNs and from Redis.
 struct Ledger {
-    /// One notification.
     struct Entry {
         /// The number of times that APNs accepted it.
         var accepted: UInt16 = 0
@@ -61,9 +60,7 @@ struct Ledger {
     }
 
     mutating func invalid(_ token: String) {
-        guard let index = index(of: token) else {
-            return problems.add("an unknown token is in the invalid set", token)
-        }
+        guard let index = index(of: token) else { return problems.add("an unknown token is in the invalid set", token) }
         entries[index].isInvalid = true
     }
 

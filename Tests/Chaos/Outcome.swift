@@ -13,9 +13,7 @@ struct Outcome {
     var isBalanced: Bool { balance.problems.isEmpty }
 
     /// The number of times that each fault happened.
-    var faults: [String: Int] {
-        Dictionary(plan.faults.map { ("\($0.place): \($0.name)", 1) }, uniquingKeysWith: +)
-    }
+    var faults: [String: Int] { Dictionary(plan.faults.map { ("\($0.place): \($0.name)", 1) }, uniquingKeysWith: +) }
 
     /// The accounts as a table, and their disagreements.
     var text: String {
@@ -54,9 +52,9 @@ struct Outcome {
         lines += faults.sorted { $0.key < $1.key }.map { "    \($0.key) × \($0.value)" }
         lines.append("")
         if isBalanced {
+            let run = "\(options.name), seed \(options.seed), \(Int(seconds)) s"
             lines.append(
-                "  balanced: every notification has one end, nothing is left, every duplicate has its cause"
-                    + " (\(options.name), seed \(options.seed), \(Int(seconds)) s)")
+                "  balanced: every notification has one end, nothing is left, every duplicate has its cause (\(run))")
         } else {
             lines.append("  NOT balanced (\(options.name), seed \(options.seed)):")
             for (what, sort) in balance.problems.sorts.sorted(by: { $0.key < $1.key }) {
@@ -87,7 +85,6 @@ struct Outcome {
 }
 
 extension Fault {
-    /// The kind of target.
     fileprivate var place: String {
         switch target {
         case .worker: "worker"
@@ -106,42 +103,29 @@ extension String {
 // MARK: As JSON
 
 extension Outcome: Encodable {
-    private enum Key: String, CodingKey {
-        case topology, durability, seed, workers, seconds, drainedAfter, jobs, notifications, balanced, redis, ends,
-            duplicates
-        case duplicatesExplained, unanswered, takenOver, takenBack, requests, answers, goAways, connections
-        case pushesRepeated, pushesLostByRedis, workersStarted, workersKilled, lostClaims, logLines, faults, problems
+    private struct Key: CodingKey {
+        let stringValue: String
+        var intValue: Int? { nil }
+
+        init(stringValue: String) { self.stringValue = stringValue }
+        init?(intValue: Int) { nil }
     }
 
     func encode(to encoder: any Encoder) throws {
+        let simulator = balance.simulator
+        let members: [String: any Encodable] = [
+            "topology": options.topology.rawValue, "durability": options.durability.rawValue, "seed": options.seed,
+            "workers": options.workers, "seconds": options.seconds, "drainedAfter": seconds, "jobs": balance.jobs,
+            "notifications": balance.notifications, "balanced": isBalanced, "redis": balance.counters,
+            "ends": balance.sums, "duplicates": balance.sums.duplicates, "duplicatesExplained": balance.explained,
+            "unanswered": balance.unanswered, "takenOver": balance.takenOver, "takenBack": simulator.acceptedTakenBack,
+            "requests": simulator.requests, "answers": simulator.answers, "goAways": simulator.goAways,
+            "connections": simulator.connections, "pushesRepeated": producer.repeated,
+            "pushesLostByRedis": producer.lostByRedis, "workersStarted": fleet.started, "workersKilled": fleet.killed,
+            "lostClaims": fleet.accounts.reduce(0) { $0 + $1.lostClaims }, "logLines": fleet.logLines,
+            "faults": faults, "problems": balance.problems.sorts,
+        ]
         var page = encoder.container(keyedBy: Key.self)
-        try page.encode(options.topology.rawValue, forKey: .topology)
-        try page.encode(options.durability.rawValue, forKey: .durability)
-        try page.encode(options.seed, forKey: .seed)
-        try page.encode(options.workers, forKey: .workers)
-        try page.encode(options.seconds, forKey: .seconds)
-        try page.encode(seconds, forKey: .drainedAfter)
-        try page.encode(balance.jobs, forKey: .jobs)
-        try page.encode(balance.notifications, forKey: .notifications)
-        try page.encode(isBalanced, forKey: .balanced)
-        try page.encode(balance.counters, forKey: .redis)
-        try page.encode(balance.sums, forKey: .ends)
-        try page.encode(balance.sums.duplicates, forKey: .duplicates)
-        try page.encode(balance.explained, forKey: .duplicatesExplained)
-        try page.encode(balance.unanswered, forKey: .unanswered)
-        try page.encode(balance.takenOver, forKey: .takenOver)
-        try page.encode(balance.simulator.acceptedTakenBack, forKey: .takenBack)
-        try page.encode(balance.simulator.requests, forKey: .requests)
-        try page.encode(balance.simulator.answers, forKey: .answers)
-        try page.encode(balance.simulator.goAways, forKey: .goAways)
-        try page.encode(balance.simulator.connections, forKey: .connections)
-        try page.encode(producer.repeated, forKey: .pushesRepeated)
-        try page.encode(producer.lostByRedis, forKey: .pushesLostByRedis)
-        try page.encode(fleet.started, forKey: .workersStarted)
-        try page.encode(fleet.killed, forKey: .workersKilled)
-        try page.encode(fleet.accounts.reduce(0) { $0 + $1.lostClaims }, forKey: .lostClaims)
-        try page.encode(fleet.logLines, forKey: .logLines)
-        try page.encode(faults, forKey: .faults)
-        try page.encode(balance.problems.sorts, forKey: .problems)
+        for (name, value) in members { try page.encode(value, forKey: Key(stringValue: name)) }
     }
 }

@@ -7,9 +7,9 @@ struct Plan {
 
     /// The weight and the range of durations of each kind of fault.
     private struct Odds {
-        var worker: [(Fault.Action, weight: Int, milliseconds: ClosedRange<Int>)]
-        var network: [(Fault.Network, weight: Int, milliseconds: ClosedRange<Int>)]
-        var redis: [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)]
+        var worker: [Chance<Fault.Action>]
+        var network: [Chance<Fault.Network>]
+        var redis: [Chance<Fault.RedisFault>]
     }
 
     /// - Parameters:
@@ -35,7 +35,7 @@ struct Plan {
         var now = 1000
         while now < end - 500 {
             let slot = Int.random(in: 0..<workers, using: &generator)
-            let fault: Fault
+            var fault: Fault
             switch Int.random(in: 0..<100, using: &generator) {
             case 0..<38:
                 let (action, time) = Self.draw(odds.worker, &generator)
@@ -53,7 +53,8 @@ struct Plan {
             // A pause, so that the target works in between.
             let pause = fault.target == .redis ? topology.peace : 300
             free[fault.target] = fault.end + pause
-            faults.append(Self.ending(fault, by: end))
+            fault.end = min(fault.end, end)
+            faults.append(fault)
         }
         self.faults = faults
     }
@@ -66,15 +67,7 @@ struct Plan {
         return Fault(action: .network(network), target: target, begin: now, end: now + time)
     }
 
-    private static func ending(_ fault: Fault, by end: Int) -> Fault {
-        var fault = fault
-        fault.end = min(fault.end, end)
-        return fault
-    }
-
-    private static func draw<Choice>(
-        _ choices: [(Choice, weight: Int, milliseconds: ClosedRange<Int>)], _ generator: inout SeededGenerator
-    ) -> (Choice, Int) {
+    private static func draw<Choice>(_ choices: [Chance<Choice>], _ generator: inout SeededGenerator) -> (Choice, Int) {
         var left = Int.random(in: 0..<choices.reduce(0) { $0 + $1.weight }, using: &generator)
         let choice = choices.first { choice in
             left -= choice.weight
@@ -85,7 +78,9 @@ struct Plan {
     }
 }
 
-/// The topology of Redis.
+/// A fault, its weight, and the range of its durations.
+typealias Chance<Choice> = (Choice, weight: Int, milliseconds: ClosedRange<Int>)
+
 enum Topology: String, CaseIterable, Sendable {
     case single, sentinel, cluster
 
@@ -96,17 +91,15 @@ enum Topology: String, CaseIterable, Sendable {
     var peace: Int { self == .single ? 2000 : 8000 }
 
     /// The faults of a topology, with their weights and durations in milliseconds.
-    func faults(
-        lease: Int, _ durability: Durability
-    ) -> [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)] {
+    func faults(lease: Int, _ durability: Durability) -> [Chance<Fault.RedisFault>] {
         let longerThanLease = lease + 500...lease + 5000
-        let common: [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)] = [
+        let common: [Chance<Fault.RedisFault>] = [
             (.killClients, 3, 0...0), (.flushScripts, 2, 0...0), (.fill, 2, 200...2000), (.fill, 1, longerThanLease),
             (.outage, 2, longerThanLease),
         ]
         switch self {
         case .single:
-            let lasting: [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)] = [
+            let lasting: [Chance<Fault.RedisFault>] = [
                 (.kill, 5, 50...3000), (.kill, 1, longerThanLease), (.restart, 3, 0...0), (.pause, 4, 200...7000),
                 (.clockForward, 2, 0...0), (.clockBack, 2, 0...0),
             ]

@@ -7,7 +7,6 @@ import Synchronization
 
 /// Pushes all jobs at a steady rate, each of them once, with as many attempts as needed.
 final class Producer: Sendable {
-    /// The work done.
     struct Progress: Sendable {
         /// Jobs that Redis has.
         var pushed = 0
@@ -46,7 +45,6 @@ final class Producer: Sendable {
         client.start()
     }
 
-    /// The progress so far.
     var soFar: Progress { progress.withLock { $0 } }
 
     /// Pushes all jobs within a time, or as soon after it as Redis accepts them.

@@ -30,9 +30,7 @@ struct QueueRemains {
 
     init(_ servers: any QueueServers) throws {
         let queue = try servers.connect(for: Self.base + "jobs")
-        for key in try Self.keys(of: queue) {
-            try read(key, queue)
-        }
+        for key in try Self.keys(of: queue) { try read(key, queue) }
         let set = try servers.connect(for: "push:{shared}:invalid-tokens")
         invalidTokens = try Self.scan(set, "SSCAN", "push:{shared}:invalid-tokens").compactMap(\.text)
         invalidTokenDetails = try StoredInvalidTokens(set).detailsCount()
@@ -53,7 +51,6 @@ struct QueueRemains {
         }
     }
 
-    /// Returns only the counters.
     static func counters(_ servers: any QueueServers) throws -> [String: Int] {
         let queue = try servers.connect(for: base + "jobs")
         var counters: [String: Int] = [:]

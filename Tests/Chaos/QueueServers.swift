@@ -1,25 +1,56 @@
 import Foundation
+import Synchronization
 import TestSupport
 
 /// The Redis under test, in any topology: its address, its faults, and its contents.
 ///
 /// Its methods block the calling thread, some of them for seconds.
 protocol QueueServers: Sendable {
-    /// The URL for workers.
     var url: String { get }
     /// The number of replicas that must have a write before it counts as done.
     var replicasToWaitFor: Int { get }
     /// Begins a fault.
     /// - Returns: a description of it for the log.
     func begin(_ fault: Fault.RedisFault) async throws -> String?
-    /// Ends a fault.
     func end(_ fault: Fault.RedisFault) async throws
     /// Brings all servers back.
     func heal() async throws
     /// Waits until all servers serve, and all replicas follow their masters.
     func waitUntilWell() async throws
-    /// Returns a connection to the server that holds a key.
     func connect(for key: String) throws -> RedisTestConnection
+}
+
+/// The servers that were killed, stopped or disturbed, by the fault that did it.
+final class AffectedServers: Sendable {
+    private let servers = Mutex<[Fault.RedisFault: RedisServer]>([:])
+
+    func begin(_ fault: Fault.RedisFault, on server: RedisServer) throws {
+        servers.withLock { $0[fault] = server }
+        switch fault {
+        case .kill, .killReplica: server.kill()
+        case .pause, .pauseWatcher: server.pause()
+        default: try server.connect().begin(fault)
+        }
+    }
+
+    func end(_ fault: Fault.RedisFault) throws {
+        guard let server = servers.withLock({ $0.removeValue(forKey: fault) }) else { return }
+        switch fault {
+        case .kill, .killReplica: try server.start()
+        case .pause, .pauseWatcher: server.resume()
+        default: try server.connect().end(fault)
+        }
+    }
+}
+
+extension Durability {
+    /// The arguments of servers with replicas.
+    var replicationArguments: [String] {
+        // A replica whose copy is larger than the default limit would begin again and again.
+        let fullCopies = ["--client-output-buffer-limit", "replica", "0", "0", "0", "--repl-backlog-size", "256mb"]
+        let replicas = self == .strict ? ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"] : []
+        return ["--appendonly", "yes", "--appendfsync", "everysec"] + replicas + fullCopies
+    }
 }
 
 /// One server with an append-only file.
@@ -69,9 +100,9 @@ final class SingleServer: QueueServers {
         let directory = server.directory.appending(path: "appendonlydir")
         let files = try FileManager.default.contentsOfDirectory(at: directory, includingPropertiesForKeys: nil)
         let parts = files.filter { $0.pathExtension == "aof" && $0.lastPathComponent.contains(".incr.") }
-        guard
-            let last = parts.max(by: { ($0.path.count, $0.path) < ($1.path.count, $1.path) })
-        else { throw ChildProcess.Failure(description: "Redis has no append-only file") }
+        guard let last = parts.max(by: { ($0.path.count, $0.path) < ($1.path.count, $1.path) }) else {
+            throw ChildProcess.Failure(description: "Redis has no append-only file")
+        }
         let attributes = try FileManager.default.attributesOfItem(atPath: last.path)
         return (last, (attributes[.size] as? Int) ?? 0)
     }
@@ -98,8 +129,7 @@ extension RedisTestConnection {
     /// Begins a fault that a command can cause.
     func begin(_ fault: Fault.RedisFault) throws {
         switch fault {
-        case .killClients:
-            try run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        case .killClients: try run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         case .flushScripts: try run("SCRIPT", "FLUSH")
         case .fill: try run("CONFIG", "SET", "maxmemory", "1")
         default: preconditionFailure("\(fault) takes more than a command")
@@ -107,7 +137,5 @@ extension RedisTestConnection {
     }
 
     /// Ends a fault that a command can cause.
-    func end(_ fault: Fault.RedisFault) throws {
-        if fault == .fill { try run("CONFIG", "SET", "maxmemory", "0") }
-    }
+    func end(_ fault: Fault.RedisFault) throws { if fault == .fill { try run("CONFIG", "SET", "maxmemory", "0") } }
 }

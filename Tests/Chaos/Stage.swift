@@ -9,9 +9,7 @@ final class Stage: Sendable {
     let simulator: SimulatorProcess
     let fleet: Fleet
 
-    init(
-        topology: Topology, durability: Durability, workers: Int, lease: Int, seed: UInt64, logs: URL?
-    ) async throws {
+    init(topology: Topology, durability: Durability, workers: Int, lease: Int, seed: UInt64, logs: URL?) async throws {
         self.topology = topology
         let single: SingleServer?
         switch topology {
@@ -57,7 +55,6 @@ final class Stage: Sendable {
         return nil
     }
 
-    /// Ends a fault that lasts.
     func end(_ fault: Fault) async throws {
         switch (fault.action, fault.target) {
         case (.killWorker, .worker(let slot)): try fleet.start(slot)
@@ -70,7 +67,6 @@ final class Stage: Sendable {
         }
     }
 
-    /// Ends all faults that may still last.
     func heal() async throws {
         for (slot, place) in fleet.places.enumerated() {
             fleet.send(SIGCONT, to: slot)

@@ -21,8 +21,7 @@ final class WorkerSettings: Sendable {
         self.slot = slot
         self.endpoint = endpoint
         for name in ["first", "second"] {
-            try workshop.certificate(
-                name, subject: "/UID=com.example.app/CN=Apple Push Services: com.example.app")
+            try workshop.certificate(name, subject: "/UID=com.example.app/CN=Apple Push Services: com.example.app")
         }
         try write(0, isComplete: false)
     }
@@ -73,9 +72,7 @@ final class WorkerSettings: Sendable {
             switch credential {
             case .certificate: ["certificate: \(workshop.path("credential.pem"))"]
             case .key:
-                [
-                    "key: \(key)", "key_id: \(rotation % 2 == 0 ? "ABC123DEFG" : "NEXT123456")", "team_id: TEAM123456",
-                ]
+                ["key: \(key)", "key_id: \(rotation % 2 == 0 ? "ABC123DEFG" : "NEXT123456")", "team_id: TEAM123456"]
             }
         return (["  \(name):"] + (["topic: \(topic)", "endpoint: localhost:\(endpoint)"] + lines).map { "    " + $0 })
             .map { $0 + "\n" }.joined()

@@ -4,7 +4,6 @@ import PushQueue
 @testable import PushWorker
 @testable import Redis
 
-/// Checks of the whole state.
 extension FleetSimulation {
     private static let auditedCounters = Outcome.allCases.map(\.rawValue)
 
@@ -54,7 +53,6 @@ extension FleetSimulation {
         if let mistake = ledger.found(bytes, queue: queue, isDead: isDead) { throw error(mistake) }
     }
 
-    /// Describes the jobs that have not ended.
     func remaining() -> String {
         redis.queues.map { keys in
             let counts = redis.server.run([
@@ -65,6 +63,18 @@ extension FleetSimulation {
             + workers.flatMap(\.lanes).flatMap(\.lane.consumers).compactMap(\.problem).joined(separator: " ")
     }
 
+    /// Returns the sums of the counters in the hashes whose keys match a pattern.
+    private func counters(_ pattern: (QueueKeys) -> String) -> [String: Int] {
+        var counters: [String: Int] = [:]
+        for key in redis.queues.flatMap({ redis.server.run(RedisCommand("KEYS", pattern($0))).root.children }) {
+            var elements = redis.server.run(RedisCommand("HGETALL", key.string ?? "")).root.children
+            while let field = elements.next()?.string, let value = elements.next()?.string {
+                counters[field, default: 0] += Int(value) ?? 0
+            }
+        }
+        return counters
+    }
+
     /// Checks that no sums were added twice to the minutes' counters. Some may be missing, because a lane's last second
     /// can be lost. A notification counts again if it is sent again because its job was reclaimed. Those that ended
     /// without a request, such as cancelled ones, can count again after any crash, so they are checked only if no lane
@@ -73,15 +83,7 @@ extension FleetSimulation {
         // A notification that two lanes have ended, because the first lost its lease, counts for both.
         guard fleet.all.flatMap(\.lanes).allSatisfy({ $0.counters.lostClaims == 0 }) else { return }
         let audited = fleet.formerWorkers.allSatisfy(\.isDrained) ? Self.auditedCounters : [Outcome.delivered.rawValue]
-        var counted: [String: Int] = [:]
-        for keys in redis.queues {
-            for key in redis.server.run(RedisCommand("KEYS", "\(keys.minutesPrefix)*")).root.children {
-                var elements = redis.server.run(RedisCommand("HGETALL", key.string ?? "")).root.children
-                while let field = elements.next()?.string, let value = elements.next()?.string {
-                    if audited.contains(field) { counted[field, default: 0] += Int(value) ?? 0 }
-                }
-            }
-        }
+        let counted = counters { $0.minutesPrefix + "*" }.filter { audited.contains($0.key) }
         guard counted.values.reduce(0, +) <= ended else {
             throw error("at most \(ended) notifications ended, and by the minutes' counters \(counted)")
         }
@@ -91,15 +93,7 @@ extension FleetSimulation {
     /// duplicates explain those accepted twice.
     func checkCounters() throws {
         guard !redis.hasRolledBack else { return }
-        var counts: [String: Int] = [:]
-        for keys in redis.queues {
-            for key in redis.server.run(RedisCommand("KEYS", "push:{\(keys.queue)}:stats:*")).root.children {
-                var elements = redis.server.run(RedisCommand("HGETALL", key.string ?? "")).root.children
-                while let field = elements.next()?.string, let value = elements.next()?.string {
-                    counts[field, default: 0] += Int(value) ?? 0
-                }
-            }
-        }
+        let counts = counters { "push:{\($0.queue)}:stats:*" }
         let ended = Self.auditedCounters.reduce(0) { $0 + (counts[$1] ?? 0) }
         guard ended == ledger.notificationCount else {
             throw error(

@@ -1,6 +1,5 @@
 import NIOCore
 
-/// The faults, and the processes that they affect.
 extension FleetSimulation {
     // MARK: Workers
 

@@ -74,7 +74,6 @@ final class FleetSimulation: @unchecked Sendable {
         var mutation: Mutation?
         /// The milliseconds between two faults of any kind.
         var faultInterval: ClosedRange<Int64> = 50...1000
-        /// True to print events.
         var isVerbose = false
     }
 
@@ -96,11 +95,9 @@ final class FleetSimulation: @unchecked Sendable {
     private(set) var hasFaults = true
     private var isAuditDue = false
     var fleet = Fleet()
-    /// A summary of the run, once it has ended.
     private(set) var summary = ""
     private var parts: (redis: SimulatedRedis, apns: SimulatedAPNS)?
 
-    /// The processes.
     struct Fleet {
         var workers: [SimulatedWorker] = []
         var formerWorkers: [SimulatedWorker] = []
@@ -153,10 +150,7 @@ final class FleetSimulation: @unchecked Sendable {
     // MARK: Violations
 
     /// Records a violation, which ends the run after the step.
-    func fail(_ description: @autoclosure () -> String) {
-        guard violation == nil else { return }
-        violation = description()
-    }
+    func fail(_ description: @autoclosure () -> String) { if violation == nil { violation = description() } }
 
     func error(_ description: String) -> Violation {
         Violation(
@@ -167,7 +161,6 @@ final class FleetSimulation: @unchecked Sendable {
                 """)
     }
 
-    /// Prints an event in a verbose run.
     func log(_ event: @autoclosure () -> String) {
         if options.isVerbose { print("\(time.milliseconds) step \(time.steps): \(event())") }
     }
@@ -252,7 +245,6 @@ final class FleetSimulation: @unchecked Sendable {
 
     // MARK: Operators
 
-    /// Cancels campaigns, and ends the cancellation.
     private func operate() {
         time.schedule(in: random.delay(500...8000)) { [self] in
             guard hasFaults else { return }
@@ -264,9 +256,7 @@ final class FleetSimulation: @unchecked Sendable {
             for argument in [
                 "1", redis.queues[queue].jobCommands, cancels ? "cancel" : "uncancel", "operator", "", "0",
                 "campaign:\(campaign)",
-            ] {
-                command.append(argument)
-            }
+            ] { command.append(argument) }
             // A refused command is reported to the operator.
             guard case .success(let reply) = redis.execute(command), reply.error == nil else { return }
             log("\(campaign) of queue \(queue): \(cancels ? "cancelled" : "sent again")")
@@ -295,13 +285,11 @@ final class FleetSimulation: @unchecked Sendable {
 }
 
 extension FleetSimulation.Options {
-    /// The text that replays a run.
     func replay(seed: UInt64) -> String {
         "\(seed):\(faults.rawValue):\(steps):\(faultInterval.lowerBound)-\(faultInterval.upperBound)"
             + (mutation.map { ":\($0)" } ?? "")
     }
 
-    /// Reads the text that replays a run.
     static func replaying(_ text: String) -> (seed: UInt64, options: FleetSimulation.Options)? {
         let fields = text.split(separator: ":").map(String.init)
         guard (4...5).contains(fields.count), let seed = UInt64(fields[0]), let faults = Int(fields[1]),

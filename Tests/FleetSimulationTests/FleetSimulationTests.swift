@@ -9,9 +9,7 @@ import Testing
 @Suite("A fleet in a simulation", .serialized)
 struct FleetSimulationTests {
     @Test("everything ends once, nothing is lost, and the counters are right, if Redis keeps what it confirms")
-    func durable() throws {
-        try FleetSimulation.search(.durable)
-    }
+    func durable() throws { try FleetSimulation.search(.durable) }
 
     @Test("the same seed gives the same run")
     func repeats() throws {
@@ -49,9 +47,7 @@ struct FleetSimulationTests {
 @Suite("A fleet in a simulation whose Redis loses data")
 struct RollbackSimulationTests {
     @Test("nothing is lost except what Redis loses, if Redis returns to older data")
-    func rollbacks() throws {
-        try FleetSimulation.search(.all)
-    }
+    func rollbacks() throws { try FleetSimulation.search(.all) }
 }
 
 extension FleetSimulation {

@@ -48,7 +48,6 @@ final class ProtocolChecks {
 
     private struct ClaimOrder {
         var last: [Int: Int] = [:]
-        /// True for the jobs that were claimed.
         var wasClaimed: [Bool] = []
     }
 
@@ -69,7 +68,6 @@ final class ProtocolChecks {
 
     func takeSnapshot() { claimOrderOfSnapshot = claimOrder }
 
-    /// Checks the answer of a script.
     func executed(_ script: QueueScript, _ arguments: CommandArguments, _ reply: RESPReply) {
         switch script {
         case .claim: claimed(arguments, reply)
@@ -223,8 +221,8 @@ final class ProtocolChecks {
     }
 }
 
-/// Checks that a lane that ends has written all answers that it received some time before, so that nobody sends their
-/// notifications again.
+/// Checks that a lane that ends has written all answers that it received some time before, so that their notifications
+/// are not sent again.
 final class AnswerChecks {
     /// The time after which an answer must be written: a second, two slow round trips for invalid tokens that come before
     /// the settlement, and as many for those of an earlier part of the job.
@@ -241,14 +239,12 @@ final class AnswerChecks {
     private unowned let simulation: FleetSimulation
     /// The answers that accept a notification, by lane and notification.
     private var answers: [String: [Int: Answer]] = [:]
-    /// The notifications whose answers were written.
     private var written: [Int: (lane: String, at: NIODeadline, until: NIODeadline)] = [:]
 
     init(_ simulation: FleetSimulation) { self.simulation = simulation }
 
     private var now: NIODeadline { simulation.time.now }
 
-    /// Records that an answer reached a lane.
     func received(_ number: Int, of job: SimulatedJob, by lane: SimulatedLane) {
         answers[lane.name, default: [:]][number] = Answer(
             at: now, job: job, holder: lane.holders[job.queue], losses: lane.sender.losses)
@@ -268,7 +264,6 @@ final class AnswerChecks {
         }
     }
 
-    /// Checks a request.
     func submitted(_ number: Int, by lane: SimulatedLane) {
         guard let other = written[number], !simulation.redis.hasRolledBack else { return }
         simulation.fail(
@@ -300,7 +295,6 @@ final class LaneChecks {
     }
 
     private struct Pause {
-        /// The number of probes granted to the lane.
         var probes = 0
         /// The notification that was sent as a probe.
         var probe: Int?
@@ -317,7 +311,6 @@ final class LaneChecks {
     /// The tokens that had been invalid for a second when their jobs were claimed, by the job's number.
     private var invalid: [Int: Set<String>] = [:]
     private var failedLookUp = NIODeadline.distantPast
-    /// The receptions of jobs, by the job's number.
     private var receptions: [Int: Reception] = [:]
     /// True if the lane could not get the fleet's provider token.
     private var lacksFleetToken = false
@@ -403,7 +396,6 @@ final class LaneChecks {
 
     // MARK: Sending
 
-    /// Checks a request.
     func submit(_ number: Int, of job: SimulatedJob, to token: String, app: String) {
         // Except if Redis has lost the cancellation since.
         if let claimedAt = cancelled[job.number], simulation.forbids(job, claimedAt: claimedAt) {

@@ -18,10 +18,7 @@ final class SimulatedTransport: Transport {
         var gaveUp = false
 
         init(_ tag: UInt64, _ notification: Int, _ token: String, deadline: NIODeadline) {
-            self.tag = tag
-            self.notification = notification
-            self.token = token
-            self.deadline = deadline
+            (self.tag, self.notification, self.token, self.deadline) = (tag, notification, token, deadline)
         }
     }
 
@@ -44,10 +41,7 @@ final class SimulatedTransport: Transport {
     let failureCounts: [String: Int] = [:]
 
     init(app: Int, _ lane: SimulatedLane, _ loop: SimulatedLoop, in simulation: FleetSimulation) {
-        self.app = app
-        self.lane = lane
-        self.loop = loop
-        self.simulation = simulation
+        (self.app, self.lane, self.loop, self.simulation) = (app, lane, loop, simulation)
     }
 
     private var time: SimulatedTime { simulation.time }
@@ -230,7 +224,6 @@ final class SimulatedAPNS {
         }
     }
 
-    /// Refuses all requests of an app for some time.
     func refuseApp() {
         let reason: APNSReason = random.chance(50) ? .invalidProviderToken : .expiredProviderToken
         refusals[random.pick(0...2)] = (reason, time.now + random.delay(500...8000))
@@ -240,9 +233,7 @@ final class SimulatedAPNS {
 
     /// Records and checks a request.
     /// - Returns: the notification's number.
-    func submitted(
-        _ token: String, _ payload: ByteBuffer, id: APNSID?, app: Int, by lane: SimulatedLane
-    ) -> Int? {
+    func submitted(_ token: String, _ payload: ByteBuffer, id: APNSID?, app: Int, by lane: SimulatedLane) -> Int? {
         guard let (job, number) = ledger.notification(token, payload) else {
             simulation.fail("APNs gets a notification that no producer has pushed: \(token)")
             return nil
@@ -278,7 +269,6 @@ final class SimulatedAPNS {
         inFlight[number] = lane
     }
 
-    /// Records that a request has ended.
     func completed(_ number: Int, _ result: RequestResult, by lane: SimulatedLane) {
         if inFlight[number] === lane { inFlight[number] = nil }
         if case .response(let response) = result, response.status == 200, let job = ledger.job(ofNotification: number) {
@@ -304,7 +294,6 @@ final class SimulatedAPNS {
 
     // MARK: Answers
 
-    /// Answers a request that has arrived.
     func arrived(
         _ number: Int, _ token: String, app: Int, _ providerToken: String?, from lane: SimulatedLane,
         answer: (RequestResult, TimeAmount) -> Void
@@ -351,14 +340,12 @@ final class SimulatedAPNS {
 
     private func accept(_ number: Int) {
         if let other = ledger.accept(number), !simulation.redis.hasRolledBack {
-            simulation.fail(
-                "the job \(other) and the job of the notification \(number) have one id, and both were sent")
+            simulation.fail("the job \(other) and the job of the notification \(number) have one id; both were sent")
         }
     }
 
     // MARK: Provider tokens
 
-    /// Records a token that the fleet shares.
     func adopt(providerToken: String) { fleetTokens.insert(providerToken) }
 
     /// Checks the provider token of a request.

@@ -1,7 +1,6 @@
 import APNS
 import NIOCore
 
-/// A job of a producer.
 struct SimulatedJob {
     let number: Int
     let queue: Int
@@ -15,7 +14,6 @@ struct SimulatedJob {
     /// True if the job may end without being sent.
     var expires = false
     var uniqueID: String?
-    /// The job's campaign.
     var campaign: String?
     /// True if no worker can read it, so that it must become a dead letter.
     var isBroken = false
@@ -29,9 +27,7 @@ struct SimulatedJob {
         var members = ##""app":"\##(name)","alert":"#\##(number)#""##
         let random = simulation.random
         let kind = random.pick(0...999)
-        if kind >= 960 {
-            return broken(job, members, random.pick(0...5))
-        }
+        if kind >= 960 { return broken(job, members, random.pick(0...5)) }
         var hasID = random.chance(50)
         switch kind {
         case 0..<530: job.tokens = [token(number, 0)]

@@ -26,8 +26,7 @@ final class SimulatedRedis {
     private unowned let simulation: FleetSimulation
 
     init(_ server: SimulatedServer, in simulation: FleetSimulation) throws {
-        self.server = server
-        self.simulation = simulation
+        (self.server, self.simulation) = (server, simulation)
         queues = try ["a", "b"].map { try QueueKeys(queue: $0) }
         sharedKeys = SharedKeys()
         waits = queues.map { _ in [] }
@@ -44,7 +43,6 @@ final class SimulatedRedis {
 
     // MARK: Commands
 
-    /// Executes a command of a lane.
     func execute(_ original: RedisCommand) -> Result<RESPReply, RedisError> {
         if let refusal { return .failure(.server(RedisServerError(text: refusal))) }
         let arguments = CommandArguments(original)
@@ -142,7 +140,6 @@ final class SimulatedRedis {
 
     // MARK: Faults
 
-    /// Makes Redis unreachable for some time.
     func goDown(for duration: TimeAmount) {
         guard isUp else { return }
         isUp = false
@@ -189,7 +186,6 @@ final class SimulatedRedis {
         return true
     }
 
-    /// Ends all faults.
     func heal() {
         setMemoryFull(false)
         refusal = nil
@@ -202,10 +198,7 @@ final class SimulatedWait {
     unowned let worker: SimulatedWorker
     var served: () -> Void = {}
 
-    init(_ queue: Int, _ worker: SimulatedWorker) {
-        self.queue = queue
-        self.worker = worker
-    }
+    init(_ queue: Int, _ worker: SimulatedWorker) { (self.queue, self.worker) = (queue, worker) }
 }
 
 /// A lane's connection to Redis, which delivers in order after random delays, and can break.
@@ -219,8 +212,7 @@ final class SimulatedSender: RedisSender {
         var isNeverExecuted = false
 
         init(_ command: RedisCommand, _ completion: @escaping RedisClient.Completion) {
-            self.command = command
-            self.completion = completion
+            (self.command, self.completion) = (command, completion)
         }
     }
 
@@ -230,7 +222,6 @@ final class SimulatedSender: RedisSender {
     /// Called with each change, before the commands lost to it fail.
     var onStateChange: (RedisClient.State) -> Void = { _ in }
     private(set) var isReady = false
-    /// The number of connections that were lost.
     private(set) var losses = 0
     private var isConnecting = false
     private var pending: [Pending] = []
@@ -241,9 +232,7 @@ final class SimulatedSender: RedisSender {
     private var lastAnswer = NIODeadline.distantPast
 
     init(_ name: String, _ loop: SimulatedLoop, in simulation: FleetSimulation) {
-        self.name = name
-        self.loop = loop
-        self.simulation = simulation
+        (self.name, self.loop, self.simulation) = (name, loop, simulation)
     }
 
     var eventLoop: any EventLoop { loop }
@@ -275,8 +264,7 @@ final class SimulatedSender: RedisSender {
         lastContact = time.now
         let result = simulation.redis.execute(entry.command)
         guard !entry.isLost else { return }
-        lastAnswer = max(
-            lastAnswer, time.now + random.delay(random.chance(2) ? 20...800 : simulation.latency))
+        lastAnswer = max(lastAnswer, time.now + random.delay(random.chance(2) ? 20...800 : simulation.latency))
         time.schedule(at: lastAnswer, on: loop) { [self] in
             guard !entry.isLost, pending.first === entry else { return }
             pending.removeFirst()

@@ -38,9 +38,7 @@ final class SimulatedServer {
 
     deinit { close(descriptor) }
 
-    func reset() {
-        run([RedisCommand("CONFIG", "SET", "maxmemory", "0"), RedisCommand("FLUSHALL", "SYNC")])
-    }
+    func reset() { run([RedisCommand("CONFIG", "SET", "maxmemory", "0"), RedisCommand("FLUSHALL", "SYNC")]) }
 
     @discardableResult
     func run(_ command: RedisCommand) -> RESPReply { run([command])[0] }
@@ -79,7 +77,6 @@ final class SimulatedServer {
         }
     }
 
-    /// Returns all keys with their values.
     func dump() -> [(key: String, dump: ByteBuffer)] {
         let keys = run(RedisCommand("KEYS", "*")).root.children.compactMap(\.string).sorted()
         let dumps = run(keys.map { RedisCommand("DUMP", $0) })
@@ -97,7 +94,6 @@ final class SimulatedServer {
     }
 }
 
-/// The arguments of a command.
 struct CommandArguments {
     private let command: RedisCommand
     private var starts: [Int] = []

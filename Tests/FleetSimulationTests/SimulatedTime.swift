@@ -21,11 +21,8 @@ final class SimulatedEvent: @unchecked Sendable {
         _ time: NIODeadline, _ id: UInt64, _ loop: SimulatedLoop?, _ abandonment: (() -> Void)?,
         _ task: @escaping () -> Void
     ) {
-        self.time = time
-        self.id = id
-        self.loop = loop
-        self.abandonment = abandonment
-        self.task = task
+        (self.time, self.id, self.loop) = (time, id, loop)
+        (self.abandonment, self.task) = (abandonment, task)
     }
 
     func cancel() {
@@ -44,7 +41,6 @@ final class SimulatedEvent: @unchecked Sendable {
 /// scheduled.
 final class SimulatedTime {
     private(set) var now = NIODeadline.uptimeNanoseconds(3_600_000_000_000)
-    /// The number of executed events.
     private(set) var steps = 0
     /// A digest of all events, in order.
     private(set) var trace: UInt64 = 0xcbf2_9ce4_8422_2325
@@ -70,9 +66,7 @@ final class SimulatedTime {
     }
 
     @discardableResult
-    func schedule(
-        in delay: TimeAmount, on loop: SimulatedLoop? = nil, _ task: @escaping () -> Void
-    ) -> SimulatedEvent {
+    func schedule(in delay: TimeAmount, on loop: SimulatedLoop? = nil, _ task: @escaping () -> Void) -> SimulatedEvent {
         schedule(at: now + delay, on: loop, task)
     }
 
@@ -115,7 +109,6 @@ final class SimulatedTime {
         }
     }
 
-    /// Abandons all scheduled events.
     func end() { while let event = heap.pop() { event.abandon() } }
 }
 
@@ -187,11 +180,7 @@ private struct EventHeap {
 
 /// The event loop of a worker, in a simulation's time. It can stop temporarily, like a process that is not scheduled.
 final class SimulatedLoop: EventLoop, @unchecked Sendable {
-    enum State {
-        case running
-        case stopped
-        case crashed
-    }
+    enum State { case running, stopped, crashed }
 
     private let time: SimulatedTime
     var state = State.running {
@@ -200,7 +189,6 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
             if wasStopped, state != .crashed { lastStop = now }
         }
     }
-    /// True if the process was stopped before.
     private(set) var wasStopped = false
     /// The time at which it last stopped, or continued.
     private(set) var lastStop = NIODeadline.distantPast
@@ -211,7 +199,6 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
 
     init(_ time: SimulatedTime) { self.time = time }
 
-    /// Abandons all events scheduled on the loop.
     func crash() {
         state = .crashed
         let abandoned = held

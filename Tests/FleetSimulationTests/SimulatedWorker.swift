@@ -8,7 +8,6 @@ import TestSupport
 @testable import PushWorker
 @testable import Redis
 
-/// A process with its lanes.
 final class SimulatedWorker {
     let name: String
     let loop: SimulatedLoop
@@ -77,7 +76,6 @@ final class SimulatedWorker {
         }
     }
 
-    /// Drains all lanes.
     func drain(completion: @escaping () -> Void) {
         isDraining = true
         let drained = lanes.map { $0.lane.drain(within: .seconds(3)) }
@@ -139,9 +137,7 @@ final class SimulatedLane {
         private unowned let simulation: FleetSimulation
 
         init(_ lane: SimulatedLane, _ loop: SimulatedLoop, _ simulation: FleetSimulation) {
-            self.lane = lane
-            self.loop = loop
-            self.simulation = simulation
+            (self.lane, self.loop, self.simulation) = (lane, loop, simulation)
         }
 
         func make() -> any Transport {
@@ -160,7 +156,6 @@ final class SimulatedLane {
     }
 }
 
-/// A lane's stores over its simulated connection.
 private final class SimulatedStores: LaneStores {
     private unowned let lane: SimulatedLane
     private unowned let worker: SimulatedWorker
@@ -172,9 +167,7 @@ private final class SimulatedStores: LaneStores {
         _ context: LaneContext, _ lane: SimulatedLane, _ worker: SimulatedWorker, seed: UInt64,
         in simulation: FleetSimulation
     ) {
-        self.lane = lane
-        self.worker = worker
-        self.simulation = simulation
+        (self.lane, self.worker, self.simulation) = (lane, worker, simulation)
         let store = FleetStore(lane.sender, of: context, name: lane.name, clock: .key(SimulatedServer.clock))
         let simulated = SimulatedFleet(store, lane, worker.loop, in: simulation)
         fleet = FleetStore(
@@ -228,7 +221,6 @@ private final class SimulatedQueueStore: QueueStore {
     private var sentSettlements: Set<String> = []
     private var renewals = Renewals()
 
-    /// The renewals of the lane's lease.
     private struct Renewals {
         /// The maximum time between two renewals that is not a gap: half the lease.
         private static let longestGap = TimeAmount.milliseconds(Int64(ProtocolChecks.lease) / 2)
@@ -254,18 +246,13 @@ private final class SimulatedQueueStore: QueueStore {
         _ store: QueueConnection, _ queue: QueueContext, waits: Bool, _ lane: SimulatedLane, _ worker: SimulatedWorker,
         in simulation: FleetSimulation
     ) {
-        self.store = store
-        self.queue = queue
-        self.waits = waits
-        self.lane = lane
-        self.worker = worker
-        self.simulation = simulation
+        (self.store, self.queue, self.waits) = (store, queue, waits)
+        (self.lane, self.worker, self.simulation) = (lane, worker, simulation)
     }
 
     private var mutation: Mutation? { simulation.options.mutation }
     /// The name under which the lane holds its lease.
     private var holder: String { lane.holders[queue.id.index] }
-    /// The key of the lane's claims.
     private var claimed: String { queue.keys.claimed(holder) }
 
     var isReady: Bool { store.isReady }
@@ -310,9 +297,7 @@ private final class SimulatedQueueStore: QueueStore {
 
     func limit(
         campaign: String, perSecond: Int, since: Int64, amounts: [Int], completion: @escaping Completion<[Int]>
-    ) {
-        store.limit(campaign: campaign, perSecond: perSecond, since: since, amounts: amounts, completion: completion)
-    }
+    ) { store.limit(campaign: campaign, perSecond: perSecond, since: since, amounts: amounts, completion: completion) }
 
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
         let claimed = claimed
@@ -357,9 +342,7 @@ private final class SimulatedQueueStore: QueueStore {
     func release(
         of configuration: ConfigurationDigest, endOf process: String?,
         completion: @escaping Completion<QueueConnection.Released>
-    ) {
-        store.release(of: configuration, endOf: process, completion: completion)
-    }
+    ) { store.release(of: configuration, endOf: process, completion: completion) }
 
     func claims(completion: @escaping Completion<[ClaimID]>) {
         if mutation == .skipsRecovery { return completion(.success([])) }
@@ -369,7 +352,7 @@ private final class SimulatedQueueStore: QueueStore {
     /// If the mutation is active, reads the claims of another lane instead of the lane's own.
     private func asOther(_ read: () -> Void) {
         let holders = simulation.workers.flatMap(\.lanes).map { $0.holders[queue.id.index] }
-        let own = lane.holders[queue.id.index]
+        let own = holder
         guard mutation == .recoversOthersClaims, let other = holders.first(where: { $0 != own }) else { return read() }
         store.use(worker: other)
         read()
@@ -405,8 +388,7 @@ private final class SimulatedQueueStore: QueueStore {
             if self?.wait === wait { self?.wait = nil }
             completion(.success(hasCome))
         }
-        let loop = worker.loop
-        let (time, random) = (simulation.time, simulation.random)
+        let (loop, time, random) = (worker.loop, simulation.time, simulation.random)
         wait.served = {
             // The answer may be lost: the job is in the inbox, where every claim finds it.
             guard !random.chance(3) else { return }
@@ -432,10 +414,7 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
     private unowned let simulation: FleetSimulation
 
     init(_ store: FleetStore, _ lane: SimulatedLane, _ loop: SimulatedLoop, in simulation: FleetSimulation) {
-        self.store = store
-        self.lane = lane
-        self.loop = loop
-        self.simulation = simulation
+        (self.store, self.lane, self.loop, self.simulation) = (store, lane, loop, simulation)
     }
 
     private var mutation: Mutation? { simulation.options.mutation }

@@ -19,10 +19,8 @@ final class SimulationLedger {
     /// A body in Redis, which is parsed once because most are found by many audits.
     private struct Body {
         let job: Int
-        /// The numbers of the body's notifications.
         let notifications: [Int]
         let mistake: String?
-        /// The mistake if the body is a dead letter.
         let deadMistake: String?
     }
 
@@ -100,7 +98,6 @@ final class SimulationLedger {
         return other == job ? nil : other
     }
 
-    /// Finds the notification of a request.
     func notification(_ token: String, _ payload: ByteBuffer) -> (SimulatedJob, Int)? {
         guard let number = payload.withUnsafeReadableBytes(Self.marker), let job = job(number),
             let index = Self.index(of: token, in: job)

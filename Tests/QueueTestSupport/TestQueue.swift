@@ -49,9 +49,7 @@ package final class TestQueue {
         StoredInvalidTokens(redis, sharedKeys.invalidTokens)
     }
 
-    package func push(_ jobs: [String]) throws {
-        for job in jobs { try redis.run("RPUSH", keys.jobs, job) }
-    }
+    package func push(_ jobs: [String]) throws { for job in jobs { try redis.run("RPUSH", keys.jobs, job) } }
 
     package func push(retry job: String, at score: Int64) throws { try redis.run("ZADD", keys.retry, "\(score)", job) }
 
@@ -113,9 +111,7 @@ package final class TestQueue {
     private func texts(_ command: String...) throws -> [String] {
         let reply = try redis.run(command.map { Array($0.utf8) })
         guard let elements = reply.elements else { throw UnexpectedContents("\(command[0]) of \(command[1])") }
-        return elements.map {
-            String(decoding: $0.bytes, as: UTF8.self)
-        }
+        return elements.map { String(decoding: $0.bytes, as: UTF8.self) }
     }
 }
 
@@ -188,14 +184,10 @@ package struct TestWorker: Sendable {
     }
 
     @discardableResult
-    package func settle(_ fill: (inout Settlement) -> Void) async throws -> Int {
-        try await settle(filled(fill))
-    }
+    package func settle(_ fill: (inout Settlement) -> Void) async throws -> Int { try await settle(filled(fill)) }
 
     @discardableResult
-    package func settle(_ settlement: Settlement) async throws -> Int {
-        try await settled(settlement).lost
-    }
+    package func settle(_ settlement: Settlement) async throws -> Int { try await settled(settlement).lost }
 
     package func settled(_ settlement: Settlement) async throws -> QueueConnection.Settled {
         try await call { $0.settle(settlement, completion: $1) }
@@ -247,9 +239,7 @@ package struct TestWorker: Sendable {
 
     private func call<Value: Sendable>(
         _ body:
-            @escaping @Sendable (
-                QueueConnection, @escaping (Result<Value, QueueConnection.Failure>) -> Void
-            ) -> Void
+            @escaping @Sendable (QueueConnection, @escaping (Result<Value, QueueConnection.Failure>) -> Void) -> Void
     ) async throws -> Value {
         try await withCheckedThrowingContinuation { continuation in
             eventLoop.execute { body(queue.value) { continuation.resume(with: $0) } }
@@ -318,16 +308,12 @@ extension Settlement {
 
     package mutating func postpone(
         _ number: Int, _ postponement: Postponement, due: Due, head: ByteBuffer, reason: String?, original: Range<Int>
-    ) {
-        postpone(Stamps.id(number), postponement, due: due, head: head, reason: reason, original: original)
-    }
+    ) { postpone(Stamps.id(number), postponement, due: due, head: head, reason: reason, original: original) }
 
     package mutating func split(
         _ number: Int, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>,
         text: ByteBuffer? = nil
-    ) {
-        split(Stamps.id(number), prefix: prefix, pieces: pieces, cut: cut, original: original, text: text)
-    }
+    ) { split(Stamps.id(number), prefix: prefix, pieces: pieces, cut: cut, original: original, text: text) }
 
     package mutating func bury(
         _ number: Int, as outcome: Outcome = .dead, reason: String, attempts: Int, members: ByteBuffer,
@@ -371,8 +357,7 @@ extension Settlement {
     package mutating func retry(_ claim: Int) {
         var writer = EnvelopeWriter(attempt: 2)
         writer.write(claim: ByteBuffer(string: "w:\(claim)"))
-        postpone(
-            claim, .retried, due: .after(milliseconds: 0), head: writer.head(), reason: nil, original: 0..<5)
+        postpone(claim, .retried, due: .after(milliseconds: 0), head: writer.head(), reason: nil, original: 0..<5)
     }
 
     package mutating func bury(_ claim: Int, reason: String) {
@@ -419,7 +404,6 @@ extension Reservation {
 
     package static func bare(_ claim: ClaimID, _ body: String, id: ByteBuffer) -> Reservation {
         let body = ByteBuffer(string: body)
-        return Reservation(
-            claim: claim, id: id, milliseconds: 600_000, claimed: body, envelope: Envelope.read(body))
+        return Reservation(claim: claim, id: id, milliseconds: 600_000, claimed: body, envelope: Envelope.read(body))
     }
 }

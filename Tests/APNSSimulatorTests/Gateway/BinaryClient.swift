@@ -23,9 +23,7 @@ final class BinaryClient: Sendable {
     ///   - identity: the test certificate to present; nil for none.
     ///   - reads: false to read nothing after the handshake; the server can then send no more than the small receive
     ///     buffer holds.
-    static func connect(
-        _ port: Int?, identity: String? = "client", reads: Bool = true
-    ) async throws -> BinaryClient {
+    static func connect(_ port: Int?, identity: String? = "client", reads: Bool = true) async throws -> BinaryClient {
         var configuration = TLSClientConfiguration()
         configuration.trust = .file(try TestCertificates.path("ca.pem"))
         if let identity {

@@ -15,9 +15,7 @@ enum GatewayBytes {
     /// Command 1.
     static func enhanced(
         _ identifier: UInt32, expiration: UInt32 = 0, token: [UInt8] = token, payload: [UInt8] = payload
-    ) -> [UInt8] {
-        [1] + big(identifier) + big(expiration) + simple(token: token, payload: payload).dropFirst()
-    }
+    ) -> [UInt8] { [1] + big(identifier) + big(expiration) + simple(token: token, payload: payload).dropFirst() }
 
     static func item(_ id: UInt8, _ data: [UInt8]) -> [UInt8] { [id] + big(UInt16(data.count)) + data }
 
@@ -36,6 +34,9 @@ enum GatewayBytes {
             item(1, token), item(2, payload), item(3, big(identifier)), item(4, big(expiration)), item(5, [priority]),
         ])
     }
+
+    /// Command 2 to a token whose bytes are all the same.
+    static func frame(_ identifier: UInt32, to byte: UInt8) -> [UInt8] { frame(identifier, token: token(byte)) }
 
     /// An error packet.
     static func packet(_ status: UInt8, _ identifier: UInt32) -> [UInt8] { [8, status] + big(identifier) }
@@ -57,12 +58,8 @@ struct KeptNotification: Equatable {
         _ command: UInt8, identifier: UInt32? = nil, expiration: UInt32? = nil, priority: UInt8? = nil,
         token: [UInt8]? = nil, payload: [UInt8]? = nil
     ) {
-        self.command = command
-        self.identifier = identifier
-        self.expiration = expiration
-        self.priority = priority
-        self.token = token
-        self.payload = payload
+        (self.command, self.identifier, self.expiration) = (command, identifier, expiration)
+        (self.priority, self.token, self.payload) = (priority, token, payload)
     }
 
     init(_ notification: GatewayNotification) {

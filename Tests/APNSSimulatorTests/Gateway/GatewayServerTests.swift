@@ -6,15 +6,31 @@ import Testing
 
 @testable import APNSSimulator
 
+extension APNSSimulatorServer {
+    /// Sends frames to the gateway on a connection of their own.
+    func connect(sending bytes: [UInt8]) async throws -> BinaryClient {
+        let client = try await BinaryClient.connect(gatewayPort)
+        try await client.send(bytes)
+        return client
+    }
+
+    /// Checks that the gateway accepts one notification on a new connection.
+    func acceptsOne() async throws {
+        let accepted = account.acceptedByGateway
+        let client = try await connect(sending: GatewayBytes.frame(1))
+        try await eventually("it is counted") { self.account.acceptedByGateway == accepted + 1 }
+        try await client.close()
+    }
+}
+
 /// Runs a simulator with a gateway and a feedback service, for clients with certificates of the test authority.
 func withGateway(
     _ rules: [String] = [], _ change: (inout SimulatorConfiguration) throws -> Void = { _ in },
     _ body: (APNSSimulatorServer) async throws -> Void
 ) async throws {
-    try await withSimulator {
+    try await withSimulator(asksForCertificates: true) {
         $0.gatewayPort = 0
         $0.feedbackPort = 0
-        $0.clientTrust = .file(try TestCertificates.path("ca.pem"))
         $0.gatewayRules = try rules.map { try GatewayRule($0) }
         try change(&$0)
     } _: {
@@ -27,12 +43,10 @@ struct GatewayServerTests {
     @Test("accepts notifications and sends nothing until one is invalid")
     func packet() async throws {
         try await withGateway { server in
-            let client = try await BinaryClient.connect(server.gatewayPort)
-            try await client.send(GatewayBytes.frame(1) + GatewayBytes.frame(2))
+            let client = try await server.connect(sending: GatewayBytes.frame(1) + GatewayBytes.frame(2))
             try await eventually("both are counted") { server.account.acceptedByGateway == 2 }
             #expect(client.received.isEmpty && client.isOpen)
-            try await client.send(
-                GatewayBytes.frame(3) + GatewayBytes.frame(4, token: []) + GatewayBytes.frame(5))
+            try await client.send(GatewayBytes.frame(3) + GatewayBytes.frame(4, token: []) + GatewayBytes.frame(5))
             let ending = try await client.ending()
             #expect(ending.bytes == GatewayBytes.packet(2, 4) && ending.isClean)
             let account = server.account
@@ -44,21 +58,14 @@ struct GatewayServerTests {
     @Test("works with a third-party client")
     func foreign() async throws {
         try await withGateway { server in
-            let file = FileManager.default.temporaryDirectory.appending(path: "frames-\(UUID().uuidString)")
-            try Data(GatewayBytes.enhanced(0x4142_4344) + GatewayBytes.enhanced(0x4546_4748, payload: [])).write(
-                to: file)
-            defer { try? FileManager.default.removeItem(at: file) }
+            let frames = GatewayBytes.enhanced(0x4142_4344) + GatewayBytes.enhanced(0x4546_4748, payload: [])
             let result = try await Command.run(
-                "/bin/sh",
+                "/usr/bin/openssl",
                 [
-                    "-c",
-                    """
-                    openssl s_client -quiet -connect 127.0.0.1:\(try #require(server.gatewayPort)) -CAfile '\(
-                        try TestCertificates.path("ca.pem"))' -verify_return_error -cert '\(
-                        try TestCertificates.path("client.pem"))' -key '\(
-                        try TestCertificates.path("client-key.pem"))' <'\(file.path)'
-                    """,
-                ], timeout: 30)
+                    "s_client", "-quiet", "-connect", "127.0.0.1:\(try #require(server.gatewayPort))", "-CAfile",
+                    try TestCertificates.path("ca.pem"), "-verify_return_error", "-cert",
+                    try TestCertificates.path("client.pem"), "-key", try TestCertificates.path("client-key.pem"),
+                ], input: Data(frames), timeout: 30)
             #expect(result.output.hasSuffix("EFGH"))
             #expect(server.account.gateway.packets == ["4 MissingPayload": 1])
         }
@@ -70,6 +77,10 @@ struct GatewayServerTests {
         try workshop.openssl(
             "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "own-key.pem",
             "-out", "own.pem", "-subj", "/UID=com.example.app/CN=own")
+        var configuration = TLSClientConfiguration()
+        configuration.trust = .file(try TestCertificates.path("ca.pem"))
+        configuration.identity = try TLSIdentity(
+            certificateFile: workshop.path("own.pem"), keyFile: workshop.path("own-key.pem"))
         try await withGateway {
             if fault == "topic" { $0.topics = ["com.example.other"] }
         } _: { server in
@@ -77,7 +88,7 @@ struct GatewayServerTests {
                 let client =
                     switch fault {
                     case "none": try await BinaryClient.connect(port, identity: nil)
-                    case "other": try await BinaryClient.connect(port, try Self.context(workshop))
+                    case "other": try await BinaryClient.connect(port, try TLSContext.client(configuration))
                     default: try await BinaryClient.connect(port)
                     }
                 let ending = try await client.ending()
@@ -87,14 +98,6 @@ struct GatewayServerTests {
             #expect(account.gateway.refusedClients == 1 && account.gateway.connections == 0)
             #expect(account.feedback.refusedClients == 1 && account.feedback.connections == 0)
         }
-    }
-
-    private static func context(_ workshop: OpenSSLWorkshop) throws -> TLSContext {
-        var configuration = TLSClientConfiguration()
-        configuration.trust = .file(try TestCertificates.path("ca.pem"))
-        configuration.identity = try TLSIdentity(
-            certificateFile: workshop.path("own.pem"), keyFile: workshop.path("own-key.pem"))
-        return try TLSContext.client(configuration)
     }
 
     @Test("refuses such a client in the handshake if configured")
@@ -110,10 +113,7 @@ struct GatewayServerTests {
                 #expect(errors.compactMap { ($0 as? TLSError)?.kind } == [.alert(TLSAlert(code: 116))])
             }
             #expect(server.account.gateway.refusedClients == 1 && server.account.feedback.refusedClients == 1)
-            let client = try await BinaryClient.connect(server.gatewayPort)
-            try await client.send(GatewayBytes.frame(1))
-            try await eventually("it is counted") { server.account.acceptedByGateway == 1 }
-            try await client.close()
+            try await server.acceptsOne()
         }
     }
 
@@ -122,38 +122,39 @@ struct GatewayServerTests {
         try await withGateway {
             $0.clientTrust = nil
         } _: { server in
-            let client = try await BinaryClient.connect(server.gatewayPort)
-            try await client.send(GatewayBytes.frame(1))
-            try await eventually("it is counted") { server.account.acceptedByGateway == 1 }
-            try await client.close()
-            let without = try await BinaryClient.connect(server.gatewayPort, identity: nil)
-            let ending = try await without.ending()
+            try await server.acceptsOne()
+            let ending = try await BinaryClient.connect(server.gatewayPort, identity: nil).ending()
             #expect(ending.isClean && server.account.gateway.refusedClients == 1)
         }
     }
 
-    @Test("splits and delays packets, and a client still gets them")
-    func splitPacket() async throws {
-        try await withGateway(["after=2,answer=8,split=true,delay=50ms"]) { server in
-            let client = try await BinaryClient.connect(server.gatewayPort)
-            try await client.send(GatewayBytes.frame(1) + GatewayBytes.frame(2) + GatewayBytes.frame(3))
-            let ending = try await client.ending()
-            #expect(ending.bytes == GatewayBytes.packet(8, 2) && ending.isClean)
-            #expect(server.account.acceptedByGateway == 1 && server.account.gateway.dropped == 1)
+    @Test(
+        "splits and delays packets, and a client still gets them; stays open if it lingers", arguments: [true, false])
+    func splitPacket(_ lingers: Bool) async throws {
+        try await withGateway(["after=2,answer=8,split=true,delay=50ms,linger=\(lingers)"]) { server in
+            let frames = GatewayBytes.frame(1) + GatewayBytes.frame(2) + GatewayBytes.frame(3)
+            let client = try await server.connect(sending: frames)
+            if lingers {
+                try await eventually("the packet comes") { client.received == GatewayBytes.packet(8, 2) }
+                try await client.send(GatewayBytes.frame(4))
+                try await eventually("what follows is dropped") { server.account.gateway.dropped == 2 }
+                #expect(client.isOpen && server.account.gateway.closes == 0)
+                try await client.close()
+            } else {
+                let ending = try await client.ending()
+                #expect(ending.bytes == GatewayBytes.packet(8, 2) && ending.isClean)
+                #expect(server.account.gateway.dropped == 1)
+            }
+            #expect(server.account.acceptedByGateway == 1)
         }
     }
 
     @Test("resets, so that the client sees no clean end")
     func reset() async throws {
         try await withGateway(["answer=reset"]) { server in
-            let client = try await BinaryClient.connect(server.gatewayPort)
-            try await client.send(GatewayBytes.frame(1))
-            let ending = try await client.ending()
+            let ending = try await server.connect(sending: GatewayBytes.frame(1)).ending()
             #expect(ending.bytes.isEmpty && !ending.isClean)
-            #expect(
-                ending.errors.contains { error in
-                    if let error = error as? IOError { error.errnoCode == ECONNRESET } else { false }
-                })
+            #expect(ending.errors.contains { ($0 as? IOError)?.errnoCode == ECONNRESET })
             #expect(server.account.gateway.resets == 1)
         }
     }
@@ -161,35 +162,19 @@ struct GatewayServerTests {
     @Test("hangs, so that a client can write until the buffers are full")
     func hang() async throws {
         try await withGateway(["prefix=dd,answer=hang"]) { server in
-            let client = try await BinaryClient.connect(server.gatewayPort)
-            try await client.send(GatewayBytes.frame(1, token: GatewayBytes.token(0xDD)))
+            let client = try await server.connect(sending: GatewayBytes.frame(1, to: 0xDD))
             try await eventually("it hangs") { server.account.gateway.hangs == 1 }
             // Far more than the buffers of both sockets hold, so the write ends only if the server reads.
             let flood = Array(repeating: UInt8(0), count: 32 << 20)
             let write = Task { try await client.send(flood) }
             for round in 1...20 {
-                let other = try await BinaryClient.connect(server.gatewayPort)
-                try await other.send(GatewayBytes.frame(2, token: GatewayBytes.token(UInt8(round))))
-                try await other.close()
+                try await server.connect(sending: GatewayBytes.frame(2, to: UInt8(round))).close()
             }
             try await eventually("other connections are served") { server.account.gateway.connections == 21 }
             #expect(server.account.gateway.bytesReceived < 2 << 20)
             #expect(client.isOpen)
             try await client.close()
             await #expect(throws: (any Error).self) { try await write.value }
-        }
-    }
-
-    @Test("stays open after a packet if it lingers, until the client closes")
-    func lingers() async throws {
-        try await withGateway(["prefix=dd,answer=8,linger=true"]) { server in
-            let client = try await BinaryClient.connect(server.gatewayPort)
-            try await client.send(GatewayBytes.frame(1, token: GatewayBytes.token(0xDD)))
-            try await eventually("the packet comes") { client.received == GatewayBytes.packet(8, 1) }
-            try await client.send(GatewayBytes.frame(2))
-            try await eventually("what follows is dropped") { server.account.gateway.dropped == 1 }
-            #expect(client.isOpen && server.account.gateway.closes == 0)
-            try await client.close()
         }
     }
 
@@ -200,8 +185,7 @@ struct GatewayServerTests {
                 let ending = try await BinaryClient.connect(server.gatewayPort).ending()
                 #expect(ending.bytes.isEmpty && ending.isClean)
             }
-            let third = try await BinaryClient.connect(server.gatewayPort)
-            try await third.send(GatewayBytes.frame(1))
+            let third = try await server.connect(sending: GatewayBytes.frame(1))
             try await eventually("the third is served") { server.account.acceptedByGateway == 1 }
             server.setGatewayRules([try GatewayRule("at=connect,answer=10")])
             let ending = try await BinaryClient.connect(server.gatewayPort).ending()

@@ -13,21 +13,9 @@ struct FeedbackTests {
         GatewayBytes.big(seconds) + [0, 32] + GatewayBytes.token(byte)
     }
 
-    @Test("have each device once, with its last time, in the order of addition")
-    func list() {
-        var list = FeedbackList()
-        for byte in UInt8(1)...5 { list.add(Self.record(byte)) }
-        list.add(Self.record(2, 77))
-        #expect(list.count == 5)
-        let first = list.take(3)
-        #expect(first == [Self.record(1), Self.record(2, 77), Self.record(3)])
-        list.add(Self.record(1, 5))
-        let rest = list.take(10)
-        let none = list.take(1)
-        #expect(rest == [Self.record(4), Self.record(5), Self.record(1, 5)] && none.isEmpty && list.count == 0)
-    }
-
-    @Test("a device that is uninstalled again after its record was sent gets another record", arguments: [1, 2, 7])
+    @Test(
+        "have each device once, with its last time, in the order of addition, and again after they were sent",
+        arguments: [1, 2, 7])
     func listModel(_ step: Int) {
         var list = FeedbackList()
         var served: [FeedbackRecord] = []

@@ -9,9 +9,7 @@ struct GatewayCheckTests {
     private func status(
         _ check: GatewayCheck = GatewayCheck(), token: [UInt8]? = GatewayBytes.token,
         payload: [UInt8]? = GatewayBytes.payload, priority: UInt8? = nil
-    ) -> GatewayStatus? {
-        judge(check, token: token, payload: payload, priority: priority).status
-    }
+    ) -> GatewayStatus? { judge(check, token: token, payload: payload, priority: priority).status }
 
     private func judge(
         _ check: GatewayCheck, token: [UInt8]?, payload: [UInt8]?, priority: UInt8? = nil
@@ -46,9 +44,7 @@ struct GatewayCheckTests {
 
     @Test("a payload may have the maximum length", arguments: [256, 2048])
     func limit(_ limit: Int) {
-        func payload(_ count: Int) -> [UInt8] {
-            Array(#"{"aps":{}}"#.utf8) + Array(repeating: 0x20, count: count - 10)
-        }
+        func payload(_ count: Int) -> [UInt8] { Array(#"{"aps":{}}"#.utf8) + Array(repeating: 0x20, count: count - 10) }
         let check = GatewayCheck(maximumPayloadSize: limit)
         #expect(status(check, payload: payload(limit)) == nil)
         #expect(status(check, payload: payload(limit + 1)) == .invalidPayloadSize)
@@ -90,9 +86,7 @@ struct GatewayCheckTests {
     @Test("the ID is the member of the payload itself, a string or any other value")
     func ids() {
         let check = GatewayCheck(idMember: Array("id".utf8))
-        func id(_ text: String) -> String? {
-            judge(check, token: GatewayBytes.token, payload: Array(text.utf8)).id
-        }
+        func id(_ text: String) -> String? { judge(check, token: GatewayBytes.token, payload: Array(text.utf8)).id }
         #expect(id(#"{"aps":{"id":"inner"},"id":"outer"}"#) == "outer")
         #expect(id(#"{"id":17,"aps":{}}"#) == "17")
         #expect(id(#"{"aps":{"id":"inner"},"ids":1}"#) == nil)

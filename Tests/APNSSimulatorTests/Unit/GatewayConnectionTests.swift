@@ -7,8 +7,13 @@ import Testing
 
 @Suite("A connection to the gateway")
 struct GatewayConnectionTests {
-    /// A connection, its service, and the actions it requested.
+    private typealias Outcome = ReceivedNotification.Outcome
+
+    private static let accepted = Outcome.answered(status: 0, reason: nil)
+
+    /// A connection, its service, the actions it requested, and the recording.
     private final class Scene {
+        private let recorder = Recorder()
         let service: SimulatedService
         var connection: GatewayConnection
         var time: Int64 = 0
@@ -16,7 +21,7 @@ struct GatewayConnectionTests {
 
         init(
             _ rules: [String] = [], client: GatewayClient = .taken(topic: "com.example.app"),
-            _ change: (inout SimulatorConfiguration) throws -> Void = { _ in }
+            receiving bytes: [UInt8] = [], _ change: (inout SimulatorConfiguration) throws -> Void = { _ in }
         ) throws {
             var configuration = SimulatorConfiguration(
                 identity: try TLSIdentity(
@@ -25,13 +30,16 @@ struct GatewayConnectionTests {
             configuration.gatewayPort = 0
             configuration.feedbackPort = 0
             configuration.gatewayRules = try rules.map { try GatewayRule($0) }
+            configuration.recorder = recorder
             try change(&configuration)
             service = SimulatedService(configuration)
             connection = GatewayConnection(service, client: client, at: .init(uptime: 0, date: 0))
             proceed()
+            if !bytes.isEmpty { receive(bytes) }
         }
 
         var account: GatewayLedger { service.account.gateway }
+        var records: [ReceivedNotification] { recorder.notifications().entries.map(\.notification) }
         private var now: SimulatedMoment { .init(uptime: time, date: 1_700_000_000_000) }
 
         func receive(_ bytes: [UInt8]) {
@@ -39,9 +47,7 @@ struct GatewayConnectionTests {
             proceed()
         }
 
-        func proceed() {
-            while let step = connection.next(at: now) { steps.append(step) }
-        }
+        func proceed() { while let step = connection.next(at: now) { steps.append(step) } }
 
         func wait() {
             while let next = connection.nextTime {
@@ -62,20 +68,15 @@ struct GatewayConnectionTests {
 
     @Test("does not answer valid notifications, and counts them")
     func accepts() throws {
-        let recorder = Recorder()
-        let scene = try Scene {
-            $0.recorder = recorder
-            $0.gatewayIDMember = "id"
-        }
         let twice = Array(#"{"aps":{},"id":"a"}"#.utf8)
-        scene.receive(
-            GatewayBytes.simple() + GatewayBytes.enhanced(1, payload: twice)
-                + GatewayBytes.frame(2, payload: twice, expiration: 77, priority: 5))
+        let frames = GatewayBytes.simple() + GatewayBytes.enhanced(1, payload: twice)
+        let last = GatewayBytes.frame(2, payload: twice, expiration: 77, priority: 5)
+        let scene = try Scene(receiving: frames + last) { $0.gatewayIDMember = "id" }
         #expect(scene.steps == [])
         let account = scene.account
         #expect(account.accepted == 3 && account.frames == [0: 1, 1: 1, 2: 1] && account.connections == 1)
         #expect(account.duplicates == 1 && account.distinctIDs == 1 && account.acceptedIDs == ["a": 2])
-        let records = recorder.notifications().entries.map(\.notification)
+        let records = scene.records
         #expect(records.map(\.identifier) == [nil, 1, 2])
         #expect(records.last?.expiration == 77 && records.last?.priority == 5 && records.last?.payload == twice)
         let token = try #require(SimulatedToken(hex: records.first?.token ?? ""))
@@ -103,36 +104,31 @@ struct GatewayConnectionTests {
         }
         for byte: UInt8 in [0xA2, 0xA3, 0xA4] {
             let scene = try Scene(rules, change)
-            scene.receive(GatewayBytes.frame(1) + GatewayBytes.frame(2, token: GatewayBytes.token(0xA1)))
+            scene.receive(GatewayBytes.frame(1) + GatewayBytes.frame(2, to: 0xA1))
             #expect(scene.steps.isEmpty && scene.account.accepted == 2)
-            scene.receive(GatewayBytes.frame(3, token: GatewayBytes.token(byte)) + GatewayBytes.frame(4))
+            scene.receive(GatewayBytes.frame(3, to: byte) + GatewayBytes.frame(4))
             // The registry takes precedence over the rules.
             #expect(scene.steps == packet(8, 3), "\(byte)")
             #expect(scene.account.refused == ["8 InvalidToken": 1] && scene.account.dropped == 1)
         }
-        let scene = try Scene(rules, change)
-        scene.receive(
-            GatewayBytes.frame(1, token: GatewayBytes.token(0xA6))
-                + GatewayBytes.frame(2, token: GatewayBytes.token(0xA7)))
+        let scene = try Scene(
+            rules, receiving: GatewayBytes.frame(1, to: 0xA6) + GatewayBytes.frame(2, to: 0xA7), change)
         #expect(scene.steps.isEmpty && scene.account.accepted == 2)
         #expect(scene.service.waitingFeedback.map(\.seconds) == [1_600_000_000, 1_700_000_000])
-        scene.receive(GatewayBytes.frame(3, token: GatewayBytes.token(0xA5)))
+        scene.receive(GatewayBytes.frame(3, to: 0xA5))
         #expect(scene.steps == [.reset])
 
-        let closed = try Scene {
+        let closed = try Scene(receiving: GatewayBytes.frame(1, to: 0xA1) + GatewayBytes.frame(2)) {
             $0.settings.acceptsRegisteredOnly = true
             try change(&$0)
         }
-        closed.receive(GatewayBytes.frame(1, token: GatewayBytes.token(0xA1)) + GatewayBytes.frame(2))
         #expect(closed.steps == packet(8, 2) && closed.account.accepted == 1)
     }
 
     @Test("names the invalid notification, closes, and drops later ones")
     func refuses() throws {
-        let scene = try Scene()
-        scene.receive(
-            GatewayBytes.frame(1) + GatewayBytes.frame(2, token: [1, 2, 3]) + GatewayBytes.frame(3)
-                + GatewayBytes.frame(4, token: []))
+        let frames = GatewayBytes.frame(1) + GatewayBytes.frame(2, token: [1, 2, 3]) + GatewayBytes.frame(3)
+        let scene = try Scene(receiving: frames + GatewayBytes.frame(4, token: []))
         #expect(scene.steps == packet(5, 2))
         scene.receive(GatewayBytes.simple())
         let account = scene.account
@@ -141,16 +137,37 @@ struct GatewayConnectionTests {
         #expect(account.refused == ["5 InvalidTokenSize": 1] && account.packets == ["5 InvalidTokenSize": 1])
     }
 
+    @Test("records the error that it reports, and the notifications after it")
+    func recordsErrors() throws {
+        for (bytes, outcome) in [
+            (GatewayBytes.frame(2, token: []), .answered(status: 2, reason: "MissingDeviceToken")),
+            (GatewayBytes.frame(2, payload: []), .answered(status: 4, reason: "MissingPayload")),
+            (GatewayBytes.frame(2, token: [1, 2]), .answered(status: 5, reason: "InvalidTokenSize")),
+            (GatewayBytes.enhanced(2, payload: [0x7B]), .answered(status: 1, reason: "ProcessingError")),
+            // Command 0 has no error packets.
+            (GatewayBytes.simple(payload: []), .closed),
+        ] as [([UInt8], Outcome)] {
+            let frames = GatewayBytes.frame(1) + bytes + GatewayBytes.frame(3) + GatewayBytes.simple()
+            let all = try Scene(receiving: frames).records
+            #expect(all.map(\.outcome) == [Self.accepted, outcome, .dropped, .dropped])
+            #expect(all.map(\.accepted) == [true, false, false, false] && all[1].token?.isEmpty != true)
+            #expect(all[2].identifier == 3 && all[2].payload == GatewayBytes.payload && all[2].token?.count == 64)
+        }
+        // At most as much of a payload as APNs accepts.
+        let payload = [UInt8](repeating: 0x20, count: 9000)
+        let long = try #require(try Scene(receiving: GatewayBytes.frame(1, payload: payload)).records.first)
+        #expect(long.payload.count == 5120 && long.payloadSize == 9000)
+        #expect(long.outcome == .answered(status: 7, reason: "InvalidPayloadSize"))
+    }
+
     @Test("closes without a packet if the command has none")
     func simple() throws {
         for bytes in [GatewayBytes.simple(token: []), GatewayBytes.simple(payload: [1]), [0, 0xFF, 0xFF]] {
-            let scene = try Scene()
-            scene.receive(GatewayBytes.simple() + bytes)
+            let scene = try Scene(receiving: GatewayBytes.simple() + bytes)
             #expect(scene.steps == [.close])
             #expect(scene.account.packets.isEmpty && scene.account.refused.count == 1)
         }
-        let ruled = try Scene(["answer=8,delay=3ms"])
-        ruled.receive(GatewayBytes.simple())
+        let ruled = try Scene(["answer=8,delay=3ms"], receiving: GatewayBytes.simple())
         #expect(ruled.steps == [] && ruled.connection.nextTime == 3000)
         ruled.wait()
         #expect(ruled.steps == [.close] && ruled.account.refused == ["8 InvalidToken": 1])
@@ -158,23 +175,30 @@ struct GatewayConnectionTests {
 
     @Test("reports bytes that it does not understand, and counts them from there on")
     func unreadable() throws {
-        let scene = try Scene()
-        scene.receive(GatewayBytes.frame(1) + [0x16, 3, 1])
+        let scene = try Scene(receiving: GatewayBytes.frame(1) + [0x16, 3, 1])
         scene.receive(Array(repeating: 2, count: 100))
         #expect(scene.steps == packet(128, 0))
         #expect(scene.account.accepted == 1 && scene.account.droppedBytes == 100)
         #expect(scene.account.bytesReceived == GatewayBytes.frame(1).count + 103)
         #expect(scene.account.refused == ["128 ProtocolError": 1])
 
-        let long = try Scene()
-        long.receive([1] + GatewayBytes.big(UInt32(9)) + [0, 0, 0, 0, 1, 0])
-        #expect(long.steps == packet(5, 9))
+        let long = [1] + GatewayBytes.big(UInt32(9)) + [0, 0, 0, 0, 1, 0]
+        #expect(try Scene(receiving: long).steps == packet(5, 9))
+
+        let item = GatewayBytes.frame([GatewayBytes.item(3, GatewayBytes.big(UInt32(9))), GatewayBytes.item(6, [1])])
+        let records = try Scene(receiving: GatewayBytes.frame(1) + item + GatewayBytes.frame(3)).records
+        let last = try #require(records.last)
+        #expect(records.count == 2 && last.identifier == 9 && last.token == nil && last.payload.isEmpty)
+        #expect(!last.accepted && last.outcome == .answered(status: 128, reason: "ProtocolError"))
+        let unknown = try Scene(receiving: [3, 0, 0, 0, 1]).records
+        #expect(unknown.map(\.outcome) == [.answered(status: 128, reason: "ProtocolError")])
+        #expect(unknown.map(\.identifier) == [nil])
     }
 
     @Test("drops bytes that arrive while a packet is delayed, even malformed ones")
     func delays() throws {
-        let scene = try Scene(["prefix=dd,answer=8,delay=200ms"])
-        scene.receive(GatewayBytes.frame(1) + GatewayBytes.frame(2, token: GatewayBytes.token(0xDD)))
+        let frames = GatewayBytes.frame(1) + GatewayBytes.frame(2, to: 0xDD)
+        let scene = try Scene(["prefix=dd,answer=8,delay=200ms"], receiving: frames)
         #expect(scene.connection.nextTime == 200_000)
         scene.time = 199_999
         scene.receive(GatewayBytes.frame(3) + [99])
@@ -184,26 +208,27 @@ struct GatewayConnectionTests {
         #expect(scene.time == 200_000 && scene.steps == packet(8, 2))
         #expect(scene.account.accepted == 1 && scene.account.dropped == 1 && scene.account.droppedBytes == 1)
         #expect(scene.account.packets == ["8 InvalidToken": 1])
+        let outcomes = [Self.accepted, .answered(status: 8, reason: "InvalidToken"), .dropped]
+        #expect(scene.records.map(\.outcome) == outcomes && scene.records.map(\.accepted) == [true, false, false])
     }
 
     @Test("splits packets, sends half of them, names other notifications and stays open, by its rules")
     func packets() throws {
-        let split = try Scene(["answer=8,split=true"])
-        split.receive(GatewayBytes.frame(7))
+        let split = try Scene(["answer=8,split=true"], receiving: GatewayBytes.frame(7))
         #expect(split.steps == [.send([8])])
         split.wait()
         #expect(split.steps == GatewayBytes.packet(8, 7).map { .send([$0]) } + [.close])
-        let half = try Scene(["answer=8,packet=half"])
-        half.receive(GatewayBytes.frame(7))
-        #expect(half.steps == [.send([8, 8, 0]), .close])
-        let zero = try Scene(["answer=1,identifier=0"])
-        zero.receive(GatewayBytes.frame(7))
-        #expect(zero.steps == packet(1, 0))
-        let wrong = try Scene(["answer=1,identifier=wrong"])
-        wrong.receive(GatewayBytes.frame(7))
-        #expect(wrong.steps == packet(1, ~7))
-        let lingers = try Scene(["answer=1,linger=true"])
-        lingers.receive(GatewayBytes.frame(7) + GatewayBytes.frame(8))
+        #expect(split.records.map(\.outcome) == [.answered(status: 8, reason: "InvalidToken")])
+        let unknown = try Scene(["answer=77"], receiving: GatewayBytes.frame(7)).records
+        #expect(unknown.map(\.outcome) == [.answered(status: 77, reason: "GatewayStatus77")])
+        #expect((split.records + unknown).allSatisfy { !$0.accepted })
+        for (rule, steps) in [
+            ("answer=8,packet=half", [.send([8, 8, 0]), .close]), ("answer=1,identifier=0", packet(1, 0)),
+            ("answer=1,identifier=wrong", packet(1, ~7)),
+        ] as [(String, [GatewayConnection.Step])] {
+            #expect(try Scene([rule], receiving: GatewayBytes.frame(7)).steps == steps, "\(rule)")
+        }
+        let lingers = try Scene(["answer=1,linger=true"], receiving: GatewayBytes.frame(7) + GatewayBytes.frame(8))
         lingers.wait()
         lingers.receive(GatewayBytes.frame(9))
         #expect(lingers.steps == [.send(GatewayBytes.packet(1, 7))])
@@ -214,34 +239,39 @@ struct GatewayConnectionTests {
 
     @Test("shuts down with the last that succeeded", arguments: [true, false])
     func shutdownRule(_ accepts: Bool) throws {
-        let scene = try Scene(["after=3,answer=Shutdown,accept=\(accepts)"])
-        scene.receive((11...14).flatMap { GatewayBytes.frame($0) })
+        let frames = (11...14).flatMap { GatewayBytes.frame($0) }
+        let scene = try Scene(["after=3,answer=Shutdown,accept=\(accepts)"], receiving: frames)
         #expect(scene.steps == packet(10, accepts ? 13 : 12))
         #expect(scene.account.accepted == (accepts ? 3 : 2) && scene.account.dropped == 1)
         #expect(scene.account.refused.isEmpty)
-        let first = try Scene(["answer=10,accept=false"])
-        first.receive(GatewayBytes.frame(5))
-        #expect(first.steps == packet(10, 0))
+        // If it is not accepted, the packet names the previous notification, so this one was not processed.
+        let outcome = accepts ? Outcome.answered(status: 10, reason: "Shutdown") : .dropped
+        #expect(scene.records[2].outcome == outcome && scene.records[2].accepted == accepts)
+        #expect(try Scene(["answer=10,accept=false"], receiving: GatewayBytes.frame(5)).steps == packet(10, 0))
     }
 
     @Test("closes, resets and hangs, with or without accepting the notification", arguments: [true, false])
     func ends(_ accepts: Bool) throws {
-        for (answer, step) in [("close", GatewayConnection.Step.close), ("reset", .reset), ("hang", .stopReading)] {
-            let scene = try Scene(["prefix=dd,answer=\(answer),accept=\(accepts)"])
-            scene.receive(
-                GatewayBytes.frame(1) + GatewayBytes.frame(2, token: GatewayBytes.token(0xDD)) + GatewayBytes.frame(3))
-            #expect(scene.steps == [step])
-            #expect(scene.account.accepted == (accepts ? 2 : 1) && scene.account.dropped == 1)
-            #expect(scene.account.packets.isEmpty && scene.account.refused.isEmpty)
-            #expect(scene.account.closes + scene.account.resets + scene.account.hangs == 1)
+        for (answer, step, outcome) in [
+            ("close", .close, .closed), ("reset", .reset, .reset), ("hang", .stopReading, .silenced),
+        ] as [(String, GatewayConnection.Step, Outcome)] {
+            let frames = GatewayBytes.frame(1) + GatewayBytes.frame(2, to: 0xDD) + GatewayBytes.frame(3)
+            let scene = try Scene(["prefix=dd,answer=\(answer),accept=\(accepts)"], receiving: frames)
+            let account = scene.account
+            #expect(scene.steps == [step] && account.closes + account.resets + account.hangs == 1, "\(answer)")
+            #expect(account.accepted == (accepts ? 2 : 1) && account.dropped == 1, "\(answer)")
+            #expect(account.packets.isEmpty && account.refused.isEmpty, "\(answer)")
+            #expect(scene.records.map(\.outcome) == [Self.accepted, outcome, .dropped], "\(answer)")
+            #expect(scene.records.map(\.accepted) == [true, accepts, false], "\(answer)")
         }
     }
 
     @Test("adds a removed app to the feedback service, and continues")
     func feedback() throws {
-        let scene = try Scene(["prefix=dd,answer=feedback"])
-        scene.receive(GatewayBytes.frame(1, token: GatewayBytes.token(0xDD)) + GatewayBytes.frame(2))
+        let frames = GatewayBytes.frame(1, to: 0xDD) + GatewayBytes.frame(2)
+        let scene = try Scene(["prefix=dd,answer=feedback"], receiving: frames)
         #expect(scene.steps == [] && scene.account.accepted == 2)
+        #expect(scene.records.allSatisfy { $0.accepted && $0.outcome == Self.accepted } && scene.records.count == 2)
         let records = scene.service.takeFeedback(9)
         #expect(records.map(\.token.bytes) == [GatewayBytes.token(0xDD)])
         #expect(records.map(\.seconds) == [1_700_000_000])
@@ -252,8 +282,7 @@ struct GatewayConnectionTests {
         #expect(try Scene(["at=connect,answer=close"]).steps == [.close])
         #expect(try Scene(["at=connect,answer=reset"]).steps == [.reset])
         #expect(try Scene(["at=connect,answer=10"]).steps == packet(10, 0))
-        let hung = try Scene(["at=connect,answer=hang"])
-        hung.receive(GatewayBytes.frame(1))
+        let hung = try Scene(["at=connect,answer=hang"], receiving: GatewayBytes.frame(1))
         #expect(hung.steps == [.stopReading])
         #expect(hung.account.accepted == 0 && hung.account.droppedBytes == GatewayBytes.frame(1).count)
         hung.shutDown()
@@ -264,14 +293,11 @@ struct GatewayConnectionTests {
 
     @Test("ends without a packet for a refused client, and refuses one without a topic")
     func clients() throws {
-        let refused = try Scene(["at=connect,answer=10"], client: .refused)
-        refused.receive(GatewayBytes.frame(1))
+        let refused = try Scene(["at=connect,answer=10"], client: .refused, receiving: GatewayBytes.frame(1))
         #expect(refused.steps == [.close])
         #expect(refused.account.refusedClients == 1 && refused.account.connections == 0)
         #expect(refused.account.accepted == 0 && refused.account.dropped == 1)
-        let without = try Scene(client: .taken(topic: nil))
-        without.receive(GatewayBytes.frame(1))
-        #expect(without.steps == packet(3, 1))
+        #expect(try Scene(client: .taken(topic: nil), receiving: GatewayBytes.frame(1)).steps == packet(3, 1))
     }
 
     @Test("shuts down with the last accepted notification, and hurries if it was already ending")
@@ -279,14 +305,13 @@ struct GatewayConnectionTests {
         let idle = try Scene()
         idle.shutDown()
         #expect(idle.steps == packet(10, 0))
-        let busy = try Scene()
-        busy.receive(GatewayBytes.frame(1) + GatewayBytes.enhanced(2) + GatewayBytes.frame(3).dropLast())
+        let frames = GatewayBytes.frame(1) + GatewayBytes.enhanced(2) + GatewayBytes.frame(3).dropLast()
+        let busy = try Scene(receiving: frames)
         busy.shutDown()
         busy.receive(Array(GatewayBytes.frame(3).suffix(1)))
         #expect(busy.steps == packet(10, 2))
         #expect(busy.account.accepted == 2 && busy.account.dropped == 1)
-        let late = try Scene(["answer=8,delay=1m,split=true"])
-        late.receive(GatewayBytes.frame(4))
+        let late = try Scene(["answer=8,delay=1m,split=true"], receiving: GatewayBytes.frame(4))
         late.shutDown()
         #expect(late.steps == packet(8, 4))
         late.shutDown()
@@ -303,8 +328,7 @@ struct GatewayConnectionTests {
                 let token = [GatewayBytes.token(0xDD), GatewayBytes.token, []].randomElement(using: &generator)
                 stream += GatewayBytes.frame(number, token: number < 5 ? GatewayBytes.token(0xDD) : token ?? [])
             }
-            let whole = try Scene(rules)
-            whole.receive(stream)
+            let whole = try Scene(rules, receiving: stream)
             let split = try Scene(rules)
             while !stream.isEmpty {
                 let size = Int.random(in: 1...200, using: &generator)

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The reader of the gateway's frames")
 struct GatewayFrameReaderTests {
-    /// The frames read from a stream, and the most bytes that were buffered.
+    /// The frames read from a stream.
     private struct Reading: Equatable {
         var notifications: [KeptNotification] = []
         var fault: GatewayFault?
@@ -34,6 +34,10 @@ struct GatewayFrameReaderTests {
     }
 
     private func read(_ bytes: [UInt8]) -> Reading { read([bytes[...]]).0 }
+
+    private func pieces(of bytes: [UInt8], _ size: Int) -> [ArraySlice<UInt8>] {
+        stride(from: 0, to: bytes.count, by: size).map { bytes[$0...].prefix(size) }
+    }
 
     @Test("reads notifications of all three commands with all fields")
     func commands() {
@@ -74,8 +78,7 @@ struct GatewayFrameReaderTests {
             + GatewayBytes.frame(3, token: [1, 2], payload: Array(repeating: 0x20, count: 3000))
         let whole = read(stream)
         #expect(whole.notifications.count == 5)
-        let pieces = stride(from: 0, to: stream.count, by: size).map { stream[$0..<min($0 + size, stream.count)] }
-        #expect(read(pieces).0 == whole)
+        #expect(read(pieces(of: stream, size)).0 == whole)
     }
 
     @Test("reads the same for every position of one split")
@@ -112,18 +115,14 @@ struct GatewayFrameReaderTests {
         #expect(read(bytes.indices.map { bytes[$0...$0] }).0 == Reading(fault: fault))
         let before = read(GatewayBytes.frame(1) + bytes)
         #expect(before.notifications.count == 1 && before.fault == fault)
-        if case .tokenTooLong = fault.kind {
-            #expect(fault.status == .invalidTokenSize)
-        } else {
-            #expect(fault.status == .protocolError)
-        }
+        let isTooLong = if case .tokenTooLong = fault.kind { true } else { false }
+        #expect(fault.status == (isTooLong ? .invalidTokenSize : .protocolError))
     }
 
     @Test("never keeps more than one frame, nor one longer than the maximum")
     func bounded() {
         let endless = [2] + GatewayBytes.big(UInt32(ReceivedFrame.maximumLength)) + Array(repeating: 0, count: 200_000)
-        let pieces = stride(from: 0, to: endless.count, by: 1000).map { endless[$0..<min($0 + 1000, endless.count)] }
-        let (reading, mostKept) = read(pieces)
+        let (reading, mostKept) = read(pieces(of: endless, 1000))
         #expect(reading.fault == GatewayFault(kind: .unknownItem(0)))
         #expect(mostKept <= ReceivedFrame.maximumLength + 5)
         let longest = GatewayBytes.frame(1, payload: Array(repeating: 0x20, count: 65_535))

@@ -95,9 +95,7 @@ struct RecorderTests {
         let recorder = Recorder(limit: 10_000, file: file)
         await withTaskGroup(of: Void.self) { group in
             for task in 0..<8 {
-                group.addTask {
-                    for number in 0..<500 { recorder.record(received(task * 1000 + number)) }
-                }
+                group.addTask { for number in 0..<500 { recorder.record(received(task * 1000 + number)) } }
             }
         }
         var filter = NotificationFilter()

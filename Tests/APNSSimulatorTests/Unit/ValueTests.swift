@@ -29,9 +29,7 @@ struct FaultRuleTests {
     @Test(
         "is refused if it has no effect or is not a list of pairs",
         arguments: ["prefix=dead", "", "410", "=1", "at=connect"])
-    func refuses(_ text: String) {
-        #expect(throws: RuleError.self) { try FaultRule(text) }
-    }
+    func refuses(_ text: String) { #expect(throws: RuleError.self) { try FaultRule(text) } }
 
     @Test("can specify every documented reason, and those that APNs sends in another spelling")
     func reasons() throws {
@@ -177,9 +175,7 @@ struct AnswerDelayTests {
     @Test(
         "is refused otherwise",
         arguments: ["", "20", "ms", "-1ms", "nans", "1ms±2ms", "1ms±", "61m", "2h", "1ms±1ms±1ms", "infs"])
-    func refuses(_ text: String) {
-        #expect(AnswerDelay(text) == nil)
-    }
+    func refuses(_ text: String) { #expect(AnswerDelay(text) == nil) }
 
     @Test("varies within its jitter, and uses all of it")
     func draws() {

@@ -70,8 +70,7 @@ struct JSONMutationTests {
         [
             "\"", "\\", "{", "}", "[", "]", ",", ":", " ", "\n", "0", "1", "-", "+", ".", "e", "E", "t", "null", "true",
             "\\u", "\\uD800", "\\uDC00", "\\uD83D\\uDE00", "\\n", "\\/", "\u{0}", "\u{1F}", "\u{7F}", "é", "😀", "[]",
-            "{}",
-            "\"a\":1", ",1", "00",
+            "{}", "\"a\":1", ",1", "00",
         ].map { Array($0.utf8) } + [
             [0x80], [0xC0, 0x80], [0xED, 0xA0, 0x80], [0xF4, 0x90, 0x80, 0x80], [0xFF], [0xE2, 0x82],
         ]
@@ -143,11 +142,8 @@ struct JSONMutationTests {
             let job = try JobDecoder.decode(ByteBuffer(bytes: bytes))
             #expect(scannerError == nil, "decoded, but not JSON: \(String(decoding: bytes, as: UTF8.self))")
             guard let object else { return }
-            func text(_ field: JobField?) -> String? { field.map { String(buffer: job.text($0)) } }
-            #expect(text(job.token) == object["token"] as? String)
-            #expect(text(job.id) == object["id"] as? String)
-            #expect(text(job.topic) == object["topic"] as? String)
-            #expect(text(job.collapseID) == object["collapse_id"] as? String)
+            let texts = [("token", job.token), ("id", job.id), ("topic", job.topic), ("collapse_id", job.collapseID)]
+            for (name, field) in texts { #expect(job.string(field) == object[name] as? String) }
             #expect(job.priority == (object["priority"] as? NSNumber)?.intValue)
             let payload = try JSONSerialization.jsonObject(with: Data(job.bytes(job.payload).readableBytesView))
             #expect(payload as? NSDictionary == object["payload"] as? NSDictionary)

@@ -8,21 +8,12 @@ struct JSONScannerTests {
     @Test(
         "reports the mistake and its byte",
         arguments: [
-            ("", JSONError.Kind.unexpectedEnd, 0),
-            ("[1, 2", .unexpectedEnd, 5),
-            ("[1, ?]", .expectedValue, 4),
-            (#"{"a":1, b:2}"#, .expectedName, 8),
-            (#"{"a" 1}"#, .expectedColon, 5),
-            ("[1 2]", .expectedCommaOrEnd, 3),
-            ("[1, ]", .trailingComma, 2),
-            ("[\"ab\u{1}\"]", .controlCharacter, 4),
-            (#"["abcdefghij\q"]"#, .invalidEscape, 12),
-            (#"["a\uDC00"]"#, .loneSurrogate, 3),
-            ("[-x]", .invalidNumber, 1),
-            ("[012]", .invalidNumber, 1),
-            ("[trye]", .invalidLiteral, 1),
-            ("[] x", .trailingBytes, 3),
-            ("\u{FEFF}[]", .byteOrderMark, 0),
+            ("", JSONError.Kind.unexpectedEnd, 0), ("[1, 2", .unexpectedEnd, 5), ("[1, ?]", .expectedValue, 4),
+            (#"{"a":1, b:2}"#, .expectedName, 8), (#"{"a" 1}"#, .expectedColon, 5),
+            ("[1 2]", .expectedCommaOrEnd, 3), ("[1, ]", .trailingComma, 2),
+            ("[\"ab\u{1}\"]", .controlCharacter, 4), (#"["abcdefghij\q"]"#, .invalidEscape, 12),
+            (#"["a\uDC00"]"#, .loneSurrogate, 3), ("[-x]", .invalidNumber, 1), ("[012]", .invalidNumber, 1),
+            ("[trye]", .invalidLiteral, 1), ("[] x", .trailingBytes, 3), ("\u{FEFF}[]", .byteOrderMark, 0),
         ])
     func errors(text: String, kind: JSONError.Kind, offset: Int) {
         #expect(Array(text.utf8).jsonError == JSONError(kind: kind, offset: offset))

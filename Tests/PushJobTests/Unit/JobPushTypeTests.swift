@@ -13,31 +13,23 @@ struct JobPushTypeTests {
             #"{"-":"--","aps":{"content-available":1}}"#, #"{"aps":{"content-available":true}}"#,
             #"{"aps":{"content-available":1,"alert":null}}"#,
         ])
-    func background(payload: String) throws {
-        #expect(try decodeJob(#"{"token":"ab","payload":\#(payload)}"#).kind == .background)
+    func background(payload: String) throws { #expect(try Self.kind(payload) == .background) }
+
+    private static func kind(_ payload: String) throws -> Job.Kind {
+        try decodeJob(#"{"token":"ab","payload":\#(payload)}"#).kind
     }
 
-    @Test(
-        "with anything to show, or without members, it is not",
-        arguments: [
-            "{}", #"{"aps":{}}"#, #"{"aps":{"alert":"x"}}"#, #"{"aps":{"content-available":0}}"#,
-            #"{"aps":{"content-available":1,"alert":"x"}}"#, #"{"aps":{"badge":0,"content-available":1}}"#,
-            #"{"aps":{"content-available":1,"sound":""}}"#, #"{"aps":{"content-available":1,"\u0061lert":"x"}}"#,
-            #"{"content-available":1}"#, #"{"aps":{"x":{"content-available":1}}}"#,
-            #"{"x":{"aps":{"content-available":1}}}"#,
-            #"{"aps":"content-available"}"#, #"{"aps":["content-available",1]}"#, #"{"aps":{"content-available":10}}"#,
-            #"{"aps":{"content-available":"1"}}"#, #"{"x":"content-available","aps":{"alert":"\\"}}"#,
-            #"{"-content-availabl":"e-"}"#,
-        ])
-    func other(payload: String) throws {
-        #expect(try decodeJob(#"{"token":"ab","payload":\#(payload)}"#).kind != .background)
-    }
-
-    @Test("uses only the payload, not the rest of the job")
-    func elsewhere() throws {
-        let job = try decodeJob(#"{"content-available":1,"token":"ab","aps":{"content-available":1},"payload":{}}"#)
-        #expect(job.kind == .alert)
-    }
+    /// Payloads with anything to show, or without members.
+    static let alerts = [
+        "{}", #"{"aps":{}}"#, #"{"aps":{"alert":"x"}}"#, #"{"aps":{"content-available":0}}"#,
+        #"{"aps":{"content-available":1,"alert":"x"}}"#, #"{"aps":{"badge":0,"content-available":1}}"#,
+        #"{"aps":{"content-available":1,"sound":""}}"#, #"{"aps":{"content-available":1,"\u0061lert":"x"}}"#,
+        #"{"content-available":1}"#, #"{"aps":{"x":{"content-available":1}}}"#,
+        #"{"x":{"aps":{"content-available":1}}}"#,
+        #"{"aps":"content-available"}"#, #"{"aps":["content-available",1]}"#, #"{"aps":{"content-available":10}}"#,
+        #"{"aps":{"content-available":"1"}}"#, #"{"x":"content-available","aps":{"alert":"\\"}}"#,
+        #"{"-content-availabl":"e-"}"#,
+    ]
 
     @Test(
         "short forms determine the kind of notification",
@@ -48,39 +40,37 @@ struct JobPushTypeTests {
             (#""sound":"x","content_available":1"#, .alert), (#""alert":null,"content_available":1"#, .background),
             (#""event":"end""#, .liveActivity), (#""content_state":{},"alert":"x""#, .liveActivity),
             (#""mdm":"magic""#, .mdm), (#""custom":{"aps-like":1}"#, .alert), (#""timestamp":1"#, .alert),
+            // Members of a payload count only in the payload.
+            (#""content-available":1,"aps":{"content-available":1},"payload":{}"#, .alert),
         ])
     func shortForms(members: String, kind: Job.Kind) throws {
-        let job = try decodeJob(#"{"token":"ab",\#(members)}"#)
-        #expect(job.kind == kind)
+        #expect(try decodeJob(shortJob(members)).kind == kind)
     }
+
+    /// Payloads of other kinds, and payloads that are similar to those.
+    static let others: [(String, Job.Kind)] = [
+        (#"{"aps":{"event":"update","content-state":{},"timestamp":1}}"#, .liveActivity),
+        (#"{"aps":{"timestamp":1,"event":"end"}}"#, .liveActivity),
+        (#"{"aps":{"event":"start","content-state":{},"alert":"x"}}"#, .liveActivity),
+        (#"{"aps":{"ev\u0065nt":"end","timestamp":1}}"#, .liveActivity),
+        (#"{"x":1,"aps":{"event":"end","timestamp":1}}"#, .liveActivity),
+        (#"{"aps":{"event":"end"}}"#, .alert), (#"{"aps":{"event":"tap","timestamp":1}}"#, .alert),
+        (#"{"aps":{"alert":"x","content-state":{}}}"#, .alert),
+        (#"{"aps":{"event":"Update","content-state":{},"timestamp":1}}"#, .liveActivity),
+        (#"{"aps":{"event":"tap","alert":"x","content-state":{}}}"#, .alert),
+        (#"{"aps":{"content-changed":true}}"#, .widgetOrControl),
+        (#"{"aps":{"content-changed":true,"alert":"x"}}"#, .alert),
+        (#"{"event":"end","timestamp":1,"aps":{}}"#, .alert),
+        (#"{"mdm":"magic"}"#, .mdm), (#"{ "mdm" : "magic" }"#, .mdm), (#"{"mdm":1}"#, .alert),
+        (#"{"aps":{"alert":"x"},"mdm":"magic"}"#, .alert), (#"{"mdm":"magic","aps":{}}"#, .mdm),
+        (#"{"aps":{"mdm":"magic"}}"#, .alert), (#"{"aps":{"content-available":1},"mdm":"x"}"#, .background),
+    ]
 
     @Test(
         "a payload determines the kind of notification, if it is certain",
-        arguments: [
-            (#"{"aps":{"event":"update","content-state":{},"timestamp":1}}"#, Job.Kind.liveActivity),
-            (#"{"aps":{"timestamp":1,"event":"end"}}"#, .liveActivity),
-            (#"{"aps":{"event":"start","content-state":{},"alert":"x"}}"#, .liveActivity),
-            (#"{"aps":{"ev\u0065nt":"end","timestamp":1}}"#, .liveActivity),
-            (#"{"x":1,"aps":{"event":"end","timestamp":1}}"#, .liveActivity),
-            (#"{"aps":{"event":"end"}}"#, .alert), (#"{"aps":{"event":"tap","timestamp":1}}"#, .alert),
-            (#"{"aps":{"alert":"x","content-state":{}}}"#, .alert),
-            (#"{"aps":{"event":"Update","content-state":{},"timestamp":1}}"#, .liveActivity),
-            (#"{"aps":{"event":"tap","alert":"x","content-state":{}}}"#, .alert),
-            (#"{"aps":{"content-changed":true}}"#, .widgetOrControl),
-            (#"{"aps":{"content-changed":true,"alert":"x"}}"#, .alert),
-            (#"{"event":"end","timestamp":1,"aps":{}}"#, .alert),
-            (#"{"mdm":"magic"}"#, .mdm), (#"{ "mdm" : "magic" }"#, .mdm), (#"{"mdm":1}"#, .alert),
-            (#"{"aps":{"alert":"x"},"mdm":"magic"}"#, .alert), (#"{"mdm":"magic","aps":{}}"#, .mdm),
-            (#"{"aps":{"mdm":"magic"}}"#, .alert), (#"{"aps":{"content-available":1},"mdm":"x"}"#, .background),
-        ])
-    func payloads(payload: String, kind: Job.Kind) throws {
-        #expect(try decodeJob(#"{"token":"ab","payload":\#(payload)}"#).kind == kind)
-    }
+        arguments: alerts.map { ($0, Job.Kind.alert) } + others)
+    func payloads(payload: String, kind: Job.Kind) throws { #expect(try Self.kind(payload) == kind) }
 
     @Test("a job for a channel is for Live Activities")
-    func channel() throws {
-        #expect(try decodeJob(#"{"channel":"ab","payload":{}}"#).kind == .liveActivity)
-        #expect(try decodeJob(#"{"token":"ab","payload":{"aps":{"content-available":1}}}"#).kind == .background)
-        #expect(try decodeJob(#"{"token":"ab","payload":{"aps":{"event":"end"}}}"#).kind == .alert)
-    }
+    func channel() throws { #expect(try decodeJob(#"{"channel":"ab","payload":{}}"#).kind == .liveActivity) }
 }

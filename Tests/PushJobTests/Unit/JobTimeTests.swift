@@ -19,9 +19,7 @@ struct JobTimeTests {
             ("1970-01-01T01:00:00+01:00", 0), ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
             ("253402300799.999", 253_402_300_799_999),
         ])
-    func good(text: String, time: Int64) {
-        #expect(JobTime.milliseconds(text) == time)
-    }
+    func good(text: String, time: Int64) { #expect(JobTime.milliseconds(text) == time) }
 
     @Test(
         "refuses other texts, and times without offset or that do not exist",
@@ -35,9 +33,7 @@ struct JobTimeTests {
             "2030-01-31T12:00:00Zx", "2030-01-31T12:00:00 Z", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59-01:00",
             "20300131T120000Z", "٢٠٣٠-01-31T12:00:00Z",
         ])
-    func bad(text: String) {
-        #expect(JobTime.milliseconds(text) == nil)
-    }
+    func bad(text: String) { #expect(JobTime.milliseconds(text) == nil) }
 
     @Test("agrees with Foundation on days over four centuries")
     func calendar() throws {
@@ -54,9 +50,7 @@ struct JobTimeTests {
             ("45s", Int64(45)), ("30m", 1800), ("1h", 3600), ("1d", 86400), ("2w", 1_209_600), ("1h30m", 5400),
             ("1w1d1h1m1s", 694_861), ("0s", 0), ("90m", 5400), ("36500d", 3_153_600_000),
         ])
-    func durations(text: String, seconds: Int64) {
-        #expect(Expiration(text) == .after(seconds: seconds))
-    }
+    func durations(text: String, seconds: Int64) { #expect(Expiration(text) == .after(seconds: seconds)) }
 
     @Test("reads seconds since 1970, 0 too")
     func epochs() {
@@ -70,7 +64,5 @@ struct JobTimeTests {
             "", "s", "h1", "1h30", "1x", "1H", "-1h", "+1h", "1.5h", " 1h", "1h ", "1h 30m", "1m1h", "1h1h", "1hh",
             "36501d", "99999999999999999999s", "9223372036854775807w", "1700000000000", "never",
         ])
-    func badDurations(text: String) {
-        #expect(Expiration(text) == nil)
-    }
+    func badDurations(text: String) { #expect(Expiration(text) == nil) }
 }

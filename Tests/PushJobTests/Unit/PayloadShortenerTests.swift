@@ -153,8 +153,7 @@ struct PayloadShortenerTests {
                 "a", "b", "Wort ", " ", "  ", "lang", "é", "e\u{301}", "👨‍👩‍👧‍👦", "🇩🇪", "🇫", "👍🏽", "각",
                 "\u{1112}\u{1161}\u{11AB}",
                 "\"", "\\", "\n", "\r\n", "\t", "\u{0}", "/", "中文", "ไทย", "नि", "\u{200D}", "\u{FE0F}", "\u{A0}",
-                "\u{600}", "…",
-                "\u{10FFFF}",
+                "\u{600}", "…", "\u{10FFFF}",
             ]
             // Long texts are not read from their start, so some must have plain stretches and some must not.
             let isPlain = Bool.random(using: &random)

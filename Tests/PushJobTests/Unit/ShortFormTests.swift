@@ -43,8 +43,7 @@ struct ShortFormTests {
             [
                 (#""default""#, #""default""#), (#"{"critical":true,"name":"x"}"#, #"{"critical":1,"name":"x"}"#),
                 (
-                    #"{"name":"x" , "critical":0,"volume":0.50}"#,
-                    #"{"name":"x","critical":0,"volume":0.50}"#
+                    #"{"name":"x" , "critical":0,"volume":0.50}"#, #"{"name":"x","critical":0,"volume":0.50}"#
                 ), (#"{"name":"x","critical":null,"volume":1}"#, #"{"name":"x","volume":1}"#), ("{}", "{}"),
             ]
         ),
@@ -63,8 +62,7 @@ struct ShortFormTests {
         (.relevanceScore, [("0", "0"), ("1", "1"), ("0.50", "0.50"), ("1e-1", "1e-1"), ("-0", "-0")]),
         (.filterCriteria, [(#""f""#, #""f""#)]),
         (
-            .staleDate,
-            [("0", "0"), ("1900000000.9", "1900000000"), (#""2030-01-31T14:00:00+02:00""#, "1896091200")]
+            .staleDate, [("0", "0"), ("1900000000.9", "1900000000"), (#""2030-01-31T14:00:00+02:00""#, "1896091200")]
         ), (.contentState, [("{}", "{}"), (#"{ "a" : [1,{}] }"#, #"{ "a" : [1,{}] }"#)]),
         (.timestamp, [("1.9e9", "1900000000")]),
         (.event, [(#""start""#, #""start""#), (#""update""#, #""update""#), (#""end""#, #""end""#)]),

@@ -12,8 +12,6 @@ struct SidekiqJobTests {
         try JobDecoder.decode(ByteBuffer(string: text), as: format)
     }
 
-    private func text(_ field: JobField?, of job: Job) -> String? { field.map { String(buffer: job.text($0)) } }
-
     private func refusal(_ text: String, _ format: JobFormat = format) -> JobError? {
         #expect(throws: JobError.self) { try decode(text, format) }
     }
@@ -29,13 +27,11 @@ struct SidekiqJobTests {
         ] as [(String, String?, Int64?, Int?)])
     func forms(sample: String, id: String?, enqueuedAt: Int64?, attempts: Int?) throws {
         let job = try decode(sample)
-        #expect(text(job.token, of: job) == SidekiqSamples.token)
-        #expect(text(job.id, of: job) == id)
+        #expect(job.string(job.token) == SidekiqSamples.token && job.string(job.id) == id)
         #expect(job.enqueuedAt == enqueuedAt && job.maxAttempts == attempts)
         #expect(job.expiration == .after(seconds: 3600))
-        let alert = "Gr\u{fc}\u{df}e \u{e9} \"x\""
         let payload = try String(buffer: job.payload(limit: 4096))
-        #expect(payload.contains("Grüße") && payload.contains(#"\"x\""#), "\(payload) \(alert)")
+        #expect(payload.contains("Grüße") && payload.contains(#"\"x\""#), "\(payload)")
         #expect(String(buffer: job.originalBytes) == sample)
     }
 
@@ -44,10 +40,9 @@ struct SidekiqJobTests {
         arguments: [SidekiqSamples.activeJob, SidekiqSamples.activeJob8])
     func activeJob(sample: String) throws {
         let job = try decode(sample)
-        #expect(text(job.token, of: job) == SidekiqSamples.token && text(job.pushType, of: job) == "alert")
-        #expect(text(job.id, of: job) == "b4a577edbccf1d805744efa9" && job.enqueuedAt == 1_700_000_001_500)
-        #expect(
-            try String(buffer: job.payload(limit: 4096)) == #"{"aps":{"alert":{"title":"T"}},"n":[1,{}]}"#)
+        #expect(job.string(job.token) == SidekiqSamples.token && job.string(job.pushType) == "alert")
+        #expect(job.string(job.id) == "b4a577edbccf1d805744efa9" && job.enqueuedAt == 1_700_000_001_500)
+        #expect(try String(buffer: job.payload(limit: 4096)) == #"{"aps":{"alert":{"title":"T"}},"n":[1,{}]}"#)
         #expect(String(buffer: job.originalBytes) == sample)
         #expect(job.isRewritten)
     }
@@ -57,7 +52,7 @@ struct SidekiqJobTests {
         let sample = SidekiqSamples.activeJob(
             wrapper: "ActiveJob::QueueAdapters::ResqueAdapter::JobWrapper", around: #""x":1"#)
         let job = try decode(sample)
-        #expect(text(job.id, of: job) == "2f967dc1-6d9e-4d46-8d6a-2d4f6b3ee6f1")
+        #expect(job.string(job.id) == "2f967dc1-6d9e-4d46-8d6a-2d4f6b3ee6f1")
         #expect(job.enqueuedAt == 1_700_000_001_500)
     }
 
@@ -66,7 +61,7 @@ struct SidekiqJobTests {
         let job = try decode(
             #"{"class":"P","args":[{"id":"mine","token":"ab","alert":"","enqueued_at":5,"max_attempts":3}],"jid":"j","retry":false,"enqueued_at":9}"#
         )
-        #expect(text(job.id, of: job) == "mine" && job.enqueuedAt == 5000 && job.maxAttempts == 3)
+        #expect(job.string(job.id) == "mine" && job.enqueuedAt == 5000 && job.maxAttempts == 3)
     }
 
     @Test("ignore invalid members of the wrapper")
@@ -84,8 +79,7 @@ struct SidekiqJobTests {
             (#"{"class":7,"args":[{}]}"#, "it has no `class`"), (#"{"class":"P"}"#, "it has no `args`"),
             (#"{"class":"P","args":[]}"#, "it has no `args`"), (#"{"class":"P","args":{}}"#, "it has no `args`"),
             (#"{"class":"P","args":[1],"args":[{}]}"#, "more than once"),
-            (#"{"class":"P","args":[7]}"#, "neither an object"),
-            (#"{"class":"P","args":["ab"]}"#, "neither an object"),
+            (#"{"class":"P","args":[7]}"#, "neither an object"), (#"{"class":"P","args":["ab"]}"#, "neither an object"),
             (#"{"class":"P","args":[null]}"#, "neither an object"),
             (#"{"class":"P","args":[{"job_class":"P","arguments":[]}]}"#, "ActiveJob"),
             (#"{"token":"ab","payload":{}}"#, "it has no `class`"),
@@ -137,8 +131,8 @@ struct SidekiqJobTests {
         writer.write(tokens: [ByteBuffer(string: "cdef")])
         let body = writer.wrapping(ByteBuffer(string: sample))
         let job = try JobDecoder.decode(body, as: Self.format)
-        #expect(job.envelope.attempt == 3 && text(job.id, of: job) == "first")
-        #expect(job.tokens?.map { String(buffer: job.text($0)) } == ["cdef"])
+        #expect(job.envelope.attempt == 3 && job.string(job.id) == "first")
+        #expect(job.tokenStrings == ["cdef"])
         #expect(String(buffer: job.originalBytes) == sample)
         #expect(try job.payload(limit: 4096).readableBytes > 10)
     }
@@ -167,7 +161,7 @@ struct SidekiqJobTests {
             rest.removeSubrange(job.tokensMember)
             let text = #"{"apns_worker":1,"attempt":1,"tokens":["dd"],"job":\#(String(decoding: rest, as: UTF8.self))}"#
             let piece = try decode(text)
-            #expect(piece.tokens?.map { String(buffer: piece.text($0)) } == ["dd"])
+            #expect(piece.tokenStrings == ["dd"])
             #expect(try piece.payload(limit: 4096) == native.payload(limit: 4096))
             #expect(!String(decoding: rest, as: UTF8.self).contains("tokens"))
         }
