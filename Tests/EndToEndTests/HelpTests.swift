@@ -78,11 +78,9 @@ extension EndToEnd {
 
         @Test("without a terminal the progress is an occasional line without escape codes")
         func progress() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             try redis.push(TestJob.many(50))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--progress", "--exit-when-done"])
+            let worker = try WorkerProcess(redis, simulator, ["--progress", "--exit-when-done"])
             _ = try await worker.finish()
             #expect(worker.log.contains("progress 100 %  50/50 settled"), "\(worker.log)")
             #expect(!worker.log.contains("\u{1B}") && !worker.log.contains("\r"))

@@ -112,7 +112,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(options: ["--control-port", "0"] + options)
             let redis = try RedisServer()
             try redis.push([TestJob.text(TestJob.token("aa", 1))])
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
             #expect(try await worker.finish().delivered == 1)
             _ = try await simulator.stop()
             let errors = simulator.process.errors

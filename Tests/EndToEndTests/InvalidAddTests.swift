@@ -8,8 +8,7 @@ extension EndToEnd {
         private static func add(
             _ arguments: [String], _ redis: RedisServer, input: String? = nil
         ) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(
-                ["invalid", "add"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url], input: input)
+            try await redis.apnsWorker(["invalid", "add"] + arguments, input: input)
         }
 
         private static func details(_ token: String, _ redis: RedisServer) throws -> StoredInvalidToken {
@@ -87,9 +86,7 @@ extension EndToEnd {
             _ = try await Self.add([tokens[2], "--topic", "com.example.other"], redis)
             let simulator = try await SimulatorProcess()
             try redis.push(tokens.map { TestJob.text($0) })
-            let account = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
-            ).finish()
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(account.suppressed == 2 && account.delivered == 2)
             let seen = try await simulator.stop()
             #expect(Set(seen.acceptedByToken.keys) == Set(tokens[2...]))

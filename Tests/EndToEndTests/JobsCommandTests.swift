@@ -212,7 +212,6 @@ extension EndToEnd {
             _ = try await stage.run(["jobs", "run", "--state", "deferred", "--rate", "10", "--yes"])
             try await eventually("it is delivered") { try stage.contents().count("delivered") == 1 }
             #expect(try await worker.stop().delivered == 1)
-            _ = try await simulator.stop()
         }
 
         @Test("move puts jobs into the other queue", arguments: RedisStage.Kind.allCases)
@@ -282,7 +281,6 @@ extension EndToEnd {
             }
             #expect(try stage.contents().count("cancelled") == 4)
             worker.process.kill()
-            _ = try await simulator.stop()
         }
     }
 }

@@ -21,8 +21,7 @@ extension EndToEnd {
 
         @Test("a worker starts and works with the configuration, variables and mounts of the pods")
         func works() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let folder = try ConfigurationTests.Folder()
             // The mounted volumes and their contents.
             let mounts = try Dictionary(

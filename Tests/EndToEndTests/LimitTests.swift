@@ -7,9 +7,8 @@ extension EndToEnd {
     struct LimitTests {
         @Test("a throttled device waits, and so do its later notifications; other devices do not")
         func throttled() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=7,answer=429,retry-after=3,times=1"])
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers(rules: ["prefix=7,answer=429,retry-after=3,times=1"])
+            let worker = try WorkerProcess(redis, simulator)
             let device = TestJob.token("7", 1)
             try redis.push([TestJob.text(device, #""id":"first","#)])
             try await eventually("the device is throttled") {
@@ -43,30 +42,24 @@ extension EndToEnd {
 
         @Test("other workers also wait for a throttled device")
         func throttledElsewhere() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let until = Int(Date().timeIntervalSince1970 * 1000) + 4000
             let device = TestJob.token("7", 1)
             try redis.run("ZADD", "push:{shared}:throttled-tokens", "\(until)", device)
             try redis.push([TestJob.text(device)] + TestJob.many(20, prefix: "a"))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
             let account = try await worker.finish()
             #expect(Int(Date().timeIntervalSince1970 * 1000) >= until)
             #expect(account.delivered == 21 && account.deferred == 1)
-            _ = try await simulator.stop()
         }
 
         @Test("an app's rate applies to all lanes of all workers, and each gets its share")
         func rate() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             try redis.push(TestJob.many(600))
             let start = ContinuousClock.now
             let workers = try (0..<2).map { _ in
-                try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port,
-                    options: ["--lanes", "2", "--max-per-second", "100"])
+                try WorkerProcess(redis, simulator, ["--lanes", "2", "--max-per-second", "100"])
             }
             try await eventually("all are delivered", within: .seconds(60)) {
                 try QueueContents(redis).count("delivered") == 600
@@ -81,10 +74,9 @@ extension EndToEnd {
 
         @Test("the rate of one app does not slow another")
         func rateOfOne() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
+                redis, simulator,
                 environment: BreakerTests.apps.merging(["APNS_WORKER_APPS_OTHER_MAX_PER_SECOND": "5"]) { $1 })
             try redis.push(
                 BreakerTests.jobs(2000, "other", prefix: "b") + BreakerTests.jobs(2000, "good", prefix: "a"))

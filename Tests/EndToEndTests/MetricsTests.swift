@@ -7,8 +7,7 @@ extension EndToEnd {
     struct MetricsTests {
         @Test("metrics match exactly the notifications that were sent and their outcomes")
         func agreement() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: [
+            let (redis, simulator) = try await startServers(rules: [
                 "prefix=dead,answer=410", "prefix=bad0,answer=BadDeviceToken", "prefix=5,answer=503,times=1",
                 "prefix=c,answer=418,reason=NewReason",
             ])
@@ -31,8 +30,7 @@ extension EndToEnd {
             try redis.push(jobs)
 
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--admin-port", "0", "--lanes", "2", "--max-bad-tokens", "100"])
+                redis, simulator, ["--admin-port", "0", "--lanes", "2", "--max-bad-tokens", "100"])
             let port = try await worker.adminPort()
             let ends = jobs.count - 1 + tokens.count
             try await eventually("all have ended") {
@@ -97,8 +95,7 @@ extension EndToEnd {
 
         @Test("the state in Redis is shown: depth by state, age of the oldest job, pauses and invalid tokens")
         func depth() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let connection = try redis.connect()
             try connection.run("SET", "push:{default}:paused", "why")
             try connection.run("SADD", "push:{shared}:invalid-tokens", "aa", "bb")
@@ -107,8 +104,7 @@ extension EndToEnd {
             try connection.run("ZADD", "push:{default}:retry", "99999999999999", "a")
             let enqueued = Int(Date.now.timeIntervalSince1970) - 5000
             try redis.push(TestJob.many(4, members: #""enqueued_at":\#(enqueued),"#))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"])
+            let worker = try WorkerProcess(redis, simulator, ["--admin-port", "0"])
             let port = try await worker.adminPort()
             // The first scrape may precede the connection to Redis; Redis is asked every ten seconds.
             try await eventually("the queue has been looked at") {
@@ -124,15 +120,12 @@ extension EndToEnd {
             let age = try #require(page.value("apns_worker_queue_oldest_seconds", ["queue": "default"]))
             #expect((4990...6000).contains(age))
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test("a worker without Redis is alive but not ready, with the reason, and ready when Redis is back")
         func redisGone() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, ["--admin-port", "0"])
             let port = try await worker.adminPort()
             try await eventually("it is ready") { try await Self.get(port, "/readyz").status == 200 }
             #expect(try await Self.get(port, "/readyz").body == "ready\n")
@@ -157,17 +150,13 @@ extension EndToEnd {
             try redis.restart()
             try await eventually("it is ready once more") { try await Self.get(port, "/readyz").status == 200 }
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test("a draining worker is not ready, and answers until it exits")
         func draining() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=silence"])
+            let (redis, simulator) = try await startServers(rules: ["answer=silence"])
             try redis.push(TestJob.many(10))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--admin-port", "0", "--drain-timeout", "10000"])
+            let worker = try WorkerProcess(redis, simulator, ["--admin-port", "0", "--drain-timeout", "10000"])
             let port = try await worker.adminPort()
             try await eventually("they are under way") { try await simulator.account().silenced == 10 }
             #expect(try await Self.page(port).value("apns_worker_in_flight", ["app": "default"]) == 10)
@@ -179,7 +168,6 @@ extension EndToEnd {
             #expect(try await Self.get(port, "/healthz").status == 200)
             #expect(try await Self.get(port, "/metrics").status == 200)
             _ = try await worker.finish()
-            _ = try await simulator.stop()
         }
 
         @Test("a worker whose only app cannot send is not ready and counts the reasons")
@@ -203,11 +191,9 @@ extension EndToEnd {
             "nothing listens by default, and then only on the loopback address",
             .enabled(if: geteuid() == 0, "only root sees the sockets of a process whose memory is private"))
         func closed() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             for isOpen in [false, true] {
-                let worker = try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: isOpen ? ["--admin-port", "0"] : [])
+                let worker = try WorkerProcess(redis, simulator, isOpen ? ["--admin-port", "0"] : [])
                 try await worker.logs("started")
                 // 127.0.0.1 in the kernel's own spelling.
                 let expected =
@@ -218,25 +204,20 @@ extension EndToEnd {
                 }
                 _ = try await worker.stop()
             }
-            _ = try await simulator.stop()
         }
 
         @Test("a port in use ends the start with an error that names it")
         func taken() async throws {
             let redis = try RedisServer()
-            let result = try await CommandLineTests.run(
-                ["run", "--simulate", "--admin-port", "\(redis.port)"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let result = try await redis.apnsWorker(["run", "--simulate", "--admin-port", "\(redis.port)"])
             #expect(result.ending == .exited(1))
             #expect(result.errors.contains("the admin port cannot be 127.0.0.1:\(redis.port): Address already in use"))
         }
 
         @Test("the health command works without an HTTP client: 0 if healthy, 1 with the reason if not")
         func command() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_ADMIN_PORT": "0"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_ADMIN_PORT": "0"])
             let port = "\(try await worker.adminPort())"
             try await eventually("it is ready") {
                 try await CommandLineTests.run(["health", "--ready", "--admin-port", port]).ending == .exited(0)
@@ -257,7 +238,6 @@ extension EndToEnd {
             #expect(gone.errors.contains("nothing answers at 127.0.0.1:\(port): Connection refused"))
             let nowhere = try await CommandLineTests.run(["health"])
             #expect(nowhere.ending == .exited(64) && nowhere.errors.contains("APNS_WORKER_ADMIN_PORT"))
-            _ = try await simulator.stop()
         }
 
         @Test(

@@ -11,8 +11,7 @@ extension EndToEnd {
 
         @Test("worker, Redis and simulator agree on 2,000 mixed jobs, to the job")
         func accounts() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: Self.rules)
+            let (redis, simulator) = try await startServers(rules: Self.rules)
             let good = TestJob.many(900, prefix: "a") + TestJob.many(50, prefix: "b", members: #""expiration":"1h","#)
             let temporary =
                 TestJob.many(200, prefix: "5030") + TestJob.many(100, prefix: "4290")
@@ -43,9 +42,7 @@ extension EndToEnd {
             #expect(all.count == 2000)
             try redis.push(all)
 
-            let worker = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
-            ).finish()
+            let worker = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             let queue = try QueueContents(redis)
             let account = try await simulator.stop()
 

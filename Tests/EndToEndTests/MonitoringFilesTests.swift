@@ -117,11 +117,10 @@ extension EndToEnd {
                 """)
             let port = try RedisServer.freePort()
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: [
+                redis, simulator,
+                [
                     "--config", folder.file, "--admin-port", "\(port)", "--traces-url", "http://127.0.0.1:1",
-                ],
-                environment: ["APNS_WORKER_TOPIC": ""])
+                ], environment: ["APNS_WORKER_TOPIC": ""])
             try redis.push(TestJob.many(10, members: #""app":"key","#))
             try await eventually("they are sent") { try QueueContents(redis).count("delivered") == 10 }
             let expressions = try Self.panelExpressions() + Self.alertExpressions()

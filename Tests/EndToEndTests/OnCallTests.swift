@@ -140,7 +140,6 @@ extension EndToEnd {
             #expect(byID.first?["outcome"] as? String == "dead", "\(byID)")
             #expect(try await Self.command(stage, "dead", "list", "--id", "promo-0").output.contains("promo-0"))
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test(
@@ -207,7 +206,6 @@ extension EndToEnd {
             #expect(nobody.errors.contains("no worker claims jobs from queue newqueue"), "\(nobody)")
             #expect(try await FleetView(stage.url).worker(worker)?.state == "running")
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test(

@@ -61,9 +61,8 @@ extension EndToEnd {
 
         @Test("a claim unknown to its owner is soon found and processed")
         func lateClaim() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             try redis.push(TestJob.many(10))
             try await eventually("they are delivered") { try redis.counted("delivered") == 10 }
             let name = try #require(try QueueContents(redis).workers.first)
@@ -140,8 +139,7 @@ extension EndToEnd {
 
         @Test("an invalid token that was confirmed but is unknown to the new Redis is written again")
         func forgottenToken() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=Unregistered"])
+            let (redis, simulator) = try await startServers(rules: ["answer=Unregistered"])
             let settles = Mutex(false)
             let sent = Mutex("")
             // The settlement script has ten keys, of which the lane's claims are the first. It also writes a lane's

@@ -76,8 +76,7 @@ extension EndToEnd {
 
             let format =
                 producer == .sidekiq ? ["--queue", "push", "--format", "sidekiq", "--job-class", "PushJob"] : []
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: format + ["--exit-when-done"])
+            let worker = try WorkerProcess(redis, simulator, format + ["--exit-when-done"])
             #expect(try await worker.finish().delivered == (isTask ? 1 : 102), "\(worker.log)")
             _ = try await simulator.stop()
             let queue = try QueueContents(redis, queue: producer == .sidekiq ? "push" : "default")

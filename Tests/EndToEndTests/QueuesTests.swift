@@ -20,8 +20,8 @@ extension EndToEnd {
                 try redis.push(TestJob.many(3000, prefix: "\(index)"), queue: queue)
             }
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: [
+                redis, simulator,
+                [
                     "--queue", "critical:6,default:3,bulk:1", "--max-connections", "1", "--max-streams", "100",
                     "--exit-when-done",
                 ])
@@ -45,14 +45,13 @@ extension EndToEnd {
 
         @Test("in strict order, wait for the queues before them")
         func strict() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "20ms±5ms"])
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "20ms±5ms"])
             for (index, queue) in ["first", "second"].enumerated() {
                 try redis.push(TestJob.many(2000, prefix: "\(index)"), queue: queue)
             }
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: [
+                redis, simulator,
+                [
                     "--queue", "first,second", "--queue-order", "strict", "--max-connections", "1", "--max-streams",
                     "100", "--exit-when-done",
                 ])
@@ -69,14 +68,12 @@ extension EndToEnd {
 
         @Test("do not wait for a paused queue, which continues once it is resumed")
         func paused() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             try redis.run("SET", "push:{one}:paused", "maintenance")
             for (index, queue) in ["one", "two"].enumerated() {
                 try redis.push(TestJob.many(500, prefix: "\(index)"), queue: queue)
             }
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--queue", "one,two", "--exit-when-done"])
+            let worker = try WorkerProcess(redis, simulator, ["--queue", "one,two", "--exit-when-done"])
             try await eventually("the other is done") { try delivered(redis, ["two"])[0] == 500 }
             let waiting = try QueueContents(redis, queue: "one")
             #expect(waiting.count("delivered") == 0 && waiting.claims + waiting.jobs.count == 500)

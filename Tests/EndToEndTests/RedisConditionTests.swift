@@ -47,7 +47,7 @@ extension EndToEnd {
             #expect(page.contains("workers have the same problem; \(advice)"), "\(page)")
             #expect(!page.contains("00:00:00 UTC"))
             let job = ["enqueue", "--token", TestJob.token("ab", 1), "--alert", "x", "--wait", "2s"]
-            let result = try await CommandLineTests.run(job, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let result = try await redis.apnsWorker(job)
             #expect(result.errors.contains(advice), "\(result)")
             let isInQueue = try QueueContents(redis).jobs.count == 1
             #expect(result.errors.contains("the job is in the queue nevertheless") == isInQueue, "\(result)")
@@ -68,8 +68,7 @@ extension EndToEnd {
             let place = "127.0.0.1:\(redis.port)"
             let simulator = try await SimulatorProcess(options: ["--delay", "1s±900ms"])
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--max-connections", "1", "--max-streams", "5", "--drain-timeout", "500"])
+                redis, simulator, ["--max-connections", "1", "--max-streams", "5", "--drain-timeout", "500"])
             try redis.push(TestJob.many(3000))
             try await eventually("it has taken some, and others wait") {
                 let view = try await FleetView(redis.url)
@@ -160,8 +159,7 @@ extension EndToEnd {
             #expect(check.ending == .exited(1) && check.output.contains(words))
 
             let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2", "--queue", "a,b"])
+            let worker = try WorkerProcess(redis, simulator, ["--lanes", "2", "--queue", "a,b"])
             try await worker.logs("redis_evicts")
             let lines = worker.lines(of: "redis_evicts")
             #expect(lines.count == 1 && lines[0].contains(" error ") && lines[0].contains(place), "\(worker.log)")
@@ -174,8 +172,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess()
             for isOn in [false, true] {
                 let redis = try RedisServer(arguments: ["--appendonly", isOn ? "yes" : "no"])
-                let worker = try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2", "--admin-port", "0"])
+                let worker = try WorkerProcess(redis, simulator, ["--lanes", "2", "--admin-port", "0"])
                 let port = try await worker.adminPort()
                 try await eventually("it has asked") {
                     let page = try await MetricsTests.page(port)
@@ -195,7 +192,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             try redis.run("ACL", "SETUSER", "default", "-info")
             let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let worker = try WorkerProcess(redis, simulator)
             try await worker.logs("redis_info_refused")
             let lines = worker.lines(of: "redis_info_refused")
             #expect(lines.count == 1 && lines[0].contains(" warning ") && lines[0].contains("+info"))
@@ -212,8 +209,7 @@ extension EndToEnd {
             let server = ["server": "127.0.0.1:\(redis.port)"]
             try redis.run("CONFIG", "SET", "maxmemory", "1")
             let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2", "--admin-port", "0"])
+            let worker = try WorkerProcess(redis, simulator, ["--lanes", "2", "--admin-port", "0"])
             let port = try await worker.adminPort()
             try await eventually("it is seen that writes are refused") {
                 try await MetricsTests.page(port).value("apns_worker_redis_writes_refused", server) == 1
@@ -241,10 +237,9 @@ extension EndToEnd {
 
         @Test("the reason why a worker is not ready is logged, and so is its end")
         func notReady() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=410"])
+            let (redis, simulator) = try await startServers(rules: ["answer=410"])
             try redis.run("SET", "push:{shared}:invalid-tokens", "what is this?")
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2"])
+            let worker = try WorkerProcess(redis, simulator, ["--lanes", "2"])
             try redis.push(TestJob.many(3))
             let reason = "Redis refuses invalid tokens: Redis answered: WRONGTYPE"
             try await eventually("it says why") {
@@ -270,11 +265,9 @@ extension EndToEnd {
 
         @Test("a problem of an app is logged for the app; the worker only logs that it is not ready")
         func appOnly() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=InvalidProviderToken"])
+            let (redis, simulator) = try await startServers(rules: ["answer=InvalidProviderToken"])
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                environment: ["APNS_WORKER_PAUSE": "600000", "APNS_WORKER_PAUSE_CAP": "600000"])
+                redis, simulator, environment: ["APNS_WORKER_PAUSE": "600000", "APNS_WORKER_PAUSE_CAP": "600000"])
             try redis.push(TestJob.many(1))
             try await eventually("it is not ready") {
                 try await FleetView(redis.url).worker(worker)?.not_ready

@@ -67,9 +67,8 @@ extension EndToEnd {
 
         @Test("BUSY at the start: the worker is ready again soon, also if no job comes")
         func busyWhileIdle() async throws {
-            let redis = try RedisServer(arguments: ["--lua-time-limit", "100"])
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers(redis: ["--lua-time-limit", "100"])
+            let worker = try WorkerProcess(redis, simulator)
             try await worker.logs("started")
             let script = try EndlessScript(on: redis)
             try await worker.logs("not_ready", "BUSY")
@@ -110,9 +109,8 @@ extension EndToEnd {
 
         @Test("UNBLOCKED: the wait for jobs ends early, by an error or because the server became a replica")
         func unblocked() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             for round in 0..<4 {
                 func blocked() throws -> String {
                     let waits = (try redis.run("CLIENT", "LIST").text ?? "").split(separator: "\n").filter {
@@ -214,11 +212,8 @@ extension EndToEnd {
             let padding = String(repeating: "x", count: 1000)
             try redis.push((0..<200).map { Array("no job \($0) \(padding)".utf8) })
             let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--exit-when-done", "--dead-letters-bytes", "20000"])
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done", "--dead-letters-bytes", "20000"])
             let account = try await worker.finish()
-            _ = try await simulator.stop()
             #expect(account.dead == 200)
             let members = try redis.run("ZRANGE", "push:{default}:dead", "0", "-1").elements ?? []
             let bytes = members.reduce(0) { $0 + ($1.text?.utf8.count ?? 0) }
@@ -226,7 +221,7 @@ extension EndToEnd {
             let evicted = try redis.counted("dead_evicted")
             #expect(evicted == 200 - members.count && members.last?.text?.contains("no job 199 ") == true)
             #expect(try await FleetView(redis.url).queue("default").dead_bytes == bytes)
-            let page = try await CommandLineTests.run(["status"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let page = try await redis.apnsWorker(["status"])
             #expect(page.output.contains("DEAD LETTERS  \(members.count), "), "\(page.output)")
             #expect(page.output.contains(" KiB: MalformedJSON \(members.count)"), "\(page.output)")
         }

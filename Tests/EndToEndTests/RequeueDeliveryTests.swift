@@ -15,7 +15,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             // Only the first request for each of these devices is refused.
             let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let worker = try WorkerProcess(redis, simulator)
             try redis.push(TestJob.many(200, prefix: "f5") + TestJob.many(100))
             try await eventually("all are settled") { try QueueContents(redis).isSettled }
             let before = try QueueContents(redis)
@@ -32,21 +32,20 @@ extension EndToEnd {
 
         @Test("only the devices that did not get a job get it")
         func someTokens() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=f5,answer=413,times=1"])
             let jobs = (0..<30).map { job in
                 let tokens = (0..<6).map { TestJob.token($0 % 3 == 0 ? "f5" : "", job * 6 + $0) }
                 return
                     #"{"id":"j\#(job)","tokens":["\#(tokens.joined(separator: "\",\""))"],"payload":{"aps":{"alert":"x"}}}"#
             }
             try redis.push(jobs)
-            let first = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let first = try WorkerProcess(redis, simulator, ["--exit-when-done"])
             _ = try await first.finish()
             let letters = try QueueContents(redis).dead
             #expect(letters.count == 30 && letters.allSatisfy { $0.tokens.count == 2 })
             #expect(Set(letters.map(\.original)) == Set(jobs.map { Array($0.utf8) }))
             try await Self.requeue(redis, "--all", "--yes")
-            let second = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let second = try WorkerProcess(redis, simulator, ["--exit-when-done"])
             #expect(try await second.finish().delivered == 60)
             let accepted = try await simulator.stop()
             #expect(accepted.accepted == 180 && accepted.distinctTokens == 180 && accepted.duplicates == 0)
@@ -55,32 +54,28 @@ extension EndToEnd {
 
         @Test("pieces of a big job that are refused unsent keep their devices, also when requeued")
         func pieces() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let tokens = (0..<2500).map { TestJob.token("", $0) }
             let payload = TestJob.payload(bytes: 5000)
             try redis.push([#"{"tokens":["\#(tokens.joined(separator: "\",\""))"],"payload":\#(payload)}"#])
             for round in 0..<2 {
                 if round > 0 { try await Self.requeue(redis, "--reason", "PayloadTooLarge", "--reason", "BadPayload") }
-                let worker = try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+                let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
                 #expect(try await worker.finish().dead == 2500)
                 let queue = try QueueContents(redis)
                 #expect(queue.isSettled && queue.dead.count == 3)
                 #expect(queue.dead.flatMap(\.tokens).sorted() == tokens)
             }
-            let listed = try await CommandLineTests.run(
-                ["dead", "list", "--json"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let listed = try await redis.apnsWorker(["dead", "list", "--json"])
             #expect(listed.output.components(separatedBy: #""requeues":1"#).count == 4, "\(listed.output)")
         }
 
         @Test("a job with unique_for is not a duplicate of itself")
         func unique() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=f5,answer=413,times=1"])
             let job = TestJob.text(TestJob.token("f5", 1), #""id":"u","unique_for":"1h","#)
             try redis.push([job])
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let worker = try WorkerProcess(redis, simulator)
             try await eventually("it is refused") { try QueueContents(redis).dead.count == 1 }
             try await Self.requeue(redis, "--id", "u")
             try await eventually("it is delivered") { try QueueContents(redis).count("delivered") == 1 }
@@ -95,16 +90,15 @@ extension EndToEnd {
         @Test("attempts start again, or one more is made")
         func attempts() async throws {
             for (flags, requests) in [([], 3), (["--keep-attempts"], 1)] as [([String], Int)] {
-                let redis = try RedisServer()
-                let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=429"])
+                let (redis, simulator) = try await startServers(rules: ["prefix=f5,answer=429"])
                 let options = ["--exit-when-done"]
                 try redis.push([TestJob.text(TestJob.token("f5", 1), #""id":"a","max_attempts":3,"#)])
-                _ = try await WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options).finish()
+                _ = try await WorkerProcess(redis, simulator, options).finish()
                 #expect(try QueueContents(redis).dead.map(\.attempts) == [3])
                 let before = try await simulator.account().requests
                 let result = try await RequeueTool.command.run(["--reason", "AttemptsExhausted"] + flags, redis: redis)
                 #expect(result.ending == .exited(0))
-                _ = try await WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options).finish()
+                _ = try await WorkerProcess(redis, simulator, options).finish()
                 #expect(try await simulator.stop().requests - before == requests)
                 #expect(try QueueContents(redis).dead.map(\.attempts) == [flags.isEmpty ? 3 : 4])
             }
@@ -112,16 +106,14 @@ extension EndToEnd {
 
         @Test("a job that no worker can read becomes the same dead letter again")
         func malformed() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let bodies: [[UInt8]] = [
                 [0xFF, 0x00, 0x0A], Array("{".utf8), Array(#"{"apns_worker":1,"job":[]}"#.utf8), Array("}".utf8),
             ]
             try redis.push(bodies)
             for round in 0..<3 {
                 if round > 0 { try await Self.requeue(redis, "--all", "--yes") }
-                let worker = try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+                let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
                 _ = try await worker.finish()
                 let dead = try QueueContents(redis).dead
                 #expect(Set(dead.map(\.original)) == Set([bodies[0], bodies[1], Array("[]".utf8), bodies[3]]))
@@ -131,18 +123,17 @@ extension EndToEnd {
 
         @Test("an expired job is not sent")
         func expired() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=f5,answer=413,times=1"])
             try redis.push([
                 TestJob.text(TestJob.token("f5", 1), #""expiration":"1s","#),
                 TestJob.text(TestJob.token("f5", 2), #""expiration":"1h","#),
             ])
             let options = ["--exit-when-done"]
-            _ = try await WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options).finish()
+            _ = try await WorkerProcess(redis, simulator, options).finish()
             let start = ContinuousClock.now
             try await eventually("the first is too old") { ContinuousClock.now - start > .seconds(2) }
             try await Self.requeue(redis, "--all", "--yes")
-            let account = try await WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options).finish()
+            let account = try await WorkerProcess(redis, simulator, options).finish()
             #expect(account.expired == 1 && account.delivered == 1)
             #expect(try await simulator.stop().accepted == 1)
         }

@@ -7,7 +7,7 @@ extension EndToEnd {
     struct ResultsCommandTests {
         private static func results(_ arguments: [String], _ redis: RedisServer) async throws -> CommandLineTests.Output
         {
-            try await CommandLineTests.run(["results"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            try await redis.apnsWorker(["results"] + arguments)
         }
 
         private static func ids(_ arguments: [String], _ redis: RedisServer) async throws -> [String] {
@@ -152,8 +152,7 @@ extension EndToEnd {
                 """#
             try redis.push([job])
             let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--log-level", "debug"])
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done", "--log-level", "debug"])
             let account = try await worker.finish()
             #expect(account.dead == 1)
             // The default keeps failures.
@@ -170,7 +169,6 @@ extension EndToEnd {
             #expect(show.output.contains(/campaign +spring\n/) && show.output.contains(/labels +user=4711\n/))
             let json = try await CommandLineTests.run(["dead", "list", "--json", "--redis", redis.url])
             #expect(json.output.contains(#""campaign":"spring""#) && json.output.contains(#""labels":{"user":"4711"}"#))
-            _ = try await simulator.stop()
         }
     }
 }

@@ -14,8 +14,7 @@ extension EndToEnd {
             "record the outcome of each notification with all details, and match the counters and the simulator"
         )
         func allOutcomes() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: [
+            let (redis, simulator) = try await startServers(rules: [
                 "prefix=dead,answer=410", "prefix=1,answer=BadCollapseId", "prefix=5,answer=429",
                 "prefix=6,answer=silence", "prefix=7,answer=429,times=1",
             ])
@@ -36,8 +35,7 @@ extension EndToEnd {
                 ]
             try redis.push(jobs)
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--exit-when-done", "--results", "all", "--request-timeout", "1000"])
+                redis, simulator, ["--exit-when-done", "--results", "all", "--request-timeout", "1000"])
             let account = try await worker.finish()
             let queue = try QueueContents(redis)
             expectAgreement(account, queue, try await simulator.account())
@@ -79,34 +77,30 @@ extension EndToEnd {
 
         @Test("are written once for each settlement after a worker was killed, and at least once for each notification")
         func killed() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "100ms±50ms"])
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "100ms±50ms"])
             let count = 4000
             try redis.push((0..<count).map { TestJob.text(TestJob.token("a", $0), #""id":"\#($0)","#) })
             let options = ["--max-connections", "1", "--max-streams", "400", "--results", "all"]
-            let first = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options)
+            let first = try WorkerProcess(redis, simulator, options)
             try await eventually("the first worker is at work") {
                 let queue = try QueueContents(redis)
                 return queue.count("delivered") > 300 && queue.claims > 100
             }
             first.process.kill()
-            let second = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: options + ["--exit-when-done"])
+            let second = try WorkerProcess(redis, simulator, options + ["--exit-when-done"])
             _ = try await second.finish()
             let results = try storedResults(redis)
             #expect(try QueueContents(redis).count("delivered") == count && results.count == count)
             #expect(Set(results.compactMap { $0["id"] }).count == count)
             #expect(results.allSatisfy { $0["outcome"] == "delivered" })
-            _ = try await simulator.stop()
         }
 
         @Test("contain only the outcomes that the setting asks for", arguments: ["failures", "off", ""])
         func kept(_ mode: String) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=1,answer=BadCollapseId"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=1,answer=BadCollapseId"])
             try redis.push(TestJob.many(300, prefix: "a") + TestJob.many(250, prefix: "1"))
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--results-limit", "100"],
+                redis, simulator, ["--exit-when-done", "--results-limit", "100"],
                 environment: ["APNS_WORKER_RESULTS": mode])
             _ = try await worker.finish()
             guard mode != "off" else {
@@ -120,15 +114,13 @@ extension EndToEnd {
 
         @Test("are kept by each queue's own setting or else by the common one")
         func ofQueues() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=1,answer=BadCollapseId"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=1,answer=BadCollapseId"])
             let queues = ["silent", "audit", "other"]
             for queue in queues {
                 try redis.push(TestJob.many(20, prefix: "a") + TestJob.many(10, prefix: "1"), queue: queue)
             }
             _ = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--queue", queues.joined(separator: ","), "--exit-when-done"],
+                redis, simulator, ["--queue", queues.joined(separator: ","), "--exit-when-done"],
                 environment: [
                     "APNS_WORKER_RESULTS": "failures", "APNS_WORKER_QUEUES_AUDIT_RESULTS": "all",
                     "APNS_WORKER_QUEUES_SILENT_RESULTS": "off",
@@ -136,17 +128,13 @@ extension EndToEnd {
             ).finish()
             let kept = try queues.map { outcomes(try storedResults(redis, queue: $0)) }
             #expect(kept == [[:], ["delivered": 20, "dead": 10], ["dead": 10]])
-            _ = try await simulator.stop()
         }
 
         @Test("can be read by redis-cli, alone and as a consumer group that acknowledges")
         func consumers() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             try redis.push([TestJob.text(TestJob.token("a", 1), #""id":"order 7","#)])
-            _ = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--results", "all"]
-            ).finish()
+            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done", "--results", "all"]).finish()
             func cli(_ arguments: String...) throws -> String {
                 let cli = try ChildProcess("redis-cli", ["-p", "\(redis.port)"] + arguments)
                 #expect(try cli.waitBlocking() == .exited(0))
@@ -164,8 +152,7 @@ extension EndToEnd {
 
         @Test("are shown by the command, filtered, as text or JSON, and as they arrive")
         func command() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=1,answer=BadCollapseId"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=1,answer=BadCollapseId"])
             func results(_ arguments: String...) throws -> ChildProcess {
                 let process = try ChildProcess(
                     BuiltProgram.path("apns-worker"), ["results"] + arguments,
@@ -181,9 +168,7 @@ extension EndToEnd {
                 TestJob.text(TestJob.token("a", 1), #""id":"\u202eone","#),
                 TestJob.text(TestJob.token("1", 2), #""id":"two","#),
             ])
-            _ = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--results", "all"]
-            ).finish()
+            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done", "--results", "all"]).finish()
             let text = try results("--since", "1h").output
             #expect(
                 text.split(separator: "\n").count == 2
@@ -199,9 +184,7 @@ extension EndToEnd {
             #expect(object["token"] as? String == TestJob.token("1", 2) && object["status"] as? Int == 400)
             try await eventually("the follower has both") { follower.output.split(separator: "\n").count == 2 }
             try redis.push([TestJob.text(TestJob.token("a", 3), #""id":"three","#)])
-            _ = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--results", "all"]
-            ).finish()
+            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done", "--results", "all"]).finish()
             try await eventually("the follower has the third") { follower.output.contains(#""id":"three""#) }
         }
     }

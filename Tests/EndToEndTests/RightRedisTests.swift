@@ -73,10 +73,8 @@ extension EndToEnd {
 
         @Test("a worker that is stopped is reported long before its lease ends, and its own statements count no more")
         func silentWorker() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_LEASE": "300s"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_LEASE": "300s"])
             try await eventually("it has joined") {
                 if let ending = worker.process.ending { throw worker.process.failure("ended with \(ending)") }
                 return try redis.run("ZCARD", "push:{default}:workers") == 1

@@ -166,10 +166,8 @@ extension EndToEnd {
         func app() async throws {
             let files = try Files()
             try files.workshop.write(files.workshop.read("new-ca.pem"), to: "ca")
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_CA": files.path("ca")])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_CA": files.path("ca")])
             try redis.push(TestJob.many(5))
             try await eventually("it does not trust the server") { worker.log.contains("not trusted") }
             try files.workshop.write(Data(contentsOf: URL(filePath: TestCertificates.path("ca.pem"))), to: "ca")

@@ -22,7 +22,7 @@ extension EndToEnd {
             try redis.bury([.numbered(1)])
             try redis.run("SADD", "push:{shared}:invalid-tokens", "ab")
             let before = try redis.run("DBSIZE")
-            let result = try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let result = try await redis.apnsWorker(arguments)
             #expect(result.ending == .exited(64) && result.output.isEmpty, "\(result)")
             #expect(result.errors.contains("there is no terminal; pass --yes"), "\(result.errors)")
             #expect(try redis.run("DBSIZE") == before && QueueContents(redis).dead.count == 1)
@@ -30,9 +30,8 @@ extension EndToEnd {
 
         @Test("stop --all without a terminal changes nothing, and with --yes stops the fleet")
         func fleet() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             let refused = try await Self.run(redis.url, "stop", "--all")
             #expect(refused.ending == .exited(64), "\(refused)")
@@ -40,9 +39,7 @@ extension EndToEnd {
             let quiet = try await Self.run(redis.url, "quiet", "--all", "--yes", "--wait")
             #expect(quiet.ending == .exited(0), "\(quiet)")
             let undo = try #require(quiet.output.firstMatch(of: /to undo: apns-worker (.*)\n/)).1
-            let undone = try await CommandLineTests.run(
-                undo.split(separator: " ").map(String.init) + ["--yes", "--wait"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let undone = try await redis.apnsWorker(undo.split(separator: " ").map(String.init) + ["--yes", "--wait"])
             #expect(undone.ending == .exited(0) && undone.output.contains("claims jobs again"), "\(undone)")
             #expect(try await Self.run(redis.url, "stop", "--all", "--yes", "--wait").ending == .exited(0))
             _ = try await worker.finish()
@@ -56,8 +53,7 @@ extension EndToEnd {
             for arguments in [
                 ["pause"], ["resume"], ["requeue", "--reason", "X"], ["dead", "delete", "--reason", "X", "--yes"],
             ] {
-                let result = try await CommandLineTests.run(
-                    arguments + ["--queue", "critcal"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                let result = try await redis.apnsWorker(arguments + ["--queue", "critcal"])
                 #expect(result.ending == .exited(1), "\(result)")
                 #expect(result.errors.contains("unknown queue critcal; did you mean critical?"), "\(result.errors)")
             }
@@ -80,19 +76,15 @@ extension EndToEnd {
                 ["dead", "delete", "--reason", "typo", "--yes"], ["dead", "delete", "--reason", "typo", "--dry-run"],
                 ["invalid", "remove", "--reason", "typo", "--yes"], ["resume"],
             ] {
-                let result = try await CommandLineTests.run(
-                    arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                let result = try await redis.apnsWorker(arguments)
                 #expect(result.ending == .exited(1), "\(arguments): \(result)")
             }
         }
 
         @Test("pause prints how many notifications of claimed jobs still go out, and needs no reason")
         func pauseCounts() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=silence"])
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--request-timeout", "600000", "--drain-timeout", "0"])
+            let (redis, simulator) = try await startServers(rules: ["answer=silence"])
+            let worker = try WorkerProcess(redis, simulator, ["--request-timeout", "600000", "--drain-timeout", "0"])
             let jobs = (0..<3).map { job in
                 let tokens = (0..<700).map { TestJob.token("\(job)", $0) }
                 return #"{"id":"c\#(job)","tokens":["\#(tokens.joined(separator: "\",\""))"],"alert":"x"}"#
@@ -119,11 +111,8 @@ extension EndToEnd {
 
         @Test("pause --now makes workers return unsubmitted jobs, and resume sends each once")
         func pauseNow() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["delay=1s"], options: ["--control-port", "0"])
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--max-connections", "1", "--max-streams", "10"])
+            let (redis, simulator) = try await startServers(rules: ["delay=1s"], simulator: ["--control-port", "0"])
+            let worker = try WorkerProcess(redis, simulator, ["--max-connections", "1", "--max-streams", "10"])
             let jobs = (0..<3).map { job in
                 let tokens = (0..<200).map { TestJob.token("\(job)", $0) }
                 return #"{"id":"n\#(job)","tokens":["\#(tokens.joined(separator: "\",\""))"],"alert":"x"}"#
@@ -195,8 +184,7 @@ extension EndToEnd {
                 (["--since", "1h", "--until", "5m"], ["R600"]),
                 (["--until", "5m"], ["R600", "R6000"]),
             ] {
-                let result = try await CommandLineTests.run(
-                    ["dead", "list", "--by", "reason"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                let result = try await redis.apnsWorker(["dead", "list", "--by", "reason"] + arguments)
                 let found = result.output.split(separator: "\n").compactMap { $0.split(separator: "\t").last }
                 #expect(found.map(String.init).sorted() == reasons.sorted(), "\(arguments): \(result)")
             }

@@ -164,7 +164,7 @@ extension EndToEnd {
             let redis = try RedisServer(password: "hunter2-Zq9")
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0", "--log-level", "trace"],
+                redis, simulator, ["--admin-port", "0", "--log-level", "trace"],
                 environment: ["APNS_WORKER_KEY": "", "APNS_WORKER_KEY_BASE64": forms[3]])
             let port = try await worker.adminPort()
             try redis.push(TestJob.many(20) + ["{}"])

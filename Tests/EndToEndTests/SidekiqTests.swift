@@ -18,8 +18,9 @@ extension EndToEnd {
 
         @Test("are sent, retried and kept as dead letters with their original bytes")
         func whole() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=5,answer=429", "prefix=4,answer=BadCollapseId"])
+            let (redis, simulator) = try await startServers(rules: [
+                "prefix=5,answer=429", "prefix=4,answer=BadCollapseId",
+            ])
             let good = (0..<300).map { job(TestJob.text(TestJob.token("a", $0)), id: "jid-\($0)") }
             let refused = job(TestJob.text(TestJob.token("4", 1)), id: "refused")
             let busy = job(TestJob.text(TestJob.token("5", 1)), id: "busy", more: #","x":"é\u00e9" "#)
@@ -28,8 +29,7 @@ extension EndToEnd {
             let native = TestJob.text(TestJob.token("a", 999))
             try push(good + [refused, busy, never, other, native], redis)
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: Self.options + ["--job-class", "PushJob", "--max-attempts", "3", "--exit-when-done"])
+                redis, simulator, Self.options + ["--job-class", "PushJob", "--max-attempts", "3", "--exit-when-done"])
             let account = try await worker.finish()
             let queue = try QueueContents(redis, queue: "push")
             #expect(account.delivered == 300 && queue.isSettled)
@@ -47,9 +47,8 @@ extension EndToEnd {
 
         @Test("are claimed in the order of their list, and wake a waiting worker")
         func order() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: Self.options)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, Self.options)
             for number in 1...3 {
                 try await eventually("the worker waits") {
                     (try redis.run("CLIENT", "LIST").text ?? "").contains("cmd=blmove")
@@ -63,8 +62,7 @@ extension EndToEnd {
 
         @Test("in each format, for thousands of devices, are split and sent to each once", arguments: 0...2)
         func split(form: Int) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let tokens = (0..<2500).map { "\"\(TestJob.token("b", $0))\"" }.joined(separator: ",")
             let object = #"{"tokens":[\#(tokens)],"alert":"é to all"}"#
             let argument =
@@ -75,8 +73,7 @@ extension EndToEnd {
                     #"{"job_class":"PushJob","job_id":"x","arguments":[\#(object.dropLast()),"_aj_symbol_keys":["a"]}]}"#
                 }
             try push([job(argument, id: "big")], redis)
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: Self.options + ["--exit-when-done"])
+            let worker = try WorkerProcess(redis, simulator, Self.options + ["--exit-when-done"])
             #expect(try await worker.finish().delivered == 2500)
             let queue = try QueueContents(redis, queue: "push")
             #expect(queue.isSettled && queue.dead.isEmpty && queue.count("split") == 1)
@@ -86,18 +83,16 @@ extension EndToEnd {
 
         @Test("are reclaimed from a killed worker, each with the apns-id derived from its jid")
         func crash() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "150ms±100ms"])
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "150ms±100ms"])
             let count = 2000
             try push((0..<count).map { job(TestJob.text(TestJob.token("a", $0)), id: "jid-\($0)") }, redis)
             let options = Self.options + ["--max-connections", "1", "--max-streams", "200"]
-            let first = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options)
+            let first = try WorkerProcess(redis, simulator, options)
             try await eventually("the first worker is at work") {
                 try QueueContents(redis, queue: "push").count("delivered") > 200
             }
             first.process.kill()
-            let second = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: options + ["--exit-when-done"])
+            let second = try WorkerProcess(redis, simulator, options + ["--exit-when-done"])
             _ = try await second.finish()
             let queue = try QueueContents(redis, queue: "push")
             let accepted = try await simulator.stop()
@@ -107,24 +102,20 @@ extension EndToEnd {
 
         @Test("from Resque are in its own list and claimed from its left end")
         func resque() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             for number in 0..<10 {
                 let text = #"{"class":"PushJob","args":[\#(TestJob.text(TestJob.token("c", number)))]}"#
                 try redis.run("RPUSH", "resque:queue:push", text)
             }
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--queue", "push", "--format", "resque", "--exit-when-done"])
+                redis, simulator, ["--queue", "push", "--format", "resque", "--exit-when-done"])
             #expect(try await worker.finish().delivered == 10)
             #expect(try QueueContents(redis, queue: "push").isSettled)
-            _ = try await simulator.stop()
         }
 
         @Test("are claimed together with others by one worker whose file sets the format of each queue")
         func file() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let path = redis.directory.appending(path: "worker.yaml")
             let text = """
                 queues:
@@ -141,8 +132,7 @@ extension EndToEnd {
             try push([job(TestJob.text(TestJob.token("a", 1)))], redis)
             try redis.run("RPUSH", "shop:queue:old", job(TestJob.text(TestJob.token("b", 1))))
             try redis.push([TestJob.text(TestJob.token("c", 1))])
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--config", path.path, "--exit-when-done"])
+            let worker = try WorkerProcess(redis, simulator, ["--config", path.path, "--exit-when-done"])
             #expect(try await worker.finish().delivered == 3, "\(worker.log)")
             #expect(try await simulator.stop().distinctTokens == 3)
         }
@@ -188,7 +178,6 @@ extension EndToEnd {
                 redis: cluster.url, endpoint: simulator.port,
                 options: Self.options + ["--list", list, "--exit-when-done"])
             #expect(try await worker.finish().delivered == 1)
-            _ = try await simulator.stop()
         }
 
         @Test(

@@ -58,9 +58,9 @@ extension EndToEnd {
             let worker = try worker(
                 redis, ["--transport", transport, "--gateway-confirm-after", "50", "--simulate-record", record])
             let url = try await control(worker)
-            let result = try await CommandLineTests.run(
-                ["enqueue", "--token", TestJob.token("ab", 1), "--alert", "Grüße 😀"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let result = try await redis.apnsWorker([
+                "enqueue", "--token", TestJob.token("ab", 1), "--alert", "Grüße 😀",
+            ])
             #expect(result.ending == .exited(0), "\(result.errors)")
             let notification = try #require(try await notifications(url, 1).first)
             #expect(notification["transport"] as? String == transport)
@@ -212,9 +212,7 @@ extension EndToEnd {
         @Test("prints which control port is in use")
         func taken() async throws {
             let redis = try RedisServer()
-            let result = try await CommandLineTests.run(
-                ["run", "--simulate", "--simulate-control-port", "\(redis.port)"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let result = try await redis.apnsWorker(["run", "--simulate", "--simulate-control-port", "\(redis.port)"])
             #expect(result.ending == .exited(64), "\(result.errors)")
             #expect(
                 result.errors.contains("--simulate-control-port: the control port cannot be 127.0.0.1:\(redis.port)"))

@@ -10,8 +10,7 @@ extension EndToEnd {
             "A worker delivers and ends at SIGTERM, whatever happens to its log",
             arguments: [["--log-level", "info"], ["--log-level", "info", "--progress"], ["--log-level", "trace"]])
         func worker(options: [String]) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             // At the level `trace` the worker fills it.
             let pipe = try StalledPipe(isFull: !options.contains("trace"))
             try redis.push(TestJob.many(6000) + ["nonsense"])
@@ -24,8 +23,7 @@ extension EndToEnd {
 
         @Test("A worker counts the log lines that it could not write")
         func counts() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let port = try RedisServer.freePort()
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
@@ -41,7 +39,6 @@ extension EndToEnd {
                 return (line?.split(separator: " ").last.flatMap { Double($0) } ?? 0) > 0
             }
             #expect(try await worker.stop().delivered == 10_000)
-            _ = try await simulator.stop()
         }
 
         /// Commands that run until they are stopped, and the output that is the pipe.
@@ -56,12 +53,9 @@ extension EndToEnd {
         @Test("A command that runs until it is stopped ends at SIGTERM", arguments: commands.indices)
         func command(index: Int) async throws {
             let (output, arguments) = Self.commands[index]
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             try redis.push(TestJob.many(50, members: #""campaign":"spring","keep_result":true,"#))
-            _ = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
-            ).finish()
+            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             let pipe = try StalledPipe()
             defer { withExtendedLifetime(pipe) {} }
             let line = pipe.command(output) + [try BuiltProgram.path("apns-worker")] + arguments
@@ -72,7 +66,6 @@ extension EndToEnd {
             }
             process.send(SIGTERM)
             try await process.wait(within: .seconds(20))
-            _ = try await simulator.stop()
         }
 
         @Test("A simulator answers and ends at SIGTERM, and reports that it can't record", arguments: [1, 2])

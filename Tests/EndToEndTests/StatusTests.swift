@@ -51,12 +51,9 @@ extension EndToEnd {
 
         @Test("a worker with several lanes and queues is one line, which disappears after its drain")
         func workers() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=ee,answer=silence", "prefix=dd,answer=413"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=ee,answer=silence", "prefix=dd,answer=413"])
             let workers = try (0..<2).map { _ in
-                try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port,
-                    options: ["--lanes", "2", "--queue", "a,b", "--drain-timeout", "1000"])
+                try WorkerProcess(redis, simulator, ["--lanes", "2", "--queue", "a,b", "--drain-timeout", "1000"])
             }
             try redis.push(TestJob.many(20), queue: "a")
             try redis.push(TestJob.many(5, prefix: "dd"), queue: "b")
@@ -92,10 +89,9 @@ extension EndToEnd {
 
         @Test("a killed worker is shown as missing until another reclaims its jobs")
         func killed() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=ee,answer=silence"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=ee,answer=silence"])
             try redis.push(TestJob.many(4, prefix: "ee"))
-            let killed = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let killed = try WorkerProcess(redis, simulator)
             try await eventually("it has taken them") {
                 try await FleetView(redis.url).worker(killed)?.claimed == 4
             }
@@ -108,8 +104,7 @@ extension EndToEnd {
             let page = try await Self.page(redis.url).output
             #expect(page.contains("! the lease of worker") && page.contains("it had 4 jobs"), "\(page)")
             #expect(try await Self.page(redis.url, "--check").ending == .exited(1))
-            let next = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--drain-timeout", "500"])
+            let next = try WorkerProcess(redis, simulator, ["--drain-timeout", "500"])
             try await eventually("another has taken over") {
                 let view = try await FleetView(redis.url)
                 return view.workers.map(\.pid) == [Int(next.process.processIdentifier)] && view.problems.isEmpty
@@ -119,10 +114,9 @@ extension EndToEnd {
 
         @Test("refused and paused apps are shown with the reason")
         func pauses() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=bb,answer=InvalidProviderToken"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=bb,answer=InvalidProviderToken"])
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
+                redis, simulator,
                 environment: BreakerTests.apps.merging([
                     "APNS_WORKER_PAUSE": "600000", "APNS_WORKER_PAUSE_CAP": "600000",
                 ]) {
@@ -172,9 +166,8 @@ extension EndToEnd {
 
         @Test("foreign data in a worker's place reaches no terminal and stops nothing")
         func hostile() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             let escape = "\u{1B}[2J\u{9B}31m"
             for (name, value) in [
@@ -215,10 +208,8 @@ extension EndToEnd {
 
         @Test("jobs in a list with a configured name are counted automatically, because workers report the name")
         func otherList() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--queue", "push", "--format", "sidekiq"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, ["--queue", "push", "--format", "sidekiq"])
             try redis.run("SET", "push:{push}:paused", "lunch")
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             for number in 0..<3 { try redis.run("LPUSH", "queue:push", "job \(number)") }

@@ -20,9 +20,7 @@ extension EndToEnd {
         ) async throws -> AnswerTests.Result {
             let simulator = try await SimulatorProcess(rules: rules)
             try redis.push(jobs)
-            let worker = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
-            ).finish()
+            let worker = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             let result = AnswerTests.Result(
                 worker: worker, queue: try QueueContents(redis), simulator: try await simulator.stop())
             expectAgreement(result.worker, result.queue, result.simulator)
@@ -84,7 +82,7 @@ extension EndToEnd {
             let job = TestJob.text(TestJob.token("dead", 1))
             for round in 1...2 {
                 let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410"])
-                let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+                let worker = try WorkerProcess(redis, simulator)
                 try redis.push([job])
                 try await eventually("it is known") { try QueueContents(redis).count("invalid_token") == round }
                 try redis.push([job])
@@ -103,14 +101,12 @@ extension EndToEnd {
             try redis.run("SET", "push:{shared}:invalid-tokens", "something else")
             let simulator = try await SimulatorProcess()
             try redis.push(TestJob.many(100))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
             #expect(try await worker.finish().delivered == 100)
             #expect(
                 worker.lines(of: "redis_refused").contains {
                     $0.contains("Redis refuses invalid tokens: Redis answered: WRONGTYPE")
                 }, "\(worker.log)")
-            _ = try await simulator.stop()
         }
     }
 }

@@ -17,8 +17,7 @@ extension EndToEnd {
 
         @Test("report that it is ready, alive and stopping", arguments: [false, true])
         func life(isAbstract: Bool) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "100ms"])
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "100ms"])
             let listener = try NotifyListener(isAbstract: isAbstract)
             let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 2000)
             try await eventually("it is ready") { listener.changes == ["READY=1"] }
@@ -30,8 +29,7 @@ extension EndToEnd {
 
         @Test("do not notify a watchdog that is not enabled or is for another process", arguments: [false, true])
         func noWatchdog(isForAnother: Bool) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let listener = try NotifyListener()
             let worker = try Self.worker(
                 redis.url, simulator.port, listener, watchdog: isForAnother ? 100 : nil,
@@ -62,8 +60,7 @@ extension EndToEnd {
 
         @Test("stop while the process is stopped, and continue with it")
         func stopped() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let listener = try NotifyListener()
             let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 400)
             try await eventually("it lives") { listener.watchdogs > 2 }
@@ -85,8 +82,7 @@ extension EndToEnd {
 
         @Test("continue during a drain")
         func drain() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=silence"])
+            let (redis, simulator) = try await startServers(rules: ["answer=silence"])
             let listener = try NotifyListener()
             let worker = try Self.worker(
                 redis.url, simulator.port, listener, watchdog: 200, options: ["--drain-timeout", "3000"])
@@ -101,8 +97,7 @@ extension EndToEnd {
 
         @Test("report a reload, whether or not the configuration is valid")
         func reload() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let listener = try NotifyListener()
             let folder = try ConfigurationTests.Folder("log_level: info\n")
             let worker = try Self.worker(
@@ -128,12 +123,10 @@ extension EndToEnd {
 
         @Test("a missing socket is logged once, and the worker still works")
         func noSocket() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let listener = try NotifyListener()
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                environment: ["NOTIFY_SOCKET": listener.name + "-another", "WATCHDOG_USEC": "200000"])
+                redis, simulator, environment: ["NOTIFY_SOCKET": listener.name + "-another", "WATCHDOG_USEC": "200000"])
             try redis.push(TestJob.many(5))
             try await eventually("they are sent") { try QueueContents(redis).count("delivered") == 5 }
             _ = try await worker.stop()

@@ -55,8 +55,7 @@ extension EndToEnd {
         @Test(
             "sampled jobs have a span for their wait and for each request, linked to the producer's; others have none")
         func spans() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: [
+            let (redis, simulator) = try await startServers(rules: [
                 "prefix=dead,answer=410", "prefix=5,answer=503,times=1",
             ])
             let collector = try await Collector()
@@ -72,8 +71,7 @@ extension EndToEnd {
                 TestJob.text(TestJob.token("a", 8)),
             ])
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--traces-url", "http://127.0.0.1:\(collector.port)", "--exit-when-done"])
+                redis, simulator, ["--traces-url", "http://127.0.0.1:\(collector.port)", "--exit-when-done"])
             #expect(try await worker.process.wait() == .exited(0))
             let requests = try collector.requests
             #expect(requests.allSatisfy { $0.path == "/v1/traces" && $0.status == 200 })
@@ -112,17 +110,14 @@ extension EndToEnd {
             for token in [TestJob.token("a", 1), TestJob.token("dead", 2), TestJob.token("a", 20)] {
                 #expect(!collector.receiver.process.output.contains(token))
             }
-            _ = try await simulator.stop()
         }
 
         @Test("a collector that cannot be reached delays nothing, and gets the spans when it is back")
         func outage() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let port = try RedisServer.freePort()
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--traces-url", "http://127.0.0.1:\(port)/in", "--admin-port", "0"])
+                redis, simulator, ["--traces-url", "http://127.0.0.1:\(port)/in", "--admin-port", "0"])
             try redis.push((0..<50).map { Self.job($0) })
             try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 50 }
             try await eventually("the log names the collector") {
@@ -137,7 +132,6 @@ extension EndToEnd {
             let page = try Exposition(try await MetricsTests.get(try await worker.adminPort(), "/metrics").body)
             #expect(page.value("apns_worker_spans_dropped_total") == 0)
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test(
@@ -147,12 +141,10 @@ extension EndToEnd {
                 (#"200 {"partialSuccess":{"rejectedSpans":"7","errorMessage":"too old"}}"#, 7), ("200 nonsense", 0),
             ])
         func refused(_ behaviour: String, dropped: Int) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let collector = try await Collector(behaviour)
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--traces-url", "http://127.0.0.1:\(collector.port)/", "--admin-port", "0"])
+                redis, simulator, ["--traces-url", "http://127.0.0.1:\(collector.port)/", "--admin-port", "0"])
             let port = try await worker.adminPort()
             let many = (0..<10).map { #""\#(TestJob.token("a", $0))""# }.joined(separator: ",")
             let (trace, span) = Self.context(1)
@@ -167,19 +159,17 @@ extension EndToEnd {
             #expect(worker.log.contains("traces_not_exported") == (dropped > 0))
             _ = try await worker.stop()
             #expect(try collector.requests.reduce(0) { $0 + $1.spans.count } == 20, "none is sent again")
-            _ = try await simulator.stop()
         }
 
         @Test("a collector is reached over TLS and knows the worker by a header, which is in no log")
         func authenticated() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let collector = try await Collector(withTLS: true)
             let folder = try ConfigurationTests.Folder()
             try folder.write("# of the collector\n\nX-Token:  s3cret-of-the-collector \n", as: "headers")
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: [
+                redis, simulator,
+                [
                     "--traces-url", "https://localhost:\(collector.port)/v1/traces", "--traces-ca",
                     try TestCertificates.path("ca.pem"), "--traces-headers-file",
                     folder.url.appending(path: "headers").path,
@@ -190,7 +180,6 @@ extension EndToEnd {
             #expect(try collector.requests.allSatisfy { $0.token == "s3cret-of-the-collector" })
             #expect(!worker.log.contains("s3cret-of"))
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test(
@@ -211,10 +200,8 @@ extension EndToEnd {
 
         @Test("traced notifications are the examples of the histogram in OpenMetrics")
         func exemplars() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, ["--admin-port", "0"])
             let port = try await worker.adminPort()
             try redis.push([Self.job(1), Self.job(2, flags: "00"), TestJob.text(TestJob.token("a", 3))])
             try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 3 }
@@ -230,7 +217,6 @@ extension EndToEnd {
                         #"^apns_worker_send_seconds_bucket\{app="default",le="[0-9.]+"\} [0-9]+ # \{trace_id="\#(context.trace)",span_id="[0-9a-f]{16}"\} [0-9.]+ [0-9.]+$"#
                     )) == true, "\(traced)")
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
     }
 }

@@ -20,8 +20,7 @@ extension EndToEnd {
         @Test("on its first connection: detected in seconds, and all is delivered after the deadline")
         func wedge() async throws {
             let simulator = try await simulator("at=connect,connection=1,answer=wedge")
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0", "--results", "all"])
+            let worker = try WorkerProcess(redis, simulator, ["--admin-port", "0", "--results", "all"])
             let port = try await worker.adminPort()
             try await eventually("it is ready") { try await body(port) == "ready\n" }
             try redis.push(TestJob.many(20))
@@ -62,9 +61,7 @@ extension EndToEnd {
         @Test("on its first connection: no job is lost, however few attempts and however short the deadline")
         func fewAttempts() async throws {
             let simulator = try await simulator("at=connect,connection=1,answer=wedge")
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--request-timeout", "1000", "--max-attempts", "3"])
+            let worker = try WorkerProcess(redis, simulator, ["--request-timeout", "1000", "--max-attempts", "3"])
             let tokens = (0..<10).map { "\"\(TestJob.token("b", $0))\"" }.joined(separator: ",")
             try redis.push([#"{"tokens":[\#(tokens)],"payload":{"aps":{"alert":"x"}}}"#])
             // Some arrive while the connection is useless, others afterwards.
@@ -91,7 +88,7 @@ extension EndToEnd {
         @Test("and grants no window: requests use another connection, without spending an attempt")
         func noWindow() async throws {
             let simulator = try await simulator("at=connect,connection=1,answer=no-window")
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let worker = try WorkerProcess(redis, simulator)
             let payload = TestJob.payload(bytes: 3900)
             try redis.push((0..<100).map { #"{"token":"\#(TestJob.token("a", $0))","payload":\#(payload)}"# })
             let start = ContinuousClock.now
@@ -110,8 +107,7 @@ extension EndToEnd {
         func noSettings() async throws {
             let simulator = try await simulator("at=connect,answer=no-settings")
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--admin-port", "0", "--max-connections", "8", "--max-attempts", "1"])
+                redis, simulator, ["--admin-port", "0", "--max-connections", "8", "--max-attempts", "1"])
             let port = try await worker.adminPort()
             try redis.push(TestJob.many(200))
             try await eventually("it is not ready", within: .seconds(5)) {
@@ -149,8 +145,7 @@ extension EndToEnd {
         func refusal() async throws {
             let simulator = try await simulator("answer=reset")
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--max-attempts", "1", "--retry-base", "1000", "--retry-cap", "600000"])
+                redis, simulator, ["--max-attempts", "1", "--retry-base", "1000", "--retry-cap", "600000"])
             try redis.push(TestJob.many(20))
             let start = ContinuousClock.now
             try await eventually("each was refused three times") { try await simulator.account().requests >= 60 }
@@ -172,8 +167,7 @@ extension EndToEnd {
         func wedgedLater() async throws {
             let simulator = try await SimulatorProcess(options: ["--control-port", "0"])
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--lanes", "2", "--request-timeout", "2000", "--max-attempts", "1000"])
+                redis, simulator, ["--lanes", "2", "--request-timeout", "2000", "--max-attempts", "1000"])
             try redis.push(TestJob.many(50, prefix: "a"))
             try await eventually("they are delivered") { try redis.counted("delivered") == 50 }
             try await simulator.control("POST", "/rules", #"{"rule":"at=connect,answer=wedge"}"#)
@@ -201,7 +195,7 @@ extension EndToEnd {
             let simulator = try await simulator("at=connect,answer=wedge")
             let other = try await SimulatorProcess()
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"],
+                redis, simulator, ["--admin-port", "0"],
                 environment: BreakerTests.apps.merging([
                     "APNS_WORKER_APPS_OTHER_ENDPOINT": "localhost:\(other.port)"
                 ]) { $1 })

@@ -11,10 +11,8 @@ extension EndToEnd {
 
         @Test("a quiet worker finishes its jobs, claims no more, keeps its lease, and works again after --undo")
         func quiet() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "300ms"])
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--max-streams", "10"])
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "300ms"])
+            let worker = try WorkerProcess(redis, simulator, ["--max-streams", "10"])
             try redis.push(TestJob.many(100))
             try await eventually("it is at work") { try QueueContents(redis).count("delivered") > 10 }
             let pid = "\(worker.process.processIdentifier)"
@@ -47,9 +45,8 @@ extension EndToEnd {
 
         @Test("SIGTSTP makes a worker quiet, SIGCONT ends that, and SIGTERM drains a quiet worker; others are ignored")
         func signals() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             for number in [SIGUSR1, SIGUSR2, SIGALRM] { worker.process.send(number) }
             try await eventually("they are ignored") { worker.lines(of: "signal_ignored").count == 3 }
@@ -72,9 +69,8 @@ extension EndToEnd {
 
         @Test("no job stays with an idle worker that becomes quiet at the moment jobs arrive")
         func idle() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             for round in 0..<10 {
                 worker.process.send(SIGTSTP)
@@ -95,11 +91,9 @@ extension EndToEnd {
 
         @Test("workers are stopped by name or all at once: they drain, exit with 0, and leave nothing")
         func stop() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let workers = try ["a", "a,b", "b"].map { queues in
-                try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--queue", queues, "--lanes", "2"])
+                try WorkerProcess(redis, simulator, ["--queue", queues, "--lanes", "2"])
             }
             try await eventually("they are there") {
                 let view = try await FleetView(redis.url)
@@ -131,10 +125,8 @@ extension EndToEnd {
 
         @Test("a command that does not reach its worker in time is reported")
         func unheard() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_LEASE": "600000"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_LEASE": "600000"])
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             try await worker.process.pause()
             let pid = "\(worker.process.processIdentifier)"
@@ -145,9 +137,8 @@ extension EndToEnd {
 
         @Test("an idle worker costs Redis one script every few seconds")
         func cost() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             let before = try redis.calls()
             let start = ContinuousClock.now
