@@ -75,21 +75,5 @@ extension EndToEnd {
             #expect(queue.jobs == behind.map { Array($0.utf8) } && queue.retries.isEmpty && queue.claims == 0)
             #expect(try await scene.simulator.stop().gateway.accepted == 100)
         }
-
-        @Test("a drain without the bad item counts unconfirmed notifications as uncertain, and they are sent again")
-        func drainWithoutBarrier() async throws {
-            let scene = try await GatewayScene()
-            try scene.redis.push(TestJob.many(100, prefix: "a"))
-            let worker = try scene.worker(
-                confirmAfter: 600_000, options: ["--gateway-barrier", "off", "--drain-timeout", "300"])
-            try await eventually("all have been accepted") { try await scene.simulator.account().accepted == 100 }
-            let account = try await worker.stop()
-            #expect(account.delivered == 0 && account.possibleDuplicates == 100)
-            let second = try scene.worker(options: ["--exit-when-done"])
-            #expect(try await second.finish().delivered == 100)
-            let queue = try scene.queue()
-            #expect(queue.isSettled && queue.count("delivered") == 100 && queue.count("possible_duplicates") == 100)
-            #expect(try await scene.simulator.stop().gateway.accepted == 200)
-        }
     }
 }

@@ -32,6 +32,12 @@ extension EndToEnd {
 
         func queue() throws -> QueueContents { try QueueContents(redis) }
 
+        /// The number of jobs that wait, at once or for their time.
+        func kept() throws -> Int {
+            let queue = try queue()
+            return queue.jobs.count + queue.retries.count
+        }
+
         /// Returns a worker that soon probes a paused app.
         func worker(
             confirmAfter: Int = 1000, options: [String] = [], environment: [String: String] = [:]

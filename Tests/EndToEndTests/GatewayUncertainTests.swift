@@ -44,13 +44,18 @@ extension EndToEnd {
             #expect(accepted.allSatisfy { $0.key.hasPrefix("a") || $0.value == 1 })
         }
 
-        @Test("a notification that always ends the connection runs out of attempts and does not block others")
-        func attempts() async throws {
+        @Test(
+            "a notification that always ends the connection runs out of attempts, and those behind it are sent again",
+            arguments: [("close,accept=false", "items"), ("8", "simple")])
+        func attempts(answer: String, frame: String) async throws {
             let poison = TestJob.text(TestJob.token("e", 1), #""max_attempts":3,"#)
             let result = try await GatewayScene.deliver(
                 TestJob.many(20, prefix: "a") + [poison] + TestJob.many(20, prefix: "b"),
-                rules: ["prefix=e,answer=close,accept=false"], confirmAfter: 400, exactlyOnce: false)
-            #expect(result.worker.delivered == 40 && result.worker.dead == 1)
+                rules: ["prefix=e,answer=\(answer)"], confirmAfter: 400, options: ["--gateway-frame", frame],
+                exactlyOnce: false)
+            #expect(result.worker.delivered == 40 && result.simulator.acceptedByToken.count == 40)
+            #expect(result.worker.dead == 1 && result.queue.invalidTokens.isEmpty)
+            #expect(frame == "items" || result.worker.possibleDuplicates >= 1)
             let letter = try #require(result.queue.dead.first)
             #expect(letter.reason == "AttemptsExhausted" && letter.attempts == 3)
             #expect(letter.original == Array(poison.utf8))

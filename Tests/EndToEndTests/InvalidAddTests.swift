@@ -77,21 +77,6 @@ extension EndToEnd {
             #expect(list.output.split(separator: "\n").count == 3, "\(list.errors)")
         }
 
-        @Test("added tokens are not sent to; those of one topic, only for that topic")
-        func suppression() async throws {
-            let redis = try RedisServer()
-            let tokens = (0..<4).map { TestJob.token("a", $0) }
-            _ = try await Self.add([tokens[0]], redis)
-            _ = try await Self.add([tokens[1], "--topic", "com.example.app"], redis)
-            _ = try await Self.add([tokens[2], "--topic", "com.example.other"], redis)
-            let simulator = try await SimulatorProcess()
-            try redis.push(tokens.map { TestJob.text($0) })
-            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
-            #expect(account.suppressed == 2 && account.delivered == 2)
-            let seen = try await simulator.stop()
-            #expect(Set(seen.acceptedByToken.keys) == Set(tokens[2...]))
-        }
-
         @Test(
             "mistakes are reported before anything is added",
             arguments: [

@@ -240,27 +240,6 @@ extension EndToEnd {
             #expect(try stage.contents().isSettled && stage.contents("bulk").isSettled)
         }
 
-        @Test("find and cancel jobs in Sidekiq's list and keep its order")
-        func sidekiq() async throws {
-            let stage = try await RedisStage(.single)
-            let server = try stage.server()
-            for number in 0..<30 {
-                try server.run(
-                    "LPUSH", "queue:push",
-                    #"{"class":"Push","args":[{"token":"abcd","alert":"x","campaign":"c\#(number % 3)"}],"jid":"j\#(number)"}"#
-                )
-            }
-            let flags = ["--queue", "push", "--format", "sidekiq"]
-            #expect(
-                try await stage.run(["jobs", "list", "--by", "campaign"] + flags).output == "10\tc0\n10\tc1\n10\tc2\n")
-            let cancelled = try await stage.run(["jobs", "cancel", "--campaign", "c1", "--yes"] + flags)
-            #expect(cancelled.output == "cancelled 10 jobs of queue push (10 waiting)\n", "\(cancelled.errors)")
-            let left = try server.run("LRANGE", "queue:push", "0", "-1").strings()
-            let numbers = left.compactMap { $0.firstMatch(of: /"jid":"j(\d+)"/).flatMap { Int($0.1) } }
-            let others = (0..<30).reversed().filter { $0 % 3 != 1 }
-            #expect(numbers == others)
-        }
-
         @Test("show claimed jobs with their lane, and cancelling by ID drops those that are not sent")
         func claimed() async throws {
             let stage = try await RedisStage(.single)

@@ -89,16 +89,5 @@ extension EndToEnd {
             let left = try QueueContents(redis)
             #expect(left.jobs.count + left.retries.count + left.count("delivered") == 4000)
         }
-
-        @Test("a generated collapse ID stays the same when a notification is sent again")
-        func collapse() async throws {
-            let jobs = (0..<5).map {
-                TestJob.text(TestJob.token("d", $0), #""collapse_duplicates":true,"#)
-            }
-            let result = try await AnswerTests.deliver(
-                jobs, rules: ["prefix=d,times=1,answer=silence,accept=true"], options: ["--request-timeout", "500"])
-            #expect(result.worker.delivered == 5 && result.simulator.duplicates == 5)
-            #expect(result.simulator.distinctIDs == 5)
-        }
     }
 }

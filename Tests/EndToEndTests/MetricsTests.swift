@@ -170,23 +170,6 @@ extension EndToEnd {
             _ = try await worker.finish()
         }
 
-        @Test("a worker whose only app cannot send is not ready and counts the reasons")
-        func noConnection() async throws {
-            let redis = try RedisServer()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: try RedisServer.refusedPort(), options: ["--admin-port", "0"])
-            let port = try await worker.adminPort()
-            try await eventually("it says what is wrong") {
-                try await Self.get(port, "/readyz").body.contains("the app default has no connection to APNs")
-            }
-            try await eventually("the failure is counted") {
-                try await Self.page(port).sum(
-                    "apns_worker_connection_failures_total", ["reason": "CannotConnect"]) >= 1
-            }
-            #expect(try await Self.get(port, "/healthz").status == 200)
-            _ = try await worker.stop()
-        }
-
         @Test(
             "nothing listens by default, and then only on the loopback address",
             .enabled(if: geteuid() == 0, "only root sees the sockets of a process whose memory is private"))

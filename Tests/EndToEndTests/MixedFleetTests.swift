@@ -70,19 +70,5 @@ extension EndToEnd {
             #expect(try await Self.differences(redis).isEmpty)
             _ = try await new.process.stop()
         }
-
-        @Test("that was upgraded by kill -9 decides once the lease of the last old worker has ended")
-        func killed() async throws {
-            let (redis, simulator) = try await startServers()
-            let old = try Worker(["b"], redis, simulator)
-            let new = try Worker(["a"], redis, simulator)
-            try await eventually("both have joined") { try await Self.differences(redis).count == 1 }
-            old.process.process.send(SIGKILL)
-            try redis.push([#"{"app":"c","token":"\#(TestJob.token("c", 1))","alert":"x"}"#])
-            try await eventually("the job ends") {
-                try QueueContents(redis).dead.map(\.reason) == ["UnknownApp"]
-            }
-            _ = try await new.process.stop()
-        }
     }
 }

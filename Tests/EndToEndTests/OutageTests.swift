@@ -48,17 +48,6 @@ extension EndToEnd {
             }
         }
 
-        @Test("a clean restart with a snapshot")
-        func restartedFromSnapshot() async throws {
-            let scene = try await OutageScene()
-            // Redis saves on SIGTERM only if regular saving is configured.
-            try scene.redis.run("CONFIG", "SET", "save", "3600 1")
-            scene.redis.stop()
-            try await scene.apnsIsQuiet()
-            try scene.redis.start()
-            try await scene.finishWithoutDuplicates(complaints: 0...3)
-        }
-
         @Test("a claim unknown to its owner is soon found and processed")
         func lateClaim() async throws {
             let (redis, simulator) = try await startServers()
@@ -173,17 +162,6 @@ extension EndToEnd {
             #expect(queue.isSettled && queue.count("invalid_token") == 1)
             #expect(queue.invalidTokens == before.invalidTokens)
             #expect(queue.invalidTokenDetails[TestJob.token("a", 1)]?.facts.reason == "Unregistered")
-        }
-
-        @Test("no answer for longer than the time limit: commands may still be executed")
-        func halfOpen() async throws {
-            let scene = try await OutageScene()
-            scene.redis.pause()
-            try await scene.worker.logs("redis_lost")
-            try await scene.worker.logs("not_ready")
-            scene.redis.resume()
-            try await scene.worker.logs("ready_again")
-            try await scene.finishWithoutDuplicates()
         }
 
         @Test("clients are paused, briefly and for longer than the time limit of an answer")

@@ -6,7 +6,7 @@ extension EndToEnd {
     @Suite("Known invalid tokens")
     struct SuppressionTests {
         private static func details(
-            _ at: Int64, topic: String = "com.example.app", environment: String? = nil
+            _ at: Int64, topic: String? = "com.example.app", environment: String? = nil
         ) -> StoredInvalidToken {
             .init(at: at, reason: "Unregistered", topic: topic, environment: environment, source: "apns")
         }
@@ -68,12 +68,14 @@ extension EndToEnd {
         @Test("are sent to if they are invalid only for another topic or environment")
         func elsewhere() async throws {
             let redis = try RedisServer()
-            let tokens = (0..<3).map { TestJob.token("cd", $0) }
+            let tokens = (0..<4).map { TestJob.token("cd", $0) }
             try Self.mark(tokens[0], Self.details(1, topic: "com.example.other"), redis)
             try Self.mark(tokens[1], Self.details(1, environment: "sandbox"), redis)
             try Self.mark(tokens[2], Self.details(1), redis)
+            try Self.mark(tokens[3], Self.details(1, topic: nil), redis)
             let result = try await Self.run(redis, tokens.map { TestJob.text($0) })
-            #expect(result.worker.delivered == 2 && result.worker.suppressed == 1)
+            #expect(result.worker.delivered == 2 && result.worker.suppressed == 2)
+            #expect(Set(result.simulator.acceptedByToken.keys) == Set(tokens[..<2]))
         }
 
         @Test("are stored with their environment and then suppressed only in it")
