@@ -1,5 +1,4 @@
 import Foundation
-import Operations
 import PushQueue
 import TestSupport
 import Testing
@@ -49,6 +48,8 @@ extension EndToEnd {
                 #expect(command.1.dead.map(\.original) == script.1.dead.map(\.original), "\(flags)")
                 #expect(command.1.counters == script.1.counters, "\(flags)")
                 #expect(command.1.jobs.count == moved ?? 0 && command.1.dead.count == 60 - (moved ?? 0), "\(flags)")
+                let continued = command.1.jobs.count { String(decoding: $0, as: UTF8.self).contains(#""attempt":3,"#) }
+                #expect(continued == (flags.contains("--keep-attempts") ? moved : 0), "\(flags)")
             }
         }
 
@@ -103,19 +104,6 @@ extension EndToEnd {
             #expect(try QueueContents(redis).dead.count == 1)
         }
 
-        @Test("bytes of any kind are returned unchanged", arguments: RequeueTool.allCases)
-        func bytes(tool: RequeueTool) async throws {
-            let redis = try RedisServer()
-            let originals: [[UInt8]] = [
-                [0xFF, 0xFE, 0x00, 0x0A, 0x7D], [], Array("{\"token\":".utf8), [0x0A], Array("$(id) `id` ' \" \\".utf8),
-                Array(repeating: 0x41, count: 700_000),
-            ]
-            try redis.bury(originals.map { TestLetter(reason: "MalformedJSON", original: $0) })
-            let result = try await tool.run(["--all", "--yes"], redis: redis)
-            #expect(result.output == "requeued 6 jobs of queue default: 6 MalformedJSON\n", "\(result.errors)")
-            #expect(try Set(redis.originals()) == Set(originals))
-        }
-
         @Test("killed in the middle and repeated, it moves each job once", arguments: RequeueTool.allCases)
         func killed(tool: RequeueTool) async throws {
             let redis = try RedisServer()
@@ -145,39 +133,6 @@ extension EndToEnd {
             #expect(process.output == "requeued \(moved) jobs of queue default: \(moved) UnknownApp\n")
             #expect(process.errors == "the others are still dead letters; repeat the command to continue\n")
             #expect(try QueueContents(redis).dead.count == 300 - moved && moved < 300)
-        }
-
-        @Test("the command and the script at once move each job once")
-        func atOnce() async throws {
-            let redis = try RedisServer()
-            let letters = (0..<4000).map { TestLetter.numbered($0) }
-            try redis.bury(letters)
-            let processes = try RequeueTool.allCases.flatMap { tool in
-                try (0..<2).map { _ in try tool.start(["--reason", "UnknownApp"], redis: redis) }
-            }
-            for process in processes {
-                // A run that finds nothing exits with 1.
-                let ending = try await process.wait()
-                #expect(ending == .exited(process.output.contains("requeued") ? 0 : 1), "\(process.errors)")
-            }
-            let moved = processes.compactMap { $0.output.firstMatch(of: /requeued (\d+) job/).flatMap { Int($0.1) } }
-            #expect(moved.reduce(0, +) == 4000)
-            let originals = try redis.originals()
-            #expect(originals.count == 4000 && Set(originals) == Set(letters.map(\.original)))
-        }
-
-        @Test("200,000 dead letters are processed in short calls", arguments: [RequeueTool.command])
-        func many(tool: RequeueTool) async throws {
-            let redis = try RedisServer()
-            try redis.bury(
-                (0..<200_000).map { TestLetter.numbered($0, reason: $0 % 100 == 0 ? "NoApp" : "UnknownApp") })
-            let before = try redis.scriptCalls()
-            let result = try await tool.run(["--reason", "NoApp"], redis: redis)
-            #expect(result.output == "requeued 2000 jobs of queue default: 2000 NoApp\n", "\(result.errors)")
-            // The command counts them first.
-            let calls = try redis.scriptCalls() - before
-            #expect(calls >= 200_000 / DeadLetters.pageSize && calls <= 400_000 / DeadLetters.pageSize + 8)
-            #expect(try redis.run("ZCARD", "push:{default}:dead") == 198_000)
         }
 
         @Test("a server that cannot be reached or is not the master is reported")

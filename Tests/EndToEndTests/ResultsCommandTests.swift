@@ -11,11 +11,7 @@ extension EndToEnd {
         }
 
         private static func ids(_ arguments: [String], _ redis: RedisServer) async throws -> [String] {
-            let result = try await results(arguments + ["--json"], redis)
-            return try result.output.split(separator: "\n").map {
-                let object = try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
-                return try #require(object["id"] as? String)
-            }
+            try await results(arguments + ["--json"], redis).objects().map { try #require($0["id"] as? String) }
         }
 
         /// Adds a result as a worker does, at a time in milliseconds.
@@ -35,6 +31,8 @@ extension EndToEnd {
         @Test("finds them by ID, token, outcome, reason, app, campaign and attempt, in any order")
         func filters() async throws {
             let redis = try RedisServer()
+            let empty = try await Self.results([], redis)
+            #expect(empty.ending == .exited(0) && empty.errors.contains("has no results; workers keep those"))
             let now = Int64(Date().timeIntervalSince1970 * 1000)
             try Self.add("a", at: now - 4000, redis, token: TestJob.token("a", 1))
             try Self.add("b", at: now - 3000, redis, outcome: "delivered", reason: "", campaign: "spring")
@@ -53,6 +51,12 @@ extension EndToEnd {
             #expect(try await Self.ids(["--app", "news"], redis) == ["c"])
             #expect(try await Self.ids(["--campaign", "spring", "--outcome", "dead"], redis) == ["c"])
             #expect(try await Self.ids(["--attempt", "3"], redis) == ["c"])
+            #expect(try await Self.ids(["--outcome", "dead", "--outcome", "expired"], redis) == ["a", "c"])
+            let object = try #require(try await Self.results(["--id", "a", "--json"], redis).objects().first)
+            #expect(object["token"] as? String == TestJob.token("a", 1) && object["status"] as? Int == 400)
+            let line = try await Self.results(["--id", "a"], redis).output
+            #expect(line.contains(" dead BadTopic status=400 ") && line.contains("token=a0000000…"), "\(line)")
+            #expect(!line.contains(TestJob.token("a", 1)))
             let text = try await Self.results(["--campaign", "spring", "--limit", "1"], redis)
             #expect(
                 text.output.contains(
@@ -139,9 +143,7 @@ extension EndToEnd {
             let text = try await Self.results([], redis)
             #expect(text.output.split(separator: "\n").count == 5 && !text.output.contains("\u{1B}"))
             #expect(!text.output.contains("\u{202E}"))
-            let json = try await Self.results(["--json"], redis).output.split(separator: "\n")
-            #expect(json.count == 5)
-            for line in json { #expect(try JSONSerialization.jsonObject(with: Data(line.utf8)) is [String: Any]) }
+            #expect(try await Self.results(["--json"], redis).objects().count == 5)
         }
 
         @Test("a job with one bad member keeps its ID, app, token, campaign and labels everywhere")

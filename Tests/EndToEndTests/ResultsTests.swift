@@ -75,39 +75,11 @@ extension EndToEnd {
                 results.filter { $0["reason"] == "MalformedJSON" && $0["token"] == nil && $0["id"] == nil }.count == 1)
         }
 
-        @Test("are written once for each settlement after a worker was killed, and at least once for each notification")
-        func killed() async throws {
-            let (redis, simulator) = try await startServers(simulator: ["--delay", "100ms±50ms"])
-            let count = 4000
-            try redis.push((0..<count).map { TestJob.text(TestJob.token("a", $0), #""id":"\#($0)","#) })
-            let options = ["--max-connections", "1", "--max-streams", "400", "--results", "all"]
-            let first = try WorkerProcess(redis, simulator, options)
-            try await eventually("the first worker is at work") {
-                let queue = try QueueContents(redis)
-                return queue.count("delivered") > 300 && queue.claims > 100
-            }
-            first.process.kill()
-            let second = try WorkerProcess(redis, simulator, options + ["--exit-when-done"])
-            _ = try await second.finish()
-            let results = try storedResults(redis)
-            #expect(try QueueContents(redis).count("delivered") == count && results.count == count)
-            #expect(Set(results.compactMap { $0["id"] }).count == count)
-            #expect(results.allSatisfy { $0["outcome"] == "delivered" })
-        }
-
-        @Test("contain only the outcomes that the setting asks for", arguments: ["failures", "off", ""])
-        func kept(_ mode: String) async throws {
+        @Test("contain failures by default, and at most about the number of the setting")
+        func kept() async throws {
             let (redis, simulator) = try await startServers(rules: ["prefix=1,answer=BadCollapseId"])
             try redis.push(TestJob.many(300, prefix: "a") + TestJob.many(250, prefix: "1"))
-            let worker = try WorkerProcess(
-                redis, simulator, ["--exit-when-done", "--results-limit", "100"],
-                environment: ["APNS_WORKER_RESULTS": mode])
-            _ = try await worker.finish()
-            guard mode != "off" else {
-                let keys = try QueueContents(redis).keys
-                #expect(!keys.contains("push:{default}:results"))
-                return
-            }
+            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done", "--results-limit", "100"]).finish()
             let results = try storedResults(redis)
             #expect(outcomes(results).keys.sorted() == ["dead"] && (100...200).contains(results.count))
         }
@@ -128,6 +100,7 @@ extension EndToEnd {
             ).finish()
             let kept = try queues.map { outcomes(try storedResults(redis, queue: $0)) }
             #expect(kept == [[:], ["delivered": 20, "dead": 10], ["dead": 10]])
+            #expect(try redis.run("EXISTS", "push:{silent}:results") == 0)
         }
 
         @Test("can be read by redis-cli, alone and as a consumer group that acknowledges")
@@ -148,44 +121,6 @@ extension EndToEnd {
             #expect(read.contains("order 7") && read.contains("delivered"))
             #expect(try cli("XACK", key, "billing", String(entry)) == "1\n")
             #expect(try !cli("XREADGROUP", "GROUP", "billing", "consumer-1", "STREAMS", key, ">").contains("order 7"))
-        }
-
-        @Test("are shown by the command, filtered, as text or JSON, and as they arrive")
-        func command() async throws {
-            let (redis, simulator) = try await startServers(rules: ["prefix=1,answer=BadCollapseId"])
-            func results(_ arguments: String...) throws -> ChildProcess {
-                let process = try ChildProcess(
-                    BuiltProgram.path("apns-worker"), ["results"] + arguments,
-                    environment: ["APNS_WORKER_REDIS_URL": redis.url])
-                try #require(try process.waitBlocking() == .exited(0), "\(process.errors)")
-                return process
-            }
-            #expect(try results().errors.contains("has no results; workers keep those"))
-            let follower = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["results", "--follow", "--json"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
-            try redis.push([
-                TestJob.text(TestJob.token("a", 1), #""id":"\u202eone","#),
-                TestJob.text(TestJob.token("1", 2), #""id":"two","#),
-            ])
-            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done", "--results", "all"]).finish()
-            let text = try results("--since", "1h").output
-            #expect(
-                text.split(separator: "\n").count == 2
-                    && text.contains(#" delivered status=200 app=default id=\u202eone"#), "\(text)")
-            #expect(text.contains(" dead BadCollapseId status=400 ") && text.contains("token=10000000…"))
-            #expect(!text.contains(TestJob.token("1", 2)))
-            #expect(try results("--outcome", "dead").output.contains("id=two"))
-            #expect(try results("--outcome", "dead", "--outcome", "expired").output.split(separator: "\n").count == 1)
-            let none = try results("--app", "nobody")
-            #expect(none.output.isEmpty && none.errors.contains("no results match (2 searched"))
-            let json = try results("--id", "two", "--json").output
-            let object = try #require(try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any])
-            #expect(object["token"] as? String == TestJob.token("1", 2) && object["status"] as? Int == 400)
-            try await eventually("the follower has both") { follower.output.split(separator: "\n").count == 2 }
-            try redis.push([TestJob.text(TestJob.token("a", 3), #""id":"three","#)])
-            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done", "--results", "all"]).finish()
-            try await eventually("the follower has the third") { follower.output.contains(#""id":"three""#) }
         }
     }
 }

@@ -28,23 +28,6 @@ extension EndToEnd {
             #expect(try redis.run("DBSIZE") == before && QueueContents(redis).dead.count == 1)
         }
 
-        @Test("stop --all without a terminal changes nothing, and with --yes stops the fleet")
-        func fleet() async throws {
-            let (redis, simulator) = try await startServers()
-            let worker = try WorkerProcess(redis, simulator)
-            try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
-            let refused = try await Self.run(redis.url, "stop", "--all")
-            #expect(refused.ending == .exited(64), "\(refused)")
-            #expect(try redis.run("KEYS", "push:{default}:order:*") == .array([]))
-            let quiet = try await Self.run(redis.url, "quiet", "--all", "--yes", "--wait")
-            #expect(quiet.ending == .exited(0), "\(quiet)")
-            let undo = try #require(quiet.output.firstMatch(of: /to undo: apns-worker (.*)\n/)).1
-            let undone = try await redis.apnsWorker(undo.split(separator: " ").map(String.init) + ["--yes", "--wait"])
-            #expect(undone.ending == .exited(0) && undone.output.contains("claims jobs again"), "\(undone)")
-            #expect(try await Self.run(redis.url, "stop", "--all", "--yes", "--wait").ending == .exited(0))
-            _ = try await worker.finish()
-        }
-
         @Test("a mistyped queue name is refused with a suggestion, and --force continues")
         func queueNames() async throws {
             let redis = try RedisServer()
@@ -172,24 +155,6 @@ extension EndToEnd {
                 redis.url, "dead", "delete", "--all", "--queue", "bulk,critical", "--yes", "--limit", "2")
             #expect(
                 deleted.output == "deleted 2 dead letters of queue bulk: 1 Other, 1 UnknownApp\n", "\(deleted)")
-        }
-
-        @Test("--since and --until accept a duration and a time")
-        func periods() async throws {
-            let redis = try RedisServer()
-            try redis.bury([60, 600, 6000].map { TestLetter(reason: "R\($0)", original: [0x7B], seconds: $0) })
-            let time = ISO8601DateFormatter().string(from: Date(timeIntervalSinceNow: -3000))
-            for (arguments, reasons) in [
-                (["--since", "5m"], ["R60"]), (["--since", time], ["R60", "R600"]), (["--until", time], ["R6000"]),
-                (["--since", "1h", "--until", "5m"], ["R600"]),
-                (["--until", "5m"], ["R600", "R6000"]),
-            ] {
-                let result = try await redis.apnsWorker(["dead", "list", "--by", "reason"] + arguments)
-                let found = result.output.split(separator: "\n").compactMap { $0.split(separator: "\t").last }
-                #expect(found.map(String.init).sorted() == reasons.sorted(), "\(arguments): \(result)")
-            }
-            let wrong = try await Self.run(redis.url, "dead", "list", "--since", "soon")
-            #expect(wrong.ending == .exited(64) && wrong.errors.contains("a duration ago such as 10m"))
         }
     }
 }

@@ -152,16 +152,6 @@ extension EndToEnd {
             #expect(try await worker.stop().delivered == 2)
         }
 
-        @Test("ends when the queue is empty, after the worker has drained")
-        func exitWhenDone() async throws {
-            let redis = try RedisServer()
-            try redis.push(TestJob.many(500))
-            let worker = try worker(redis, ["--exit-when-done", "--log-level", "error"])
-            #expect(try await worker.finish().delivered == 500)
-            // Logged at any level, so that a simulation is not mistaken for the real service.
-            #expect(worker.lines(of: "simulation_started").count == 1)
-        }
-
         @Test("can be repeated at once, and run twice at the same time on one Redis")
         func again() async throws {
             let redis = try RedisServer()
@@ -175,14 +165,17 @@ extension EndToEnd {
             }
         }
 
-        @Test("fails at the end if its recording could not be written")
+        @Test("fails at the end if its recording could not be written, and says that it is a simulation")
         func fullDisk() async throws {
             let redis = try RedisServer()
-            try redis.push([TestJob.text(TestJob.token("aa", 1))])
-            let worker = try worker(redis, ["--exit-when-done", "--simulate-record", "/dev/full"])
+            try redis.push(TestJob.many(500))
+            let worker = try worker(
+                redis, ["--exit-when-done", "--log-level", "error", "--simulate-record", "/dev/full"])
             #expect(try await worker.process.wait() == .exited(1))
             #expect(worker.lines(of: "simulation_record_failed").contains { $0.contains("/dev/full") })
-            #expect(try QueueContents(redis).count("delivered") == 1)
+            // Logged at any level, so that a simulation is not mistaken for the real service.
+            #expect(worker.lines(of: "simulation_started").count == 1)
+            #expect(try QueueContents(redis).count("delivered") == 500)
         }
 
         @Test(

@@ -21,17 +21,6 @@ extension EndToEnd {
             #expect(try redis.run("DBSIZE") == 0)
         }
 
-        @Test("without Redis, an error names it and the exit status is not 0")
-        func absent() async throws {
-            let port = try RedisServer.refusedPort()
-            for options in [["--json"], ["--check"], ["--watch"], []] {
-                let result = try await CommandLineTests.run(
-                    ["status", "--redis", "redis://:s3cret@127.0.0.1:\(port)"] + options)
-                #expect(result.ending != .exited(0))
-                #expect(result.errors.contains("127.0.0.1:\(port)") && !result.errors.contains("s3cret"))
-            }
-        }
-
         @Test("jobs wait without a worker: reported first, and --check exits with 2")
         func noWorker() async throws {
             let redis = try RedisServer()
@@ -193,17 +182,6 @@ extension EndToEnd {
             try redis.push(TestJob.many(5))
             try await eventually("it goes on") { try QueueContents(redis).count("delivered") == 5 }
             #expect(try await worker.stop().delivered == 5)
-        }
-
-        @Test("a queue with a key of the wrong type is a problem, and the others are shown")
-        func unreadable() async throws {
-            let redis = try RedisServer()
-            try redis.run("SET", "push:{bad}:jobs", "x")
-            try redis.run("SADD", "push:{shared}:invalid-tokens", "ab", "cd")
-            let view = try await FleetView(redis.url, "--queue", "bad,good")
-            #expect(view.kinds == ["wrong_key push:{bad}:jobs"] && view.invalid_tokens == 2)
-            #expect(try view.queue("bad").error?.contains("push:{bad}:jobs holds a string") == true)
-            #expect(try view.queue("good").error == nil)
         }
 
         @Test("jobs in a list with a configured name are counted automatically, because workers report the name")

@@ -15,16 +15,22 @@ extension EndToEnd {
             return try WorkerProcess(redis: redis, endpoint: endpoint, options: options, environment: environment)
         }
 
-        @Test("report that it is ready, alive and stopping", arguments: [false, true])
+        @Test("report that it is ready, alive and stopping, also during a drain", arguments: [false, true])
         func life(isAbstract: Bool) async throws {
-            let (redis, simulator) = try await startServers(simulator: ["--delay", "100ms"])
+            let (redis, simulator) = try await startServers(rules: ["answer=silence"])
             let listener = try NotifyListener(isAbstract: isAbstract)
-            let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 2000)
+            let worker = try Self.worker(
+                redis.url, simulator.port, listener, watchdog: 200, options: ["--drain-timeout", "3000"])
             try await eventually("it is ready") { listener.changes == ["READY=1"] }
-            let fed = listener.watchdogs
+            var fed = listener.watchdogs
             try await eventually("it goes on to say that it lives") { listener.watchdogs > fed + 2 }
-            _ = try await worker.stop()
-            #expect(listener.changes == ["READY=1", "STOPPING=1"])
+            try redis.push(TestJob.many(3))
+            try await eventually("they are under way") { try await simulator.account().silenced == 3 }
+            worker.process.send(SIGTERM)
+            try await eventually("it drains") { listener.changes == ["READY=1", "STOPPING=1"] }
+            fed = listener.watchdogs
+            _ = try await worker.finish()
+            #expect(listener.watchdogs > fed && listener.changes == ["READY=1", "STOPPING=1"])
         }
 
         @Test("do not notify a watchdog that is not enabled or is for another process", arguments: [false, true])
@@ -78,21 +84,6 @@ extension EndToEnd {
             worker.process.send(SIGCONT)
             try await eventually("it lives again") { listener.watchdogs > fed }
             _ = try await worker.stop()
-        }
-
-        @Test("continue during a drain")
-        func drain() async throws {
-            let (redis, simulator) = try await startServers(rules: ["answer=silence"])
-            let listener = try NotifyListener()
-            let worker = try Self.worker(
-                redis.url, simulator.port, listener, watchdog: 200, options: ["--drain-timeout", "3000"])
-            try redis.push(TestJob.many(3))
-            try await eventually("they are under way") { try await simulator.account().silenced == 3 }
-            worker.process.send(SIGTERM)
-            try await eventually("it drains") { listener.changes == ["READY=1", "STOPPING=1"] }
-            let fed = listener.watchdogs
-            _ = try await worker.finish()
-            #expect(listener.watchdogs > fed)
         }
 
         @Test("report a reload, whether or not the configuration is valid")

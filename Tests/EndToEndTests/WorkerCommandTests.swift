@@ -107,6 +107,12 @@ extension EndToEnd {
             #expect(ambiguous.ending != .exited(0) && ambiguous.errors.contains("matches several workers"))
             #expect(try await Self.command(redis.url, "stop").ending != .exited(0))
 
+            let quiet = try await Self.command(redis.url, "quiet", "--all", "--yes", "--wait")
+            #expect(quiet.ending == .exited(0), "\(quiet)")
+            let undo = try #require(quiet.output.firstMatch(of: /to undo: apns-worker (.*)\n/)).1
+            let undone = try await redis.apnsWorker(undo.split(separator: " ").map(String.init) + ["--yes", "--wait"])
+            #expect(undone.ending == .exited(0) && undone.output.contains("claims jobs again"), "\(undone)")
+
             let name = "\(host).\(workers[1].process.processIdentifier)"
             let one = try await Self.command(redis.url, "stop", name, "--wait", "--json")
             #expect(one.ending == .exited(0) && one.output.contains(#""done":true,"order":"stop""#), "\(one)")
