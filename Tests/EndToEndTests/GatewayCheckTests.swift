@@ -22,8 +22,7 @@ extension EndToEnd {
         @Test("reports that a good one accepts the certificate")
         func good() async throws {
             let scene = try await GatewayScene()
-            let result = try await Self.check(scene)
-            #expect(result.ending == .exited(0), "\(result.errors)\(result.output)")
+            let result = try await Self.check(scene).succeeds()
             for line in [
                 "ok       app default: certificate Apple Push Services: com.example.app for com.example.app",
                 "ok       app default: connected to localhost:\(try scene.gatewayPort()) with TLS\n",
@@ -44,8 +43,7 @@ extension EndToEnd {
                 ([], ["--gateway-frame", "simple"], 0, "warning  app default: the frame simple has no error packets"),
             ])
         func bad(rules: [String], flags: [String], status: Int32, words: String) async throws {
-            let result = try await Self.check(try await GatewayScene(rules: rules), flags)
-            #expect(result.ending == .exited(status), "\(result.output)")
+            let result = try await Self.check(try await GatewayScene(rules: rules), flags).fails(status)
             #expect(result.output.contains(words), "\(result.output)")
             #expect(result.output.contains("FAILED") == (status != 0), "\(result.output)")
         }
@@ -55,8 +53,8 @@ extension EndToEnd {
             let scene = try await GatewayScene(rules: ["prefix=dead,answer=8"])
             let (good, bad) = (TestJob.token("a", 1), TestJob.token("dead", 2))
             let result = try await Self.check(
-                scene, ["--send"], job: #"{"id":"x","tokens":["\#(good)","\#(bad)"],"payload":{"aps":{"alert":"hi"}}}"#)
-            #expect(result.ending == .exited(1), "\(result.errors)")
+                scene, ["--send"], job: #"{"id":"x","tokens":["\#(good)","\#(bad)"],"payload":{"aps":{"alert":"hi"}}}"#
+            ).fails(1)
             #expect(
                 result.output.contains("ok       job: APNs answered for a0000000…: accepted by the gateway"),
                 "\(result.output)")

@@ -62,8 +62,7 @@ extension EndToEnd {
             // The packet is so late that the worker is stopped first.
             let scene = try await GatewayScene(rules: ["prefix=dead,answer=8,delay=3s"])
             let behind = TestJob.many(100, prefix: "b")
-            try scene.redis.push(
-                TestJob.many(100, prefix: "a") + [TestJob.text(TestJob.token("dead", 1))] + behind)
+            try scene.redis.push(TestJob.many(100, prefix: "a") + [TestJob.text(TestJob.token("dead", 1))] + behind)
             let worker = try scene.worker(confirmAfter: 600_000, options: ["--max-connections", "1"])
             try await eventually("all have been sent") {
                 try await scene.simulator.account().gateway.frames["2"] == 201

@@ -77,9 +77,7 @@ extension EndToEnd {
                     (3, "MissingTopic", "is the certificate right"),
                     (6, "InvalidTopicSize", "is the certificate right"),
                     (128, "ProtocolError", "does the gateway support this frame format"),
-                ] {
-                    group.addTask { try await Self.pause(by: status, word, detail) }
-                }
+                ] { group.addTask { try await Self.pause(by: status, word, detail) } }
                 try await group.waitForAll()
             }
         }

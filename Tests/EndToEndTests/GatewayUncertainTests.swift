@@ -7,8 +7,7 @@ extension EndToEnd {
     @Suite("A gateway that closes without a usable error packet")
     struct GatewayUncertainTests {
         @Test(
-            "a close, a reset, half a packet or an unknown identifier: all are delivered, possible duplicates counted"
-        )
+            "a close, a reset, half a packet or an unknown identifier: all are delivered, possible duplicates counted")
         func wordless() async throws {
             let answers = [
                 "c0": "close", "c1": "close,accept=false", "c2": "reset", "c3": "reset,accept=true",

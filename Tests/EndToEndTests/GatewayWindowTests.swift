@@ -86,9 +86,7 @@ extension EndToEnd {
             #expect(try await patient.stop().possibleDuplicates == 0)
         }
 
-        @Test(
-            "each command of the protocol delivers",
-            arguments: [("simple", "0"), ("enhanced", "1"), ("items", "2")])
+        @Test("each command of the protocol delivers", arguments: [("simple", "0"), ("enhanced", "1"), ("items", "2")])
         func frames(name: String, command: String) async throws {
             let result = try await GatewayScene.deliver(
                 TestJob.many(100, prefix: "a", members: #""priority":5,"expiration":2000000000,"#), confirmAfter: 300,

@@ -23,9 +23,7 @@ private enum HelmPrograms {
 extension EndToEnd {
     @Suite(
         "The Helm chart",
-        .enabled("PyPI cannot be reached, or has no Helm for this processor") {
-            try await HelmPrograms.folder != nil
-        })
+        .enabled("PyPI cannot be reached, or has no Helm for this processor") { try await HelmPrograms.folder != nil })
     struct HelmChartTests {
         private static let chart = DeployFolder.url("helm/apns-worker").path
 
@@ -250,8 +248,7 @@ extension EndToEnd {
             "Helm has no complaints, and Kubernetes accepts the objects",
             arguments: zip(ValuesFile.allCases, [4, 8, 2]))
         func valid(values: ValuesFile, count: Int) async throws {
-            let lint = try await Self.run("helm", ["lint", "--strict", Self.chart, "--values", "-"], values.text)
-            #expect(lint.ending == .exited(0), "\(lint.output)\(lint.errors)")
+            try await Self.run("helm", ["lint", "--strict", Self.chart, "--values", "-"], values.text).succeeds()
             let objects = try await Self.objects(values.text, ["--set", "config.topic=com.example.app"])
             #expect(objects.byKind.count == count)
             try await Self.validate(["-"], objects.text, kinds: Array(objects.byKind.keys))
@@ -278,8 +275,7 @@ extension EndToEnd {
                 ("config.drain_timeout=0m38s", "terminationGracePeriodSeconds is 40; it must be more than"),
             ])
         func refused(setting: String, message: String) async throws {
-            let result = try await Self.template(
-                "", ["--set", "config.topic=com.example.app", "--set", setting])
+            let result = try await Self.template("", ["--set", "config.topic=com.example.app", "--set", setting])
             #expect(result.ending == .exited(1) && result.errors.contains(message), "\(result.errors)")
         }
 
@@ -309,10 +305,10 @@ extension EndToEnd {
         func accepted() async throws {
             for values in [try Self.exampleSettings(), try Self.documented(), ValuesFile.everything.text] {
                 let folder = try ConfigurationTests.Folder(Self.configuration(await Self.objects(values).byKind))
-                let result = try await CommandLineTests.run(
+                try await CommandLineTests.run(
                     ["check", "--config", folder.file, "--no-redis", "--no-connect"],
-                    environment: ["APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8")])
-                #expect(result.ending == .exited(0), "\(result.output)\(result.errors)")
+                    environment: ["APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8")]
+                ).succeeds()
             }
         }
 
@@ -334,17 +330,14 @@ extension EndToEnd {
             #expect(try deployment.text("spec/template/spec/volumes/0/configMap/name") == "shop-apns-worker")
             #expect(try objects["ScaledObject"]?.text("spec/scaleTargetRef/name") == "shop-apns-worker")
             let job = try #require(objects["CronJob"]).at("spec/jobTemplate/spec/template")
-            #expect(
-                try job.text("spec/volumes/0/persistentVolumeClaim/claimName") == "shop-apns-worker-feedback")
+            #expect(try job.text("spec/volumes/0/persistentVolumeClaim/claimName") == "shop-apns-worker-feedback")
             let labels = try deployment.texts("spec/template/metadata/labels")
             #expect(labels["app.kubernetes.io/instance"] == "shop")
             for (kind, place) in [
                 ("Deployment", "spec/selector/matchLabels"), ("PodDisruptionBudget", "spec/selector/matchLabels"),
                 ("PodMonitor", "spec/selector/matchLabels"),
                 ("Deployment", "spec/template/spec/topologySpreadConstraints/0/labelSelector/matchLabels"),
-            ] {
-                #expect(try objects[kind]?.texts(place) == labels, "\(kind)")
-            }
+            ] { #expect(try objects[kind]?.texts(place) == labels, "\(kind)") }
             // The policy is also for the feedback job.
             let policy = try #require(objects["NetworkPolicy"]).texts("spec/podSelector/matchLabels")
             for labels in [labels, try job.texts("metadata/labels")] {

@@ -43,8 +43,7 @@ extension EndToEnd {
                 ("environment", ["APNS_WORKER_REDIS_URL\n", "APNS_WORKER_CONFIG", "NO_COLOR"]),
             ])
         func topics(name: String, words: [String]) async throws {
-            let result = try await CommandLineTests.run(["help", name])
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            let result = try await CommandLineTests.run(["help", name]).succeeds()
             for word in words { #expect(result.output.contains(word), "\(word)") }
             #expect(result.output.split(separator: "\n").allSatisfy { $0.count <= 130 })
         }

@@ -75,11 +75,9 @@ extension EndToEnd {
                 "b6": .status("410", #"{"reason":"Unregistered","timestamp":"1700000000123"}"#),
                 "b7": .status("410", #"{"reason":"Unregistered","timestamp":[1700000000123]}"#),
                 // Without a reason or with an unknown one: believed because APNs accepts other tokens.
-                "c0": .status("410"),
-                "c1": .status("410", "<html>Gone</html>"),
+                "c0": .status("410"), "c1": .status("410", "<html>Gone</html>"),
                 "c2": .status("410", #"{"reason":5,"timestamp":1700000000123}"#),
-                "c3": .status("410", #"{"reason":["Unregistered"]}"#),
-                "c4": .status("410", "null"),
+                "c3": .status("410", #"{"reason":["Unregistered"]}"#), "c4": .status("410", "null"),
                 "c5": .status("410", #"{"reason":"\#(String(repeating: "x", count: 4000))"}"#),
                 "c6": .status("410", #"{"reason":"Shutdown"}"#),
                 // A megabyte that begins like a valid answer.
@@ -163,8 +161,7 @@ extension EndToEnd {
         func retried() async throws {
             var answers: [String: Answer] = [
                 "a0": .status("500", #"{"reason":"Unregistered","timestamp":1700000000123}"#, times: 1),
-                "a1": .status("503", #"{"reason":410}"#, times: 1),
-                "a2": .status("599", "BadDeviceToken", times: 1),
+                "a1": .status("503", #"{"reason":410}"#, times: 1), "a2": .status("599", "BadDeviceToken", times: 1),
             ]
             for (number, value) in [
                 "soon", "-5", "", "0x10", "1.5", "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 99 Foo 9999",

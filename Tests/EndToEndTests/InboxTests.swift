@@ -39,8 +39,7 @@ extension EndToEnd {
             try await worker.logs("simulation_started", "inbox=\(link)")
             try await worker.logs(
                 "simulation_ignored_settings", "APNS_WORKER_ENDPOINT", "APNS_WORKER_KEY,",
-                "APNS_WORKER_KEY_PASSPHRASE_FILE",
-                "APNS_WORKER_PROXY", "HTTPS_PROXY")
+                "APNS_WORKER_KEY_PASSPHRASE_FILE", "APNS_WORKER_PROXY", "HTTPS_PROXY")
             let curl = try ChildProcess(
                 "/usr/bin/curl", ["--silent", "--show-error", "--noproxy", "*", "--header", "Accept: text/html", link])
             #expect(try await curl.wait() == .exited(0))
@@ -53,8 +52,7 @@ extension EndToEnd {
                 [
                     "✓ 200  aa000000…  alert \"Hello 000001\"  com.example.app  apns-id ",
                     "✗ 410 Unregistered  dead0000…  alert \"",
-                ]
-                .allSatisfy(worker.log.contains)
+                ].allSatisfy(worker.log.contains)
                     && worker.log.contains(#"✓ 200  bb000000…  alert "Your order — On its\u{1B} way"  com.example.app"#)
             }
             let account = try await worker.stop()

@@ -30,20 +30,17 @@ extension EndToEnd {
             let file = FileManager.default.temporaryDirectory.appending(path: "tokens-\(UUID().uuidString)")
             defer { try? FileManager.default.removeItem(at: file) }
             try lines.joined(separator: "\r\n").write(to: file, atomically: true, encoding: .utf8)
-            let first = try await Self.add(["--from", file.path], redis)
-            #expect(first.ending == .exited(1))
-            #expect(first.output == "added 1,801 tokens, 1 refused\n", "\(first.output)")
+            let first = try await Self.add(["--from", file.path], redis).fails(1).prints(
+                "added 1,801 tokens, 1 refused\n")
             #expect(
                 first.errors.split(separator: "\n").count == 1 && first.errors.hasPrefix("line 3: the device token"))
             #expect(try Self.count(redis) == 1801)
             // A repetition is harmless.
-            let again = try await Self.add(["--json"], redis, input: tokens.joined(separator: "\n"))
-            #expect(again.ending == .exited(0))
-            #expect(again.output == #"{"added":0,"known":1800,"refused":0,"registered":0}"# + "\n")
-            let dash = try await Self.add(["--from", "-"], redis, input: TestJob.token("ef", 1))
-            #expect(dash.output == "added 1 token\n")
-            let named = try await Self.add([TestJob.token("ef", 2), "zz", TestJob.token("ef", 1)], redis)
-            #expect(named.ending == .exited(1) && named.output == "added 1 token, 1 already present, 1 refused\n")
+            try await Self.add(["--json"], redis, input: tokens.joined(separator: "\n")).succeeds().prints(
+                #"{"added":0,"known":1800,"refused":0,"registered":0}"# + "\n")
+            try await Self.add(["--from", "-"], redis, input: TestJob.token("ef", 1)).prints("added 1 token\n")
+            let named = try await Self.add([TestJob.token("ef", 2), "zz", TestJob.token("ef", 1)], redis).fails(1)
+                .prints("added 1 token, 1 already present, 1 refused\n")
             #expect(named.errors.hasPrefix("token 2: "))
             #expect(try Self.count(redis) == 1803)
         }
@@ -53,15 +50,12 @@ extension EndToEnd {
             let redis = try RedisServer()
             let (token, other) = (TestJob.token("ab", 1), TestJob.token("ab", 2))
             try redis.run("HSET", "push:{shared}:registrations", other, "1795000000000")
-            let result = try await Self.add(
+            try await Self.add(
                 [
                     token, other, "--reason", "Unregistered", "--topic", "com.example.app", "--environment", "Sandbox",
-                    "--at",
-                    "1790000000",
-                ], redis)
-            #expect(
-                result.ending == .exited(0) && result.output == "added 1 token, 1 registered since\n",
-                "\(result.errors)")
+                    "--at", "1790000000",
+                ], redis
+            ).succeeds().prints("added 1 token, 1 registered since\n")
             let known = try Self.details(token, redis)
             #expect(
                 known

@@ -15,12 +15,10 @@ extension EndToEnd {
                 try QueueContents(redis).count("retried:TooManyRequests") == 1
             }
             try redis.push(
-                (0..<4).map { TestJob.text(device, #""id":"next-\#($0)","#) }
-                    + [#"{"tokens":["\#(device)","\#(TestJob.token("b", 1))"],"payload":{"aps":{"alert":"x"}}}"#]
-                    + TestJob.many(100, prefix: "a"))
-            try await eventually("the others are delivered") {
-                try QueueContents(redis).count("delivered") == 101
-            }
+                (0..<4).map { TestJob.text(device, #""id":"next-\#($0)","#) } + [
+                    #"{"tokens":["\#(device)","\#(TestJob.token("b", 1))"],"payload":{"aps":{"alert":"x"}}}"#
+                ] + TestJob.many(100, prefix: "a"))
+            try await eventually("the others are delivered") { try QueueContents(redis).count("delivered") == 101 }
             let queue = try QueueContents(redis)
             #expect(queue.count("deferred:Throttled") == 5)
             let due = queue.retries.map(\.due)
@@ -78,8 +76,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis, simulator,
                 environment: BreakerTests.apps.merging(["APNS_WORKER_APPS_OTHER_MAX_PER_SECOND": "5"]) { $1 })
-            try redis.push(
-                BreakerTests.jobs(2000, "other", prefix: "b") + BreakerTests.jobs(2000, "good", prefix: "a"))
+            try redis.push(BreakerTests.jobs(2000, "other", prefix: "b") + BreakerTests.jobs(2000, "good", prefix: "a"))
             try await eventually("the other app's jobs are delivered") {
                 try await simulator.account().accepted >= 2000
             }

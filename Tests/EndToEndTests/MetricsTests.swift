@@ -189,12 +189,16 @@ extension EndToEnd {
             }
         }
 
-        @Test("a port in use ends the start with an error that names it")
-        func taken() async throws {
+        @Test(
+            "a port in use ends the start with an error that names it",
+            arguments: [
+                ("--admin-port", 1, "the admin port"),
+                ("--simulate-control-port", 64, "--simulate-control-port: the control port"),
+            ])
+        func taken(flag: String, status: Int32, port: String) async throws {
             let redis = try RedisServer()
-            let result = try await redis.apnsWorker(["run", "--simulate", "--admin-port", "\(redis.port)"])
-            #expect(result.ending == .exited(1))
-            #expect(result.errors.contains("the admin port cannot be 127.0.0.1:\(redis.port): Address already in use"))
+            try await redis.apnsWorker(["run", "--simulate", flag, "\(redis.port)"]).fails(
+                status, "\(port) cannot be 127.0.0.1:\(redis.port)\(status == 1 ? ": Address already in use" : "")")
         }
 
         @Test("the health command works without an HTTP client: 0 if healthy, 1 with the reason if not")
@@ -216,22 +220,17 @@ extension EndToEnd {
                 return answer.ending == .exited(1) && answer.output.contains("Redis cannot be reached")
             }
             _ = try await worker.process.stopAndWait()
-            let gone = try await CommandLineTests.run(["health", "--admin-port", port])
-            #expect(gone.ending == .exited(1))
-            #expect(gone.errors.contains("nothing answers at 127.0.0.1:\(port): Connection refused"))
-            let nowhere = try await CommandLineTests.run(["health"])
-            #expect(nowhere.ending == .exited(64) && nowhere.errors.contains("APNS_WORKER_ADMIN_PORT"))
+            try await CommandLineTests.run(["health", "--admin-port", port]).fails(
+                1, "nothing answers at 127.0.0.1:\(port): Connection refused")
+            try await CommandLineTests.run(["health"]).fails(64, "APNS_WORKER_ADMIN_PORT")
         }
 
-        @Test(
-            "the health command does not accept another server's silence or garbage",
-            arguments: ["silent", "redis"])
+        @Test("the health command does not accept another server's silence or garbage", arguments: ["silent", "redis"])
         func otherServer(kind: String) async throws {
             let redis = try RedisServer()
             if kind == "silent" { redis.pause() }
             let result = try await CommandLineTests.run(
-                ["health", "--admin-port", "\(redis.port)", "--timeout", kind == "silent" ? "300" : "20000"])
-            #expect(result.ending == .exited(1))
+                ["health", "--admin-port", "\(redis.port)", "--timeout", kind == "silent" ? "300" : "20000"]).fails(1)
             #expect(
                 result.errors.contains(kind == "silent" ? "does not answer within 300 ms" : "127.0.0.1:\(redis.port)"))
             if kind == "silent" { redis.resume() }

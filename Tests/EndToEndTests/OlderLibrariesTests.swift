@@ -60,9 +60,7 @@ extension EndToEnd {
             #expect((pause["detail"] as? String)?.contains("is the certificate right") == true)
             #expect(worker.lines(of: "app_paused").contains { $0.contains("HungUp") }, "\(worker.log)")
             let connections = try await bad.account().gateway.connections
-            try await eventually("probes go on") {
-                try await bad.account().gateway.connections >= connections + 2
-            }
+            try await eventually("probes go on") { try await bad.account().gateway.connections >= connections + 2 }
             let queue = try QueueContents(redis)
             #expect(queue.jobs.count + queue.retries.count + queue.claims == 100 && queue.dead.isEmpty)
             // Regardless of the number of tries: the notifications of the first connection, and one for each of two

@@ -6,8 +6,7 @@ extension EndToEnd {
     @Suite("Pausing and resuming a queue")
     struct PauseTests {
         private static func command(_ arguments: String..., redis: RedisServer) async throws -> String {
-            let result = try await redis.apnsWorker(arguments)
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            let result = try await redis.apnsWorker(arguments).succeeds()
             return result.output
         }
 
@@ -41,8 +40,7 @@ extension EndToEnd {
             try await eventually("all are delivered", within: .seconds(10)) {
                 try QueueContents(redis).count("delivered") == (isRunningBefore ? 21 : 20)
             }
-            let again = try await redis.apnsWorker(["resume"])
-            #expect(again.ending == .exited(1) && again.output == "queue default was not paused\n")
+            try await redis.apnsWorker(["resume"]).fails(1).prints("queue default was not paused\n")
             expectAgreement(try await running.stop(), try QueueContents(redis), try await simulator.stop())
         }
 

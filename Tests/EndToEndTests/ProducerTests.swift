@@ -83,14 +83,19 @@ extension EndToEnd {
             #expect(queue.isSettled && queue.dead.isEmpty)
 
             let received = try Self.notifications(record)
-            let texts = received.map { $0.payload.aps.alert }
-            #expect(texts.filter { $0 == .text(Self.text) }.count == (isTask ? 1 : 101), "\(texts.first as Any)")
+            func aps(_ notification: [String: Any]) -> [String: Any]? {
+                (notification["payload"] as? [String: Any])?["aps"] as? [String: Any]
+            }
+            let texts = received.map { aps($0)?["alert"] as? String }
+            #expect(texts.count { $0 == Self.text } == (isTask ? 1 : 101), "\(texts.first as Any)")
             guard !isTask else { return }
-            let whole = try #require(received.first { $0.collapseID == "order-1742" })
-            #expect(whole.payload.aps.alert == .parts(title: "Your order", body: Self.text))
-            #expect(whole.token == Self.token.lowercased() && whole.priority == 10 && whole.payload.order == 1742)
-            #expect(whole.payload.aps.badge == 1 && whole.payload.aps.sound == "default")
-            #expect(Set(received.map(\.token)).count == 101)
+            let whole = try #require(received.first { $0["collapse_id"] as? String == "order-1742" })
+            let content = try #require(aps(whole))
+            #expect(content["alert"] as? [String: String] == ["title": "Your order", "body": Self.text])
+            #expect(content["badge"] as? Int == 1 && content["sound"] as? String == "default")
+            #expect(whole["token"] as? String == Self.token.lowercased() && whole["priority"] as? Int == 10)
+            #expect((whole["payload"] as? [String: Any])?["order"] as? Int == 1742)
+            #expect(Set(received.compactMap { $0["token"] as? String }).count == 101)
 
             try redis.run("SADD", "push:{shared}:invalid-tokens", Self.token.lowercased())
             #expect(try await run(producer, redis.url, [Self.token]) == "enqueued 102 jobs; the token is invalid\n")
@@ -100,9 +105,8 @@ extension EndToEnd {
         func url(_ producer: Producer) async throws {
             let port = try RedisServer.freePort()
             let redis = try RedisServer(arguments: [
-                "--tls-port", "\(port)", "--tls-auth-clients", "no",
-                "--tls-cert-file", try TestCertificates.path("server.pem"),
-                "--tls-key-file", try TestCertificates.path("server-key.pem"),
+                "--tls-port", "\(port)", "--tls-auth-clients", "no", "--tls-cert-file",
+                try TestCertificates.path("server.pem"), "--tls-key-file", try TestCertificates.path("server-key.pem"),
                 "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
             ])
             let password = "p@ss/#?%:+ w=1"
@@ -116,51 +120,9 @@ extension EndToEnd {
             #expect(try redis.run("EVAL", length, "0", list).number == (producer == .celery ? 1 : 102))
         }
 
-        private struct Notification: Decodable {
-            struct Payload: Decodable {
-                let aps: APS
-                let order: Int?
-            }
-
-            struct APS: Decodable {
-                let alert: Alert
-                let badge: Int?
-                let sound: String?
-            }
-
-            enum Alert: Decodable, Equatable {
-                case text(String)
-                case parts(title: String, body: String)
-
-                private struct Parts: Decodable {
-                    let title, body: String
-                }
-
-                init(from decoder: any Decoder) throws {
-                    let container = try decoder.singleValueContainer()
-                    if let text = try? container.decode(String.self) {
-                        self = .text(text)
-                    } else {
-                        let parts = try container.decode(Parts.self)
-                        self = .parts(title: parts.title, body: parts.body)
-                    }
-                }
-            }
-
-            let token: String
-            let collapseID: String?
-            let priority: Int?
-            let payload: Payload
-
-            private enum CodingKeys: String, CodingKey {
-                case token, priority, payload
-                case collapseID = "collapse_id"
-            }
-        }
-
-        private static func notifications(_ record: URL) throws -> [Notification] {
+        private static func notifications(_ record: URL) throws -> [[String: Any]] {
             try Data(contentsOf: record).split(separator: UInt8(ascii: "\n")).map {
-                try JSONDecoder().decode(Notification.self, from: $0)
+                try #require(try JSONSerialization.jsonObject(with: $0) as? [String: Any])
             }
         }
     }

@@ -199,9 +199,7 @@ extension EndToEnd {
 private final class EndlessScript: Sendable {
     private let task: Task<RedisValue, any Error>
 
-    init(on redis: RedisServer) throws {
-        task = Task.detached { try redis.run("EVAL", "while true do end", "0") }
-    }
+    init(on redis: RedisServer) throws { task = Task.detached { try redis.run("EVAL", "while true do end", "0") } }
 
     func ended() async throws { _ = try await task.value }
 }

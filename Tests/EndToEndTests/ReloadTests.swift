@@ -70,8 +70,7 @@ extension EndToEnd {
             #expect(accounts[1].accepted >= 1000 && accounts[0].accepted >= 1500)
         }
 
-        @Test(
-            "a removed app finishes its jobs; later jobs become dead letters until it is configured again")
+        @Test("a removed app finishes its jobs; later jobs become dead letters until it is configured again")
         func removed() async throws {
             let (redis, simulator) = try await startServers(simulator: ["--delay", "500ms±100ms"])
             let both = Self.shop(simulator.port, Self.news + "    endpoint: localhost:\(simulator.port)\n")

@@ -30,14 +30,12 @@ extension EndToEnd {
         @Test("a job counts once the replica has it")
         func confirmed() async throws {
             let pair = try await Pair()
-            let result = try await pair.enqueue(Self.one)
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            let result = try await pair.enqueue(Self.one).succeeds()
             #expect(result.output.contains(/^enqueued 1 job on default, id [0-9a-f]{24}, and 1 replica has it\n$/))
             #expect(try pair.replica.run("LLEN", "push:{default}:jobs") == 1)
             let lines = (TestJob.many(1500) + ["{"]).joined(separator: "\n")
-            let many = try await pair.enqueue(["--replicas", "1"], input: lines)
-            #expect(many.ending == .exited(1))
-            #expect(many.output == "enqueued 1500 jobs on default, and 1 replica has them, refused 1\n")
+            try await pair.enqueue(["--replicas", "1"], input: lines).fails(1).prints(
+                "enqueued 1500 jobs on default, and 1 replica has them, refused 1\n")
             #expect(try pair.replica.run("LLEN", "push:{default}:jobs") == 1501)
         }
 
@@ -64,9 +62,8 @@ extension EndToEnd {
             // An empty line and an invalid job also count as lines.
             let lines = ["", "{"] + TestJob.many(2500)
             let result = try await pair.enqueue(
-                ["--replicas", "1", "--replicas-timeout", "1s"], input: lines.joined(separator: "\n"))
-            #expect(result.ending == .exited(1))
-            #expect(result.output == "enqueued 1000 jobs on default, refused 1\n")
+                ["--replicas", "1", "--replicas-timeout", "1s"], input: lines.joined(separator: "\n")
+            ).fails(1).prints("enqueued 1000 jobs on default, refused 1\n")
             #expect(
                 result.errors.hasSuffix(
                     """

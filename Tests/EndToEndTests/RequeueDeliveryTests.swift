@@ -6,8 +6,7 @@ extension EndToEnd {
     @Suite("Requeued jobs and workers")
     struct RequeueDeliveryTests {
         private static func requeue(_ redis: RedisServer, _ flags: String...) async throws {
-            let result = try await RequeueTool.command.run(flags, redis: redis)
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            try await RequeueTool.command.run(flags, redis: redis).succeeds()
         }
 
         @Test("refused jobs are delivered once each when APNs accepts them, while a worker runs")
@@ -79,29 +78,26 @@ extension EndToEnd {
             try await set.failOver()
             let master = try set.master()
             for (server, url, client) in [
-                (owner, cluster.url, "redis-cli -c -p \(other.port)"),
-                (master, set.url, "redis-cli -p \(master.port)"),
+                (owner, cluster.url, "redis-cli -c -p \(other.port)"), (master, set.url, "redis-cli -p \(master.port)"),
             ] {
                 try server.bury((0..<500).map { TestLetter.numbered($0) })
-                let environment = ["APNS_WORKER_REDIS_URL": url]
-                let count = try await CommandLineTests.run(
-                    ["dead", "list", "--by", "reason"], environment: environment)
-                #expect(count.output == "500\tUnknownApp\n", "\(count.errors)")
-                let requeued = try await CommandLineTests.run(
-                    ["requeue", "--all", "--yes", "--limit", "200"], environment: environment)
-                #expect(requeued.output == "requeued 200 jobs of queue default: 200 UnknownApp\n", "\(requeued.errors)")
-                let script = try await CommandLineTests.run(
-                    ["--all", "--yes", "--limit", "299", "--redis-cli", client], of: RequeueTool.scriptPath)
-                #expect(script.output == "requeued 299 jobs of queue default: 299 UnknownApp\n", "\(script.errors)")
-                let deleted = try await CommandLineTests.run(
-                    ["dead", "delete", "--all", "--yes"], environment: environment)
-                #expect(deleted.output == "deleted 1 dead letter of queue default: 1 UnknownApp\n", "\(deleted.errors)")
+                func run(_ arguments: String...) async throws -> CommandLineTests.Output {
+                    try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": url])
+                }
+                try await run("dead", "list", "--by", "reason").prints("500\tUnknownApp\n")
+                try await run("requeue", "--all", "--yes", "--limit", "200").prints(
+                    "requeued 200 jobs of queue default: 200 UnknownApp\n")
+                try await CommandLineTests.run(
+                    ["--all", "--yes", "--limit", "299", "--redis-cli", client], of: RequeueTool.scriptPath
+                ).prints("requeued 299 jobs of queue default: 299 UnknownApp\n")
+                try await run("dead", "delete", "--all", "--yes").prints(
+                    "deleted 1 dead letter of queue default: 1 UnknownApp\n")
                 #expect(try QueueContents(server).jobs.count == 499)
             }
             try owner.bury([.numbered(1)])
-            let lost = try await CommandLineTests.run(
-                ["--all", "--yes", "--redis-cli", "redis-cli -p \(other.port)"], of: RequeueTool.scriptPath)
-            #expect(lost.ending == .exited(1) && lost.errors.contains("add -c"), "\(lost.errors)")
+            try await CommandLineTests.run(
+                ["--all", "--yes", "--redis-cli", "redis-cli -p \(other.port)"], of: RequeueTool.scriptPath
+            ).fails(1, "add -c")
         }
     }
 }

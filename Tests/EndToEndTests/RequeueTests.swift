@@ -66,19 +66,19 @@ extension EndToEnd {
         func chosen(tool: RequeueTool) async throws {
             let redis = try RedisServer()
             try redis.bury(Self.mixed)
-            let dry = try await tool.run(["--reason", "Bad*", "--dry-run"], redis: redis)
-            #expect(dry.output == "would have requeued 40 jobs of queue default: 20 BadPayload, 20 BadTopic\n")
+            try await tool.run(["--reason", "Bad*", "--dry-run"], redis: redis).prints(
+                "would have requeued 40 jobs of queue default: 20 BadPayload, 20 BadTopic\n")
             let nothing = try await tool.run(["--reason", "BadTokem"], redis: redis)
             #expect(
                 nothing.errors
                     == "none of the 60 dead letters of queue default matches; there are 20 BadPayload, 20 BadTopic, 20 UnknownApp\n"
             )
-            let result = try await tool.run(["--reason", "BadPayload", "--limit", "3"], redis: redis)
-            #expect(result.output == "requeued 3 jobs of queue default: 3 BadPayload\n", "\(result.errors)")
+            try await tool.run(["--reason", "BadPayload", "--limit", "3"], redis: redis).prints(
+                "requeued 3 jobs of queue default: 3 BadPayload\n")
             // The oldest: 58, 55 and 52.
             #expect(try redis.originals() == [58, 55, 52].map { Self.mixed[$0].original })
-            let one = try await tool.run(["--id", "job-1"], redis: redis)
-            #expect(one.output == "requeued 1 job of queue default: 1 BadPayload\n")
+            try await tool.run(["--id", "job-1"], redis: redis).prints(
+                "requeued 1 job of queue default: 1 BadPayload\n")
             #expect(try await tool.run(["--all", "--yes"], redis: redis).ending == .exited(0))
             let empty = try await tool.run(["--all", "--yes"], redis: redis)
             #expect(empty.ending == .exited(0) && empty.errors == "queue default has no dead letters\n")
@@ -89,8 +89,7 @@ extension EndToEnd {
             "mistakes in flags are reported, and nothing is changed", arguments: RequeueTool.allCases,
             [
                 ([], "--all"), (["--all", "--reason", "X"], "--all cannot be combined with filters"),
-                (["--reason", ""], "--reason is empty"),
-                (["--all", "--limit", "0"], "must be at least 1"),
+                (["--reason", ""], "--reason is empty"), (["--all", "--limit", "0"], "must be at least 1"),
                 (["--all", "--rate", "0"], "--rate must be"),
                 (["--all", "--yes", "--queue", "a{b"], "printable ASCII"),
                 (["--all", "--yes", "--resaon", "X"], "--resaon"), (["--since", "soon"], "since must be"),
@@ -98,8 +97,7 @@ extension EndToEnd {
         func mistakes(tool: RequeueTool, flags: ([String], words: String)) async throws {
             let redis = try RedisServer()
             try redis.bury([.numbered(1)])
-            let result = try await tool.run(flags.0, redis: redis)
-            #expect(result.ending == .exited(64), "\(result.errors)")
+            let result = try await tool.run(flags.0, redis: redis).fails(64)
             #expect(result.errors.contains(flags.words), "\(result.errors)")
             #expect(try QueueContents(redis).dead.count == 1)
         }
@@ -145,9 +143,7 @@ extension EndToEnd {
                 try redis.start()
                 try redis.bury([.numbered(1)])
                 try redis.run("REPLICAOF", "127.0.0.1", "1")
-                let replica = try await tool.run(["--all", "--yes"], redis: redis)
-                #expect(replica.ending != .exited(0))
-                #expect(replica.errors.contains("replica"), "\(replica.errors)")
+                try await tool.run(["--all", "--yes"], redis: redis).fails("replica")
                 try redis.run("REPLICAOF", "NO", "ONE")
             }
         }
@@ -183,27 +179,26 @@ extension EndToEnd {
             try redis.bury([.numbered(1)])
             let folder = try ConfigurationTests.Folder()
             let copy = folder.url.appending(path: "a script").path
-            let packaged = try await CommandLineTests.run(
-                [copy], of: DeployFolder.root.appending(path: "scripts/package.d/requeue").path)
-            #expect(packaged.ending == .exited(0), "\(packaged.errors)")
+            try await CommandLineTests.run(
+                [copy], of: DeployFolder.root.appending(path: "scripts/package.d/requeue").path
+            ).succeeds()
             let lua = String(decoding: QueueScript.pageDeadLetters.source, as: UTF8.self)
             for script in [RequeueTool.scriptPath, copy] {
                 #expect(try await CommandLineTests.run(["--lua"], of: script).output == lua)
             }
             var environment = ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:\(redis.port)"]
-            let wrong = try await CommandLineTests.run(["--all", "--yes"], of: copy, environment: environment)
-            #expect(wrong.ending == .exited(1) && wrong.errors.contains("REDISCLI_AUTH"), "\(wrong.errors)")
+            try await CommandLineTests.run(["--all", "--yes"], of: copy, environment: environment).fails(
+                1, "REDISCLI_AUTH")
             environment["REDISCLI_AUTH"] = "s3cret"
-            let right = try await CommandLineTests.run(["--all", "--yes"], of: copy, environment: environment)
-            #expect(right.output == "requeued 1 job of queue default: 1 UnknownApp\n", "\(right.errors)")
+            try await CommandLineTests.run(["--all", "--yes"], of: copy, environment: environment).prints(
+                "requeued 1 job of queue default: 1 UnknownApp\n")
             #expect(try QueueContents(redis).dead.isEmpty)
         }
 
         @Test("the script passes the password of a URL to redis-cli in its environment, not in its arguments")
         func secret() async throws {
             let folder = try ConfigurationTests.Folder()
-            let program = try folder.write(
-                "#!/bin/sh\nprintf '%s\\n' \"$REDISCLI_AUTH\" \"$*\" >&2\n", as: "redis-cli")
+            let program = try folder.write("#!/bin/sh\nprintf '%s\\n' \"$REDISCLI_AUTH\" \"$*\" >&2\n", as: "redis-cli")
             try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: program)
             let result = try await CommandLineTests.run(
                 ["--all", "--yes"], of: RequeueTool.scriptPath,

@@ -22,9 +22,8 @@ extension EndToEnd {
         ) throws {
             try redis.run(
                 "XADD", "push:{\(queue)}:results", "\(time)-*", "id", id, "token", token, "outcome", outcome, "reason",
-                reason,
-                "status", "400", "apns_id", "", "app", app, "attempt", "\(attempt)", "time", "\(time)", "trace_id", "",
-                "parent_id", "", "apns_unique_id", "", "campaign", campaign, "labels",
+                reason, "status", "400", "apns_id", "", "app", app, "attempt", "\(attempt)", "time", "\(time)",
+                "trace_id", "", "parent_id", "", "apns_unique_id", "", "campaign", campaign, "labels",
                 campaign.isEmpty ? "" : #"{"u":"1"}"#)
         }
 
@@ -136,8 +135,7 @@ extension EndToEnd {
             ] {
                 try redis.run(
                     "XADD", "push:{default}:results", "*", "id", "a\u{1B}[2J", "labels", labels, "time", time,
-                    "outcome",
-                    "\u{202E}", "status", "4e2", "attempt", "00")
+                    "outcome", "\u{202E}", "status", "4e2", "attempt", "00")
             }
             try redis.run("XADD", "push:{default}:results", "*", "other", "fields")
             let text = try await Self.results([], redis)

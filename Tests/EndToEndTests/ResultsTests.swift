@@ -10,9 +10,7 @@ extension EndToEnd {
             results.reduce(into: [:]) { $0[$1["outcome"] ?? "none", default: 0] += 1 }
         }
 
-        @Test(
-            "record the outcome of each notification with all details, and match the counters and the simulator"
-        )
+        @Test("record the outcome of each notification with all details, and match the counters and the simulator")
         func allOutcomes() async throws {
             let (redis, simulator) = try await startServers(rules: [
                 "prefix=dead,answer=410", "prefix=1,answer=BadCollapseId", "prefix=5,answer=429",
@@ -25,8 +23,7 @@ extension EndToEnd {
                 TestJob.many(20, prefix: "a") + TestJob.many(5, prefix: "dead") + TestJob.many(4, prefix: "1")
                 + TestJob.many(3, prefix: "5", members: #""max_attempts":2,"#)
                 + TestJob.many(2, prefix: "6", members: #""on_uncertain":"drop","#) + TestJob.many(6, prefix: "7")
-                + TestJob.many(3, prefix: "b", members: #""expiration":1000000000,"#)
-                + [
+                + TestJob.many(3, prefix: "b", members: #""expiration":1000000000,"#) + [
                     "no job", TestJob.text("xyz", #""id":"no token","#), TestJob.text(known, #""id":"known","#),
                     #"{"id":"fan","tokens":[\#(fanOut)],"payload":{}}"#,
                     #"{"id":"old","tokens":["aa","bb","cc"],"expiration":1,"payload":{}}"#,
@@ -48,8 +45,7 @@ extension EndToEnd {
                     "suppressed": account.suppressed,
                     "dead": account.dead, "expired": account.expired, "dropped": account.dropped,
                 ])
-            #expect(
-                account.delivered == 28 && account.invalidToken == 6 && account.suppressed == 1)
+            #expect(account.delivered == 28 && account.invalidToken == 6 && account.suppressed == 1)
             #expect(account.dead == 4 + 3 + 2 + 2 && account.expired == 6 && account.dropped == 3)
             let delivered = results.filter { $0["outcome"] == "delivered" }
             #expect(Set(delivered.compactMap { $0["token"] }) == Set(seen.acceptedByToken.keys))

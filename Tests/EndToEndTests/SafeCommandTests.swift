@@ -36,13 +36,11 @@ extension EndToEnd {
             for arguments in [
                 ["pause"], ["resume"], ["requeue", "--reason", "X"], ["dead", "delete", "--reason", "X", "--yes"],
             ] {
-                let result = try await redis.apnsWorker(arguments + ["--queue", "critcal"])
-                #expect(result.ending == .exited(1), "\(result)")
-                #expect(result.errors.contains("unknown queue critcal; did you mean critical?"), "\(result.errors)")
+                try await redis.apnsWorker(arguments + ["--queue", "critcal"]).fails(
+                    1, "unknown queue critcal; did you mean critical?")
             }
             #expect(try redis.run("EXISTS", "push:{critcal}:paused") == 0)
-            let forced = try await Self.run(redis.url, "pause", "--queue", "critcal", "--force")
-            #expect(forced.ending == .exited(0), "\(forced)")
+            try await Self.run(redis.url, "pause", "--queue", "critcal", "--force").succeeds()
             #expect(try redis.run("EXISTS", "push:{critcal}:paused") == 1)
             // If no queue exists yet, any name is accepted: a pause can precede the first job.
             let fresh = try RedisServer()
@@ -76,8 +74,8 @@ extension EndToEnd {
             try await eventually("they are claimed") { try QueueContents(redis).claims == 3 }
             try redis.push(TestJob.many(5))
             let paused = try await CommandLineTests.run(
-                ["pause"], environment: ["APNS_WORKER_REDIS_URL": redis.url, "USER": "ana"])
-            #expect(paused.ending == .exited(0), "\(paused)")
+                ["pause"], environment: ["APNS_WORKER_REDIS_URL": redis.url, "USER": "ana"]
+            ).succeeds()
             #expect(paused.output.hasPrefix("queue default is paused: by ana@"), "\(paused.output)")
             let waiting = try QueueContents(redis).jobs.count
             if waiting == 5 {
@@ -102,8 +100,7 @@ extension EndToEnd {
             }
             try redis.push(jobs + TestJob.many(5, prefix: "a"))
             try await eventually("it is at work") { try await simulator.account().accepted >= 10 }
-            let paused = try await Self.run(redis.url, "pause", "--now")
-            #expect(paused.ending == .exited(0) && paused.output.contains("Workers release"), "\(paused)")
+            try await Self.run(redis.url, "pause", "--now").succeeds("Workers release")
             try await eventually("all is handed back", within: .seconds(15)) { try QueueContents(redis).claims == 0 }
             let accepted = try await simulator.account().accepted
             // At ten per second, 600 would take a minute; only notifications in flight were sent after the command.
@@ -143,18 +140,14 @@ extension EndToEnd {
 
             // With several configured queues, a command that changes something needs a name.
             let environment = ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_QUEUE": "critical,default"]
-            let unclear = try await CommandLineTests.run(["requeue", "--reason", "Other"], environment: environment)
-            #expect(unclear.ending == .exited(64), "\(unclear)")
-            #expect(unclear.errors.contains("choose with --queue critical,default, or pass --all-queues"))
-            let two = try await CommandLineTests.run(
-                ["requeue", "--reason", "Other", "--all-queues", "--yes"], environment: environment)
-            #expect(
-                two.output == "requeued 1 job of queue critical: 1 Other\nrequeued 1 job of queue default: 1 Other\n",
-                "\(two)")
-            let deleted = try await Self.run(
-                redis.url, "dead", "delete", "--all", "--queue", "bulk,critical", "--yes", "--limit", "2")
-            #expect(
-                deleted.output == "deleted 2 dead letters of queue bulk: 1 Other, 1 UnknownApp\n", "\(deleted)")
+            try await CommandLineTests.run(["requeue", "--reason", "Other"], environment: environment).fails(
+                64, "choose with --queue critical,default, or pass --all-queues")
+            try await CommandLineTests.run(
+                ["requeue", "--reason", "Other", "--all-queues", "--yes"], environment: environment
+            ).prints("requeued 1 job of queue critical: 1 Other\nrequeued 1 job of queue default: 1 Other\n")
+            try await Self.run(
+                redis.url, "dead", "delete", "--all", "--queue", "bulk,critical", "--yes", "--limit", "2"
+            ).prints("deleted 2 dead letters of queue bulk: 1 Other, 1 UnknownApp\n")
         }
     }
 }

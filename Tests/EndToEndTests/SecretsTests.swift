@@ -176,9 +176,7 @@ extension EndToEnd {
             try await eventually("the dashboard is open") { web.output.contains("dashboard  http") }
             let address = try #require(web.output.firstMatch(of: /dashboard  (http\S+)\//)?.1)
             var texts: [(name: String, text: String)] = []
-            for path in ["/metrics", "/readyz"] {
-                texts.append((path, try await MetricsTests.get(port, path).body))
-            }
+            for path in ["/metrics", "/readyz"] { texts.append((path, try await MetricsTests.get(port, path).body)) }
             for path in ["/", "/workers", "/apps", "/redis", "/dead", "/api/v1/status", "/activity"] {
                 let curl = try ChildProcess("curl", ["-sS", "--noproxy", "*", "\(address)\(path)"])
                 #expect(try await curl.wait() == .exited(0))
@@ -212,9 +210,7 @@ extension EndToEnd {
             #expect(texts.count > 18)
             _ = try await worker.stop()
             texts += [("the log", worker.log), ("the dashboard's log", web.errors)]
-            for (name, text) in texts {
-                #expect(Self.leak(text, forms) == nil && !text.contains("hunter2"), "\(name)")
-            }
+            for (name, text) in texts { #expect(Self.leak(text, forms) == nil && !text.contains("hunter2"), "\(name)") }
         }
 
         @Test("a password in a flag is accepted, and the command says who can read it")

@@ -15,8 +15,7 @@ extension EndToEnd {
             let view = try await FleetView(redis.url)
             #expect(view.queues.map(\.name) == ["default"] && view.workers.isEmpty && view.apps.isEmpty)
             #expect(view.problems.isEmpty && view.notes.isEmpty && view.invalid_tokens == 0)
-            let page = try await Self.page(redis.url)
-            #expect(page.ending == .exited(0) && page.output.contains("No worker has a lease."), "\(page)")
+            let page = try await Self.page(redis.url).succeeds("No worker has a lease.")
             #expect(try await Self.page(redis.url, "--check").ending == .exited(0))
             #expect(try redis.run("DBSIZE") == 0)
         }
@@ -81,9 +80,7 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers(rules: ["prefix=ee,answer=silence"])
             try redis.push(TestJob.many(4, prefix: "ee"))
             let killed = try WorkerProcess(redis, simulator)
-            try await eventually("it has taken them") {
-                try await FleetView(redis.url).worker(killed)?.claimed == 4
-            }
+            try await eventually("it has taken them") { try await FleetView(redis.url).worker(killed)?.claimed == 4 }
             let name = try #require(try await FleetView(redis.url).worker(killed)).name
             killed.process.kill()
             try await eventually("it is seen to be gone, and that this needs somebody") {
@@ -108,13 +105,9 @@ extension EndToEnd {
                 redis, simulator,
                 environment: BreakerTests.apps.merging([
                     "APNS_WORKER_PAUSE": "600000", "APNS_WORKER_PAUSE_CAP": "600000",
-                ]) {
-                    $1
-                })
+                ]) { $1 })
             try redis.push(BreakerTests.jobs(1, "other", prefix: "bb"))
-            try await eventually("the breaker is seen") {
-                try await FleetView(redis.url).kinds == ["app_paused other"]
-            }
+            try await eventually("the breaker is seen") { try await FleetView(redis.url).kinds == ["app_paused other"] }
             let environment = ["APNS_WORKER_REDIS_URL": redis.url, "USER": "ana"]
             let pause = try await CommandLineTests.run(
                 ["pause", "--reason", "moon", "--json"], environment: environment)
@@ -132,8 +125,7 @@ extension EndToEnd {
             #expect(app.output.isEmpty && app.ending == .exited(1))
             #expect(
                 app.errors
-                    == "Error: unknown app goood; did you mean good? Known: good, other. --force continues anyway\n"
-            )
+                    == "Error: unknown app goood; did you mean good? Known: good, other. --force continues anyway\n")
 
             let view = try await FleetView(redis.url)
             let queue = try view.queue("default")
@@ -171,8 +163,7 @@ extension EndToEnd {
             }
             try redis.run("SET", "push:{shared}:apps:default:paused", "by\(escape)\nhand")
             try redis.run("HSET", "push:{default}:stats:2026-01-01", "x", "1")
-            let page = try await Self.page(redis.url)
-            #expect(page.ending == .exited(0))
+            let page = try await Self.page(redis.url).succeeds()
             let controls = page.output.unicodeScalars.filter { $0.properties.generalCategory == .control && $0 != "\n" }
             #expect(controls.isEmpty, "\(page.output)")
             #expect(page.output.contains("by[2J31mhand") && page.output.contains("[2Jhost"), "\(page.output)")

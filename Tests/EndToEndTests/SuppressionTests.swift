@@ -45,26 +45,6 @@ extension EndToEnd {
             #expect(result.queue.invalidTokens == Set(tokens))
         }
 
-        @Test("are sent to if the device has registered since, and are removed from the set")
-        func registered() async throws {
-            let redis = try RedisServer()
-            let at: Int64 = 1_700_000_000_000
-            let tokens = (0..<4).map { TestJob.token("ab", $0) }
-            for token in tokens { try Self.mark(token, Self.details(at), redis) }
-            let result = try await Self.run(
-                redis,
-                [
-                    TestJob.text(tokens[0], #""registered_at":1700000001,"#),
-                    TestJob.text(tokens[1], #""registered_at":1699999999,"#),
-                    TestJob.text(tokens[2], #""registered_at":"2030-01-01T00:00:00Z","#),
-                    TestJob.text(tokens[3]),
-                    #"{"tokens":["\#(tokens[3])"],"registered_at":1700000001,"payload":{"aps":{"alert":"x"}}}"#,
-                ])
-            #expect(result.worker.delivered == 3 && result.worker.suppressed == 2)
-            #expect(result.queue.invalidTokens == [tokens[1]])
-            #expect(Set(result.queue.invalidTokenDetails.keys) == [tokens[1]])
-        }
-
         @Test("are sent to if they are invalid only for another topic or environment")
         func elsewhere() async throws {
             let redis = try RedisServer()
@@ -76,25 +56,6 @@ extension EndToEnd {
             let result = try await Self.run(redis, tokens.map { TestJob.text($0) })
             #expect(result.worker.delivered == 2 && result.worker.suppressed == 2)
             #expect(Set(result.simulator.acceptedByToken.keys) == Set(tokens[..<2]))
-        }
-
-        @Test("are stored with their environment and then suppressed only in it")
-        func noted() async throws {
-            let redis = try RedisServer()
-            let job = TestJob.text(TestJob.token("dead", 1))
-            for round in 1...2 {
-                let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410"])
-                let worker = try WorkerProcess(redis, simulator)
-                try redis.push([job])
-                try await eventually("it is known") { try QueueContents(redis).count("invalid_token") == round }
-                try redis.push([job])
-                try await eventually("it is suppressed") { try QueueContents(redis).count("suppressed") == round }
-                let details = try #require(try QueueContents(redis).invalidTokenDetails.first?.value)
-                #expect(details.facts.environment == "localhost:\(simulator.port)")
-                let account = try await worker.stop()
-                #expect(account.invalidToken == 1 && account.suppressed == 1)
-                #expect(try await simulator.stop().requests == 1)
-            }
         }
 
         @Test("a set that cannot be read delays nothing and is logged")

@@ -73,8 +73,7 @@ extension EndToEnd {
             try await worker.process.pause()
             // In that state the process has received the signal; its earlier messages are then read.
             try await eventually("it has stopped") {
-                let stat = try String(
-                    contentsOfFile: "/proc/\(worker.process.processIdentifier)/stat", encoding: .utf8)
+                let stat = try String(contentsOfFile: "/proc/\(worker.process.processIdentifier)/stat", encoding: .utf8)
                 return stat.split(separator: ")").last?.hasPrefix(" T") ?? false
             }
             let fed = listener.watchdogs

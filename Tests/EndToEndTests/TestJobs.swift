@@ -1,4 +1,3 @@
-import Foundation
 import TestSupport
 import Testing
 
@@ -43,46 +42,6 @@ extension RedisServer {
             let reply = try connection.run(
                 [Array("RPUSH".utf8), Array("push:{\(queue)}:jobs".utf8)] + jobs[start..<min(start + 500, jobs.count)])
             try #require(reply.number != nil, "RPUSH was answered with \(reply)")
-        }
-    }
-}
-
-/// Starts a Redis and a simulator.
-/// - Parameters:
-///   - rules: the rules of the simulator.
-///   - options: the other options of the simulator.
-///   - arguments: the arguments of Redis.
-func startServers(
-    rules: [String] = [], simulator options: [String] = [], redis arguments: [String] = []
-) async throws -> (RedisServer, SimulatorProcess) {
-    (try RedisServer(arguments: arguments), try await SimulatorProcess(rules: rules, options: options))
-}
-
-extension WorkerProcess {
-    /// Starts a worker between two servers. The other parameters are those of the designated initializer.
-    convenience init(
-        _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = [],
-        environment: [String: String] = [:]
-    ) throws {
-        try self.init(redis: redis.url, endpoint: simulator.port, options: options, environment: environment)
-    }
-}
-
-extension RedisServer {
-    /// Runs a command of `apns-worker` on this server.
-    func apnsWorker(
-        _ arguments: [String], environment: [String: String] = [:], input: String? = nil
-    ) async throws -> EndToEnd.CommandLineTests.Output {
-        try await EndToEnd.CommandLineTests.run(
-            arguments, environment: environment.merging(["APNS_WORKER_REDIS_URL": url]) { own, _ in own }, input: input)
-    }
-}
-
-extension EndToEnd.CommandLineTests.Output {
-    /// Returns the JSON object of each line.
-    func objects() throws -> [[String: Any]] {
-        try output.split(separator: "\n").map { line in
-            try #require(JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any], "\(line)")
         }
     }
 }

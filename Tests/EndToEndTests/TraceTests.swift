@@ -172,8 +172,7 @@ extension EndToEnd {
                 [
                     "--traces-url", "https://localhost:\(collector.port)/v1/traces", "--traces-ca",
                     try TestCertificates.path("ca.pem"), "--traces-headers-file",
-                    folder.url.appending(path: "headers").path,
-                    "--exit-when-done", "--log-level", "trace",
+                    folder.url.appending(path: "headers").path, "--exit-when-done", "--log-level", "trace",
                 ])
             try redis.push([Self.job(1)])
             try await eventually("spans arrive") { try collector.spans.count == 2 }

@@ -13,9 +13,7 @@ extension EndToEnd {
                     TestJob.token(number % 3 == 0 ? "f5" : "", number), #""id":"u\#(number)","unique_for":"1h","#)
             }
             try redis.push(jobs + jobs.shuffled() + jobs)
-            let workers = try (0..<3).map { _ in
-                try WorkerProcess(redis, simulator, ["--exit-when-done"])
-            }
+            let workers = try (0..<3).map { _ in try WorkerProcess(redis, simulator, ["--exit-when-done"]) }
             var accounts: [WorkerProcess.Account] = []
             for worker in workers { accounts.append(try await worker.finish()) }
             let queue = try QueueContents(redis)

@@ -58,33 +58,6 @@ extension EndToEnd {
             worker.expectComplaints(1...2)
         }
 
-        @Test("on its first connection: no job is lost, however few attempts and however short the deadline")
-        func fewAttempts() async throws {
-            let simulator = try await simulator("at=connect,connection=1,answer=wedge")
-            let worker = try WorkerProcess(redis, simulator, ["--request-timeout", "1000", "--max-attempts", "3"])
-            let tokens = (0..<10).map { "\"\(TestJob.token("b", $0))\"" }.joined(separator: ",")
-            try redis.push([#"{"tokens":[\#(tokens)],"payload":{"aps":{"alert":"x"}}}"#])
-            // Some arrive while the connection is useless, others afterwards.
-            func push(_ part: Int) throws {
-                try redis.push((0..<10).map { TestJob.text(TestJob.token("a", part * 10 + $0)) })
-            }
-            try push(0)
-            try await eventually("they have no answer") { try await simulator.account().silenced >= 10 }
-            try push(1)
-            try await eventually("the first are given up") { try redis.counted("retried") >= 1 }
-            try push(2)
-            try await eventually("there is another connection") { try await simulator.account().connections == 2 }
-            try push(3)
-            try await eventually("all are delivered") { try redis.counted("delivered") == 50 }
-            let account = try await worker.stop()
-            let accepted = try await simulator.stop()
-            expectAgreement(account, try QueueContents(redis), accepted)
-            #expect(account.delivered == 50 && account.dead == 0)
-            #expect(account.retried == accepted.silenced && accepted.silenced >= 10)
-            #expect(accepted.connections == 2)
-            expectTold(worker)
-        }
-
         @Test("and sends no SETTINGS: the worker is not ready within seconds, and no attempt is spent")
         func noSettings() async throws {
             let simulator = try await simulator("at=connect,answer=no-settings")

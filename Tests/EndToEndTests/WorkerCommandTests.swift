@@ -16,9 +16,8 @@ extension EndToEnd {
             try redis.push(TestJob.many(100))
             try await eventually("it is at work") { try QueueContents(redis).count("delivered") > 10 }
             let pid = "\(worker.process.processIdentifier)"
-            let quiet = try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "120")
-            #expect(quiet.ending == .exited(0), "\(quiet)")
-            #expect(quiet.output.contains("is quiet, with nothing in flight"))
+            try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "120").succeeds(
+                "is quiet, with nothing in flight")
             let view = try await FleetView(redis.url)
             let seen = try #require(view.worker(worker))
             #expect(seen.state == "quiet" && seen.in_flight == 0 && seen.lease_left_ms > 0)
@@ -35,8 +34,8 @@ extension EndToEnd {
             #expect(contents.jobs.count == left && contents.retries.count == 1 && contents.claims == 0)
             #expect(contents.workers.count == 1)
 
-            let undone = try await Self.command(redis.url, "quiet", "--undo", pid, "--json")
-            #expect(undone.output == #"{"order":"work","workers":["\#(seen.name)"]}"# + "\n", "\(undone)")
+            try await Self.command(redis.url, "quiet", "--undo", pid, "--json").prints(
+                #"{"order":"work","workers":["\#(seen.name)"]}"# + "\n")
             try await eventually("it does the rest") { try QueueContents(redis).count("delivered") == 121 }
             let account = try await worker.stop()
             #expect(account.delivered == 121)
@@ -99,34 +98,28 @@ extension EndToEnd {
                 let view = try await FleetView(redis.url)
                 return view.workers.count == 3 && view.workers.allSatisfy { $0.lanes == 2 }
             }
-            let unknown = try await Self.command(redis.url, "stop", "nobody")
-            #expect(unknown.ending != .exited(0))
+            let unknown = try await Self.command(redis.url, "stop", "nobody").fails()
             for worker in workers { #expect(unknown.errors.contains(".\(worker.process.processIdentifier).")) }
             let host = try #require(try await FleetView(redis.url).workers.first).host
-            let ambiguous = try await Self.command(redis.url, "stop", host)
-            #expect(ambiguous.ending != .exited(0) && ambiguous.errors.contains("matches several workers"))
+            try await Self.command(redis.url, "stop", host).fails("matches several workers")
             #expect(try await Self.command(redis.url, "stop").ending != .exited(0))
 
-            let quiet = try await Self.command(redis.url, "quiet", "--all", "--yes", "--wait")
-            #expect(quiet.ending == .exited(0), "\(quiet)")
+            let quiet = try await Self.command(redis.url, "quiet", "--all", "--yes", "--wait").succeeds()
             let undo = try #require(quiet.output.firstMatch(of: /to undo: apns-worker (.*)\n/)).1
-            let undone = try await redis.apnsWorker(undo.split(separator: " ").map(String.init) + ["--yes", "--wait"])
-            #expect(undone.ending == .exited(0) && undone.output.contains("claims jobs again"), "\(undone)")
+            try await redis.apnsWorker(undo.split(separator: " ").map(String.init) + ["--yes", "--wait"]).succeeds(
+                "claims jobs again")
 
             let name = "\(host).\(workers[1].process.processIdentifier)"
-            let one = try await Self.command(redis.url, "stop", name, "--wait", "--json")
-            #expect(one.ending == .exited(0) && one.output.contains(#""done":true,"order":"stop""#), "\(one)")
+            try await Self.command(redis.url, "stop", name, "--wait", "--json").succeeds(#""done":true,"order":"stop""#)
             _ = try await workers[1].finish()
             #expect(workers[0].process.ending == nil && workers[2].process.ending == nil)
-            let all = try await Self.command(redis.url, "stop", "--all", "--yes", "--wait")
-            #expect(all.ending == .exited(0), "\(all)")
+            try await Self.command(redis.url, "stop", "--all", "--yes", "--wait").succeeds()
             for worker in [workers[0], workers[2]] {
                 _ = try await worker.finish()
                 #expect(worker.lines(of: "stopping").count == 1)
             }
             #expect(try QueueContents(redis).lastingKeys.isEmpty)
-            let nobody = try await Self.command(redis.url, "stop", "--all", "--yes")
-            #expect(nobody.ending != .exited(0) && nobody.errors.contains("no worker is running"))
+            try await Self.command(redis.url, "stop", "--all", "--yes").fails("no worker is running")
         }
 
         @Test("a command that does not reach its worker in time is reported")
@@ -136,8 +129,8 @@ extension EndToEnd {
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             try await worker.process.pause()
             let pid = "\(worker.process.processIdentifier)"
-            let result = try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "1")
-            #expect(result.ending == .exited(1) && result.errors.contains("has not finished after 1s; state: running"))
+            try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "1").fails(
+                1, "has not finished after 1s; state: running")
             worker.process.kill()
         }
 
@@ -180,14 +173,13 @@ extension EndToEnd {
             #expect(view.workers.count == 1 && view.worker(worker)?.redis == "cluster" && view.problems.isEmpty)
             for arguments in [["--queue", "b"], ["--app", "default"]] {
                 let environment = ["APNS_WORKER_REDIS_URL": cluster.url]
-                let paused = try await CommandLineTests.run(
-                    ["pause", "--reason", "x"] + arguments, environment: environment)
-                #expect(paused.ending == .exited(0), "\(paused)")
+                try await CommandLineTests.run(
+                    ["pause", "--reason", "x"] + arguments, environment: environment
+                ).succeeds()
                 let resumed = try await CommandLineTests.run(["resume"] + arguments, environment: environment)
                 #expect(resumed.output.contains("is resumed; it was paused: x"), "\(resumed)")
             }
-            let stop = try await Self.command(cluster.url, "stop", "--all", "--yes", "--wait")
-            #expect(stop.ending == .exited(0), "\(stop)")
+            try await Self.command(cluster.url, "stop", "--all", "--yes", "--wait").succeeds()
             _ = try await worker.finish()
             for node in cluster.nodes {
                 let keys = try node.run("KEYS", "push:{[ab]}*").elements ?? []

@@ -6,17 +6,13 @@ extension EndToEnd {
     /// Each key of the schema in `docs/redis.md` holds another type while a worker runs.
     @Suite("A key of another type")
     struct WrongKeyTests {
-        private struct Key: Sendable {
-            let pattern, type: String
-        }
+        private struct Key: Sendable { let pattern, type: String }
 
         private static let types = ["string", "list", "set", "sorted set", "hash", "stream"]
 
         /// The rows of the tables of keys.
         private static func schema() throws -> [Key] {
-            let text = try String(
-                contentsOf: DeployFolder.root.appending(path: "docs/redis.md"),
-                encoding: .utf8)
+            let text = try String(contentsOf: DeployFolder.root.appending(path: "docs/redis.md"), encoding: .utf8)
             return text.split(separator: "\n").compactMap { line in
                 let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
                 guard cells.count == 3, cells[0].hasPrefix("`push:{"), types.contains(cells[1]) else { return nil }
