@@ -47,10 +47,7 @@ extension EndToEnd {
             let count = try await Self.invalid(["list", "--count", "--since", "1h"], redis.url).output
             #expect(
                 count.contains(/25 +BadDeviceToken +apns +sandbox/) && count.contains(/25 +Unregistered/), "\(count)")
-            let json = try await Self.invalid(["list", "--json"], redis.url).output.split(separator: "\n")
-            let objects = try json.map {
-                try #require(JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
-            }
+            let objects = try await Self.invalid(["list", "--json"], redis.url).objects()
             #expect(objects.count == 101 && objects.filter { $0["at"] != nil }.count == 100)
             #expect(objects.allSatisfy { $0["topic"] == nil || $0["topic"] as? String == #"com."example",x"# })
             #expect(try await Self.invalid(["list", "--source", "nobody"], redis.url).ending != .exited(0))

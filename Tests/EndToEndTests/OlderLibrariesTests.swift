@@ -44,36 +44,5 @@ extension EndToEnd {
             // At most once for the first connection, and then one at a time.
             #expect(result.worker.retried <= 50 + 4)
         }
-
-        @Test("a certificate that the gateway drops with the first notification pauses the app until it is accepted")
-        func droppedAtNotification() async throws {
-            let redis = try RedisServer()
-            let port = try RedisServer.freePort()
-            let bad = try await GatewayScene.gateway(on: port, rules: ["answer=close,accept=false"])
-            try redis.push(TestJob.many(100, prefix: "a"))
-            let worker = try WorkerProcess(
-                redis: redis.url, gateway: port, confirmAfter: 400,
-                options: ["--exit-when-done", "--pause", "500", "--pause-cap", "500"])
-            try await eventually("the app is paused") { try BreakerTests.pause("default", redis) != nil }
-            let pause = try #require(try BreakerTests.pause("default", redis))
-            #expect(pause["reason"] as? String == "HungUp")
-            #expect((pause["detail"] as? String)?.contains("is the certificate right") == true)
-            #expect(worker.lines(of: "app_paused").contains { $0.contains("HungUp") }, "\(worker.log)")
-            let connections = try await bad.account().gateway.connections
-            try await eventually("probes go on") { try await bad.account().gateway.connections >= connections + 2 }
-            let queue = try QueueContents(redis)
-            #expect(queue.jobs.count + queue.retries.count + queue.claims == 100 && queue.dead.isEmpty)
-            // Regardless of the number of tries: the notifications of the first connection, and one for each of two
-            // more.
-            #expect(queue.count("retried") <= 100 + 2)
-            #expect(try await bad.stop().gateway.accepted == 0)
-
-            let good = try await GatewayScene.gateway(on: port)
-            let account = try await worker.finish(within: .seconds(150))
-            expectAgreement(account, try QueueContents(redis))
-            #expect(account.delivered == 100 && account.dead == 0)
-            #expect(worker.lines(of: "app_resumed").count == 1)
-            #expect(try await good.stop().gateway.accepted == 100)
-        }
     }
 }

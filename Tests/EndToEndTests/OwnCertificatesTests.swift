@@ -28,9 +28,8 @@ extension EndToEnd {
             for (credential, words) in [
                 (key, "APNs accepts the key ABC123DEFG"), (certificate, "APNs accepts the cert"),
             ] {
-                try await CommandLineTests.run(
-                    ["check"], environment: environment.merging(credential) { $1 }
-                ).succeeds("ok       app default: \(words)")
+                try await CommandLineTests.run(["check"], environment: environment.merging(credential) { $1 }).succeeds(
+                    "ok       app default: \(words)")
             }
         }
     }

@@ -6,10 +6,6 @@ extension EndToEnd {
     /// Reports about a Redis that endangers jobs in status, check, the log and the metrics.
     @Suite("The condition of Redis")
     struct RedisConditionTests {
-        private static func status(_ redis: String, _ options: String...) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(["status"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
-        }
-
         private static func check(_ redis: String, queue: String = "default") async throws -> CommandLineTests.Output {
             try await CommandLineTests.run(
                 ["check", "--no-connect"],
@@ -30,7 +26,7 @@ extension EndToEnd {
             }
             try redis.run("CONFIG", "SET", "maxclients", "1")
             for _ in 0..<5 {
-                let result = try await Self.status(redis.url, "--timeout", "1s").fails(
+                let result = try await apnsWorker(redis.url, "status", "--timeout", "1s").fails(
                     69, "Redis answered: ERR max number of clients reached: raise maxclients")
                 #expect(!result.errors.contains("rediss://"), "\(result.errors)")
             }
@@ -42,7 +38,8 @@ extension EndToEnd {
         func renamed(commands: [String]) async throws {
             let redis = try RedisServer(file: commands.map { "rename-command \($0) \"\"" })
             let advice = "let Redis have EVAL, EVALSHA, TIME and the other commands"
-            let page = try await Self.status(redis.url, "--queue", "default").output.replacing("\n    ", with: " ")
+            let page = try await apnsWorker(redis.url, "status", "--queue", "default").output.replacing(
+                "\n    ", with: " ")
             #expect(page.contains("workers have the same problem; \(advice)"), "\(page)")
             #expect(!page.contains("00:00:00 UTC"))
             let job = ["enqueue", "--token", TestJob.token("ab", 1), "--alert", "x", "--wait", "2s"]
@@ -90,17 +87,16 @@ extension EndToEnd {
             }
             let late = try await FleetView(redis.url)
             #expect(late.kinds == ["redis_full \(place)"] && late.worker(worker)?.state == "unknown")
-            let page = try await Self.status(redis.url).output
+            let page = try await apnsWorker(redis.url, "status").output
             let lines = page.split(separator: "\n")
             #expect(lines[1].hasPrefix("! Redis at \(place) is full: "), "\(page)")
             #expect(
                 page.contains(/REDIS (?:Valkey )?\S+  \d+\.\d of 1\.0 MiB \(full, noeviction\)  AOF off\n/), "\(page)")
             #expect(page.contains("; it had 5 jobs; Redis refuses writes, so "), "\(page)")
             #expect(!page.contains("start a worker") && lines.allSatisfy { $0.count <= 80 }, "\(page)")
-            let summary = try await Self.status(redis.url, "--check").fails(2)
+            let summary = try await apnsWorker(redis.url, "status", "--check").fails(2)
             #expect(summary.output.hasPrefix("CRITICAL: Redis at \(place) is full: "), "\(summary)")
-            let check = try await Self.check(redis.url)
-            #expect(check.ending == .exited(1) && check.output.contains("FAILED   redis: Redis at \(place) is full: "))
+            try await Self.check(redis.url).ends(1, "FAILED   redis: Redis at \(place) is full: ")
 
             try redis.run("CONFIG", "SET", "maxmemory", "0")
             worker.process.send(SIGCONT)
@@ -126,11 +122,11 @@ extension EndToEnd {
             let used = try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
             try redis.run("CONFIG", "SET", "maxmemory", "\(used * 100 / 95)")
             #expect(try await FleetView(redis.url).kinds == ["redis_nearly_full 127.0.0.1:\(redis.port)"])
-            let page = try await Self.status(redis.url)
+            let page = try await apnsWorker(redis.url, "status")
             #expect(
                 page.output.contains(/REDIS (?:Valkey )?\S+  \d+\.\d of \d+\.\d MiB \(9[4-9] %, noeviction\)/),
                 "\(page)")
-            #expect(try await Self.status(redis.url, "--check").ending == .exited(1))
+            #expect(try await apnsWorker(redis.url, "status", "--check").ending == .exited(1))
             try await Self.check(redis.url).succeeds(
                 "warning  redis: Redis at 127.0.0.1:\(redis.port) is nearly full: ")
             try redis.run("CONFIG", "SET", "maxmemory", "\(used * 2)")
@@ -151,7 +147,7 @@ extension EndToEnd {
             try redis.run("CONFIG", "SET", "maxmemory", "1gb")
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["redis_evicts \(place)"] && view.problems[0].message.contains(words))
-            #expect(try await Self.status(redis.url, "--check").ending == .exited(1))
+            #expect(try await apnsWorker(redis.url, "status", "--check").ending == .exited(1))
             let check = try await Self.check(redis.url)
             #expect(check.ending == .exited(1) && check.output.contains(words))
 
@@ -180,7 +176,7 @@ extension EndToEnd {
                 #expect(lines.count == (isOn ? 0 : 1), "\(worker.log)")
                 #expect(lines.allSatisfy { $0.contains(" warning ") && $0.contains("appendonly") })
                 _ = try await worker.stop()
-                #expect(try await Self.status(redis.url).output.contains(isOn ? "AOF on" : "AOF off"))
+                #expect(try await apnsWorker(redis.url, "status").output.contains(isOn ? "AOF on" : "AOF off"))
             }
         }
 
@@ -196,7 +192,7 @@ extension EndToEnd {
             try await eventually("the worker is seen") { try await FleetView(redis.url).worker(worker) != nil }
             let view = try await FleetView(redis.url)
             #expect(view.problems.isEmpty && view.servers.first?.error?.hasPrefix("NOPERM") == true)
-            #expect(try await Self.status(redis.url).output.contains("REDIS ?  INFO is refused\n"))
+            #expect(try await apnsWorker(redis.url, "status").output.contains("REDIS ?  INFO is refused\n"))
             _ = try await worker.stop()
         }
 
@@ -248,9 +244,9 @@ extension EndToEnd {
                 view.kinds == ["worker_not_ready \(found.name)", "wrong_key push:{shared}:invalid-tokens"]
                     && found.state == "running")
             #expect(view.problems[0].message.hasPrefix("worker \(found.name) is not ready: \(reason)"))
-            let page = try await Self.status(redis.url).output
+            let page = try await apnsWorker(redis.url, "status").output
             #expect(page.contains("  not ready\n  not ready: \(reason)"), "\(page)")
-            let summary = try await Self.status(redis.url, "--check")
+            let summary = try await apnsWorker(redis.url, "status", "--check")
             #expect(summary.ending == .exited(2) && summary.output.contains(reason), "\(summary)")
             try redis.run("DEL", "push:{shared}:invalid-tokens")
             try await eventually("it is ready") {
@@ -301,7 +297,7 @@ extension EndToEnd {
             try master.run("CONFIG", "SET", "min-replicas-to-write", "1")
             let second = try await Self.check(set.url)
             #expect(second.ending == .exited(0) && !second.output.contains("warning"), "\(second.output)")
-            let page = try await Self.status(set.url).output
+            let page = try await apnsWorker(set.url, "status").output
             #expect(page.contains(":\(master.port)  ") && page.contains(/AOF on\s+1 replica, 1 in sync\n/), "\(page)")
             _ = try await worker.stop()
             try set.servers[1].run("REPLICAOF", "NO", "ONE")
@@ -323,7 +319,7 @@ extension EndToEnd {
             #expect(view.problems[1].advice.hasPrefix("fix Redis first"))
             #expect(view.problems[2].advice == "start a worker with --queue b")
             #expect(view.servers.map(\.full) == [true, false] && view.servers.map(\.queues) == [["a"], ["b"]])
-            let page = try await Self.status(cluster.url).output
+            let page = try await apnsWorker(cluster.url, "status").output
             #expect(page.split(separator: "\n").allSatisfy { $0.count <= 80 }, "\(page)")
             #expect(page.contains(/REDIS (?:Valkey )?\S+  127\.0\.0\.1:\d+  .*full.*\s.*0 replicas  a\n/), "\(page)")
             #expect(page.contains(/REDIS (?:Valkey )?\S+  127\.0\.0\.1:\d+  .*no limit.*  0 replicas  b\n/), "\(page)")

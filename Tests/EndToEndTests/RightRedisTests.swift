@@ -6,10 +6,6 @@ extension EndToEnd {
     /// The errors for a URL of the wrong server, and the problems that `status` reports while a server or a worker is silent.
     @Suite("The right Redis")
     struct RightRedisTests {
-        private static func run(_ url: String, _ arguments: String...) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": url])
-        }
-
         /// The kinds of problems of `status`.
         private static func problems(_ url: String, _ more: [String] = []) async throws -> [String: String] {
             let status = try await CommandLineTests.run(
@@ -53,7 +49,7 @@ extension EndToEnd {
         @Test("a URL of one server that names a Sentinel or a node of a Cluster gets the right form in the error")
         func wrongTopology() async throws {
             let set = try await RedisSentinelSet()
-            try await Self.run("redis://127.0.0.1:\(set.sentinels[0].port)", "status").fails(
+            try await apnsWorker("redis://127.0.0.1:\(set.sentinels[0].port)", "status").fails(
                 69, "a Sentinel listens there", "redis+sentinel://")
             let cluster = try await RedisCluster()
             let problems = try await Self.problems("redis://127.0.0.1:\(cluster.nodes[0].port)", ["--queue", "a,b,c"])
@@ -80,7 +76,7 @@ extension EndToEnd {
             try await eventually("it is reported", within: .seconds(90)) {
                 try await Self.problems(redis.url)["worker_silent"] != nil
             }
-            try await Self.run(redis.url, "status", "--check").fails()
+            try await apnsWorker(redis.url, "status", "--check").fails()
             worker.process.send(SIGCONT)
             try await eventually("it is well again") { try await Self.problems(redis.url).isEmpty }
             _ = try await worker.stop()

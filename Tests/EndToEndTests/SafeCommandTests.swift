@@ -5,10 +5,6 @@ import Testing
 extension EndToEnd {
     @Suite("Commands that are safe under stress")
     struct SafeCommandTests {
-        private static func run(_ redis: String, _ arguments: String...) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis])
-        }
-
         @Test(
             "commands for everything and deletions need a terminal or --yes",
             arguments: [
@@ -40,26 +36,25 @@ extension EndToEnd {
                     1, "unknown queue critcal; did you mean critical?")
             }
             #expect(try redis.run("EXISTS", "push:{critcal}:paused") == 0)
-            try await Self.run(redis.url, "pause", "--queue", "critcal", "--force").succeeds()
+            try await apnsWorker(redis.url, "pause", "--queue", "critcal", "--force").succeeds()
             #expect(try redis.run("EXISTS", "push:{critcal}:paused") == 1)
             // If no queue exists yet, any name is accepted: a pause can precede the first job.
             let fresh = try RedisServer()
-            #expect(try await Self.run(fresh.url, "pause", "--queue", "first").ending == .exited(0))
-            #expect(try await Self.run(fresh.url, "pause", "--queue", "second").ending == .exited(1))
+            #expect(try await apnsWorker(fresh.url, "pause", "--queue", "first").ending == .exited(0))
+            #expect(try await apnsWorker(fresh.url, "pause", "--queue", "second").ending == .exited(1))
         }
 
-        @Test("no match exits with 1, also in a dry run")
-        func nothing() async throws {
-            let redis = try RedisServer()
-            try redis.bury([.numbered(1)])
-            for arguments in [
+        @Test(
+            "no match exits with 1, also in a dry run",
+            arguments: [
                 ["requeue", "--reason", "typo", "--dry-run"], ["requeue", "--reason", "typo"],
                 ["dead", "delete", "--reason", "typo", "--yes"], ["dead", "delete", "--reason", "typo", "--dry-run"],
                 ["invalid", "remove", "--reason", "typo", "--yes"], ["resume"],
-            ] {
-                let result = try await redis.apnsWorker(arguments)
-                #expect(result.ending == .exited(1), "\(arguments): \(result)")
-            }
+            ])
+        func nothing(arguments: [String]) async throws {
+            let redis = try RedisServer()
+            try redis.bury([.numbered(1)])
+            try await redis.apnsWorker(arguments).fails(1)
         }
 
         @Test("pause prints how many notifications of claimed jobs still go out, and needs no reason")
@@ -83,7 +78,7 @@ extension EndToEnd {
                     paused.output.contains("Workers finish the 3 claimed jobs, at most 2,100 notifications"),
                     "\(paused.output)")
             }
-            let json = try await Self.run(redis.url, "pause", "--reason", "x", "--json")
+            let json = try await apnsWorker(redis.url, "pause", "--reason", "x", "--json")
             let object = try #require(
                 JSONSerialization.jsonObject(with: Data(json.output.utf8)) as? [String: Any], "\(json)")
             #expect(object["claimed"] as? Int == 8 - waiting && object["notifications"] as? Int == 2100 + 5 - waiting)
@@ -100,12 +95,12 @@ extension EndToEnd {
             }
             try redis.push(jobs + TestJob.many(5, prefix: "a"))
             try await eventually("it is at work") { try await simulator.account().accepted >= 10 }
-            try await Self.run(redis.url, "pause", "--now").succeeds("Workers release")
+            try await apnsWorker(redis.url, "pause", "--now").succeeds("Workers release")
             try await eventually("all is handed back", within: .seconds(15)) { try QueueContents(redis).claims == 0 }
             let accepted = try await simulator.account().accepted
             // At ten per second, 600 would take a minute; only notifications in flight were sent after the command.
             #expect(accepted < 200, "\(accepted)")
-            #expect(try await Self.run(redis.url, "resume").ending == .exited(0))
+            #expect(try await apnsWorker(redis.url, "resume").ending == .exited(0))
             try await simulator.control("DELETE", "/rules")
             try await eventually("each is sent once", within: .seconds(120)) {
                 try QueueContents(redis).count("delivered") == 605
@@ -121,20 +116,20 @@ extension EndToEnd {
             for (index, queue) in ["bulk", "critical", "default"].enumerated() {
                 try redis.bury([.numbered(index), .numbered(index + 10, reason: "Other")], queue: queue)
             }
-            let list = try await Self.run(redis.url, "dead", "list")
+            let list = try await apnsWorker(redis.url, "dead", "list")
             let lines = list.output.split(separator: "\n")
             #expect(lines.count == 7 && lines[0].hasPrefix("QUEUE     TIME"), "\(list.output)")
             #expect(Set(lines.dropFirst().map { $0.prefix { $0 != " " } }) == ["bulk", "critical", "default"])
-            let json = try await Self.run(redis.url, "dead", "list", "--json", "--limit", "4").output
+            let json = try await apnsWorker(redis.url, "dead", "list", "--json", "--limit", "4").output
             #expect(json.split(separator: "\n").count == 4 && json.contains(#""queue":"bulk""#))
             #expect(
-                try await Self.run(redis.url, "dead", "list", "--by", "reason").output == "3\tOther\n3\tUnknownApp\n")
-            let one = try await Self.run(redis.url, "dead", "list", "--queue", "bulk").output
+                try await apnsWorker(redis.url, "dead", "list", "--by", "reason").output == "3\tOther\n3\tUnknownApp\n")
+            let one = try await apnsWorker(redis.url, "dead", "list", "--queue", "bulk").output
             #expect(one.split(separator: "\n").count == 3 && one.hasPrefix("TIME"))
 
-            let paused = try await Self.run(redis.url, "pause", "--all", "--yes", "--reason", "x")
+            let paused = try await apnsWorker(redis.url, "pause", "--all", "--yes", "--reason", "x")
             #expect(paused.output.matches(of: /queue \w+ is paused: x/).count == 3, "\(paused)")
-            let resumed = try await Self.run(redis.url, "resume", "--queue", "bulk,default")
+            let resumed = try await apnsWorker(redis.url, "resume", "--queue", "bulk,default")
             #expect(resumed.ending == .exited(0) && resumed.output.matches(of: /is resumed/).count == 2)
             #expect(try redis.run("EXISTS", "push:{critical}:paused") == 1)
 
@@ -145,7 +140,7 @@ extension EndToEnd {
             try await CommandLineTests.run(
                 ["requeue", "--reason", "Other", "--all-queues", "--yes"], environment: environment
             ).prints("requeued 1 job of queue critical: 1 Other\nrequeued 1 job of queue default: 1 Other\n")
-            try await Self.run(
+            try await apnsWorker(
                 redis.url, "dead", "delete", "--all", "--queue", "bulk,critical", "--yes", "--limit", "2"
             ).prints("deleted 2 dead letters of queue bulk: 1 Other, 1 UnknownApp\n")
         }

@@ -119,12 +119,11 @@ extension EndToEnd {
             #expect(list.count == 2 && written.hasPrefix(#"{"class":"Shop::PushJob","queue":"default","args":[{"#))
             let object = try #require(JSONSerialization.jsonObject(with: Data(written.utf8)) as? [String: Any])
             #expect(id != nil && object["jid"] as? String == id)
-            let check = try await CommandLineTests.run(
-                ["check", "--job", "-", "--format", "sidekiq", "--no-redis", "--no-connect"], input: written)
-            #expect(check.output.contains("it would be sent to 1 device"), "\(check.output)\(check.errors)")
-            let hint = try await CommandLineTests.run(
-                ["check", "--job", "-", "--no-redis", "--no-connect"], input: written)
-            #expect(hint.output.contains("--format sidekiq"), "\(hint.output)")
+            try await CommandLineTests.run(
+                ["check", "--job", "-", "--format", "sidekiq", "--no-redis", "--no-connect"], input: written
+            ).shows("it would be sent to 1 device")
+            try await CommandLineTests.run(["check", "--job", "-", "--no-redis", "--no-connect"], input: written).shows(
+                "--format sidekiq")
         }
 
         @Test("in a Cluster must be in a list of the queue's slot, which is checked at the start")

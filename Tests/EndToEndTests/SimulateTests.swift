@@ -57,9 +57,7 @@ extension EndToEnd {
             let worker = try worker(
                 redis, ["--transport", transport, "--gateway-confirm-after", "50", "--simulate-record", record])
             let url = try await control(worker)
-            try await redis.apnsWorker([
-                "enqueue", "--token", TestJob.token("ab", 1), "--alert", "Grüße 😀",
-            ]).succeeds()
+            try await redis.apnsWorker(["enqueue", "--token", TestJob.token("ab", 1), "--alert", "Grüße 😀"]).succeeds()
             let notification = try #require(try await notifications(url, 1).first)
             #expect(notification["transport"] as? String == transport)
             #expect(notification["token"] as? String == TestJob.token("ab", 1))

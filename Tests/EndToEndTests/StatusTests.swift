@@ -5,18 +5,14 @@ import Testing
 extension EndToEnd {
     @Suite("Status")
     struct StatusTests {
-        private static func page(_ redis: String, _ options: String...) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(["status"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
-        }
-
         @Test("an empty Redis: the page shows it, no problem is reported, and nothing is written")
         func fresh() async throws {
             let redis = try RedisServer()
             let view = try await FleetView(redis.url)
             #expect(view.queues.map(\.name) == ["default"] && view.workers.isEmpty && view.apps.isEmpty)
             #expect(view.problems.isEmpty && view.notes.isEmpty && view.invalid_tokens == 0)
-            let page = try await Self.page(redis.url).succeeds("No worker has a lease.")
-            #expect(try await Self.page(redis.url, "--check").ending == .exited(0))
+            let page = try await apnsWorker(redis.url, "status").succeeds("No worker has a lease.")
+            #expect(try await apnsWorker(redis.url, "status", "--check").ending == .exited(0))
             #expect(try redis.run("DBSIZE") == 0)
         }
 
@@ -26,12 +22,12 @@ extension EndToEnd {
             try redis.push(TestJob.many(3), queue: "typo")
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["no_worker typo"] && view.queues.map(\.name) == ["typo"])
-            let page = try await Self.page(redis.url)
+            let page = try await apnsWorker(redis.url, "status")
             let lines = page.output.split(separator: "\n")
             #expect(lines[1].hasPrefix("! queue typo: 3 jobs wait, and no worker claims them"), "\(page.output)")
             #expect(!page.output.contains("\u{1B}"))
             #expect(lines.allSatisfy { $0.count <= 80 }, "\(page.output)")
-            let check = try await Self.page(redis.url, "--check")
+            let check = try await apnsWorker(redis.url, "status", "--check")
             #expect(check.ending == .exited(2) && check.output.hasPrefix("CRITICAL: queue typo"), "\(check)")
             // With --queue, only the problems of that queue are reported.
             #expect(try await FleetView(redis.url, "--queue", "other").problems.isEmpty)
@@ -65,7 +61,7 @@ extension EndToEnd {
             #expect(app.name == "default" && app.state == "connected" && app.lanes == 4 && app.connections >= 4)
             #expect(app.endpoints == ["localhost:\(simulator.port)"])
             #expect(view.problems.isEmpty, "\(view.problems)")
-            let page = try await Self.page(redis.url).output
+            let page = try await apnsWorker(redis.url, "status").output
             #expect(page.split(separator: "\n").allSatisfy { $0.count <= 80 }, "\(page)")
             #expect(page.contains("PayloadTooLarge 5") && page.contains(" running"), "\(page)")
 
@@ -87,9 +83,9 @@ extension EndToEnd {
                 let view = try await FleetView(redis.url)
                 return view.worker(killed)?.state == "gone" && view.kinds == ["worker_gone \(name)"]
             }
-            let page = try await Self.page(redis.url).output
+            let page = try await apnsWorker(redis.url, "status").output
             #expect(page.contains("! the lease of worker") && page.contains("it had 4 jobs"), "\(page)")
-            #expect(try await Self.page(redis.url, "--check").ending == .exited(1))
+            #expect(try await apnsWorker(redis.url, "status", "--check").ending == .exited(1))
             let next = try WorkerProcess(redis, simulator, ["--drain-timeout", "500"])
             try await eventually("another has taken over") {
                 let view = try await FleetView(redis.url)
@@ -118,8 +114,8 @@ extension EndToEnd {
             let change = try JSONDecoder().decode(Change.self, from: Data(pause.output.utf8))
             #expect(change.queue == "default" && change.paused?.reason == "moon" && change.before == nil)
             #expect(change.paused?.by?.hasPrefix("ana@") == true && change.paused?.since ?? 0 > 0)
-            let again = try await CommandLineTests.run(["pause", "--reason", "sun"], environment: environment)
-            #expect(again.output.contains("it was paused before: moon, since 20"), "\(again.output)")
+            try await CommandLineTests.run(["pause", "--reason", "sun"], environment: environment).shows(
+                "it was paused before: moon, since 20")
             let app = try await CommandLineTests.run(
                 ["pause", "--app", "goood", "--reason", "x"], environment: environment)
             #expect(app.output.isEmpty && app.ending == .exited(1))
@@ -133,7 +129,7 @@ extension EndToEnd {
             let other = try #require(view.apps.first { $0.name == "other" })
             #expect(other.state == "paused" && other.paused?.reason == "InvalidProviderToken")
             #expect(other.paused?.until != nil && other.endpoints.count == 1)
-            let page = try await Self.page(redis.url).output
+            let page = try await apnsWorker(redis.url, "status").output
             #expect(page.contains("  paused for") && page.contains("by ana@"), "\(page)")
 
             let resumed = try await CommandLineTests.run(
@@ -163,7 +159,7 @@ extension EndToEnd {
             }
             try redis.run("SET", "push:{shared}:apps:default:paused", "by\(escape)\nhand")
             try redis.run("HSET", "push:{default}:stats:2026-01-01", "x", "1")
-            let page = try await Self.page(redis.url).succeeds()
+            let page = try await apnsWorker(redis.url, "status").succeeds()
             let controls = page.output.unicodeScalars.filter { $0.properties.generalCategory == .control && $0 != "\n" }
             #expect(controls.isEmpty, "\(page.output)")
             #expect(page.output.contains("by[2J31mhand") && page.output.contains("[2Jhost"), "\(page.output)")

@@ -5,10 +5,6 @@ import Testing
 extension EndToEnd {
     @Suite("Commands for workers")
     struct WorkerCommandTests {
-        private static func command(_ redis: String, _ arguments: String...) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis])
-        }
-
         @Test("a quiet worker finishes its jobs, claims no more, keeps its lease, and works again after --undo")
         func quiet() async throws {
             let (redis, simulator) = try await startServers(simulator: ["--delay", "300ms"])
@@ -16,7 +12,7 @@ extension EndToEnd {
             try redis.push(TestJob.many(100))
             try await eventually("it is at work") { try QueueContents(redis).count("delivered") > 10 }
             let pid = "\(worker.process.processIdentifier)"
-            try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "120").succeeds(
+            try await apnsWorker(redis.url, "quiet", pid, "--wait", "--timeout", "120").succeeds(
                 "is quiet, with nothing in flight")
             let view = try await FleetView(redis.url)
             let seen = try #require(view.worker(worker))
@@ -34,7 +30,7 @@ extension EndToEnd {
             #expect(contents.jobs.count == left && contents.retries.count == 1 && contents.claims == 0)
             #expect(contents.workers.count == 1)
 
-            try await Self.command(redis.url, "quiet", "--undo", pid, "--json").prints(
+            try await apnsWorker(redis.url, "quiet", "--undo", pid, "--json").prints(
                 #"{"order":"work","workers":["\#(seen.name)"]}"# + "\n")
             try await eventually("it does the rest") { try QueueContents(redis).count("delivered") == 121 }
             let account = try await worker.stop()
@@ -98,28 +94,28 @@ extension EndToEnd {
                 let view = try await FleetView(redis.url)
                 return view.workers.count == 3 && view.workers.allSatisfy { $0.lanes == 2 }
             }
-            let unknown = try await Self.command(redis.url, "stop", "nobody").fails()
+            let unknown = try await apnsWorker(redis.url, "stop", "nobody").fails()
             for worker in workers { #expect(unknown.errors.contains(".\(worker.process.processIdentifier).")) }
             let host = try #require(try await FleetView(redis.url).workers.first).host
-            try await Self.command(redis.url, "stop", host).fails("matches several workers")
-            #expect(try await Self.command(redis.url, "stop").ending != .exited(0))
+            try await apnsWorker(redis.url, "stop", host).fails("matches several workers")
+            #expect(try await apnsWorker(redis.url, "stop").ending != .exited(0))
 
-            let quiet = try await Self.command(redis.url, "quiet", "--all", "--yes", "--wait").succeeds()
+            let quiet = try await apnsWorker(redis.url, "quiet", "--all", "--yes", "--wait").succeeds()
             let undo = try #require(quiet.output.firstMatch(of: /to undo: apns-worker (.*)\n/)).1
             try await redis.apnsWorker(undo.split(separator: " ").map(String.init) + ["--yes", "--wait"]).succeeds(
                 "claims jobs again")
 
             let name = "\(host).\(workers[1].process.processIdentifier)"
-            try await Self.command(redis.url, "stop", name, "--wait", "--json").succeeds(#""done":true,"order":"stop""#)
+            try await apnsWorker(redis.url, "stop", name, "--wait", "--json").succeeds(#""done":true,"order":"stop""#)
             _ = try await workers[1].finish()
             #expect(workers[0].process.ending == nil && workers[2].process.ending == nil)
-            try await Self.command(redis.url, "stop", "--all", "--yes", "--wait").succeeds()
+            try await apnsWorker(redis.url, "stop", "--all", "--yes", "--wait").succeeds()
             for worker in [workers[0], workers[2]] {
                 _ = try await worker.finish()
                 #expect(worker.lines(of: "stopping").count == 1)
             }
             #expect(try QueueContents(redis).lastingKeys.isEmpty)
-            try await Self.command(redis.url, "stop", "--all", "--yes").fails("no worker is running")
+            try await apnsWorker(redis.url, "stop", "--all", "--yes").fails("no worker is running")
         }
 
         @Test("a command that does not reach its worker in time is reported")
@@ -129,7 +125,7 @@ extension EndToEnd {
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             try await worker.process.pause()
             let pid = "\(worker.process.processIdentifier)"
-            try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "1").fails(
+            try await apnsWorker(redis.url, "quiet", pid, "--wait", "--timeout", "1").fails(
                 1, "has not finished after 1s; state: running")
             worker.process.kill()
         }
@@ -173,13 +169,12 @@ extension EndToEnd {
             #expect(view.workers.count == 1 && view.worker(worker)?.redis == "cluster" && view.problems.isEmpty)
             for arguments in [["--queue", "b"], ["--app", "default"]] {
                 let environment = ["APNS_WORKER_REDIS_URL": cluster.url]
-                try await CommandLineTests.run(
-                    ["pause", "--reason", "x"] + arguments, environment: environment
-                ).succeeds()
-                let resumed = try await CommandLineTests.run(["resume"] + arguments, environment: environment)
-                #expect(resumed.output.contains("is resumed; it was paused: x"), "\(resumed)")
+                try await CommandLineTests.run(["pause", "--reason", "x"] + arguments, environment: environment)
+                    .succeeds()
+                try await CommandLineTests.run(["resume"] + arguments, environment: environment).shows(
+                    "is resumed; it was paused: x")
             }
-            try await Self.command(cluster.url, "stop", "--all", "--yes", "--wait").succeeds()
+            try await apnsWorker(cluster.url, "stop", "--all", "--yes", "--wait").succeeds()
             _ = try await worker.finish()
             for node in cluster.nodes {
                 let keys = try node.run("KEYS", "push:{[ab]}*").elements ?? []
@@ -196,11 +191,11 @@ extension EndToEnd {
             try await eventually("it is seen") { try await FleetView(set.url).worker(worker)?.redis == "sentinel" }
             try await set.failOver()
             try await eventually("it is quiet") {
-                let result = try await Self.command(set.url, "quiet", "--all", "--yes", "--wait", "--timeout", "30")
+                let result = try await apnsWorker(set.url, "quiet", "--all", "--yes", "--wait", "--timeout", "30")
                 return result.ending == .exited(0)
             }
             #expect(try await FleetView(set.url).worker(worker)?.state == "quiet")
-            #expect(try await Self.command(set.url, "stop", "--all", "--yes", "--wait").ending == .exited(0))
+            #expect(try await apnsWorker(set.url, "stop", "--all", "--yes", "--wait").ending == .exited(0))
             _ = try await worker.finish()
         }
     }

@@ -21,6 +21,12 @@ extension WorkerProcess {
     ) throws { try self.init(redis: redis.url, endpoint: simulator.port, options: options, environment: environment) }
 }
 
+/// Runs a command of `apns-worker`.
+/// - Parameter redis: the URL of its Redis.
+func apnsWorker(_ redis: String, _ arguments: String...) async throws -> EndToEnd.CommandLineTests.Output {
+    try await EndToEnd.CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis])
+}
+
 extension RedisServer {
     /// Runs a command of `apns-worker` on this server.
     func apnsWorker(
@@ -38,12 +44,19 @@ extension EndToEnd.CommandLineTests.Output {
             try #require(JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any], "\(line)")
         }
     }
+    /// Expects the exit status, and words in the output.
+    @discardableResult
+    func ends(_ status: Int32, _ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
+        #expect(ending == .exited(status), "\(self)", sourceLocation: sourceLocation)
+        for word in words { #expect(output.contains(word), "\(self)", sourceLocation: sourceLocation) }
+        return self
+    }
+
     /// Expects that the command succeeded, and that its output has these words.
     @discardableResult
     func succeeds(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
-        #expect(ending == .exited(0), "\(self)", sourceLocation: sourceLocation)
         for word in words { #expect(output.contains(word), "\(self)", sourceLocation: sourceLocation) }
-        return self
+        return ends(0, sourceLocation: sourceLocation)
     }
 
     /// Expects that the command failed, and that its errors have these words.
@@ -58,6 +71,20 @@ extension EndToEnd.CommandLineTests.Output {
     @discardableResult
     func fails(_ status: Int32, _ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
         #expect(ending == .exited(status), "\(self)", sourceLocation: sourceLocation)
+        for word in words { #expect(errors.contains(word), "\(self)", sourceLocation: sourceLocation) }
+        return self
+    }
+
+    /// Expects words in the output, whatever the exit status.
+    @discardableResult
+    func shows(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
+        for word in words { #expect(output.contains(word), "\(self)", sourceLocation: sourceLocation) }
+        return self
+    }
+
+    /// Expects words in the errors, whatever the exit status.
+    @discardableResult
+    func reports(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
         for word in words { #expect(errors.contains(word), "\(self)", sourceLocation: sourceLocation) }
         return self
     }
