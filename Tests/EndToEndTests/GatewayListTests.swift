@@ -19,8 +19,7 @@ extension EndToEnd {
             // A job with many tokens, some of them bad.
             let many = (0..<405).map { TestJob.token($0 % 80 == 50 ? "bad0" : "c", 1000 + $0) }
             bad.formUnion(many.filter { $0.hasPrefix("bad0") })
-            let list = many.map { #""\#($0)""# }.joined(separator: ",")
-            jobs.append(#"{"tokens":[\#(list)],"payload":{"aps":{"alert":"to all"}}}"#)
+            jobs.append(TestJob.fanOut(many))
             let result = try await GatewayScene.deliver(
                 jobs, rules: ["prefix=dead,answer=8,delay=200ms,split=true", "prefix=bad0,answer=8,split=true"],
                 confirmAfter: 3000)

@@ -80,8 +80,7 @@ extension EndToEnd {
             ])
         func mistakes(_ arguments: [String], _ part: String) async throws {
             let redis = try RedisServer()
-            let result = try await Self.add(arguments, redis)
-            #expect(result.ending == .exited(64) && result.errors.contains(part), "\(result.errors)")
+            try await Self.add(arguments, redis).fails(64, part)
             #expect(try Self.count(redis) == 0)
         }
     }

@@ -214,8 +214,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: stage.url, endpoint: simulator.port, options: ["--max-connections", "1", "--max-streams", "1"])
             let server = try stage.server()
-            let tokens = (0..<5).map { TestJob.token("a", $0) }.joined(separator: #"",""#)
-            try server.push([#"{"id":"job-1","tokens":["\#(tokens)"],"alert":"x"}"#])
+            try server.push([TestJob.fanOut((0..<5).map { TestJob.token("a", $0) }, #""id":"job-1","#)])
             try await eventually("it is claimed") { try stage.contents().claims == 1 }
             let rows = try await stage.objects(["jobs", "list", "--state", "claimed", "--json"])
             #expect(rows.count == 1 && rows.allSatisfy { ($0["lane"] as? String)?.isEmpty == false })

@@ -116,11 +116,10 @@ extension EndToEnd {
         @Test("name the trace of a retry and of a piece of a split job")
         func traces() async throws {
             let (redis, simulator) = try await startServers(rules: ["prefix=7,answer=429,times=1"])
-            let tokens = (0..<1200).map { "\"\(TestJob.token("b", $0))\"" }.joined(separator: ",")
             let member = "\"traceparent\":\"\(Self.trace)\",\"tracestate\":\"vendor=1\","
             try redis.push([
                 TestJob.text(TestJob.token("7", 1), member + "\"id\":\"again\","),
-                "{\(member)\"id\":\"big\",\"tokens\":[\(tokens)],\"payload\":{}}",
+                TestJob.fanOut((0..<1200).map { TestJob.token("b", $0) }, member + #""id":"big","#),
                 TestJob.text(TestJob.token("a", 1), #""id":"bad trace","traceparent":"00-nonsense","#),
             ])
             let worker = try WorkerProcess(

@@ -24,7 +24,7 @@ extension EndToEnd {
             }
             let tokens =
                 ((0..<30).map { TestJob.token("a", 1000 + $0) } + (0..<5).map { TestJob.token("dead", 100 + $0) })
-            let fanOut = #"{"tokens":["\#(tokens.joined(separator: "\",\""))"],"payload":{"aps":{"alert":"Hello"}}}"#
+            let fanOut = TestJob.fanOut(tokens)
             let broken = ["{", #"{"token":"ab","app":"nobody","payload":{}}"#]
             let jobs = dead + bad + retried + unknown + good + background + tooLarge + [fanOut] + broken
             try redis.push(jobs)

@@ -103,16 +103,11 @@ extension EndToEnd {
 
         @Test("honour the URL's database, user, password and TLS", arguments: Producer.allCases)
         func url(_ producer: Producer) async throws {
-            let port = try RedisServer.freePort()
-            let redis = try RedisServer(arguments: [
-                "--tls-port", "\(port)", "--tls-auth-clients", "no", "--tls-cert-file",
-                try TestCertificates.path("server.pem"), "--tls-key-file", try TestCertificates.path("server-key.pem"),
-                "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
-            ])
+            let redis = try RedisServer(tls: true)
             let password = "p@ss/#?%:+ w=1"
             try redis.run("ACL", "SETUSER", "producer", "on", ">\(password)", "~*", "&*", "+@all")
             let encoded = try #require(password.addingPercentEncoding(withAllowedCharacters: .alphanumerics))
-            let url = "rediss://producer:\(encoded)@localhost:\(port)/9"
+            let url = "rediss://producer:\(encoded)@localhost:\(try #require(redis.tlsPort))/9"
             _ = try await run(producer, url, [Self.token, Self.text])
             #expect(try redis.run("DBSIZE").number == 0)
             let list = producer == .sidekiq ? "queue:push" : "push:{default}:jobs"

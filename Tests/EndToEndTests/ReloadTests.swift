@@ -7,19 +7,17 @@ extension EndToEnd {
     struct ReloadTests {
         /// A worker with its apps in a file.
         private final class Scene {
-            let redis: RedisServer
-            let folder = try? ConfigurationTests.Folder()
-            private(set) var worker: WorkerProcess!
+            let folder: ConfigurationTests.Folder
+            let worker: WorkerProcess
 
             init(_ redis: RedisServer, _ yaml: String) throws {
-                self.redis = redis
-                try write(yaml)
+                folder = try ConfigurationTests.Folder(yaml)
                 worker = try WorkerProcess(
-                    redis: redis.url, endpoint: 1, options: ["--config", try #require(folder).file],
+                    redis: redis.url, endpoint: 1, options: ["--config", folder.file],
                     environment: ["APNS_WORKER_ENDPOINT": "", "APNS_WORKER_TOPIC": "", "APNS_WORKER_RETRY_BASE": ""])
             }
 
-            func write(_ yaml: String) throws { try folder?.write(yaml) }
+            func write(_ yaml: String) throws { try folder.write(yaml) }
 
             /// Writes the file and sends SIGHUP.
             func reload(_ yaml: String) async throws {

@@ -34,8 +34,7 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers(rules: ["prefix=f5,answer=413,times=1"])
             let jobs = (0..<30).map { job in
                 let tokens = (0..<6).map { TestJob.token($0 % 3 == 0 ? "f5" : "", job * 6 + $0) }
-                return
-                    #"{"id":"j\#(job)","tokens":["\#(tokens.joined(separator: "\",\""))"],"payload":{"aps":{"alert":"x"}}}"#
+                return TestJob.fanOut(tokens, #""id":"j\#(job)","#)
             }
             try redis.push(jobs)
             let first = try WorkerProcess(redis, simulator, ["--exit-when-done"])

@@ -61,11 +61,9 @@ extension EndToEnd {
         func pauseCounts() async throws {
             let (redis, simulator) = try await startServers(rules: ["answer=silence"])
             let worker = try WorkerProcess(redis, simulator, ["--request-timeout", "600000", "--drain-timeout", "0"])
-            let jobs = (0..<3).map { job in
-                let tokens = (0..<700).map { TestJob.token("\(job)", $0) }
-                return #"{"id":"c\#(job)","tokens":["\#(tokens.joined(separator: "\",\""))"],"alert":"x"}"#
-            }
-            try redis.push(jobs)
+            try redis.push(
+                (0..<3).map { job in TestJob.fanOut((0..<700).map { TestJob.token("\(job)", $0) }, #""id":"c\#(job)","#)
+                })
             try await eventually("they are claimed") { try QueueContents(redis).claims == 3 }
             try redis.push(TestJob.many(5))
             let paused = try await CommandLineTests.run(
@@ -90,8 +88,7 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers(rules: ["delay=1s"], simulator: ["--control-port", "0"])
             let worker = try WorkerProcess(redis, simulator, ["--max-connections", "1", "--max-streams", "10"])
             let jobs = (0..<3).map { job in
-                let tokens = (0..<200).map { TestJob.token("\(job)", $0) }
-                return #"{"id":"n\#(job)","tokens":["\#(tokens.joined(separator: "\",\""))"],"alert":"x"}"#
+                TestJob.fanOut((0..<200).map { TestJob.token("\(job)", $0) }, #""id":"n\#(job)","#)
             }
             try redis.push(jobs + TestJob.many(5, prefix: "a"))
             try await eventually("it is at work") { try await simulator.account().accepted >= 10 }
