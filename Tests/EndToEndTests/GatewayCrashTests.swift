@@ -22,8 +22,7 @@ extension EndToEnd {
             let claims = try scene.queue().claims
             #expect(claims > 600 && claims <= 1000)
 
-            let second = try scene.worker(options: ["--exit-when-done"])
-            let account = try await second.finish()
+            let account = try await scene.worker(options: ["--exit-when-done"]).finish()
             let queue = try scene.queue()
             let accepted = try await scene.simulator.stop()
             #expect(queue.isSettled && queue.workers.isEmpty && queue.dead.isEmpty)

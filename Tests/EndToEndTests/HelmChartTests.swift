@@ -55,30 +55,21 @@ extension EndToEnd {
                     global: {environment: production}
                     fullnameOverride: push
                     image:
-                      repository: registry.example/apns-worker
-                      digest: sha256:\(String(repeating: "0123456789abcdef", count: 4))
-                      pullPolicy: Always
+                      {repository: registry.example/apns-worker, pullPolicy: Always,
+                       digest: "sha256:\(String(repeating: "0123456789abcdef", count: 4))"}
                     imagePullSecrets: [{name: registry}]
                     restartOnConfigChange: true
                     config:
-                      prefix: mobile
-                      queue: [urgent, bulk]
-                      queue_order: strict
-                      team_id: TEAM123456
-                      topic: com.example.app
-                      dead_letters_limit: 10000000
-                      drain_timeout: 1m5s
-                      admin: {port: 8080}
+                      {prefix: mobile, queue: [urgent, bulk], queue_order: strict, team_id: TEAM123456,
+                       topic: com.example.app, dead_letters_limit: 10000000, drain_timeout: 1m5s, admin: {port: 8080}}
                     secret: {name: push, redisUrl: url}
                     terminationGracePeriodSeconds: 68
                     nodeSelector: {disk: ssd}
                     tolerations: [{key: push, operator: Exists}]
                     affinity: {podAntiAffinity: {}}
                     topologySpreadConstraints:
-                      - maxSkew: 2
-                        topologyKey: zone
-                        whenUnsatisfiable: DoNotSchedule
-                        labelSelector: {matchLabels: {a: b}}
+                      - {maxSkew: 2, topologyKey: zone, whenUnsatisfiable: DoNotSchedule,
+                         labelSelector: {matchLabels: {a: b}}}
                     podAnnotations: {prometheus.io/scrape: "false"}
                     extraEnv: [{name: TZ, value: UTC}]
                     extraVolumes: [{name: authority, configMap: {name: authority}}]
@@ -86,21 +77,16 @@ extension EndToEnd {
                     feedback: {enabled: true, storage: {storageClassName: fast}}
                     pdb: {enabled: true, maxUnavailable: 50%}
                     networkPolicy:
-                      enabled: true
-                      metricsFrom: []
-                      redisTo: [{ipBlock: {cidr: 10.0.0.0/8}}]
-                      redisPorts: [6379, 26379]
-                      extraEgress: [{to: [{ipBlock: {cidr: 10.1.0.0/16}}], ports: [{protocol: TCP, port: 2195}]}]
+                      {enabled: true, metricsFrom: [], redisTo: [{ipBlock: {cidr: 10.0.0.0/8}}], redisPorts: [6379, 26379],
+                       extraEgress: [{to: [{ipBlock: {cidr: 10.1.0.0/16}}], ports: [{protocol: TCP, port: 2195}]}]}
                     podMonitor: {enabled: true, labels: {release: prometheus}}
                     keda:
                       enabled: true
                       listLength: 2000000
                       listLengths: {urgent: 10}
                       redis:
-                        type: redis-sentinel
-                        address: sentinel-1:26379,sentinel-2:26379
-                        metadata: {sentinelMaster: push}
-                        authenticationRef: {name: redis}
+                        {type: redis-sentinel, address: "sentinel-1:26379,sentinel-2:26379",
+                         metadata: {sentinelMaster: push}, authenticationRef: {name: redis}}
 
                     """
                 case .nothing:

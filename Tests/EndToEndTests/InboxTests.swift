@@ -110,8 +110,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(options: ["--control-port", "0"] + options)
             let redis = try RedisServer()
             try redis.push([TestJob.text(TestJob.token("aa", 1))])
-            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
-            #expect(try await worker.finish().delivered == 1)
+            #expect(try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish().delivered == 1)
             _ = try await simulator.stop()
             let errors = simulator.process.errors
             let port = try #require(simulator.controlPort)
@@ -128,12 +127,10 @@ extension EndToEnd {
             let redis = try RedisServer()
             let worker = try worker(redis, ["--max-bad-tokens", "100", "--request-timeout", "3s"])
             let link = try await link(worker)
-            let profile = FileManager.default.temporaryDirectory.appending(path: "chromium-\(UUID().uuidString)")
-            defer { try? FileManager.default.removeItem(at: profile) }
+            let profile = redis.directory.appending(path: "chromium").path
             let python = ForeignProgram.python("inbox_browser.py")
             let browser = try ChildProcess(
-                python[0],
-                python.dropFirst() + ["--inbox", link, "--redis", "\(redis.port)", "--profile", profile.path])
+                python[0], python.dropFirst() + ["--inbox", link, "--redis", "\(redis.port)", "--profile", profile])
             guard try await browser.wait(within: .seconds(240)) == .exited(0) else { throw browser.failure("failed") }
             _ = try await worker.stop()
         }

@@ -27,8 +27,7 @@ extension EndToEnd {
             lines.insert("not a token", at: 2)
             lines.insert("", at: 700)
             lines.insert("<\(TestJob.token("CD", 1).uppercased())>", at: 1500)
-            let file = FileManager.default.temporaryDirectory.appending(path: "tokens-\(UUID().uuidString)")
-            defer { try? FileManager.default.removeItem(at: file) }
+            let file = redis.directory.appending(path: "tokens")
             try lines.joined(separator: "\r\n").write(to: file, atomically: true, encoding: .utf8)
             let first = try await Self.add(["--from", file.path], redis).fails(1).prints(
                 "added 1,801 tokens, 1 refused\n")

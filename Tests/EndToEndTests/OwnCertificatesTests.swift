@@ -7,9 +7,8 @@ extension EndToEnd {
     struct OwnCertificatesTests {
         @Test("is trusted by the worker and trusts it, by key and by certificate")
         func check() async throws {
-            let directory = FileManager.default.temporaryDirectory.appending(path: "certs-\(UUID().uuidString)").path
-            defer { try? FileManager.default.removeItem(atPath: directory) }
             let redis = try RedisServer()
+            let directory = redis.directory.appending(path: "certificates").path
             let simulator = try ChildProcess(
                 try BuiltProgram.path("apns-simulator"),
                 ["--write-certificates", directory, "--topic", "com.example.own"])

@@ -62,8 +62,7 @@ extension EndToEnd {
         @Test("enqueue any text unchanged", arguments: Producer.allCases)
         func producer(_ producer: Producer) async throws {
             let redis = try RedisServer()
-            let record = FileManager.default.temporaryDirectory.appending(path: "record-\(UUID().uuidString)")
-            defer { try? FileManager.default.removeItem(at: record) }
+            let record = redis.directory.appending(path: "record")
             let simulator = try await SimulatorProcess(options: ["--record", record.path])
             let output = try await run(producer, redis.url, [Self.token, Self.text])
             let isTask = producer == .celery

@@ -37,14 +37,12 @@ extension EndToEnd {
                 return TestJob.fanOut(tokens, #""id":"j\#(job)","#)
             }
             try redis.push(jobs)
-            let first = try WorkerProcess(redis, simulator, ["--exit-when-done"])
-            _ = try await first.finish()
+            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             let letters = try QueueContents(redis).dead
             #expect(letters.count == 30 && letters.allSatisfy { $0.tokens.count == 2 })
             #expect(Set(letters.map(\.original)) == Set(jobs.map { Array($0.utf8) }))
             try await Self.requeue(redis, "--all", "--yes")
-            let second = try WorkerProcess(redis, simulator, ["--exit-when-done"])
-            #expect(try await second.finish().delivered == 60)
+            #expect(try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish().delivered == 60)
             let accepted = try await simulator.stop()
             #expect(accepted.accepted == 180 && accepted.distinctTokens == 180 && accepted.duplicates == 0)
             #expect(try QueueContents(redis).dead.isEmpty)
@@ -58,8 +56,7 @@ extension EndToEnd {
             try redis.push([#"{"tokens":["\#(tokens.joined(separator: "\",\""))"],"payload":\#(payload)}"#])
             for round in 0..<2 {
                 if round > 0 { try await Self.requeue(redis, "--reason", "PayloadTooLarge", "--reason", "BadPayload") }
-                let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
-                #expect(try await worker.finish().dead == 2500)
+                #expect(try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish().dead == 2500)
                 let queue = try QueueContents(redis)
                 #expect(queue.isSettled && queue.dead.count == 3)
                 #expect(queue.dead.flatMap(\.tokens).sorted() == tokens)

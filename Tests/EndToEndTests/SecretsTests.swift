@@ -71,9 +71,6 @@ extension EndToEnd {
             let (rows, forms) = (try Self.rows(), try Self.forms())
             #expect(rows.count > 60)
             let redis = try RedisServer()
-            let directory = FileManager.default.temporaryDirectory.appending(path: "secrets-\(UUID().uuidString)")
-            try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-            defer { try? FileManager.default.removeItem(at: directory) }
             var runs: [(arguments: [String], environment: [String: String])] = []
             for (index, row) in rows.enumerated() {
                 for (number, form) in forms.enumerated() {
@@ -88,14 +85,11 @@ extension EndToEnd {
                         runs.append((["run", "--exit-when-done", "\(flag)=\(form)"], [:]))
                     }
                     for suffix in ["", "_file"] {
-                        let file = directory.appending(path: "\(index)-\(number)\(suffix).yaml")
+                        let file = redis.directory.appending(path: "\(index)-\(number)\(suffix).yaml")
                         let members = row.name.split(separator: ".")
-                        var yaml = ""
-                        for (depth, member) in members.enumerated() {
-                            let indent = String(repeating: "  ", count: depth)
-                            yaml += "\(indent)\(member)\(depth == members.count - 1 ? suffix : ""):"
-                            yaml += depth == members.count - 1 ? "" : "\n"
-                        }
+                        let yaml =
+                            members.enumerated().map { String(repeating: "  ", count: $0) + $1 + ":" }
+                            .joined(separator: "\n").dropLast() + suffix + ":"
                         let quoted = try String(decoding: JSONEncoder().encode(form), as: UTF8.self)
                             .replacing("\\/", with: "/")
                         try "\(yaml) \(quoted)\n".write(to: file, atomically: true, encoding: .utf8)

@@ -52,8 +52,7 @@ extension EndToEnd {
             arguments: ["http2", "gateway"])
         func whole(_ transport: String) async throws {
             let redis = try RedisServer()
-            let record = FileManager.default.temporaryDirectory.appending(path: "record-\(UUID().uuidString)").path
-            defer { try? FileManager.default.removeItem(atPath: record) }
+            let record = redis.directory.appending(path: "record").path
             let worker = try worker(
                 redis, ["--transport", transport, "--gateway-confirm-after", "50", "--simulate-record", record])
             let url = try await control(worker)

@@ -66,8 +66,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis, simulator, ["--traces-url", "http://127.0.0.1:\(collector.port)", "--exit-when-done"])
             #expect(try await worker.process.wait() == .exited(0))
-            let requests = try collector.requests
-            #expect(requests.allSatisfy { $0.path == "/v1/traces" && $0.status == 200 })
+            #expect(try collector.requests.allSatisfy { $0.path == "/v1/traces" && $0.status == 200 })
             let spans = try collector.spans
             func of(_ number: Int, _ name: String) -> [Collector.Span] {
                 spans.filter { $0.trace == Self.context(number).trace && $0.name == name }

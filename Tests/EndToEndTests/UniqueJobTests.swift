@@ -37,8 +37,7 @@ extension EndToEnd {
             try await eventually("more are") { try QueueContents(redis).workers.count == 2 }
             _ = try await drained.stop()
             try redis.push(jobs)
-            let last = try WorkerProcess(redis, simulator, options + ["--exit-when-done"])
-            _ = try await last.finish()
+            _ = try await WorkerProcess(redis, simulator, options + ["--exit-when-done"]).finish()
             let queue = try QueueContents(redis)
             let accepted = try await simulator.stop()
             #expect(queue.isSettled && queue.dead.isEmpty && queue.workers.isEmpty)

@@ -33,8 +33,7 @@ extension EndToEnd {
             try await apnsWorker(redis.url, "quiet", "--undo", pid, "--json").prints(
                 #"{"order":"work","workers":["\#(seen.name)"]}"# + "\n")
             try await eventually("it does the rest") { try QueueContents(redis).count("delivered") == 121 }
-            let account = try await worker.stop()
-            #expect(account.delivered == 121)
+            #expect(try await worker.stop().delivered == 121)
             #expect(try QueueContents(redis).lastingKeys.isEmpty)
         }
 
@@ -55,8 +54,7 @@ extension EndToEnd {
                 try await FleetView(redis.url).worker(worker)?.state == "quiet"
             }
             try redis.push(TestJob.many(5, prefix: "a"))
-            let account = try await worker.stop()
-            #expect(account.delivered == 30)
+            #expect(try await worker.stop().delivered == 30)
             #expect(try QueueContents(redis).jobs.count == 5 && QueueContents(redis).workers.isEmpty)
             #expect(worker.lines(of: "quiet").contains { $0.contains(" reason=SIGTSTP") }, "\(worker.log)")
             #expect(worker.lines(of: "not_ready").isEmpty)
