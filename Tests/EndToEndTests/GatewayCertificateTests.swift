@@ -5,12 +5,6 @@ import Testing
 extension EndToEnd {
     @Suite("The gateway and certificates")
     struct GatewayCertificateTests {
-        /// Waits until an app is paused.
-        private static func paused(_ redis: RedisServer, app: String = "default") async throws -> [String: Any] {
-            try await eventually("the app is paused") { try BreakerTests.pause(app, redis) != nil }
-            return try #require(try BreakerTests.pause(app, redis))
-        }
-
         private static func probeIsOverdue(_ redis: RedisServer, app: String = "default") async throws {
             try await eventually("a probe is overdue") {
                 let until = try BreakerTests.pause(app, redis)?["until"] as? Double ?? .infinity
@@ -35,7 +29,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: scene.redis.url, endpoint: scene.simulator.port,
                 options: ["--pause", "500", "--pause-cap", "500"], environment: environment)
-            _ = try await Self.paused(scene.redis, app: "old")
+            _ = try await paused(scene.redis, app: "old")
             try scene.redis.push(BreakerTests.jobs(500, "modern", prefix: "c"))
             try await eventually("all of both are delivered") { try scene.queue().count("delivered") == 541 }
             #expect(try BreakerTests.pause("modern", scene.redis) == nil)
@@ -83,7 +77,7 @@ extension EndToEnd {
                     "APNS_WORKER_CERTIFICATE_KEY": workshop.path("in-use-key.pem"),
                 ])
             let port = try await worker.adminPort()
-            let pause = try await Self.paused(scene.redis)
+            let pause = try await paused(scene.redis)
             #expect(pause["reason"] as? String == "CertificateNotForTopic")
             let detail = try #require(pause["detail"] as? String)
             #expect(detail.hasPrefix("the certificate (Apple Push Services: com.example.app)"))
@@ -126,7 +120,7 @@ extension EndToEnd {
             let worker = try scene.worker(
                 options: ["--config", folder.file], environment: ["APNS_WORKER_TOPIC": "", "APNS_WORKER_ENDPOINT": ""])
             try scene.redis.push(TestJob.many(20, prefix: "a"))
-            _ = try await Self.paused(scene.redis, app: "old")
+            _ = try await paused(scene.redis, app: "old")
             #expect(try await scene.simulator.account().gateway.accepted == 0)
             try folder.write(configuration("com.example.app"))
             worker.process.send(SIGHUP)
@@ -136,7 +130,7 @@ extension EndToEnd {
 
             try folder.write(configuration("com.other.app"))
             worker.process.send(SIGHUP)
-            _ = try await Self.paused(scene.redis, app: "old")
+            _ = try await paused(scene.redis, app: "old")
             try scene.redis.push(TestJob.many(20, prefix: "b"))
             try await Self.probeIsOverdue(scene.redis, app: "old")
             _ = try await worker.stop()
@@ -151,7 +145,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: redis.url, gateway: try RedisServer.refusedPort(),
                 environment: ["APNS_WORKER_TOPIC": "com.other.app"])
-            _ = try await Self.paused(redis)
+            _ = try await paused(redis)
             _ = try await worker.stop()
         }
 
@@ -159,7 +153,7 @@ extension EndToEnd {
         func mixedFleet() async throws {
             let scene = try await GatewayScene()
             let wrong = try scene.worker(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
-            _ = try await Self.paused(scene.redis)
+            _ = try await paused(scene.redis)
             let right = try scene.worker()
             try scene.redis.push(TestJob.many(200, prefix: "a"))
             try await eventually("all is delivered") { try scene.queue().count("delivered") == 200 }

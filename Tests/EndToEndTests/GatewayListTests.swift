@@ -36,8 +36,7 @@ extension EndToEnd {
             let scene = try await GatewayScene(rules: ["answer=8"])
             try scene.redis.push(TestJob.many(1000, prefix: "a"))
             let wrong = try scene.worker()
-            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
-            let pause = try #require(try BreakerTests.pause("default", scene.redis))
+            let pause = try await paused(scene.redis)
             #expect(pause["reason"] as? String == "InvalidToken")
             #expect((pause["detail"] as? String)?.hasPrefix("for most tokens") == true)
             let before = try await scene.simulator.account().gateway.refused["8 InvalidToken"] ?? 0

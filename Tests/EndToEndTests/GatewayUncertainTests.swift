@@ -64,7 +64,7 @@ extension EndToEnd {
         func hang() async throws {
             let jobs = (0..<1500).map { number in
                 let token = number == 100 ? TestJob.token("c", 1) : TestJob.token("a", number)
-                return #"{"token":"\#(token)","payload":\#(TestJob.payload(bytes: 2000))}"#
+                return TestJob.large(token, bytes: 2000)
             }
             // More than the sockets' buffers hold. Acceptance by the gateway's kernel proves nothing, so the hang must
             // be detected before the time for confirmation has passed. A busy machine must not look like a hang.

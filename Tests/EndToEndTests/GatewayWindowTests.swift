@@ -56,9 +56,7 @@ extension EndToEnd {
 
         @Test("one that is full by bytes also stops claims")
         func bytes() async throws {
-            let jobs = (0..<300).map {
-                #"{"token":"\#(TestJob.token("a", $0))","payload":\#(TestJob.payload(bytes: 2000))}"#
-            }
+            let jobs = (0..<300).map { TestJob.large(TestJob.token("a", $0), bytes: 2000) }
             let result = try await GatewayScene.deliver(
                 jobs, options: ["--gateway-window-bytes", "65536", "--max-connections", "1"])
             #expect(result.worker.delivered == 300 && result.simulator.gateway.accepted == 300)

@@ -119,8 +119,7 @@ extension EndToEnd {
         func proxy(answer: Answer, reason: String, detail: String) async throws {
             let scene = try await Scene(["ff": answer])
             try scene.redis.push(TestJob.many(400, prefix: "ff"))
-            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
-            let pause = try #require(try BreakerTests.pause("default", scene.redis))
+            let pause = try await paused(scene.redis)
             #expect(pause["reason"] as? String == reason)
             #expect((pause["detail"] as? String)?.contains(detail) == true, "\(pause)")
             let account = try await scene.worker.stop()
@@ -221,10 +220,8 @@ extension EndToEnd {
                     + TestJob.many(100, prefix: "00", members: #""app":"good","#))
             try await eventually("the other app goes on") { try scene.redis.counted("delivered") == 100 }
             for name in names {
-                try await eventually("\(name) is paused") { try BreakerTests.pause(name, scene.redis) != nil }
-                let reason = try #require(try BreakerTests.pause(name, scene.redis)?["reason"] as? String)
                 let status = try #require(answers[name]?.headers?.first?.last)
-                #expect(reason == "HTTP\(status)", "\(name)")
+                #expect(try await paused(scene.redis, app: name)["reason"] as? String == "HTTP\(status)", "\(name)")
             }
             #expect(try BreakerTests.pause("good", scene.redis) == nil)
             let account = try await scene.worker.stop()

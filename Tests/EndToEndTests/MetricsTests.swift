@@ -19,9 +19,7 @@ extension EndToEnd {
             let background = (0..<7).map { number in
                 #"{"token":"\#(TestJob.token("b", number))","payload":{"aps":{"content-available":1}}}"#
             }
-            let tooLarge = (0..<3).map { number in
-                #"{"token":"\#(TestJob.token("a", 900 + number))","payload":\#(TestJob.payload(bytes: 4097))}"#
-            }
+            let tooLarge = (0..<3).map { number in TestJob.large(TestJob.token("a", 900 + number), bytes: 4097) }
             let tokens =
                 ((0..<30).map { TestJob.token("a", 1000 + $0) } + (0..<5).map { TestJob.token("dead", 100 + $0) })
             let fanOut = TestJob.fanOut(tokens)

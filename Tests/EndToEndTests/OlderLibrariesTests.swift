@@ -55,9 +55,7 @@ extension EndToEnd {
 
         @Test("payload limits: 2048 bytes, or 256 where that is configured", arguments: [2048, 256])
         func payloadLimits(limit: Int) async throws {
-            func job(_ number: Int, bytes: Int) -> String {
-                #"{"token":"\#(TestJob.token("a", number))","payload":\#(TestJob.payload(bytes: bytes))}"#
-            }
+            func job(_ number: Int, bytes: Int) -> String { TestJob.large(TestJob.token("a", number), bytes: bytes) }
             let tooLarge = job(2, bytes: limit + 1)
             let result = try await GatewayScene.deliver(
                 [job(1, bytes: limit), tooLarge, job(3, bytes: limit)], confirmAfter: 200,

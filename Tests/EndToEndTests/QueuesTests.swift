@@ -65,22 +65,6 @@ extension EndToEnd {
             #expect(try await worker.finish().delivered == 4000)
         }
 
-        @Test("do not wait for a paused queue, which continues once it is resumed")
-        func paused() async throws {
-            let (redis, simulator) = try await startServers()
-            try redis.run("SET", "push:{one}:paused", "maintenance")
-            for (index, queue) in ["one", "two"].enumerated() {
-                try redis.push(TestJob.many(500, prefix: "\(index)"), queue: queue)
-            }
-            let worker = try WorkerProcess(redis, simulator, ["--queue", "one,two", "--exit-when-done"])
-            try await eventually("the other is done") { try delivered(redis, ["two"])[0] == 500 }
-            let waiting = try QueueContents(redis, queue: "one")
-            #expect(waiting.count("delivered") == 0 && waiting.claims + waiting.jobs.count == 500)
-            try redis.run("DEL", "push:{one}:paused")
-            let account = try await worker.finish()
-            #expect(account.delivered == 1000 && account.lostClaims == 0)
-        }
-
         @Test(
             "with the same name are refused, and so are invalid weights",
             arguments: ["a,a", "a:0", "a:b", "a:", "a,,b"])

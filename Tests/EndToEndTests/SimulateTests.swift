@@ -81,24 +81,6 @@ extension EndToEnd {
             #expect(end.contains("accepted=1") && end.contains("by_gateway=1") == (transport == "gateway"))
         }
 
-        @Test("simulates the failures of its rules, also of rules added while it runs")
-        func rules() async throws {
-            let redis = try RedisServer()
-            let worker = try worker(
-                redis, ["--simulate-rule", "prefix=dead,answer=410", "--simulate-rule", "prefix=bad,answer=413"])
-            let url = try await control(worker)
-            try redis.push([TestJob.text(TestJob.token("dead", 1)), TestJob.text(TestJob.token("bad", 2))])
-            let outcomes = try await notifications(url, 2).compactMap { ($0["outcome"] as? Object)?["status"] as? Int }
-            #expect(Set(outcomes) == [410, 413])
-            let answer = try await ask(
-                "\(url)/rules", "--request", "PUT", "--data", #"{"rules":["prefix=f00d,answer=410"]}"#)
-            #expect(answer["rules"] as? [String] == ["prefix=f00d,answer=410"])
-            try redis.push([TestJob.text(TestJob.token("f00d", 3)), TestJob.text(TestJob.token("aa", 4))])
-            _ = try await notifications(url, 4)
-            let account = try await worker.stop()
-            #expect(account.delivered == 1 && account.invalidToken == 2 && account.dead == 1)
-        }
-
         @Test("has rules for the gateway, too, and its feedback service reports the tokens they matched")
         func gatewayRules() async throws {
             let redis = try RedisServer()
@@ -188,8 +170,7 @@ extension EndToEnd {
                 (
                     ["--simulate", "--transport", "gateway", "--simulate-rule", "answer=410"],
                     "--simulate-rule has no effect, because all apps use the gateway"
-                ),
-                (["--simulate", "--simulate-record", "/nowhere/file"], "--simulate-record: cannot record to"),
+                ), (["--simulate", "--simulate-record", "/nowhere/file"], "--simulate-record: cannot record to"),
                 (["--simulate", "--topic", "a b"], "--topic names the topic a b; a topic is"),
             ])
         func refused(_ options: [String], _ words: String) async throws {
