@@ -50,7 +50,7 @@ extension EndToEnd {
             let objects = try await Self.invalid(["list", "--json"], redis.url).objects()
             #expect(objects.count == 101 && objects.filter { $0["at"] != nil }.count == 100)
             #expect(objects.allSatisfy { $0["topic"] == nil || $0["topic"] as? String == #"com."example",x"# })
-            #expect(try await Self.invalid(["list", "--source", "nobody"], redis.url).ending != .exited(0))
+            try await Self.invalid(["list", "--source", "nobody"], redis.url).fails()
         }
 
         @Test("all are exported in each format, and the file is complete or does not exist")
@@ -68,18 +68,13 @@ extension EndToEnd {
             let path = redis.directory.appending(path: "tokens.ndjson").path
             let written = try await Self.invalid(["list", "--format", "ndjson", "--output", path], redis.url)
             #expect(written.output.isEmpty && written.errors.hasSuffix("written to \(path)\n"))
-            let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
-            let parsed = try lines.map {
-                try #require(JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
-            }
+            let before = try String(contentsOfFile: path, encoding: .utf8)
+            let parsed = try CommandLineTests.Output(ending: .exited(0), output: before, errors: "").objects()
             #expect(Set(parsed.compactMap { $0["token"] as? String }).count == 3000)
-            let before = try Data(contentsOf: URL(filePath: path))
             try redis.run("DEL", "push:{shared}:invalid-tokens")
             try redis.run("SET", "push:{shared}:invalid-tokens", "something else")
-            #expect(
-                try await Self.invalid(["list", "--format", "tokens", "--output", path], redis.url).ending != .exited(0)
-            )
-            #expect(try Data(contentsOf: URL(filePath: path)) == before)
+            try await Self.invalid(["list", "--format", "tokens", "--output", path], redis.url).fails()
+            #expect(try String(contentsOfFile: path, encoding: .utf8) == before)
             let left = try FileManager.default.contentsOfDirectory(atPath: redis.directory.path)
             #expect(!left.contains { $0.hasSuffix(".tmp") })
             try await Self.invalid(["export", "--output", "/does/not/exist"], redis.url).fails("/does/not/exist")
@@ -90,26 +85,21 @@ extension EndToEnd {
             let redis = try RedisServer()
             try Self.fill(1000, redis)
             func counts() throws -> [Int?] {
-                [
-                    try redis.run("SCARD", "push:{shared}:invalid-tokens").number,
-                    try redis.invalidTokens().detailsCount(),
-                ]
+                let set = try redis.run("SCARD", "push:{shared}:invalid-tokens").number
+                return [set, try redis.invalidTokens().detailsCount()]
             }
             let named = [TestJob.token("", 1).uppercased(), "<\(TestJob.token("", 3))>", TestJob.token("ff", 1)]
-            #expect(
-                try await Self.invalid(["remove", "--dry-run"] + named, redis.url).output
-                    == "would have removed 2 tokens\n")
+            try await Self.invalid(["remove", "--dry-run"] + named, redis.url).prints("would have removed 2 tokens\n")
             #expect(try counts() == [1000, 1000])
-            #expect(try await Self.invalid(["remove"] + named, redis.url).output == "removed 2 tokens\n")
+            try await Self.invalid(["remove"] + named, redis.url).prints("removed 2 tokens\n")
             #expect(try counts() == [998, 998])
             let again = try await Self.invalid(["remove"] + named, redis.url)
             #expect(again.ending == .exited(1) && again.errors == "no token matches\n")
 
             let filter = ["remove", "--environment", "sandbox", "--reason", "BadDeviceToken", "--since", "1h"]
             try await Self.invalid(filter, redis.url).fails("pass --yes")
-            #expect(
-                try await Self.invalid(filter + ["--dry-run"], redis.url).output == "would have removed 250 tokens\n")
-            #expect(try await Self.invalid(filter + ["--yes"], redis.url).output == "removed 250 tokens\n")
+            try await Self.invalid(filter + ["--dry-run"], redis.url).prints("would have removed 250 tokens\n")
+            try await Self.invalid(filter + ["--yes"], redis.url).prints("removed 250 tokens\n")
             #expect(try counts() == [748, 748])
             let left = try Self.members(redis)
             #expect(
@@ -125,8 +115,8 @@ extension EndToEnd {
             #expect(
                 try await Self.invalid(["remove", "--since", "2099-01-01T00:00Z", "--yes"], redis.url).errors
                     == "no token matches\n")
-            #expect(try await Self.invalid(["remove", "--all", "--topic", "x"], redis.url).ending != .exited(0))
-            #expect(try await Self.invalid(["remove", "--all", "--yes"], redis.url).output == "removed 300 tokens\n")
+            try await Self.invalid(["remove", "--all", "--topic", "x"], redis.url).fails()
+            try await Self.invalid(["remove", "--all", "--yes"], redis.url).prints("removed 300 tokens\n")
             #expect(try counts() == [0, 0])
         }
 

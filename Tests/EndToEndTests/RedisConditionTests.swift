@@ -126,7 +126,7 @@ extension EndToEnd {
             #expect(
                 page.output.contains(/REDIS (?:Valkey )?\S+  \d+\.\d of \d+\.\d MiB \(9[4-9] %, noeviction\)/),
                 "\(page)")
-            #expect(try await apnsWorker(redis.url, "status", "--check").ending == .exited(1))
+            try await apnsWorker(redis.url, "status", "--check").fails(1)
             try await Self.check(redis.url).succeeds(
                 "warning  redis: Redis at 127.0.0.1:\(redis.port) is nearly full: ")
             try redis.run("CONFIG", "SET", "maxmemory", "\(used * 2)")
@@ -147,7 +147,7 @@ extension EndToEnd {
             try redis.run("CONFIG", "SET", "maxmemory", "1gb")
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["redis_evicts \(place)"] && view.problems[0].message.contains(words))
-            #expect(try await apnsWorker(redis.url, "status", "--check").ending == .exited(1))
+            try await apnsWorker(redis.url, "status", "--check").fails(1)
             let check = try await Self.check(redis.url)
             #expect(check.ending == .exited(1) && check.output.contains(words))
 

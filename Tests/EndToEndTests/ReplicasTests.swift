@@ -14,14 +14,17 @@ extension EndToEnd {
                 let master = try RedisServer(arguments: ["--repl-diskless-sync-delay", "0"])
                 self.master = master
                 replica = try RedisServer(arguments: ["--replicaof", "127.0.0.1", "\(master.port)"])
+                try await inStep()
+            }
+
+            func inStep() async throws {
                 try await eventually("the replica is in step") {
                     try master.run("INFO", "replication").text?.contains("state=online") == true
                 }
             }
 
             func enqueue(_ options: [String], input: String? = nil) async throws -> CommandLineTests.Output {
-                try await CommandLineTests.run(
-                    ["enqueue"] + options, environment: ["APNS_WORKER_REDIS_URL": master.url], input: input)
+                try await master.apnsWorker(["enqueue"] + options, input: input)
             }
         }
 
@@ -122,17 +125,12 @@ extension EndToEnd {
                     environment: ["REDIS_URL": pair.master.url])
             }
             pair.replica.pause()
-            let short = try await run()
-            #expect(short.ending == .exited(1), "\(short.output)")
+            let short = try await run().fails(1)
             #expect(short.errors == "enqueued 1 job, but fewer than 1 replicas have it: a failover may lose it\n")
             #expect(try pair.master.run("LLEN", "push:{default}:jobs") == 3)
             pair.replica.resume()
-            try await eventually("the replica is in step") {
-                try pair.master.run("INFO", "replication").text?.contains("state=online") == true
-            }
-            let confirmed = try await run()
-            #expect(confirmed.ending == .exited(0), "\(confirmed.errors)")
-            #expect(confirmed.output == "enqueued 1 job, and a replica has it\n")
+            try await pair.inStep()
+            try await run().succeeds().prints("enqueued 1 job, and a replica has it\n")
             #expect(try pair.replica.run("LLEN", "push:{default}:jobs") == 4)
 
             let simulator = try await SimulatorProcess()

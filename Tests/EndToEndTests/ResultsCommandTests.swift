@@ -61,7 +61,7 @@ extension EndToEnd {
             let none = try await Self.results(["--campaign", "autumn"], redis)
             #expect(none.ending == .exited(0) && none.errors == "no results match (4 searched in queue default)\n")
             // A missing result for a named job or device is a failure.
-            #expect(try await Self.results(["--id", "nosuch"], redis).ending == .exited(1))
+            try await Self.results(["--id", "nosuch"], redis).fails(1)
         }
 
         @Test("finds those of a period, by time or by duration, in pages and in both directions")

@@ -40,8 +40,8 @@ extension EndToEnd {
             #expect(try redis.run("EXISTS", "push:{critcal}:paused") == 1)
             // If no queue exists yet, any name is accepted: a pause can precede the first job.
             let fresh = try RedisServer()
-            #expect(try await apnsWorker(fresh.url, "pause", "--queue", "first").ending == .exited(0))
-            #expect(try await apnsWorker(fresh.url, "pause", "--queue", "second").ending == .exited(1))
+            try await apnsWorker(fresh.url, "pause", "--queue", "first").succeeds()
+            try await apnsWorker(fresh.url, "pause", "--queue", "second").fails(1)
         }
 
         @Test(
@@ -97,7 +97,7 @@ extension EndToEnd {
             let accepted = try await simulator.account().accepted
             // At ten per second, 600 would take a minute; only notifications in flight were sent after the command.
             #expect(accepted < 200, "\(accepted)")
-            #expect(try await apnsWorker(redis.url, "resume").ending == .exited(0))
+            try await apnsWorker(redis.url, "resume").succeeds()
             try await simulator.control("DELETE", "/rules")
             try await eventually("each is sent once", within: .seconds(120)) {
                 try QueueContents(redis).count("delivered") == 605
@@ -119,8 +119,7 @@ extension EndToEnd {
             #expect(Set(lines.dropFirst().map { $0.prefix { $0 != " " } }) == ["bulk", "critical", "default"])
             let json = try await apnsWorker(redis.url, "dead", "list", "--json", "--limit", "4").output
             #expect(json.split(separator: "\n").count == 4 && json.contains(#""queue":"bulk""#))
-            #expect(
-                try await apnsWorker(redis.url, "dead", "list", "--by", "reason").output == "3\tOther\n3\tUnknownApp\n")
+            try await apnsWorker(redis.url, "dead", "list", "--by", "reason").prints("3\tOther\n3\tUnknownApp\n")
             let one = try await apnsWorker(redis.url, "dead", "list", "--queue", "bulk").output
             #expect(one.split(separator: "\n").count == 3 && one.hasPrefix("TIME"))
 

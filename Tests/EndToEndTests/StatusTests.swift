@@ -84,7 +84,7 @@ extension EndToEnd {
             }
             let page = try await apnsWorker(redis.url, "status").output
             #expect(page.contains("! the lease of worker") && page.contains("it had 4 jobs"), "\(page)")
-            #expect(try await apnsWorker(redis.url, "status", "--check").ending == .exited(1))
+            try await apnsWorker(redis.url, "status", "--check").fails(1)
             let next = try WorkerProcess(redis, simulator, ["--drain-timeout", "500"])
             try await eventually("another has taken over") {
                 let view = try await FleetView(redis.url)

@@ -17,6 +17,22 @@ extension EndToEnd {
 
         private func body(_ port: Int) async throws -> String { try await MetricsTests.get(port, "/readyz").body }
 
+        /// Waits until `status` reports exactly these problems.
+        private func reports(_ kinds: String..., within limit: Duration = .seconds(10)) async throws {
+            try await eventually("status reports \(kinds)", within: limit) {
+                try await FleetView(redis.url).kinds == kinds
+            }
+        }
+
+        /// Stops both, and expects that their accounts agree.
+        private func stop(
+            _ worker: WorkerProcess, _ simulator: SimulatorProcess
+        ) async throws -> (WorkerProcess.Account, SimulatorProcess.Account) {
+            let (account, accepted) = (try await worker.stop(), try await simulator.stop())
+            expectAgreement(account, try QueueContents(redis), accepted)
+            return (account, accepted)
+        }
+
         @Test("on its first connection: detected in seconds, and all is delivered after the deadline")
         func wedge() async throws {
             let simulator = try await simulator("at=connect,connection=1,answer=wedge")
@@ -28,9 +44,7 @@ extension EndToEnd {
             try await eventually("it is not ready", within: .seconds(10)) {
                 try await body(port).contains("- the app default gets no answers from APNs (")
             }
-            try await eventually("status reports it", within: .seconds(10)) {
-                try await FleetView(redis.url).kinds == ["app_unanswered default"]
-            }
+            try await reports("app_unanswered default")
             let view = try await FleetView(redis.url)
             #expect(view.apps.first?.state == "unanswered" && view.apps.first?.lanes_unanswered == 1)
             #expect(view.problems.first?.message.contains("gets no answers from localhost:\(simulator.port)") == true)
@@ -39,12 +53,10 @@ extension EndToEnd {
             // The deadline is 20 seconds; retries take half a second here.
             #expect(ContinuousClock.now - start > .seconds(19) && ContinuousClock.now - start < .seconds(26))
             try await eventually("it is ready again") { try await body(port) == "ready\n" }
-            try await eventually("status is well again") { try await FleetView(redis.url).problems.isEmpty }
+            try await reports(within: .seconds(60))
             let page = try await MetricsTests.page(port)
             #expect(page.sum("apns_worker_connection_failures_total", ["reason": "Unresponsive"]) == 1)
-            let account = try await worker.stop()
-            let accepted = try await simulator.stop()
-            expectAgreement(account, try QueueContents(redis), accepted)
+            let (account, accepted) = try await stop(worker, simulator)
             #expect(account.delivered == 20 && account.retried == 20 && account.possibleDuplicates == 20)
             #expect(accepted.connections == 2 && accepted.silenced == 20 && accepted.duplicates == 0)
             expectTold(worker)
@@ -69,16 +81,12 @@ extension EndToEnd {
                 try await body(port).contains("- the app default has no connection to APNs (")
             }
             try await worker.logs("apns_connection_failed", "SETTINGS", " endpoint=localhost:\(simulator.port) ")
-            try await eventually("status reports it", within: .seconds(10)) {
-                try await FleetView(redis.url).kinds == ["app_unconnected default"]
-            }
+            try await reports("app_unconnected default")
             #expect(try await FleetView(redis.url).apps.first?.failure?.contains("sent no HTTP/2 SETTINGS") == true)
             #expect(worker.complaints.count <= 2, "\(worker.log)")
             try await simulator.control("DELETE", "/rules")
             try await eventually("all are delivered") { try redis.counted("delivered") == 200 }
-            let account = try await worker.stop()
-            let accepted = try await simulator.stop()
-            expectAgreement(account, try QueueContents(redis), accepted)
+            let (account, accepted) = try await stop(worker, simulator)
             #expect(account.delivered == 200 && account.retried == 0 && account.possibleDuplicates == 0)
             #expect(accepted.requests == 200)
         }
@@ -100,8 +108,7 @@ extension EndToEnd {
             }
             try await simulator.control("DELETE", "/rules")
             try await eventually("all are delivered") { try redis.counted("delivered") == 20 }
-            let account = try await worker.stop()
-            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+            let (account, _) = try await stop(worker, simulator)
             #expect(account.delivered == 20 && account.dead == 0 && account.retried == 0)
         }
 
@@ -116,17 +123,14 @@ extension EndToEnd {
             try await simulator.control("POST", "/faults/wedge")
             try redis.push(TestJob.many(50, prefix: "b"))
             try await worker.logs("no_answers")
-            try await eventually("status reports it", within: .seconds(10)) {
-                try await FleetView(redis.url).kinds == ["app_unanswered default"]
-            }
+            try await reports("app_unanswered default")
             // Each connection lasts until a deadline, and the pauses between them grow.
             let before = try await simulator.account().connections
             try await eventually("further connections fail") { try await simulator.account().connections >= before + 2 }
             try await simulator.control("DELETE", "/rules")
             try await eventually("all are delivered") { try redis.counted("delivered") == 100 }
-            try await eventually("status is well again") { try await FleetView(redis.url).problems.isEmpty }
-            let account = try await worker.stop()
-            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+            try await reports(within: .seconds(60))
+            let (account, _) = try await stop(worker, simulator)
             #expect(account.delivered == 100 && account.dead == 0)
             let lines = worker.log.split(separator: "\n")
             #expect(lines.count { $0.contains(" error ") } == 1, "\(worker.log)")
@@ -144,9 +148,7 @@ extension EndToEnd {
             let port = try await worker.adminPort()
             try redis.push(BreakerTests.jobs(10, "good", prefix: "a") + BreakerTests.jobs(100, "other", prefix: "b"))
             try await eventually("the other's are delivered") { try redis.counted("delivered") == 100 }
-            try await eventually("status names the one", within: .seconds(15)) {
-                try await FleetView(redis.url).kinds == ["app_unanswered good"]
-            }
+            try await reports("app_unanswered good", within: .seconds(15))
             #expect(try await body(port) == "ready\n")
             #expect(worker.lines(of: "no_answers").contains { $0.contains(" app=good ") }, "\(worker.log)")
             try redis.push(BreakerTests.jobs(100, "other", prefix: "c"))
