@@ -77,7 +77,8 @@ extension EndToEnd {
                     feedback: {enabled: true, storage: {storageClassName: fast}}
                     pdb: {enabled: true, maxUnavailable: 50%}
                     networkPolicy:
-                      {enabled: true, metricsFrom: [], redisTo: [{ipBlock: {cidr: 10.0.0.0/8}}], redisPorts: [6379, 26379],
+                      {enabled: true, metricsFrom: [], redisTo: [{ipBlock: {cidr: 10.0.0.0/8}}],
+                       redisPorts: [6379, 26379],
                        extraEgress: [{to: [{ipBlock: {cidr: 10.1.0.0/16}}], ports: [{protocol: TCP, port: 2195}]}]}
                     podMonitor: {enabled: true, labels: {release: prometheus}}
                     keda:

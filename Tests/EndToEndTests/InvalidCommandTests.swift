@@ -119,19 +119,5 @@ extension EndToEnd {
             try await Self.invalid(["remove", "--all", "--yes"], redis.url).prints("removed 300 tokens\n")
             #expect(try counts() == [0, 0])
         }
-
-        @Test("in a Cluster, where the set and the details are in one slot")
-        func cluster() async throws {
-            let cluster = try await RedisCluster()
-            let set = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:invalid-tokens"))
-            try Self.fill(1000, set)
-            let count = try await Self.invalid(["list", "--count"], cluster.url)
-            #expect(count.output.contains(/500 +Unregistered/), "\(count.errors)")
-            #expect(try await Self.invalid(["export"], cluster.url).errors.hasSuffix("invalid tokens\n"))
-            try await Self.invalid(["remove", "--reason", "Unregistered", "--yes"], cluster.url).prints(
-                "removed 500 tokens\n")
-            #expect(try set.run("SCARD", "push:{shared}:invalid-tokens") == 500)
-            #expect(try set.invalidTokens().detailsCount() == 500)
-        }
     }
 }

@@ -54,22 +54,6 @@ extension EndToEnd {
             worker.expectComplaints(1...1)
         }
 
-        @Test("a worker that starts before Redis waits and reports it")
-        func absentAtTheStart() async throws {
-            let redis = try RedisServer(arguments: Self.durable)
-            try redis.push(TestJob.many(100))
-            redis.stop()
-            let simulator = try await SimulatorProcess()
-            let worker = try OutageScene.worker(redis, simulator)
-            try await worker.logs("redis_lost")
-            try await worker.logs("not_ready")
-            try redis.start()
-            let account = try await worker.finish()
-            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
-            #expect(account.delivered == 100)
-            worker.expectComplaints(1...3)
-        }
-
         @Test("a drain without Redis ends in time, and the next worker finishes the remaining jobs")
         func drainWithoutRedis() async throws {
             let scene = try await OutageScene(arguments: Self.durable)

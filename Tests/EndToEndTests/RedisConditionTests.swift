@@ -291,6 +291,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(redis: set.url, endpoint: simulator.port)
             try await worker.logs("redis_no_min_replicas", "min-replicas-to-write")
+            try await eventually("it is seen") { try await FleetView(set.url).worker(worker)?.redis == "sentinel" }
             let first = try await Self.check(set.url).succeeds(
                 "accepts jobs that no replica has (min-replicas-to-write is 0)")
             #expect(first.output.contains(", append-only file on, 1 replica\n"), "\(first.output)")

@@ -87,25 +87,5 @@ extension EndToEnd {
             #expect(kept[2].count == 1 && (100...200).contains(kept[2]["dead"] ?? 0), "\(kept[2])")
             #expect(try redis.run("EXISTS", "push:{silent}:results") == 0)
         }
-
-        @Test("can be read by redis-cli, alone and as a consumer group that acknowledges")
-        func consumers() async throws {
-            let (redis, simulator) = try await startServers()
-            try redis.push([TestJob.text(TestJob.token("a", 1), #""id":"order 7","#)])
-            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done", "--results", "all"]).finish()
-            func cli(_ arguments: String...) throws -> String {
-                let cli = try ChildProcess("redis-cli", ["-p", "\(redis.port)"] + arguments)
-                #expect(try cli.waitBlocking() == .exited(0))
-                return cli.output
-            }
-            let key = "push:{default}:results"
-            #expect(try cli("XREAD", "COUNT", "10", "STREAMS", key, "0").contains("order 7"))
-            #expect(try cli("XGROUP", "CREATE", key, "billing", "0") == "OK\n")
-            let read = try cli("XREADGROUP", "GROUP", "billing", "consumer-1", "COUNT", "10", "STREAMS", key, ">")
-            let entry = try #require(read.split(separator: "\n").first { $0.contains(#/^\d+-\d+$/#) })
-            #expect(read.contains("order 7") && read.contains("delivered"))
-            #expect(try cli("XACK", key, "billing", String(entry)) == "1\n")
-            #expect(try !cli("XREADGROUP", "GROUP", "billing", "consumer-1", "STREAMS", key, ">").contains("order 7"))
-        }
     }
 }

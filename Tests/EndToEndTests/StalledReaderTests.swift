@@ -16,9 +16,7 @@ extension EndToEnd {
             let pipe = try StalledPipe(isFull: !fills)
             let port = try RedisServer.freePort()
             try redis.push(TestJob.many(10_000) + ["nonsense"])
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: options + ["--admin-port", "\(port)"], logsTo: pipe
-            )
+            let worker = try WorkerProcess(redis, simulator, options + ["--admin-port", "\(port)"], logsTo: pipe)
             try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 10_000 }
             if fills {
                 try await eventually("lost lines") {

@@ -46,11 +46,11 @@ extension EndToEnd {
             #expect(listener.watchdogs == 0)
         }
 
-        @Test("report that it has started and is alive although Redis is unavailable")
+        @Test(
+            "report that it has started and is alive although Redis is unavailable, and that it works once it is there")
         func withoutRedis() async throws {
-            let redis = try RedisServer()
+            let (redis, simulator) = try await startServers()
             redis.kill()
-            let simulator = try await SimulatorProcess()
             let listener = try NotifyListener()
             let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 1000)
             try await eventually("it has started") { listener.changes == ["READY=1"] }
@@ -59,9 +59,14 @@ extension EndToEnd {
             try await eventually("it says why it does nothing") {
                 listener.statuses.last?.hasPrefix("not ready: Redis cannot be reached") == true
             }
+            try await worker.logs("redis_lost")
+            try await worker.logs("not_ready")
             try redis.start()
             try await eventually("it says that it works") { listener.statuses.last == "ready" }
-            _ = try await worker.stop()
+            try redis.push(TestJob.many(100))
+            try await eventually("they are delivered") { try redis.counted("delivered") == 100 }
+            expectAgreement(try await worker.stop(), try QueueContents(redis), try await simulator.stop())
+            worker.expectComplaints(1...3)
         }
 
         @Test("stop while the process is stopped, and continue with it")

@@ -91,6 +91,18 @@ extension EndToEnd {
             #expect(accepted.requests == 200)
         }
 
+        @Test("from the start, without idle connections: jobs do not wait forever")
+        func noConnectionKept() async throws {
+            let port = try RedisServer.freePort()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: port, options: ["--min-connections", "0"])
+            try redis.push(TestJob.many(10))
+            try await eventually("the first is put off") { try redis.counted("deferred:NoConnection") >= 1 }
+            let simulator = try await SimulatorProcess(options: ["--port", "\(port)"])
+            try await eventually("all are delivered") { try redis.counted("delivered") == 10 }
+            let (account, _) = try await stop(worker, simulator)
+            #expect(account.delivered == 10 && account.retried == 0)
+        }
+
         @Test("and refuses every stream: it gets few more requests than there are jobs, and no attempt is spent")
         func refusal() async throws {
             let simulator = try await simulator("answer=reset")

@@ -180,21 +180,5 @@ extension EndToEnd {
                 #expect(keys.allSatisfy { key in may.contains { key.text?.hasSuffix($0) == true } }, "\(keys)")
             }
         }
-
-        @Test("status, pauses and commands work with Sentinel, also after a failover")
-        func sentinel() async throws {
-            let set = try await RedisSentinelSet()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: set.url, endpoint: simulator.port)
-            try await eventually("it is seen") { try await FleetView(set.url).worker(worker)?.redis == "sentinel" }
-            try await set.failOver()
-            try await eventually("it is quiet") {
-                let result = try await apnsWorker(set.url, "quiet", "--all", "--yes", "--wait", "--timeout", "30")
-                return result.ending == .exited(0)
-            }
-            #expect(try await FleetView(set.url).worker(worker)?.state == "quiet")
-            try await apnsWorker(set.url, "stop", "--all", "--yes", "--wait").succeeds()
-            _ = try await worker.finish()
-        }
     }
 }

@@ -17,8 +17,11 @@ extension WorkerProcess {
     /// Starts a worker between two servers. The other parameters are those of the designated initializer.
     convenience init(
         _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = [],
-        environment: [String: String] = [:]
-    ) throws { try self.init(redis: redis.url, endpoint: simulator.port, options: options, environment: environment) }
+        environment: [String: String] = [:], logsTo pipe: StalledPipe? = nil
+    ) throws {
+        try self.init(
+            redis: redis.url, endpoint: simulator.port, options: options, environment: environment, logsTo: pipe)
+    }
 }
 
 /// Waits until an app is paused, and returns the pause.
@@ -50,6 +53,7 @@ extension EndToEnd.CommandLineTests.Output {
             try #require(JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any], "\(line)")
         }
     }
+
     /// Expects the exit status, and words in the output.
     @discardableResult
     func ends(_ status: Int32, _ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
