@@ -5,8 +5,14 @@ import Testing
 extension EndToEnd {
     @Suite("The gateway and certificates")
     struct GatewayCertificateTests {
-        @Test(
-            "two apps, one with the gateway and one with HTTP/2, get their jobs, and faults stay separate")
+        private static func probeIsOverdue(_ redis: RedisServer, app: String = "default") async throws {
+            try await eventually("a probe is overdue") {
+                let until = try BreakerTests.pause(app, redis)?["until"] as? Double ?? .infinity
+                return until + 2000 < Date().timeIntervalSince1970 * 1000
+            }
+        }
+
+        @Test("two apps, one with the gateway and one with HTTP/2, get their jobs, and faults stay separate")
         func twoApps() async throws {
             let scene = try await GatewayScene(rules: ["prefix=bad,answer=3,times=1"])
             let environment = [
@@ -23,7 +29,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: scene.redis.url, endpoint: scene.simulator.port,
                 options: ["--pause", "500", "--pause-cap", "500"], environment: environment)
-            try await eventually("the gateway's app is paused") { try BreakerTests.pause("old", scene.redis) != nil }
+            _ = try await paused(scene.redis, app: "old")
             try scene.redis.push(BreakerTests.jobs(500, "modern", prefix: "c"))
             try await eventually("all of both are delivered") { try scene.queue().count("delivered") == 541 }
             #expect(try BreakerTests.pause("modern", scene.redis) == nil)
@@ -49,26 +55,9 @@ extension EndToEnd {
             try await worker.logs("apns_connection_failed", "certificate")
             let account = try await worker.stop()
             let queue = try scene.queue()
-            #expect(queue.jobs.count + queue.retries.count == 20 && queue.claims == 0 && queue.dead.isEmpty)
+            #expect(try scene.kept() == 20 && queue.claims == 0 && queue.dead.isEmpty)
             #expect(account.delivered == 0 && account.dead == 0)
             #expect(try await scene.simulator.stop().gateway.accepted == 0)
-        }
-
-        @Test("a certificate that names no app pauses the app, and keeps its jobs")
-        func withoutTopic() async throws {
-            let workshop = try OpenSSLWorkshop()
-            try workshop.certificate("bare", subject: "/CN=somebody")
-            let scene = try await GatewayScene()
-            try scene.redis.push(TestJob.many(20, prefix: "a"))
-            let worker = try scene.worker(environment: [
-                "APNS_WORKER_CERTIFICATE": workshop.path("bare.pem"),
-                "APNS_WORKER_CERTIFICATE_KEY": workshop.path("bare-key.pem"),
-            ])
-            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
-            #expect(worker.log.contains("MissingTopic (is the certificate right?)"), "\(worker.log)")
-            _ = try await worker.stop()
-            let queue = try scene.queue()
-            #expect(queue.jobs.count + queue.retries.count == 20 && queue.dead.isEmpty && queue.count("retried") == 0)
         }
 
         @Test("a certificate of another app: the app is paused at once, nothing is sent, and the jobs stay")
@@ -77,19 +66,18 @@ extension EndToEnd {
             try workshop.certificate("right", subject: "/UID=com.other.app/CN=Apple Push Services: com.other.app")
             // These files are replaced later.
             for (name, file) in [("client.pem", "in-use.pem"), ("client-key.pem", "in-use-key.pem")] {
-                try FileManager.default.copyItem(
-                    atPath: try TestCertificates.path(name), toPath: workshop.path(file))
+                try FileManager.default.copyItem(atPath: try TestCertificates.path(name), toPath: workshop.path(file))
             }
             let scene = try await GatewayScene()
             try scene.redis.push(TestJob.many(20, prefix: "a"))
-            let environment = [
-                "APNS_WORKER_TOPIC": "com.other.app", "APNS_WORKER_CERTIFICATE": workshop.path("in-use.pem"),
-                "APNS_WORKER_CERTIFICATE_KEY": workshop.path("in-use-key.pem"),
-            ]
-            let worker = try scene.worker(options: ["--admin-port", "0", "--lanes", "2"], environment: environment)
+            let worker = try scene.worker(
+                options: ["--admin-port", "0", "--lanes", "2"],
+                environment: [
+                    "APNS_WORKER_TOPIC": "com.other.app", "APNS_WORKER_CERTIFICATE": workshop.path("in-use.pem"),
+                    "APNS_WORKER_CERTIFICATE_KEY": workshop.path("in-use-key.pem"),
+                ])
             let port = try await worker.adminPort()
-            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
-            let pause = try #require(try BreakerTests.pause("default", scene.redis))
+            let pause = try await paused(scene.redis)
             #expect(pause["reason"] as? String == "CertificateNotForTopic")
             let detail = try #require(pause["detail"] as? String)
             #expect(detail.hasPrefix("the certificate (Apple Push Services: com.example.app)"))
@@ -99,18 +87,10 @@ extension EndToEnd {
             #expect(ready.status == 503 && ready.body.contains("CertificateNotForTopic"), "\(ready.body)")
 
             // A probe is due and the app is resumed: nothing is sent in either case.
-            try await eventually("a probe is overdue") {
-                let until = try BreakerTests.pause("default", scene.redis)?["until"] as? Double ?? .infinity
-                return until + 2000 < Date().timeIntervalSince1970 * 1000
-            }
-            let resume = try await CommandLineTests.run(
-                ["resume", "--app", "default"], environment: ["APNS_WORKER_REDIS_URL": scene.redis.url])
-            #expect(resume.ending == .exited(0), "\(resume.errors)")
+            try await Self.probeIsOverdue(scene.redis)
+            try await scene.redis.apnsWorker(["resume", "--app", "default"]).succeeds()
             #expect(try BreakerTests.pause("default", scene.redis) == nil)
-            try await eventually("the jobs are where they were or put off") {
-                let queue = try scene.queue()
-                return queue.jobs.count + queue.retries.count == 20
-            }
+            try await eventually("the jobs are where they were or put off") { try scene.kept() == 20 }
             #expect(try await scene.simulator.account().gateway.frames == [:])
             #expect(try await scene.simulator.account().gateway.accepted == 0)
 
@@ -140,7 +120,7 @@ extension EndToEnd {
             let worker = try scene.worker(
                 options: ["--config", folder.file], environment: ["APNS_WORKER_TOPIC": "", "APNS_WORKER_ENDPOINT": ""])
             try scene.redis.push(TestJob.many(20, prefix: "a"))
-            try await eventually("the app is paused") { try BreakerTests.pause("old", scene.redis) != nil }
+            _ = try await paused(scene.redis, app: "old")
             #expect(try await scene.simulator.account().gateway.accepted == 0)
             try folder.write(configuration("com.example.app"))
             worker.process.send(SIGHUP)
@@ -150,16 +130,12 @@ extension EndToEnd {
 
             try folder.write(configuration("com.other.app"))
             worker.process.send(SIGHUP)
-            try await eventually("the app is paused again") { try BreakerTests.pause("old", scene.redis) != nil }
+            _ = try await paused(scene.redis, app: "old")
             try scene.redis.push(TestJob.many(20, prefix: "b"))
-            // Claimed and deferred, or still in the list.
-            try await eventually("a probe is overdue") {
-                let until = try BreakerTests.pause("old", scene.redis)?["until"] as? Double ?? .infinity
-                return until + 2000 < Date().timeIntervalSince1970 * 1000
-            }
+            try await Self.probeIsOverdue(scene.redis, app: "old")
             _ = try await worker.stop()
-            let queue = try scene.queue()
-            #expect(queue.jobs.count + queue.retries.count == 20 && queue.dead.isEmpty)
+            // Claimed and deferred, or still in the list.
+            #expect(try scene.kept() == 20 && scene.queue().dead.isEmpty)
             #expect(try await scene.simulator.stop().gateway.accepted == 20)
         }
 
@@ -169,7 +145,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: redis.url, gateway: try RedisServer.refusedPort(),
                 environment: ["APNS_WORKER_TOPIC": "com.other.app"])
-            try await eventually("the app is paused") { try BreakerTests.pause("default", redis) != nil }
+            _ = try await paused(redis)
             _ = try await worker.stop()
         }
 
@@ -177,7 +153,7 @@ extension EndToEnd {
         func mixedFleet() async throws {
             let scene = try await GatewayScene()
             let wrong = try scene.worker(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
-            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
+            _ = try await paused(scene.redis)
             let right = try scene.worker()
             try scene.redis.push(TestJob.many(200, prefix: "a"))
             try await eventually("all is delivered") { try scene.queue().count("delivered") == 200 }

@@ -22,8 +22,7 @@ extension EndToEnd {
             let claims = try scene.queue().claims
             #expect(claims > 600 && claims <= 1000)
 
-            let second = try scene.worker(options: ["--exit-when-done"])
-            let account = try await second.finish()
+            let account = try await scene.worker(options: ["--exit-when-done"]).finish()
             let queue = try scene.queue()
             let accepted = try await scene.simulator.stop()
             #expect(queue.isSettled && queue.workers.isEmpty && queue.dead.isEmpty)
@@ -62,8 +61,7 @@ extension EndToEnd {
             // The packet is so late that the worker is stopped first.
             let scene = try await GatewayScene(rules: ["prefix=dead,answer=8,delay=3s"])
             let behind = TestJob.many(100, prefix: "b")
-            try scene.redis.push(
-                TestJob.many(100, prefix: "a") + [TestJob.text(TestJob.token("dead", 1))] + behind)
+            try scene.redis.push(TestJob.many(100, prefix: "a") + [TestJob.text(TestJob.token("dead", 1))] + behind)
             let worker = try scene.worker(confirmAfter: 600_000, options: ["--max-connections", "1"])
             try await eventually("all have been sent") {
                 try await scene.simulator.account().gateway.frames["2"] == 201
@@ -74,22 +72,6 @@ extension EndToEnd {
             #expect(queue.invalidTokens == [TestJob.token("dead", 1)])
             #expect(queue.jobs == behind.map { Array($0.utf8) } && queue.retries.isEmpty && queue.claims == 0)
             #expect(try await scene.simulator.stop().gateway.accepted == 100)
-        }
-
-        @Test("a drain without the bad item counts unconfirmed notifications as uncertain, and they are sent again")
-        func drainWithoutBarrier() async throws {
-            let scene = try await GatewayScene()
-            try scene.redis.push(TestJob.many(100, prefix: "a"))
-            let worker = try scene.worker(
-                confirmAfter: 600_000, options: ["--gateway-barrier", "off", "--drain-timeout", "300"])
-            try await eventually("all have been accepted") { try await scene.simulator.account().accepted == 100 }
-            let account = try await worker.stop()
-            #expect(account.delivered == 0 && account.possibleDuplicates == 100)
-            let second = try scene.worker(options: ["--exit-when-done"])
-            #expect(try await second.finish().delivered == 100)
-            let queue = try scene.queue()
-            #expect(queue.isSettled && queue.count("delivered") == 100 && queue.count("possible_duplicates") == 100)
-            #expect(try await scene.simulator.stop().gateway.accepted == 200)
         }
     }
 }

@@ -16,13 +16,17 @@ extension EndToEnd {
                 jobs[20 + number * 33] = TestJob.text(token)
                 bad.insert(token)
             }
+            // A job with many tokens, some of them bad.
+            let many = (0..<405).map { TestJob.token($0 % 80 == 50 ? "bad0" : "c", 1000 + $0) }
+            bad.formUnion(many.filter { $0.hasPrefix("bad0") })
+            jobs.append(TestJob.fanOut(many))
             let result = try await GatewayScene.deliver(
                 jobs, rules: ["prefix=dead,answer=8,delay=200ms,split=true", "prefix=bad0,answer=8,split=true"],
                 confirmAfter: 3000)
-            #expect(result.worker.delivered == 1940 && result.worker.invalidToken == 60 && result.worker.retried == 0)
-            #expect(result.queue.invalidTokens == bad && result.queue.dead.isEmpty)
-            #expect(result.simulator.gateway.accepted == 1940 && result.simulator.acceptedByToken.count == 1940)
-            #expect(result.simulator.gateway.refused["8 InvalidToken"] == 60)
+            #expect(result.worker.delivered == 2340 && result.worker.invalidToken == 65 && result.worker.retried == 0)
+            #expect(bad.count == 65 && result.queue.invalidTokens == bad && result.queue.dead.isEmpty)
+            #expect(result.simulator.gateway.accepted == 2340 && result.simulator.acceptedByToken.count == 2340)
+            #expect(result.simulator.gateway.refused["8 InvalidToken"] == 65)
             #expect(result.simulator.gateway.dropped > 0 && result.worker.resent >= result.simulator.gateway.dropped)
             #expect(result.log.lines(of: "app_paused").isEmpty)
         }
@@ -32,8 +36,7 @@ extension EndToEnd {
             let scene = try await GatewayScene(rules: ["answer=8"])
             try scene.redis.push(TestJob.many(1000, prefix: "a"))
             let wrong = try scene.worker()
-            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
-            let pause = try #require(try BreakerTests.pause("default", scene.redis))
+            let pause = try await paused(scene.redis)
             #expect(pause["reason"] as? String == "InvalidToken")
             #expect((pause["detail"] as? String)?.hasPrefix("for most tokens") == true)
             let before = try await scene.simulator.account().gateway.refused["8 InvalidToken"] ?? 0
@@ -43,7 +46,7 @@ extension EndToEnd {
             let account = try await wrong.stop()
             let queue = try scene.queue()
             #expect(queue.invalidTokens.isEmpty && queue.dead.isEmpty && account.delivered == 0)
-            #expect(queue.jobs.count + queue.retries.count == 1000 && queue.claims == 0)
+            #expect(try scene.kept() == 1000 && queue.claims == 0)
             #expect(wrong.lines(of: "app_paused").contains { $0.contains("InvalidToken") }, "\(wrong.log)")
             // Each bad token ends a connection when it is reported.
             #expect(try await scene.simulator.stop().gateway.refused["8 InvalidToken"] ?? 0 < 100)
@@ -58,42 +61,18 @@ extension EndToEnd {
             #expect(accepted.gateway.accepted == 1000 && accepted.acceptedByToken.count == 1000)
         }
 
-        @Test("a single bad token is marked, although nothing else is known about the app")
-        func single() async throws {
-            let result = try await GatewayScene.deliver(
-                [TestJob.text(TestJob.token("b", 1))], rules: ["answer=8"])
-            #expect(result.queue.invalidTokens == [TestJob.token("b", 1)])
-            #expect(result.worker.invalidToken == 1 && result.worker.retried == 2)
-        }
-
         @Test("a token that the gateway refused is not sent to until its device registers again")
         func suppressed() async throws {
             let bad = TestJob.token("dead", 1)
             let scene = try await GatewayScene(rules: ["prefix=dead,answer=8,times=1"])
             try scene.redis.push(TestJob.many(10, prefix: "a") + [TestJob.text(bad)] + TestJob.many(10, prefix: "b"))
-            let worker = try scene.worker(options: ["--exit-when-done"])
-            #expect(try await worker.finish().invalidToken == 1)
+            #expect(try await scene.worker(options: ["--exit-when-done"]).finish().invalidToken == 1)
             let later = Int(Date().timeIntervalSince1970) + 60
             try scene.redis.push([TestJob.text(bad), TestJob.text(bad, #""registered_at":\#(later),"#)])
-            let second = try scene.worker(options: ["--exit-when-done"])
-            let account = try await second.finish()
+            let account = try await scene.worker(options: ["--exit-when-done"]).finish()
             #expect(account.suppressed == 1 && account.delivered == 1)
             #expect(try scene.queue().invalidTokens.isEmpty)
             #expect(try await scene.simulator.stop().acceptedByToken[bad] == 1)
-        }
-
-        @Test("a job with many tokens, some of them bad, is delivered to the others once each")
-        func fanOut() async throws {
-            let good = (0..<400).map { TestJob.token("a", $0) }
-            var tokens = good
-            let bad = (0..<5).map { TestJob.token("dead", $0) }
-            for (index, token) in bad.enumerated() { tokens.insert(token, at: 50 + index * 60) }
-            let list = tokens.map { #""\#($0)""# }.joined(separator: ",")
-            let result = try await GatewayScene.deliver(
-                [#"{"tokens":[\#(list)],"payload":{"aps":{"alert":"to all"}}}"#], rules: ["prefix=dead,answer=8"])
-            #expect(result.worker.delivered == 400 && result.worker.invalidToken == 5 && result.worker.retried == 0)
-            #expect(result.queue.invalidTokens == Set(bad))
-            #expect(result.simulator.acceptedByToken == Dictionary(uniqueKeysWithValues: good.map { ($0, 1) }))
         }
     }
 }

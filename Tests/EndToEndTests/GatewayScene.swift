@@ -32,6 +32,12 @@ extension EndToEnd {
 
         func queue() throws -> QueueContents { try QueueContents(redis) }
 
+        /// The number of jobs that wait, at once or for their time.
+        func kept() throws -> Int {
+            let queue = try queue()
+            return queue.jobs.count + queue.retries.count
+        }
+
         /// Returns a worker that soon probes a paused app.
         func worker(
             confirmAfter: Int = 1000, options: [String] = [], environment: [String: String] = [:]
@@ -46,9 +52,7 @@ extension EndToEnd {
             _ worker: WorkerProcess, exactlyOnce: Bool = true, sourceLocation: SourceLocation = #_sourceLocation
         ) async throws -> Result {
             let account: WorkerProcess.Account
-            do {
-                account = try await worker.finish(within: .seconds(150))
-            } catch {
+            do { account = try await worker.finish(within: .seconds(150)) } catch {
                 let queue = try queue()
                 Issue.record("\(queue.jobs.count) jobs, \(queue.retries.count) retries, \(queue.claims) claims left")
                 throw error

@@ -73,20 +73,23 @@ extension EndToEnd {
         func pauses() async throws {
             // The tests mostly wait for probes, so they run concurrently.
             try await withThrowingTaskGroup(of: Void.self) { group in
-                for (status, word) in [(3, "MissingTopic"), (6, "InvalidTopicSize"), (128, "ProtocolError")] {
-                    group.addTask { try await Self.pause(by: status, word) }
-                }
+                for (status, word, detail) in [
+                    (3, "MissingTopic", "is the certificate right"),
+                    (6, "InvalidTopicSize", "is the certificate right"),
+                    (128, "ProtocolError", "does the gateway support this frame format"),
+                ] { group.addTask { try await Self.pause(by: status, word, detail) } }
                 try await group.waitForAll()
             }
         }
 
-        private static func pause(by status: Int, _ word: String) async throws {
+        private static func pause(by status: Int, _ word: String, _ detail: String) async throws {
             let scene = try await GatewayScene(rules: ["prefix=bad,answer=\(status),times=1"])
             let jobs = TestJob.many(20, prefix: "a") + TestJob.many(1, prefix: "bad") + TestJob.many(40, prefix: "b")
             try scene.redis.push(jobs)
             let worker = try scene.worker(options: ["--exit-when-done"])
             let result = try await scene.finish(worker)
             #expect(worker.lines(of: "app_paused").contains { $0.contains(word) }, "\(worker.log)")
+            #expect(worker.log.contains("\(word) (\(detail)?)"), "\(worker.log)")
             #expect(!worker.lines(of: "app_resumed").isEmpty)
             #expect(result.worker.delivered == 61 && result.simulator.gateway.accepted == 61)
             #expect(result.worker.retried == 0 && result.worker.deferred >= 1 && result.worker.possibleDuplicates == 0)

@@ -7,8 +7,7 @@ extension EndToEnd {
     @Suite("A gateway that closes without a usable error packet")
     struct GatewayUncertainTests {
         @Test(
-            "a close, a reset, half a packet or an unknown identifier: all are delivered, possible duplicates counted"
-        )
+            "a close, a reset, half a packet or an unknown identifier: all are delivered, possible duplicates counted")
         func wordless() async throws {
             let answers = [
                 "c0": "close", "c1": "close,accept=false", "c2": "reset", "c3": "reset,accept=true",
@@ -44,13 +43,18 @@ extension EndToEnd {
             #expect(accepted.allSatisfy { $0.key.hasPrefix("a") || $0.value == 1 })
         }
 
-        @Test("a notification that always ends the connection runs out of attempts and does not block others")
-        func attempts() async throws {
+        @Test(
+            "a notification that always ends the connection runs out of attempts, and those behind it are sent again",
+            arguments: [("close,accept=false", "items"), ("8", "simple")])
+        func attempts(answer: String, frame: String) async throws {
             let poison = TestJob.text(TestJob.token("e", 1), #""max_attempts":3,"#)
             let result = try await GatewayScene.deliver(
                 TestJob.many(20, prefix: "a") + [poison] + TestJob.many(20, prefix: "b"),
-                rules: ["prefix=e,answer=close,accept=false"], confirmAfter: 400, exactlyOnce: false)
-            #expect(result.worker.delivered == 40 && result.worker.dead == 1)
+                rules: ["prefix=e,answer=\(answer)"], confirmAfter: 400, options: ["--gateway-frame", frame],
+                exactlyOnce: false)
+            #expect(result.worker.delivered == 40 && result.simulator.acceptedByToken.count == 40)
+            #expect(result.worker.dead == 1 && result.queue.invalidTokens.isEmpty)
+            #expect(frame == "items" || result.worker.possibleDuplicates >= 1)
             let letter = try #require(result.queue.dead.first)
             #expect(letter.reason == "AttemptsExhausted" && letter.attempts == 3)
             #expect(letter.original == Array(poison.utf8))
@@ -60,7 +64,7 @@ extension EndToEnd {
         func hang() async throws {
             let jobs = (0..<1500).map { number in
                 let token = number == 100 ? TestJob.token("c", 1) : TestJob.token("a", number)
-                return #"{"token":"\#(token)","payload":\#(TestJob.payload(bytes: 2000))}"#
+                return TestJob.large(token, bytes: 2000)
             }
             // More than the sockets' buffers hold. Acceptance by the gateway's kernel proves nothing, so the hang must
             // be detected before the time for confirmation has passed. A busy machine must not look like a hang.

@@ -23,9 +23,7 @@ private enum HelmPrograms {
 extension EndToEnd {
     @Suite(
         "The Helm chart",
-        .enabled("PyPI cannot be reached, or has no Helm for this processor") {
-            try await HelmPrograms.folder != nil
-        })
+        .enabled("PyPI cannot be reached, or has no Helm for this processor") { try await HelmPrograms.folder != nil })
     struct HelmChartTests {
         private static let chart = DeployFolder.url("helm/apns-worker").path
 
@@ -57,30 +55,21 @@ extension EndToEnd {
                     global: {environment: production}
                     fullnameOverride: push
                     image:
-                      repository: registry.example/apns-worker
-                      digest: sha256:\(String(repeating: "0123456789abcdef", count: 4))
-                      pullPolicy: Always
+                      {repository: registry.example/apns-worker, pullPolicy: Always,
+                       digest: "sha256:\(String(repeating: "0123456789abcdef", count: 4))"}
                     imagePullSecrets: [{name: registry}]
                     restartOnConfigChange: true
                     config:
-                      prefix: mobile
-                      queue: [urgent, bulk]
-                      queue_order: strict
-                      team_id: TEAM123456
-                      topic: com.example.app
-                      dead_letters_limit: 10000000
-                      drain_timeout: 1m5s
-                      admin: {port: 8080}
+                      {prefix: mobile, queue: [urgent, bulk], queue_order: strict, team_id: TEAM123456,
+                       topic: com.example.app, dead_letters_limit: 10000000, drain_timeout: 1m5s, admin: {port: 8080}}
                     secret: {name: push, redisUrl: url}
                     terminationGracePeriodSeconds: 68
                     nodeSelector: {disk: ssd}
                     tolerations: [{key: push, operator: Exists}]
                     affinity: {podAntiAffinity: {}}
                     topologySpreadConstraints:
-                      - maxSkew: 2
-                        topologyKey: zone
-                        whenUnsatisfiable: DoNotSchedule
-                        labelSelector: {matchLabels: {a: b}}
+                      - {maxSkew: 2, topologyKey: zone, whenUnsatisfiable: DoNotSchedule,
+                         labelSelector: {matchLabels: {a: b}}}
                     podAnnotations: {prometheus.io/scrape: "false"}
                     extraEnv: [{name: TZ, value: UTC}]
                     extraVolumes: [{name: authority, configMap: {name: authority}}]
@@ -88,21 +77,17 @@ extension EndToEnd {
                     feedback: {enabled: true, storage: {storageClassName: fast}}
                     pdb: {enabled: true, maxUnavailable: 50%}
                     networkPolicy:
-                      enabled: true
-                      metricsFrom: []
-                      redisTo: [{ipBlock: {cidr: 10.0.0.0/8}}]
-                      redisPorts: [6379, 26379]
-                      extraEgress: [{to: [{ipBlock: {cidr: 10.1.0.0/16}}], ports: [{protocol: TCP, port: 2195}]}]
+                      {enabled: true, metricsFrom: [], redisTo: [{ipBlock: {cidr: 10.0.0.0/8}}],
+                       redisPorts: [6379, 26379],
+                       extraEgress: [{to: [{ipBlock: {cidr: 10.1.0.0/16}}], ports: [{protocol: TCP, port: 2195}]}]}
                     podMonitor: {enabled: true, labels: {release: prometheus}}
                     keda:
                       enabled: true
                       listLength: 2000000
                       listLengths: {urgent: 10}
                       redis:
-                        type: redis-sentinel
-                        address: sentinel-1:26379,sentinel-2:26379
-                        metadata: {sentinelMaster: push}
-                        authenticationRef: {name: redis}
+                        {type: redis-sentinel, address: "sentinel-1:26379,sentinel-2:26379",
+                         metadata: {sentinelMaster: push}, authenticationRef: {name: redis}}
 
                     """
                 case .nothing:
@@ -250,8 +235,7 @@ extension EndToEnd {
             "Helm has no complaints, and Kubernetes accepts the objects",
             arguments: zip(ValuesFile.allCases, [4, 8, 2]))
         func valid(values: ValuesFile, count: Int) async throws {
-            let lint = try await Self.run("helm", ["lint", "--strict", Self.chart, "--values", "-"], values.text)
-            #expect(lint.ending == .exited(0), "\(lint.output)\(lint.errors)")
+            try await Self.run("helm", ["lint", "--strict", Self.chart, "--values", "-"], values.text).succeeds()
             let objects = try await Self.objects(values.text, ["--set", "config.topic=com.example.app"])
             #expect(objects.byKind.count == count)
             try await Self.validate(["-"], objects.text, kinds: Array(objects.byKind.keys))
@@ -278,8 +262,7 @@ extension EndToEnd {
                 ("config.drain_timeout=0m38s", "terminationGracePeriodSeconds is 40; it must be more than"),
             ])
         func refused(setting: String, message: String) async throws {
-            let result = try await Self.template(
-                "", ["--set", "config.topic=com.example.app", "--set", setting])
+            let result = try await Self.template("", ["--set", "config.topic=com.example.app", "--set", setting])
             #expect(result.ending == .exited(1) && result.errors.contains(message), "\(result.errors)")
         }
 
@@ -309,10 +292,10 @@ extension EndToEnd {
         func accepted() async throws {
             for values in [try Self.exampleSettings(), try Self.documented(), ValuesFile.everything.text] {
                 let folder = try ConfigurationTests.Folder(Self.configuration(await Self.objects(values).byKind))
-                let result = try await CommandLineTests.run(
+                try await CommandLineTests.run(
                     ["check", "--config", folder.file, "--no-redis", "--no-connect"],
-                    environment: ["APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8")])
-                #expect(result.ending == .exited(0), "\(result.output)\(result.errors)")
+                    environment: ["APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8")]
+                ).succeeds()
             }
         }
 
@@ -334,17 +317,14 @@ extension EndToEnd {
             #expect(try deployment.text("spec/template/spec/volumes/0/configMap/name") == "shop-apns-worker")
             #expect(try objects["ScaledObject"]?.text("spec/scaleTargetRef/name") == "shop-apns-worker")
             let job = try #require(objects["CronJob"]).at("spec/jobTemplate/spec/template")
-            #expect(
-                try job.text("spec/volumes/0/persistentVolumeClaim/claimName") == "shop-apns-worker-feedback")
+            #expect(try job.text("spec/volumes/0/persistentVolumeClaim/claimName") == "shop-apns-worker-feedback")
             let labels = try deployment.texts("spec/template/metadata/labels")
             #expect(labels["app.kubernetes.io/instance"] == "shop")
             for (kind, place) in [
                 ("Deployment", "spec/selector/matchLabels"), ("PodDisruptionBudget", "spec/selector/matchLabels"),
                 ("PodMonitor", "spec/selector/matchLabels"),
                 ("Deployment", "spec/template/spec/topologySpreadConstraints/0/labelSelector/matchLabels"),
-            ] {
-                #expect(try objects[kind]?.texts(place) == labels, "\(kind)")
-            }
+            ] { #expect(try objects[kind]?.texts(place) == labels, "\(kind)") }
             // The policy is also for the feedback job.
             let policy = try #require(objects["NetworkPolicy"]).texts("spec/podSelector/matchLabels")
             for labels in [labels, try job.texts("metadata/labels")] {

@@ -7,7 +7,7 @@ extension EndToEnd {
     @Suite("Hostile answers")
     struct HostileAnswerTests {
         /// An answer of `Tests/Foreign/answer_server.py`.
-        struct Answer: Encodable {
+        struct Answer: Encodable, Sendable {
             var headers: [[String]]?
             var interim: [[String]]?
             var body: String?
@@ -45,13 +45,7 @@ extension EndToEnd {
 
             /// Waits until the queue is empty, and expects that the worker followed HTTP/2.
             func finish() async throws -> (worker: WorkerProcess.Account, queue: QueueContents) {
-                let account: WorkerProcess.Account
-                do { account = try await worker.finish() } catch {
-                    let queue = try QueueContents(redis)
-                    Issue.record(
-                        "\(queue.jobs.count) jobs, \(queue.retries.count) retries, \(queue.claims) claims left")
-                    throw error
-                }
+                let account = try await worker.finish()
                 let queue = try QueueContents(redis)
                 expectAgreement(account, queue)
                 let seen = try await server.stop()
@@ -81,11 +75,9 @@ extension EndToEnd {
                 "b6": .status("410", #"{"reason":"Unregistered","timestamp":"1700000000123"}"#),
                 "b7": .status("410", #"{"reason":"Unregistered","timestamp":[1700000000123]}"#),
                 // Without a reason or with an unknown one: believed because APNs accepts other tokens.
-                "c0": .status("410"),
-                "c1": .status("410", "<html>Gone</html>"),
+                "c0": .status("410"), "c1": .status("410", "<html>Gone</html>"),
                 "c2": .status("410", #"{"reason":5,"timestamp":1700000000123}"#),
-                "c3": .status("410", #"{"reason":["Unregistered"]}"#),
-                "c4": .status("410", "null"),
+                "c3": .status("410", #"{"reason":["Unregistered"]}"#), "c4": .status("410", "null"),
                 "c5": .status("410", #"{"reason":"\#(String(repeating: "x", count: 4000))"}"#),
                 "c6": .status("410", #"{"reason":"Shutdown"}"#),
                 // A megabyte that begins like a valid answer.
@@ -119,32 +111,21 @@ extension EndToEnd {
         }
 
         @Test(
-            "with 410 for everything from a proxy wipe no list: the app is paused, no token is marked, no job dies")
-        func proxy() async throws {
-            let scene = try await Scene(["ff": .status("410", "<html>Gone</html>")])
+            "from a proxy wipe no list: the app is paused, no token is marked, and no job dies",
+            arguments: [
+                (.status("410", "<html>Gone</html>"), "HTTP410", "may come from another server"),
+                (Answer(body: "<html>signed in</html>"), "HTTP200", "no apns-id"),
+            ] as [(Answer, String, String)])
+        func proxy(answer: Answer, reason: String, detail: String) async throws {
+            let scene = try await Scene(["ff": answer])
             try scene.redis.push(TestJob.many(400, prefix: "ff"))
-            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
-            let pause = try #require(try BreakerTests.pause("default", scene.redis))
-            #expect(pause["reason"] as? String == "HTTP410")
-            #expect((pause["detail"] as? String)?.contains("may come from another server") == true, "\(pause)")
+            let pause = try await paused(scene.redis)
+            #expect(pause["reason"] as? String == reason)
+            #expect((pause["detail"] as? String)?.contains(detail) == true, "\(pause)")
             let account = try await scene.worker.stop()
             let queue = try QueueContents(scene.redis)
-            #expect(queue.invalidTokens.isEmpty && account.invalidToken == 0 && account.dead == 0)
-            #expect(queue.jobs.count + queue.retries.count == 400)
-            _ = try await scene.server.stop()
-        }
-
-        @Test("with status 200 and a body, but without apns-id, are not APNs', and pause the app")
-        func foreign() async throws {
-            let scene = try await Scene(["ff": Answer(body: "<html>signed in</html>")])
-            try scene.redis.push(TestJob.many(400, prefix: "ff"))
-            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
-            let pause = try #require(try BreakerTests.pause("default", scene.redis))
-            #expect(pause["reason"] as? String == "HTTP200")
-            #expect((pause["detail"] as? String)?.contains("no apns-id") == true, "\(pause)")
-            let account = try await scene.worker.stop()
-            let queue = try QueueContents(scene.redis)
-            #expect(account.delivered == 0 && queue.jobs.count + queue.retries.count == 400)
+            #expect(account.delivered == 0 && account.invalidToken == 0 && account.dead == 0)
+            #expect(queue.invalidTokens.isEmpty && queue.jobs.count + queue.retries.count == 400)
             _ = try await scene.server.stop()
         }
 
@@ -179,8 +160,7 @@ extension EndToEnd {
         func retried() async throws {
             var answers: [String: Answer] = [
                 "a0": .status("500", #"{"reason":"Unregistered","timestamp":1700000000123}"#, times: 1),
-                "a1": .status("503", #"{"reason":410}"#, times: 1),
-                "a2": .status("599", "BadDeviceToken", times: 1),
+                "a1": .status("503", #"{"reason":410}"#, times: 1), "a2": .status("599", "BadDeviceToken", times: 1),
             ]
             for (number, value) in [
                 "soon", "-5", "", "0x10", "1.5", "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 99 Foo 9999",
@@ -240,10 +220,8 @@ extension EndToEnd {
                     + TestJob.many(100, prefix: "00", members: #""app":"good","#))
             try await eventually("the other app goes on") { try scene.redis.counted("delivered") == 100 }
             for name in names {
-                try await eventually("\(name) is paused") { try BreakerTests.pause(name, scene.redis) != nil }
-                let reason = try #require(try BreakerTests.pause(name, scene.redis)?["reason"] as? String)
                 let status = try #require(answers[name]?.headers?.first?.last)
-                #expect(reason == "HTTP\(status)", "\(name)")
+                #expect(try await paused(scene.redis, app: name)["reason"] as? String == "HTTP\(status)", "\(name)")
             }
             #expect(try BreakerTests.pause("good", scene.redis) == nil)
             let account = try await scene.worker.stop()

@@ -15,12 +15,9 @@ extension EndToEnd {
                 #"{"token":"\#(TestJob.token("a", 1))","payload":{"x":"\#(String(repeating: "x", count: 17 << 20))"}}"#
                     .utf8)
             let large = Array(String(repeating: "[", count: 1 << 20).utf8)
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             try redis.push(Array(inputs[..<5000]) + [tooLarge, large] + Array(inputs[5000...]))
-            let worker = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
-            ).finish()
+            let worker = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             let queue = try QueueContents(redis)
             let account = try await simulator.stop()
 

@@ -28,7 +28,7 @@ struct HostileJobs {
             let other = TestJob.token("b", number)
             return #"{"id":"é\u00e9","tokens":["\#(token)","\#(other)"],"payload":{"aps":{"alert":"žluťoučký 🐎"}}}"#
         case 5: return TestJob.text(token, #""topic":"com.example.app","unknown":[1,2.5e3,null,true,{"a":"\n"}],"#)
-        default: return #"{"token":"\#(token)","payload":\#(TestJob.payload(bytes: 30 + number % 5000))}"#
+        default: return TestJob.large(token, bytes: 30 + number % 5000)
         }
     }
 

@@ -7,11 +7,8 @@ extension EndToEnd {
     struct IdleTests {
         @Test("with eight lanes and three queues sends few commands to Redis, and only one lane polls")
         func commands() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--lanes", "8", "--queue", "a,b,c", "--lease", "30000"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, ["--lanes", "8", "--queue", "a,b,c", "--lease", "30000"])
             let connection = try redis.connect()
             try await eventually("each lane has a lease on each queue") {
                 try ["a", "b", "c"].allSatisfy { try connection.run("ZCARD", "push:{\($0)}:workers") == 8 }

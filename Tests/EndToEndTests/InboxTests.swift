@@ -39,8 +39,7 @@ extension EndToEnd {
             try await worker.logs("simulation_started", "inbox=\(link)")
             try await worker.logs(
                 "simulation_ignored_settings", "APNS_WORKER_ENDPOINT", "APNS_WORKER_KEY,",
-                "APNS_WORKER_KEY_PASSPHRASE_FILE",
-                "APNS_WORKER_PROXY", "HTTPS_PROXY")
+                "APNS_WORKER_KEY_PASSPHRASE_FILE", "APNS_WORKER_PROXY", "HTTPS_PROXY")
             let curl = try ChildProcess(
                 "/usr/bin/curl", ["--silent", "--show-error", "--noproxy", "*", "--header", "Accept: text/html", link])
             #expect(try await curl.wait() == .exited(0))
@@ -53,8 +52,7 @@ extension EndToEnd {
                 [
                     "✓ 200  aa000000…  alert \"Hello 000001\"  com.example.app  apns-id ",
                     "✗ 410 Unregistered  dead0000…  alert \"",
-                ]
-                .allSatisfy(worker.log.contains)
+                ].allSatisfy(worker.log.contains)
                     && worker.log.contains(#"✓ 200  bb000000…  alert "Your order — On its\u{1B} way"  com.example.app"#)
             }
             let account = try await worker.stop()
@@ -112,8 +110,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(options: ["--control-port", "0"] + options)
             let redis = try RedisServer()
             try redis.push([TestJob.text(TestJob.token("aa", 1))])
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
-            #expect(try await worker.finish().delivered == 1)
+            #expect(try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish().delivered == 1)
             _ = try await simulator.stop()
             let errors = simulator.process.errors
             let port = try #require(simulator.controlPort)
@@ -130,12 +127,10 @@ extension EndToEnd {
             let redis = try RedisServer()
             let worker = try worker(redis, ["--max-bad-tokens", "100", "--request-timeout", "3s"])
             let link = try await link(worker)
-            let profile = FileManager.default.temporaryDirectory.appending(path: "chromium-\(UUID().uuidString)")
-            defer { try? FileManager.default.removeItem(at: profile) }
+            let profile = redis.directory.appending(path: "chromium").path
             let python = ForeignProgram.python("inbox_browser.py")
             let browser = try ChildProcess(
-                python[0],
-                python.dropFirst() + ["--inbox", link, "--redis", "\(redis.port)", "--profile", profile.path])
+                python[0], python.dropFirst() + ["--inbox", link, "--redis", "\(redis.port)", "--profile", profile])
             guard try await browser.wait(within: .seconds(240)) == .exited(0) else { throw browser.failure("failed") }
             _ = try await worker.stop()
         }

@@ -8,8 +8,7 @@ extension EndToEnd {
         private static func add(
             _ arguments: [String], _ redis: RedisServer, input: String? = nil
         ) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(
-                ["invalid", "add"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url], input: input)
+            try await redis.apnsWorker(["invalid", "add"] + arguments, input: input)
         }
 
         private static func details(_ token: String, _ redis: RedisServer) throws -> StoredInvalidToken {
@@ -28,23 +27,19 @@ extension EndToEnd {
             lines.insert("not a token", at: 2)
             lines.insert("", at: 700)
             lines.insert("<\(TestJob.token("CD", 1).uppercased())>", at: 1500)
-            let file = FileManager.default.temporaryDirectory.appending(path: "tokens-\(UUID().uuidString)")
-            defer { try? FileManager.default.removeItem(at: file) }
+            let file = redis.directory.appending(path: "tokens")
             try lines.joined(separator: "\r\n").write(to: file, atomically: true, encoding: .utf8)
-            let first = try await Self.add(["--from", file.path], redis)
-            #expect(first.ending == .exited(1))
-            #expect(first.output == "added 1,801 tokens, 1 refused\n", "\(first.output)")
+            let first = try await Self.add(["--from", file.path], redis).fails(1).prints(
+                "added 1,801 tokens, 1 refused\n")
             #expect(
                 first.errors.split(separator: "\n").count == 1 && first.errors.hasPrefix("line 3: the device token"))
             #expect(try Self.count(redis) == 1801)
             // A repetition is harmless.
-            let again = try await Self.add(["--json"], redis, input: tokens.joined(separator: "\n"))
-            #expect(again.ending == .exited(0))
-            #expect(again.output == #"{"added":0,"known":1800,"refused":0,"registered":0}"# + "\n")
-            let dash = try await Self.add(["--from", "-"], redis, input: TestJob.token("ef", 1))
-            #expect(dash.output == "added 1 token\n")
-            let named = try await Self.add([TestJob.token("ef", 2), "zz", TestJob.token("ef", 1)], redis)
-            #expect(named.ending == .exited(1) && named.output == "added 1 token, 1 already present, 1 refused\n")
+            try await Self.add(["--json"], redis, input: tokens.joined(separator: "\n")).succeeds().prints(
+                #"{"added":0,"known":1800,"refused":0,"registered":0}"# + "\n")
+            try await Self.add(["--from", "-"], redis, input: TestJob.token("ef", 1)).prints("added 1 token\n")
+            let named = try await Self.add([TestJob.token("ef", 2), "zz", TestJob.token("ef", 1)], redis).fails(1)
+                .prints("added 1 token, 1 already present, 1 refused\n")
             #expect(named.errors.hasPrefix("token 2: "))
             #expect(try Self.count(redis) == 1803)
         }
@@ -54,15 +49,12 @@ extension EndToEnd {
             let redis = try RedisServer()
             let (token, other) = (TestJob.token("ab", 1), TestJob.token("ab", 2))
             try redis.run("HSET", "push:{shared}:registrations", other, "1795000000000")
-            let result = try await Self.add(
+            try await Self.add(
                 [
                     token, other, "--reason", "Unregistered", "--topic", "com.example.app", "--environment", "Sandbox",
-                    "--at",
-                    "1790000000",
-                ], redis)
-            #expect(
-                result.ending == .exited(0) && result.output == "added 1 token, 1 registered since\n",
-                "\(result.errors)")
+                    "--at", "1790000000",
+                ], redis
+            ).succeeds().prints("added 1 token, 1 registered since\n")
             let known = try Self.details(token, redis)
             #expect(
                 known
@@ -78,23 +70,6 @@ extension EndToEnd {
             #expect(list.output.split(separator: "\n").count == 3, "\(list.errors)")
         }
 
-        @Test("added tokens are not sent to; those of one topic, only for that topic")
-        func suppression() async throws {
-            let redis = try RedisServer()
-            let tokens = (0..<4).map { TestJob.token("a", $0) }
-            _ = try await Self.add([tokens[0]], redis)
-            _ = try await Self.add([tokens[1], "--topic", "com.example.app"], redis)
-            _ = try await Self.add([tokens[2], "--topic", "com.example.other"], redis)
-            let simulator = try await SimulatorProcess()
-            try redis.push(tokens.map { TestJob.text($0) })
-            let account = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
-            ).finish()
-            #expect(account.suppressed == 2 && account.delivered == 2)
-            let seen = try await simulator.stop()
-            #expect(Set(seen.acceptedByToken.keys) == Set(tokens[2...]))
-        }
-
         @Test(
             "mistakes are reported before anything is added",
             arguments: [
@@ -104,8 +79,7 @@ extension EndToEnd {
             ])
         func mistakes(_ arguments: [String], _ part: String) async throws {
             let redis = try RedisServer()
-            let result = try await Self.add(arguments, redis)
-            #expect(result.ending == .exited(64) && result.errors.contains(part), "\(result.errors)")
+            try await Self.add(arguments, redis).fails(64, part)
             #expect(try Self.count(redis) == 0)
         }
     }

@@ -23,8 +23,7 @@ extension EndToEnd {
                 let at = now - (number < count / 2 ? 60_000 : 86_400_000)
                 try tokens.add(
                     token,
-                    .init(
-                        at: at, reason: reason, topic: #"com."example",x"#, environment: environment, source: "apns"))
+                    .init(at: at, reason: reason, topic: #"com."example",x"#, environment: environment, source: "apns"))
             }
         }
 
@@ -48,13 +47,10 @@ extension EndToEnd {
             let count = try await Self.invalid(["list", "--count", "--since", "1h"], redis.url).output
             #expect(
                 count.contains(/25 +BadDeviceToken +apns +sandbox/) && count.contains(/25 +Unregistered/), "\(count)")
-            let json = try await Self.invalid(["list", "--json"], redis.url).output.split(separator: "\n")
-            let objects = try json.map {
-                try #require(JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
-            }
+            let objects = try await Self.invalid(["list", "--json"], redis.url).objects()
             #expect(objects.count == 101 && objects.filter { $0["at"] != nil }.count == 100)
             #expect(objects.allSatisfy { $0["topic"] == nil || $0["topic"] as? String == #"com."example",x"# })
-            #expect(try await Self.invalid(["list", "--source", "nobody"], redis.url).ending != .exited(0))
+            try await Self.invalid(["list", "--source", "nobody"], redis.url).fails()
         }
 
         @Test("all are exported in each format, and the file is complete or does not exist")
@@ -64,8 +60,7 @@ extension EndToEnd {
             let tokens = try await Self.invalid(["export"], redis.url)
             #expect(try Set(tokens.output.split(separator: "\n").map(String.init)) == Self.members(redis))
             #expect(tokens.errors.hasSuffix(" invalid tokens\n"))
-            let csv = try await Self.invalid(["list", "--format", "csv", "--environment", "sandbox"], redis.url)
-                .output
+            let csv = try await Self.invalid(["list", "--format", "csv", "--environment", "sandbox"], redis.url).output
             let rows = csv.components(separatedBy: "\r\n")
             #expect(rows[0] == "token,since,reason,source,environment,topic" && Set(rows).count == 1502)
             #expect(rows[1].hasSuffix(#",BadDeviceToken,apns,sandbox,"com.""example"",x""#))
@@ -73,22 +68,16 @@ extension EndToEnd {
             let path = redis.directory.appending(path: "tokens.ndjson").path
             let written = try await Self.invalid(["list", "--format", "ndjson", "--output", path], redis.url)
             #expect(written.output.isEmpty && written.errors.hasSuffix("written to \(path)\n"))
-            let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
-            let parsed = try lines.map {
-                try #require(JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
-            }
+            let before = try String(contentsOfFile: path, encoding: .utf8)
+            let parsed = try CommandLineTests.Output(ending: .exited(0), output: before, errors: "").objects()
             #expect(Set(parsed.compactMap { $0["token"] as? String }).count == 3000)
-            let before = try Data(contentsOf: URL(filePath: path))
             try redis.run("DEL", "push:{shared}:invalid-tokens")
             try redis.run("SET", "push:{shared}:invalid-tokens", "something else")
-            #expect(
-                try await Self.invalid(["list", "--format", "tokens", "--output", path], redis.url).ending != .exited(0)
-            )
-            #expect(try Data(contentsOf: URL(filePath: path)) == before)
+            try await Self.invalid(["list", "--format", "tokens", "--output", path], redis.url).fails()
+            #expect(try String(contentsOfFile: path, encoding: .utf8) == before)
             let left = try FileManager.default.contentsOfDirectory(atPath: redis.directory.path)
             #expect(!left.contains { $0.hasSuffix(".tmp") })
-            let nowhere = try await Self.invalid(["export", "--output", "/does/not/exist"], redis.url)
-            #expect(nowhere.ending != .exited(0) && nowhere.errors.contains("/does/not/exist"))
+            try await Self.invalid(["export", "--output", "/does/not/exist"], redis.url).fails("/does/not/exist")
         }
 
         @Test("tokens are removed by name, from a file or by a filter, together with their details")
@@ -96,63 +85,39 @@ extension EndToEnd {
             let redis = try RedisServer()
             try Self.fill(1000, redis)
             func counts() throws -> [Int?] {
-                [
-                    try redis.run("SCARD", "push:{shared}:invalid-tokens").number,
-                    try redis.invalidTokens().detailsCount(),
-                ]
+                let set = try redis.run("SCARD", "push:{shared}:invalid-tokens").number
+                return [set, try redis.invalidTokens().detailsCount()]
             }
             let named = [TestJob.token("", 1).uppercased(), "<\(TestJob.token("", 3))>", TestJob.token("ff", 1)]
-            #expect(
-                try await Self.invalid(["remove", "--dry-run"] + named, redis.url).output
-                    == "would have removed 2 tokens\n")
+            try await Self.invalid(["remove", "--dry-run"] + named, redis.url).prints("would have removed 2 tokens\n")
             #expect(try counts() == [1000, 1000])
-            #expect(try await Self.invalid(["remove"] + named, redis.url).output == "removed 2 tokens\n")
+            try await Self.invalid(["remove"] + named, redis.url).prints("removed 2 tokens\n")
             #expect(try counts() == [998, 998])
             let again = try await Self.invalid(["remove"] + named, redis.url)
             #expect(again.ending == .exited(1) && again.errors == "no token matches\n")
 
             let filter = ["remove", "--environment", "sandbox", "--reason", "BadDeviceToken", "--since", "1h"]
-            let unasked = try await Self.invalid(filter, redis.url)
-            #expect(unasked.ending != .exited(0) && unasked.errors.contains("pass --yes"))
-            #expect(
-                try await Self.invalid(filter + ["--dry-run"], redis.url).output == "would have removed 250 tokens\n")
-            #expect(try await Self.invalid(filter + ["--yes"], redis.url).output == "removed 250 tokens\n")
+            try await Self.invalid(filter, redis.url).fails("pass --yes")
+            try await Self.invalid(filter + ["--dry-run"], redis.url).prints("would have removed 250 tokens\n")
+            try await Self.invalid(filter + ["--yes"], redis.url).prints("removed 250 tokens\n")
             #expect(try counts() == [748, 748])
             let left = try Self.members(redis)
             #expect(
                 (0..<1000).allSatisfy { left.contains(TestJob.token("", $0)) == ($0 % 2 == 1 && $0 > 3 || $0 >= 500) })
 
             let file = ["remove", "--from", "-", "--yes"]
-            let wrong = try await Self.invalid(file, redis.url, input: TestJob.token("", 5) + "\nnonsense\n")
-            #expect(wrong.ending != .exited(0) && wrong.errors.contains("line 2"), "\(wrong.errors)")
+            try await Self.invalid(file, redis.url, input: TestJob.token("", 5) + "\nnonsense\n").fails("line 2")
             #expect(try counts() == [748, 748])
             let lines = (0..<700).map { TestJob.token("", $0) }.joined(separator: "\r\n") + "\n\n"
-            let fromFile = try await Self.invalid(file + ["--json"], redis.url, input: lines)
-            #expect(
-                fromFile.output
-                    == #"{"action":"removed","by_reason":{},"count":448,"dry_run":false,"interrupted":false}"# + "\n",
-                "\(fromFile.errors)")
+            try await Self.invalid(file + ["--json"], redis.url, input: lines).prints(
+                #"{"action":"removed","by_reason":{},"count":448,"dry_run":false,"interrupted":false}"# + "\n")
             #expect(try counts() == [300, 300])
             #expect(
                 try await Self.invalid(["remove", "--since", "2099-01-01T00:00Z", "--yes"], redis.url).errors
                     == "no token matches\n")
-            #expect(try await Self.invalid(["remove", "--all", "--topic", "x"], redis.url).ending != .exited(0))
-            #expect(try await Self.invalid(["remove", "--all", "--yes"], redis.url).output == "removed 300 tokens\n")
+            try await Self.invalid(["remove", "--all", "--topic", "x"], redis.url).fails()
+            try await Self.invalid(["remove", "--all", "--yes"], redis.url).prints("removed 300 tokens\n")
             #expect(try counts() == [0, 0])
-        }
-
-        @Test("in a Cluster, where the set and the details are in one slot")
-        func cluster() async throws {
-            let cluster = try await RedisCluster()
-            let set = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:invalid-tokens"))
-            try Self.fill(1000, set)
-            let count = try await Self.invalid(["list", "--count"], cluster.url)
-            #expect(count.output.contains(/500 +Unregistered/), "\(count.errors)")
-            #expect(try await Self.invalid(["export"], cluster.url).errors.hasSuffix("invalid tokens\n"))
-            let removed = try await Self.invalid(["remove", "--reason", "Unregistered", "--yes"], cluster.url)
-            #expect(removed.output == "removed 500 tokens\n", "\(removed.errors)")
-            #expect(try set.run("SCARD", "push:{shared}:invalid-tokens") == 500)
-            #expect(try set.invalidTokens().detailsCount() == 500)
         }
     }
 }

@@ -21,8 +21,7 @@ extension EndToEnd {
 
         @Test("a worker starts and works with the configuration, variables and mounts of the pods")
         func works() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let folder = try ConfigurationTests.Folder()
             // The mounted volumes and their contents.
             let mounts = try Dictionary(
@@ -58,8 +57,7 @@ extension EndToEnd {
             }
             for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
                 let path = try Self.container().text("\(probe)/httpGet/path")
-                let curl = try ChildProcess("curl", ["-sS", "--fail", "http://127.0.0.1:\(port)\(path)"])
-                #expect(try await curl.wait() == .exited(0), "\(path): \(curl.errors)")
+                #expect(try await MetricsTests.get(port, path).status == 200, "\(path)")
             }
             worker.send(SIGTERM)
             #expect(try await worker.wait() == .exited(0))

@@ -34,8 +34,7 @@ extension EndToEnd {
         func json() async throws {
             let ids = [
                 #"a\"b\\c"#, #"💥\ud83d\udca5"#, #"é\u00e9"#, String(repeating: "x", count: 255),
-                #"{\"level\":\"error\"}"#,
-                #"\u202eevil"#, "a=b c",
+                #"{\"level\":\"error\"}"#, #"\u202eevil"#, "a=b c",
             ]
             let broken = [#"a\nb"#, #"\u001b[2J"#, #"\u0000"#, String(repeating: "x", count: 256)]
             var jobs = (ids + broken).enumerated().map { number, id in
@@ -46,11 +45,10 @@ extension EndToEnd {
             // Invalid UTF-8 in an ID.
             jobs.append(
                 Array("{\"id\":\"".utf8) + [0xFF, 0xC3, 0x28] + Array("\",\"token\":\"aa\",\"payload\":{}}".utf8))
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             try redis.push(jobs)
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--log-level", "debug"],
+                redis, simulator, ["--exit-when-done", "--log-level", "debug"],
                 environment: ["APNS_WORKER_LOG_FORMAT": "json"])
             let account = try await worker.finish()
             #expect(account.delivered == ids.count && account.dead == broken.count + 1)
@@ -75,11 +73,10 @@ extension EndToEnd {
 
         @Test("of 10,000 bad jobs are a few lines with their number")
         func flood() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let bad = (0..<10_000).map { $0 % 2 == 0 ? "no job \($0)" : #"{"token":"xyz\#($0)","payload":{}}"# }
             try redis.push(bad + TestJob.many(100, prefix: "a"))
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
             let account = try await worker.finish(within: .seconds(300))
             #expect(account.dead == 10_000 && account.delivered == 100)
             let lines = worker.log.split(separator: "\n")
@@ -97,10 +94,8 @@ extension EndToEnd {
 
         @Test("have a regular summary while something happens, and none otherwise")
         func summary() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=5,answer=BadCollapseId"])
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--log-summary", "200"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=5,answer=BadCollapseId"])
+            let worker = try WorkerProcess(redis, simulator, ["--log-summary", "200"])
             try redis.push(TestJob.many(50, prefix: "a") + TestJob.many(3, prefix: "5"))
             func summaries() -> [Substring] { worker.lines(of: "working") }
             func sum(_ name: String) throws -> Int {
@@ -120,18 +115,16 @@ extension EndToEnd {
 
         @Test("name the trace of a retry and of a piece of a split job")
         func traces() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=7,answer=429,times=1"])
-            let tokens = (0..<1200).map { "\"\(TestJob.token("b", $0))\"" }.joined(separator: ",")
+            let (redis, simulator) = try await startServers(rules: ["prefix=7,answer=429,times=1"])
             let member = "\"traceparent\":\"\(Self.trace)\",\"tracestate\":\"vendor=1\","
             try redis.push([
                 TestJob.text(TestJob.token("7", 1), member + "\"id\":\"again\","),
-                "{\(member)\"id\":\"big\",\"tokens\":[\(tokens)],\"payload\":{}}",
+                TestJob.fanOut((0..<1200).map { TestJob.token("b", $0) }, member + #""id":"big","#),
                 TestJob.text(TestJob.token("a", 1), #""id":"bad trace","traceparent":"00-nonsense","#),
             ])
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--exit-when-done", "--log-level", "debug", "--log-format", "json", "--results", "all"],
+                redis, simulator,
+                ["--exit-when-done", "--log-level", "debug", "--log-format", "json", "--results", "all"],
                 environment: ["APNS_WORKER_LOG_FORMAT": ""])
             #expect(try await worker.finish().delivered == 1202)
             let ends = try Self.parsed(worker).filter { $0["event"]?.hasPrefix("notification_") == true }
@@ -149,8 +142,7 @@ extension EndToEnd {
 
         @Test("that cannot be written do not end the worker: a closed pipe, a full disk")
         func unreadable() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             try redis.push(TestJob.many(20, prefix: "a"))
             for target in ["2>/dev/full", "2> >(exec 0<&-)"] {
                 try redis.push(TestJob.many(20, prefix: "a"))
@@ -177,8 +169,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: "redis://127.0.0.1:1", endpoint: 1, environment: ["APNS_WORKER_LOG_FORMAT": "xml"])
             #expect(try await worker.process.wait() == .exited(78))
-            #expect(
-                worker.log.contains("APNS_WORKER_LOG_FORMAT") && worker.log.contains("auto, text, json or journal"))
+            #expect(worker.log.contains("APNS_WORKER_LOG_FORMAT") && worker.log.contains("auto, text, json or journal"))
         }
     }
 }

@@ -7,8 +7,7 @@ extension EndToEnd {
     struct MetricsTests {
         @Test("metrics match exactly the notifications that were sent and their outcomes")
         func agreement() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: [
+            let (redis, simulator) = try await startServers(rules: [
                 "prefix=dead,answer=410", "prefix=bad0,answer=BadDeviceToken", "prefix=5,answer=503,times=1",
                 "prefix=c,answer=418,reason=NewReason",
             ])
@@ -20,19 +19,16 @@ extension EndToEnd {
             let background = (0..<7).map { number in
                 #"{"token":"\#(TestJob.token("b", number))","payload":{"aps":{"content-available":1}}}"#
             }
-            let tooLarge = (0..<3).map { number in
-                #"{"token":"\#(TestJob.token("a", 900 + number))","payload":\#(TestJob.payload(bytes: 4097))}"#
-            }
+            let tooLarge = (0..<3).map { number in TestJob.large(TestJob.token("a", 900 + number), bytes: 4097) }
             let tokens =
                 ((0..<30).map { TestJob.token("a", 1000 + $0) } + (0..<5).map { TestJob.token("dead", 100 + $0) })
-            let fanOut = #"{"tokens":["\#(tokens.joined(separator: "\",\""))"],"payload":{"aps":{"alert":"Hello"}}}"#
+            let fanOut = TestJob.fanOut(tokens)
             let broken = ["{", #"{"token":"ab","app":"nobody","payload":{}}"#]
             let jobs = dead + bad + retried + unknown + good + background + tooLarge + [fanOut] + broken
             try redis.push(jobs)
 
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--admin-port", "0", "--lanes", "2", "--max-bad-tokens", "100"])
+                redis, simulator, ["--admin-port", "0", "--lanes", "2", "--max-bad-tokens", "100"])
             let port = try await worker.adminPort()
             let ends = jobs.count - 1 + tokens.count
             try await eventually("all have ended") {
@@ -97,8 +93,7 @@ extension EndToEnd {
 
         @Test("the state in Redis is shown: depth by state, age of the oldest job, pauses and invalid tokens")
         func depth() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let connection = try redis.connect()
             try connection.run("SET", "push:{default}:paused", "why")
             try connection.run("SADD", "push:{shared}:invalid-tokens", "aa", "bb")
@@ -107,8 +102,7 @@ extension EndToEnd {
             try connection.run("ZADD", "push:{default}:retry", "99999999999999", "a")
             let enqueued = Int(Date.now.timeIntervalSince1970) - 5000
             try redis.push(TestJob.many(4, members: #""enqueued_at":\#(enqueued),"#))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"])
+            let worker = try WorkerProcess(redis, simulator, ["--admin-port", "0"])
             let port = try await worker.adminPort()
             // The first scrape may precede the connection to Redis; Redis is asked every ten seconds.
             try await eventually("the queue has been looked at") {
@@ -124,15 +118,12 @@ extension EndToEnd {
             let age = try #require(page.value("apns_worker_queue_oldest_seconds", ["queue": "default"]))
             #expect((4990...6000).contains(age))
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test("a worker without Redis is alive but not ready, with the reason, and ready when Redis is back")
         func redisGone() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, ["--admin-port", "0"])
             let port = try await worker.adminPort()
             try await eventually("it is ready") { try await Self.get(port, "/readyz").status == 200 }
             #expect(try await Self.get(port, "/readyz").body == "ready\n")
@@ -157,17 +148,13 @@ extension EndToEnd {
             try redis.restart()
             try await eventually("it is ready once more") { try await Self.get(port, "/readyz").status == 200 }
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test("a draining worker is not ready, and answers until it exits")
         func draining() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=silence"])
+            let (redis, simulator) = try await startServers(rules: ["answer=silence"])
             try redis.push(TestJob.many(10))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--admin-port", "0", "--drain-timeout", "10000"])
+            let worker = try WorkerProcess(redis, simulator, ["--admin-port", "0", "--drain-timeout", "10000"])
             let port = try await worker.adminPort()
             try await eventually("they are under way") { try await simulator.account().silenced == 10 }
             #expect(try await Self.page(port).value("apns_worker_in_flight", ["app": "default"]) == 10)
@@ -179,35 +166,15 @@ extension EndToEnd {
             #expect(try await Self.get(port, "/healthz").status == 200)
             #expect(try await Self.get(port, "/metrics").status == 200)
             _ = try await worker.finish()
-            _ = try await simulator.stop()
-        }
-
-        @Test("a worker whose only app cannot send is not ready and counts the reasons")
-        func noConnection() async throws {
-            let redis = try RedisServer()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: try RedisServer.refusedPort(), options: ["--admin-port", "0"])
-            let port = try await worker.adminPort()
-            try await eventually("it says what is wrong") {
-                try await Self.get(port, "/readyz").body.contains("the app default has no connection to APNs")
-            }
-            try await eventually("the failure is counted") {
-                try await Self.page(port).sum(
-                    "apns_worker_connection_failures_total", ["reason": "CannotConnect"]) >= 1
-            }
-            #expect(try await Self.get(port, "/healthz").status == 200)
-            _ = try await worker.stop()
         }
 
         @Test(
             "nothing listens by default, and then only on the loopback address",
             .enabled(if: geteuid() == 0, "only root sees the sockets of a process whose memory is private"))
         func closed() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             for isOpen in [false, true] {
-                let worker = try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: isOpen ? ["--admin-port", "0"] : [])
+                let worker = try WorkerProcess(redis, simulator, isOpen ? ["--admin-port", "0"] : [])
                 try await worker.logs("started")
                 // 127.0.0.1 in the kernel's own spelling.
                 let expected =
@@ -218,25 +185,24 @@ extension EndToEnd {
                 }
                 _ = try await worker.stop()
             }
-            _ = try await simulator.stop()
         }
 
-        @Test("a port in use ends the start with an error that names it")
-        func taken() async throws {
+        @Test(
+            "a port in use ends the start with an error that names it",
+            arguments: [
+                ("--admin-port", 1, "the admin port"),
+                ("--simulate-control-port", 64, "--simulate-control-port: the control port"),
+            ])
+        func taken(flag: String, status: Int32, port: String) async throws {
             let redis = try RedisServer()
-            let result = try await CommandLineTests.run(
-                ["run", "--simulate", "--admin-port", "\(redis.port)"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
-            #expect(result.ending == .exited(1))
-            #expect(result.errors.contains("the admin port cannot be 127.0.0.1:\(redis.port): Address already in use"))
+            try await redis.apnsWorker(["run", "--simulate", flag, "\(redis.port)"]).fails(
+                status, "\(port) cannot be 127.0.0.1:\(redis.port)\(status == 1 ? ": Address already in use" : "")")
         }
 
         @Test("the health command works without an HTTP client: 0 if healthy, 1 with the reason if not")
         func command() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_ADMIN_PORT": "0"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_ADMIN_PORT": "0"])
             let port = "\(try await worker.adminPort())"
             try await eventually("it is ready") {
                 try await CommandLineTests.run(["health", "--ready", "--admin-port", port]).ending == .exited(0)
@@ -252,23 +218,17 @@ extension EndToEnd {
                 return answer.ending == .exited(1) && answer.output.contains("Redis cannot be reached")
             }
             _ = try await worker.process.stopAndWait()
-            let gone = try await CommandLineTests.run(["health", "--admin-port", port])
-            #expect(gone.ending == .exited(1))
-            #expect(gone.errors.contains("nothing answers at 127.0.0.1:\(port): Connection refused"))
-            let nowhere = try await CommandLineTests.run(["health"])
-            #expect(nowhere.ending == .exited(64) && nowhere.errors.contains("APNS_WORKER_ADMIN_PORT"))
-            _ = try await simulator.stop()
+            try await CommandLineTests.run(["health", "--admin-port", port]).fails(
+                1, "nothing answers at 127.0.0.1:\(port): Connection refused")
+            try await CommandLineTests.run(["health"]).fails(64, "APNS_WORKER_ADMIN_PORT")
         }
 
-        @Test(
-            "the health command does not accept another server's silence or garbage",
-            arguments: ["silent", "redis"])
+        @Test("the health command does not accept another server's silence or garbage", arguments: ["silent", "redis"])
         func otherServer(kind: String) async throws {
             let redis = try RedisServer()
             if kind == "silent" { redis.pause() }
             let result = try await CommandLineTests.run(
-                ["health", "--admin-port", "\(redis.port)", "--timeout", kind == "silent" ? "300" : "20000"])
-            #expect(result.ending == .exited(1))
+                ["health", "--admin-port", "\(redis.port)", "--timeout", kind == "silent" ? "300" : "20000"]).fails(1)
             #expect(
                 result.errors.contains(kind == "silent" ? "does not answer within 300 ms" : "127.0.0.1:\(redis.port)"))
             if kind == "silent" { redis.resume() }

@@ -19,7 +19,7 @@ extension EndToEnd {
                             "  \($0):\n    topic: com.example.\($0)\n    endpoint: localhost:\(simulator.port)\n"
                         }.joined())
                 process = try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--config", folder.file, "--results", "all"],
+                    redis, simulator, ["--config", folder.file, "--results", "all"],
                     environment: ["APNS_WORKER_ENDPOINT": "", "APNS_WORKER_TOPIC": ""])
             }
         }
@@ -30,8 +30,7 @@ extension EndToEnd {
 
         @Test("loses no job of a new app, sends none under another app, and is named by `status`")
         func upgrade() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: [
+            let (redis, simulator) = try await startServers(simulator: [
                 "--topic", "com.example.a", "--topic", "com.example.b",
             ])
             let old = try Worker(["a"], redis, simulator)
@@ -70,23 +69,6 @@ extension EndToEnd {
             }
             #expect(try await Self.differences(redis).isEmpty)
             _ = try await new.process.stop()
-            _ = try await simulator.stop()
-        }
-
-        @Test("that was upgraded by kill -9 decides once the lease of the last old worker has ended")
-        func killed() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let old = try Worker(["b"], redis, simulator)
-            let new = try Worker(["a"], redis, simulator)
-            try await eventually("both have joined") { try await Self.differences(redis).count == 1 }
-            old.process.process.send(SIGKILL)
-            try redis.push([#"{"app":"c","token":"\#(TestJob.token("c", 1))","alert":"x"}"#])
-            try await eventually("the job ends") {
-                try QueueContents(redis).dead.map(\.reason) == ["UnknownApp"]
-            }
-            _ = try await new.process.stop()
-            _ = try await simulator.stop()
         }
     }
 }

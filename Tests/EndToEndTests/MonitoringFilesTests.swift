@@ -6,24 +6,12 @@ extension EndToEnd {
     @Suite("Alert rules and dashboard")
     struct MonitoringFilesTests {
         private struct Dashboard: Decodable {
-            struct Panel: Decodable {
-                struct Target: Decodable { let expr: String }
-                let id: Int
-                let title: String
-                let targets: [Target]?
-            }
-            struct Annotations: Decodable {
-                struct Annotation: Decodable { let expr: String }
-                let list: [Annotation]
-            }
-            struct Templating: Decodable {
-                struct Variable: Decodable { let name, type: String, definition: String? }
-                let list: [Variable]
-            }
-            let uid, title: String
-            let panels: [Panel]
-            let annotations: Annotations
-            let templating: Templating
+            struct Target: Decodable { let expr: String }
+            struct Panel: Decodable { let id: Int, title: String, targets: [Target]? }
+            struct Annotations: Decodable { let list: [Target] }
+            struct Variable: Decodable { let name, type: String, definition: String? }
+            struct Templating: Decodable { let list: [Variable] }
+            let uid, title: String, panels: [Panel], annotations: Annotations, templating: Templating
         }
 
         private static func dashboard() throws -> Dashboard {
@@ -87,9 +75,9 @@ extension EndToEnd {
 
         /// Returns the names of all samples that a worker reports.
         private static func samples(_ port: Int) async throws -> Set<String> {
-            let curl = try ChildProcess("curl", ["-sS", "--fail", "http://127.0.0.1:\(port)/metrics"])
-            #expect(try await curl.wait() == .exited(0), "\(curl.errors)")
-            let lines = curl.output.split(separator: "\n").filter { !$0.hasPrefix("#") }
+            let lines = try await MetricsTests.get(port, "/metrics").body.split(separator: "\n").filter {
+                !$0.hasPrefix("#")
+            }
             return Set(lines.map { String($0.prefix { $0 != "{" && $0 != " " }) })
         }
 
@@ -117,10 +105,8 @@ extension EndToEnd {
                 """)
             let port = try RedisServer.freePort()
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: [
-                    "--config", folder.file, "--admin-port", "\(port)", "--traces-url", "http://127.0.0.1:1",
-                ],
+                redis, simulator,
+                ["--config", folder.file, "--admin-port", "\(port)", "--traces-url", "http://127.0.0.1:1"],
                 environment: ["APNS_WORKER_TOPIC": ""])
             try redis.push(TestJob.many(10, members: #""app":"key","#))
             try await eventually("they are sent") { try QueueContents(redis).count("delivered") == 10 }

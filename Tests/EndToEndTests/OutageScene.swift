@@ -31,8 +31,7 @@ struct OutageScene {
         _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = []
     ) throws -> WorkerProcess {
         try WorkerProcess(
-            redis: redis.url, endpoint: simulator.port,
-            options: ["--max-connections", "1", "--max-streams", "200", "--exit-when-done"] + options)
+            redis, simulator, ["--max-connections", "1", "--max-streams", "200", "--exit-when-done"] + options)
     }
 
     /// Waits until APNs receives no more requests, because all claimed jobs have been answered.

@@ -11,18 +11,6 @@ extension EndToEnd {
     struct OutageTests {
         private static let durable = ["--appendonly", "yes", "--appendfsync", "always"]
 
-        @Test("for seconds: answers of that time are settled when Redis is back")
-        func gone() async throws {
-            let scene = try await OutageScene(arguments: Self.durable, options: ["--lanes", "2"])
-            scene.redis.kill()
-            try await scene.apnsIsQuiet()
-            try await scene.worker.logs("not_ready")
-            try scene.redis.start()
-            try await scene.worker.logs("redis_back")
-            try await scene.worker.logs("ready_again")
-            try await scene.finishWithoutDuplicates()
-        }
-
         @Test("for longer than the lease, with eight lanes: all keep their claims, and nothing is sent twice")
         func goneForLong() async throws {
             let options = ["--lanes", "4", "--max-streams", "20"]
@@ -33,7 +21,10 @@ extension EndToEnd {
             let accepted = try await scene.simulator.account().accepted
             // The lease is 7 s; without Redis, nothing shows that it has ended.
             try await Task.sleep(for: .milliseconds(9000))
+            try await scene.worker.logs("not_ready")
             try scene.redis.start()
+            try await scene.worker.logs("redis_back")
+            try await scene.worker.logs("ready_again")
             let accounts = [try await scene.worker.finish(), try await other.finish()]
             let queue = try QueueContents(scene.redis)
             let simulated = try await scene.simulator.stop()
@@ -48,48 +39,19 @@ extension EndToEnd {
             }
         }
 
-        @Test("a clean restart with a snapshot")
-        func restartedFromSnapshot() async throws {
-            let scene = try await OutageScene()
-            // Redis saves on SIGTERM only if regular saving is configured.
-            try scene.redis.run("CONFIG", "SET", "save", "3600 1")
-            scene.redis.stop()
-            try await scene.apnsIsQuiet()
-            try scene.redis.start()
-            try await scene.finishWithoutDuplicates(complaints: 0...3)
-        }
-
         @Test("a claim unknown to its owner is soon found and processed")
         func lateClaim() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             try redis.push(TestJob.many(10))
             try await eventually("they are delivered") { try redis.counted("delivered") == 10 }
             let name = try #require(try QueueContents(redis).workers.first)
             try redis.run("HSET", "push:{default}:claimed:\(name)", "3.late", TestJob.text(TestJob.token("fade", 0)))
             try await eventually("it is delivered", within: .seconds(30)) { try redis.counted("delivered") == 11 }
             let account = try await worker.stop()
-            let queue = try QueueContents(redis)
-            #expect(queue.isSettled && account.delivered == 11 && account.possibleDuplicates == 1)
+            #expect(try QueueContents(redis).isSettled && account.delivered == 11 && account.possibleDuplicates == 1)
             #expect(try await simulator.stop().accepted == 11)
             worker.expectComplaints(1...1)
-        }
-
-        @Test("a worker that starts before Redis waits and reports it")
-        func absentAtTheStart() async throws {
-            let redis = try RedisServer(arguments: Self.durable)
-            try redis.push(TestJob.many(100))
-            redis.stop()
-            let simulator = try await SimulatorProcess()
-            let worker = try OutageScene.worker(redis, simulator)
-            try await worker.logs("redis_lost")
-            try await worker.logs("not_ready")
-            try redis.start()
-            let account = try await worker.finish()
-            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
-            #expect(account.delivered == 100)
-            worker.expectComplaints(1...3)
         }
 
         @Test("a drain without Redis ends in time, and the next worker finishes the remaining jobs")
@@ -140,8 +102,7 @@ extension EndToEnd {
 
         @Test("an invalid token that was confirmed but is unknown to the new Redis is written again")
         func forgottenToken() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=Unregistered"])
+            let (redis, simulator) = try await startServers(rules: ["answer=Unregistered"])
             let settles = Mutex(false)
             let sent = Mutex("")
             // The settlement script has ten keys, of which the lane's claims are the first. It also writes a lane's
@@ -175,17 +136,6 @@ extension EndToEnd {
             #expect(queue.isSettled && queue.count("invalid_token") == 1)
             #expect(queue.invalidTokens == before.invalidTokens)
             #expect(queue.invalidTokenDetails[TestJob.token("a", 1)]?.facts.reason == "Unregistered")
-        }
-
-        @Test("no answer for longer than the time limit: commands may still be executed")
-        func halfOpen() async throws {
-            let scene = try await OutageScene()
-            scene.redis.pause()
-            try await scene.worker.logs("redis_lost")
-            try await scene.worker.logs("not_ready")
-            scene.redis.resume()
-            try await scene.worker.logs("ready_again")
-            try await scene.finishWithoutDuplicates()
         }
 
         @Test("clients are paused, briefly and for longer than the time limit of an answer")

@@ -7,9 +7,8 @@ extension EndToEnd {
     struct OwnCertificatesTests {
         @Test("is trusted by the worker and trusts it, by key and by certificate")
         func check() async throws {
-            let directory = FileManager.default.temporaryDirectory.appending(path: "certs-\(UUID().uuidString)").path
-            defer { try? FileManager.default.removeItem(atPath: directory) }
             let redis = try RedisServer()
+            let directory = redis.directory.appending(path: "certificates").path
             let simulator = try ChildProcess(
                 try BuiltProgram.path("apns-simulator"),
                 ["--write-certificates", directory, "--topic", "com.example.own"])
@@ -20,9 +19,7 @@ extension EndToEnd {
                 "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_CA": "\(directory)/ca.pem",
                 "APNS_WORKER_TOPIC": "com.example.own", "APNS_WORKER_ENDPOINT": "localhost:\(port)",
             ]
-            let key = [
-                "APNS_WORKER_KEY": "\(directory)/AuthKey_ABC123DEFG.p8", "APNS_WORKER_TEAM_ID": "TEAM123456",
-            ]
+            let key = ["APNS_WORKER_KEY": "\(directory)/AuthKey_ABC123DEFG.p8", "APNS_WORKER_TEAM_ID": "TEAM123456"]
             let certificate = [
                 "APNS_WORKER_CERTIFICATE": "\(directory)/client.pem",
                 "APNS_WORKER_CERTIFICATE_KEY": "\(directory)/client-key.pem",
@@ -30,10 +27,8 @@ extension EndToEnd {
             for (credential, words) in [
                 (key, "APNs accepts the key ABC123DEFG"), (certificate, "APNs accepts the cert"),
             ] {
-                let result = try await CommandLineTests.run(
-                    ["check"], environment: environment.merging(credential) { $1 })
-                #expect(result.ending == .exited(0), "\(result.errors)\(result.output)")
-                #expect(result.output.contains("ok       app default: \(words)"), "\(result.output)")
+                try await CommandLineTests.run(["check"], environment: environment.merging(credential) { $1 }).succeeds(
+                    "ok       app default: \(words)")
             }
         }
     }

@@ -101,9 +101,8 @@ extension EndToEnd {
         func pinned() async throws {
             let folder = try Self.copy()
             let resolved = folder.url.appending(path: "Package.resolved")
-            let pin = ["-c", "source scripts/lib.sh && pin_versions"]
-            let script = "cd '\(folder.url.path)' && exec bash \"$@\""
-            _ = try await Self.output("/bin/sh", ["-c", script, "sh"] + pin)
+            let script = ["-c", "cd '\(folder.url.path)' && source scripts/lib.sh && pin_versions"]
+            _ = try await Self.output("bash", script)
             let first = try String(contentsOf: resolved, encoding: .utf8)
             for version in try Self.versions() where version[0] != "swift" {
                 #expect(first.contains("\"location\" : \"\(version[3])\""))
@@ -112,17 +111,17 @@ extension EndToEnd {
             // A commit that a mirror has for the same version stays; another version does not.
             try first.replacing(/"revision" : "[0-9a-f]*"/, with: "\"revision\" : \"0\"").write(
                 to: resolved, atomically: true, encoding: .utf8)
-            _ = try await Self.output("/bin/sh", ["-c", script, "sh"] + pin)
+            _ = try await Self.output("bash", script)
             #expect(try String(contentsOf: resolved, encoding: .utf8).contains("\"revision\" : \"0\""))
             try first.replacing(/"version" : "[0-9.]*"/, with: "\"version\" : \"0.0.1\"").write(
                 to: resolved, atomically: true, encoding: .utf8)
-            _ = try await Self.output("/bin/sh", ["-c", script, "sh"] + pin)
+            _ = try await Self.output("bash", script)
             #expect(try String(contentsOf: resolved, encoding: .utf8) == first)
             let list = folder.url.appending(path: "scripts/versions.txt")
             let text = try String(contentsOf: list, encoding: .utf8)
             try text.replacing(/(swift-log +)[0-9.]+/) { "\($0.1)999.0.0" }.write(
                 to: list, atomically: true, encoding: .utf8)
-            let failing = try ChildProcess("/bin/sh", ["-c", script, "sh"] + pin)
+            let failing = try ChildProcess("bash", script)
             #expect(try await failing.wait() == .exited(1))
             #expect(failing.errors.contains("swift-log.git has no version 999.0.0, which scripts/versions.txt names"))
             #expect(try String(contentsOf: resolved, encoding: .utf8) == first, "the last good file stays")
@@ -131,21 +130,12 @@ extension EndToEnd {
         @Test("the bill of materials names the packages that are linked, and those of the libraries, with licences")
         func bill() async throws {
             struct Bill: Decodable {
-                struct Component: Decodable {
-                    struct Choice: Decodable {
-                        struct License: Decodable { let id, name: String? }
-                        let license: License
-                    }
-                    let name, version, purl: String
-                    let licenses: [Choice]?
-                }
-                struct Metadata: Decodable {
-                    struct Component: Decodable { let version: String }
-                    let component: Component
-                }
-                let bomFormat, specVersion: String
-                let metadata: Metadata
-                let components: [Component]
+                struct License: Decodable { let id, name: String? }
+                struct Choice: Decodable { let license: License }
+                struct Component: Decodable { let name, version, purl: String, licenses: [Choice]? }
+                struct Program: Decodable { let version: String }
+                struct Metadata: Decodable { let component: Program }
+                let bomFormat, specVersion: String, metadata: Metadata, components: [Component]
             }
             let folder = try ConfigurationTests.Folder()
             try folder.write("libc6 (>= 2.36), libssl3 (>= 3.0.0), libgcc-s1 | libc6 (<< 1)\n", as: "depends")
@@ -156,8 +146,7 @@ extension EndToEnd {
             var texts: Set<String> = []
             for _ in 0..<2 {
                 let run = try ChildProcess(
-                    "/bin/sh",
-                    ["-c", command, "sh", DeployFolder.root.path, script, programs.path, folder.url.path],
+                    "/bin/sh", ["-c", command, "sh", DeployFolder.root.path, script, programs.path, folder.url.path],
                     environment: ["SOURCE_DATE_EPOCH": "1795279247"])
                 #expect(try await run.wait() == .exited(0), "\(run.errors)")
                 texts.insert(try String(contentsOf: folder.url.appending(path: "sbom.cdx.json"), encoding: .utf8))

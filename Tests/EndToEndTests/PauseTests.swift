@@ -6,8 +6,7 @@ extension EndToEnd {
     @Suite("Pausing and resuming a queue")
     struct PauseTests {
         private static func command(_ arguments: String..., redis: RedisServer) async throws -> String {
-            let result = try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            let result = try await redis.apnsWorker(arguments).succeeds()
             return result.output
         }
 
@@ -15,18 +14,17 @@ extension EndToEnd {
             "a paused queue sends nothing, whether the worker starts before or after, and everything once resumed",
             arguments: [true, false])
         func pause(isRunningBefore: Bool) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             var worker: WorkerProcess?
             if isRunningBefore {
-                worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+                worker = try WorkerProcess(redis, simulator)
                 try redis.push(TestJob.many(1, prefix: "f"))
                 try await eventually("the worker is at work") { try QueueContents(redis).count("delivered") == 1 }
             }
             let output = try await Self.command("pause", "--reason", "the \u{1B}[1mmoon\nis full", redis: redis)
             #expect(output.hasPrefix("queue default is paused: the [1mmoonis full\n") && !output.contains("\u{1B}"))
             try redis.push(TestJob.many(20))
-            if worker == nil { worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port) }
+            if worker == nil { worker = try WorkerProcess(redis, simulator) }
             let before = try redis.scriptCalls()
             let start = ContinuousClock.now
             try await eventually("the worker has looked again and again") { try redis.scriptCalls() >= before + 4 }
@@ -42,8 +40,7 @@ extension EndToEnd {
             try await eventually("all are delivered", within: .seconds(10)) {
                 try QueueContents(redis).count("delivered") == (isRunningBefore ? 21 : 20)
             }
-            let again = try await CommandLineTests.run(["resume"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
-            #expect(again.ending == .exited(1) && again.output == "queue default was not paused\n")
+            try await redis.apnsWorker(["resume"]).fails(1).prints("queue default was not paused\n")
             expectAgreement(try await running.stop(), try QueueContents(redis), try await simulator.stop())
         }
 

@@ -49,9 +49,8 @@ extension EndToEnd {
                 Self.script,
                 [
                     "--endpoint", "localhost:\(port)", "--broadcasts", "localhost:\(port)", "--channels",
-                    "localhost:\(port)",
-                    "--cacert",
-                    try TestCertificates.path("ca.pem"), "--topic", "com.example.app", "--pause", "0",
+                    "localhost:\(port)", "--cacert", try TestCertificates.path("ca.pem"), "--topic", "com.example.app",
+                    "--pause", "0",
                 ] + options)
             return (try await process.wait(within: .seconds(180)), process)
         }
@@ -123,8 +122,7 @@ extension EndToEnd {
             #expect(ending == .exited(64) && unasked.errors.contains("--yes") && unasked.output.isEmpty)
             #expect(unasked.errors.contains("localhost:\(simulator.port)"), "where it would send")
             let production = try ChildProcess(
-                Self.script,
-                byKey() + ["--topic", "com.example.app", "--yes", "--endpoint", "api.push.apple.com:443"])
+                Self.script, byKey() + ["--topic", "com.example.app", "--yes", "--endpoint", "api.push.apple.com:443"])
             #expect(try await production.wait() == .exited(64))
             #expect(production.errors.contains("production"))
             #expect(try await simulator.account().requests == 0)

@@ -62,8 +62,7 @@ extension EndToEnd {
         @Test("enqueue any text unchanged", arguments: Producer.allCases)
         func producer(_ producer: Producer) async throws {
             let redis = try RedisServer()
-            let record = FileManager.default.temporaryDirectory.appending(path: "record-\(UUID().uuidString)")
-            defer { try? FileManager.default.removeItem(at: record) }
+            let record = redis.directory.appending(path: "record")
             let simulator = try await SimulatorProcess(options: ["--record", record.path])
             let output = try await run(producer, redis.url, [Self.token, Self.text])
             let isTask = producer == .celery
@@ -76,22 +75,26 @@ extension EndToEnd {
 
             let format =
                 producer == .sidekiq ? ["--queue", "push", "--format", "sidekiq", "--job-class", "PushJob"] : []
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: format + ["--exit-when-done"])
+            let worker = try WorkerProcess(redis, simulator, format + ["--exit-when-done"])
             #expect(try await worker.finish().delivered == (isTask ? 1 : 102), "\(worker.log)")
             _ = try await simulator.stop()
             let queue = try QueueContents(redis, queue: producer == .sidekiq ? "push" : "default")
             #expect(queue.isSettled && queue.dead.isEmpty)
 
             let received = try Self.notifications(record)
-            let texts = received.map { $0.payload.aps.alert }
-            #expect(texts.filter { $0 == .text(Self.text) }.count == (isTask ? 1 : 101), "\(texts.first as Any)")
+            func aps(_ notification: [String: Any]) -> [String: Any]? {
+                (notification["payload"] as? [String: Any])?["aps"] as? [String: Any]
+            }
+            let texts = received.map { aps($0)?["alert"] as? String }
+            #expect(texts.count { $0 == Self.text } == (isTask ? 1 : 101), "\(texts.first as Any)")
             guard !isTask else { return }
-            let whole = try #require(received.first { $0.collapseID == "order-1742" })
-            #expect(whole.payload.aps.alert == .parts(title: "Your order", body: Self.text))
-            #expect(whole.token == Self.token.lowercased() && whole.priority == 10 && whole.payload.order == 1742)
-            #expect(whole.payload.aps.badge == 1 && whole.payload.aps.sound == "default")
-            #expect(Set(received.map(\.token)).count == 101)
+            let whole = try #require(received.first { $0["collapse_id"] as? String == "order-1742" })
+            let content = try #require(aps(whole))
+            #expect(content["alert"] as? [String: String] == ["title": "Your order", "body": Self.text])
+            #expect(content["badge"] as? Int == 1 && content["sound"] as? String == "default")
+            #expect(whole["token"] as? String == Self.token.lowercased() && whole["priority"] as? Int == 10)
+            #expect((whole["payload"] as? [String: Any])?["order"] as? Int == 1742)
+            #expect(Set(received.compactMap { $0["token"] as? String }).count == 101)
 
             try redis.run("SADD", "push:{shared}:invalid-tokens", Self.token.lowercased())
             #expect(try await run(producer, redis.url, [Self.token]) == "enqueued 102 jobs; the token is invalid\n")
@@ -99,17 +102,11 @@ extension EndToEnd {
 
         @Test("honour the URL's database, user, password and TLS", arguments: Producer.allCases)
         func url(_ producer: Producer) async throws {
-            let port = try RedisServer.freePort()
-            let redis = try RedisServer(arguments: [
-                "--tls-port", "\(port)", "--tls-auth-clients", "no",
-                "--tls-cert-file", try TestCertificates.path("server.pem"),
-                "--tls-key-file", try TestCertificates.path("server-key.pem"),
-                "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
-            ])
+            let redis = try RedisServer(tls: true)
             let password = "p@ss/#?%:+ w=1"
             try redis.run("ACL", "SETUSER", "producer", "on", ">\(password)", "~*", "&*", "+@all")
             let encoded = try #require(password.addingPercentEncoding(withAllowedCharacters: .alphanumerics))
-            let url = "rediss://producer:\(encoded)@localhost:\(port)/9"
+            let url = "rediss://producer:\(encoded)@localhost:\(try #require(redis.tlsPort))/9"
             _ = try await run(producer, url, [Self.token, Self.text])
             #expect(try redis.run("DBSIZE").number == 0)
             let list = producer == .sidekiq ? "queue:push" : "push:{default}:jobs"
@@ -117,51 +114,9 @@ extension EndToEnd {
             #expect(try redis.run("EVAL", length, "0", list).number == (producer == .celery ? 1 : 102))
         }
 
-        private struct Notification: Decodable {
-            struct Payload: Decodable {
-                let aps: APS
-                let order: Int?
-            }
-
-            struct APS: Decodable {
-                let alert: Alert
-                let badge: Int?
-                let sound: String?
-            }
-
-            enum Alert: Decodable, Equatable {
-                case text(String)
-                case parts(title: String, body: String)
-
-                private struct Parts: Decodable {
-                    let title, body: String
-                }
-
-                init(from decoder: any Decoder) throws {
-                    let container = try decoder.singleValueContainer()
-                    if let text = try? container.decode(String.self) {
-                        self = .text(text)
-                    } else {
-                        let parts = try container.decode(Parts.self)
-                        self = .parts(title: parts.title, body: parts.body)
-                    }
-                }
-            }
-
-            let token: String
-            let collapseID: String?
-            let priority: Int?
-            let payload: Payload
-
-            private enum CodingKeys: String, CodingKey {
-                case token, priority, payload
-                case collapseID = "collapse_id"
-            }
-        }
-
-        private static func notifications(_ record: URL) throws -> [Notification] {
+        private static func notifications(_ record: URL) throws -> [[String: Any]] {
             try Data(contentsOf: record).split(separator: UInt8(ascii: "\n")).map {
-                try JSONDecoder().decode(Notification.self, from: $0)
+                try #require(try JSONSerialization.jsonObject(with: $0) as? [String: Any])
             }
         }
     }

@@ -9,13 +9,12 @@ extension EndToEnd {
             "an HTTP proxy is used, with and without a password, by setting and by the usual variables",
             arguments: [true, false], ["APNS_WORKER_PROXY", "HTTPS_PROXY", "https_proxy"])
         func proxied(hasPassword: Bool, variable: String) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let proxy = try await TinyproxyServer(user: hasPassword ? ("worker", "s3cret") : nil)
             let user = hasPassword ? "worker:s3%63ret@" : ""
             try redis.push(TestJob.many(200))
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--log-level", "debug"],
+                redis, simulator, ["--exit-when-done", "--log-level", "debug"],
                 environment: [variable: "http://\(user)127.0.0.1:\(proxy.port)"])
             #expect(try await worker.finish().delivered == 200)
             let log = try proxy.log()
@@ -26,13 +25,11 @@ extension EndToEnd {
 
         @Test("a proxy with another password is named, and the jobs stay in Redis")
         func refused() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let proxy = try await TinyproxyServer(user: ("worker", "right"))
             try redis.push(TestJob.many(20))
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                environment: ["APNS_WORKER_PROXY": "http://worker:wrong@127.0.0.1:\(proxy.port)"])
+                redis, simulator, environment: ["APNS_WORKER_PROXY": "http://worker:wrong@127.0.0.1:\(proxy.port)"])
             try await worker.logs("apns_connection_failed")
             #expect(worker.log.contains("127.0.0.1:\(proxy.port)") && !worker.log.contains("wrong"), "\(worker.log)")
             _ = try await worker.stop()
@@ -43,14 +40,12 @@ extension EndToEnd {
 
         @Test("connections to excepted hosts are direct", arguments: ["localhost", "*", ".host,localhost"])
         func excepted(_ list: String) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             try redis.push(TestJob.many(20))
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"],
+                redis, simulator, ["--exit-when-done"],
                 environment: ["HTTPS_PROXY": "http://127.0.0.1:1", "NO_PROXY": list])
             #expect(try await worker.finish().delivered == 20)
-            _ = try await simulator.stop()
         }
     }
 }

@@ -20,13 +20,12 @@ extension EndToEnd {
                 try redis.push(TestJob.many(3000, prefix: "\(index)"), queue: queue)
             }
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: [
+                redis, simulator,
+                [
                     "--queue", "critical:6,default:3,bulk:1", "--max-connections", "1", "--max-streams", "100",
                     "--exit-when-done",
                 ])
-            let account = try await worker.finish()
-            #expect(account.delivered == 9000)
+            #expect(try await worker.finish().delivered == 9000)
             for queue in queues {
                 let contents = try QueueContents(redis, queue: queue)
                 #expect(contents.isSettled && contents.workers.isEmpty && contents.count("delivered") == 3000)
@@ -45,14 +44,13 @@ extension EndToEnd {
 
         @Test("in strict order, wait for the queues before them")
         func strict() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "20ms±5ms"])
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "20ms±5ms"])
             for (index, queue) in ["first", "second"].enumerated() {
                 try redis.push(TestJob.many(2000, prefix: "\(index)"), queue: queue)
             }
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: [
+                redis, simulator,
+                [
                     "--queue", "first,second", "--queue-order", "strict", "--max-connections", "1", "--max-streams",
                     "100", "--exit-when-done",
                 ])
@@ -67,31 +65,11 @@ extension EndToEnd {
             #expect(try await worker.finish().delivered == 4000)
         }
 
-        @Test("do not wait for a paused queue, which continues once it is resumed")
-        func paused() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            try redis.run("SET", "push:{one}:paused", "maintenance")
-            for (index, queue) in ["one", "two"].enumerated() {
-                try redis.push(TestJob.many(500, prefix: "\(index)"), queue: queue)
-            }
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--queue", "one,two", "--exit-when-done"])
-            try await eventually("the other is done") { try delivered(redis, ["two"])[0] == 500 }
-            let waiting = try QueueContents(redis, queue: "one")
-            #expect(waiting.count("delivered") == 0 && waiting.claims + waiting.jobs.count == 500)
-            try redis.run("DEL", "push:{one}:paused")
-            let account = try await worker.finish()
-            #expect(account.delivered == 1000 && account.lostClaims == 0)
-        }
-
         @Test(
             "with the same name are refused, and so are invalid weights",
             arguments: ["a,a", "a:0", "a:b", "a:", "a,,b"])
         func refused(queues: String) async throws {
-            let result = try await CommandLineTests.run(["run", "--topic", "a", "--queue", queues])
-            #expect(result.ending != .exited(0))
-            #expect(result.errors.contains("--queue"))
+            try await CommandLineTests.run(["run", "--topic", "a", "--queue", queues]).fails("--queue")
         }
     }
 }

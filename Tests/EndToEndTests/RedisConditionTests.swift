@@ -6,10 +6,6 @@ extension EndToEnd {
     /// Reports about a Redis that endangers jobs in status, check, the log and the metrics.
     @Suite("The condition of Redis")
     struct RedisConditionTests {
-        private static func status(_ redis: String, _ options: String...) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(["status"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
-        }
-
         private static func check(_ redis: String, queue: String = "default") async throws -> CommandLineTests.Output {
             try await CommandLineTests.run(
                 ["check", "--no-connect"],
@@ -30,9 +26,8 @@ extension EndToEnd {
             }
             try redis.run("CONFIG", "SET", "maxclients", "1")
             for _ in 0..<5 {
-                let result = try await Self.status(redis.url, "--timeout", "1s")
-                #expect(result.ending == .exited(69))
-                #expect(result.errors.contains("Redis answered: ERR max number of clients reached: raise maxclients"))
+                let result = try await apnsWorker(redis.url, "status", "--timeout", "1s").fails(
+                    69, "Redis answered: ERR max number of clients reached: raise maxclients")
                 #expect(!result.errors.contains("rediss://"), "\(result.errors)")
             }
         }
@@ -43,11 +38,12 @@ extension EndToEnd {
         func renamed(commands: [String]) async throws {
             let redis = try RedisServer(file: commands.map { "rename-command \($0) \"\"" })
             let advice = "let Redis have EVAL, EVALSHA, TIME and the other commands"
-            let page = try await Self.status(redis.url, "--queue", "default").output.replacing("\n    ", with: " ")
+            let page = try await apnsWorker(redis.url, "status", "--queue", "default").output.replacing(
+                "\n    ", with: " ")
             #expect(page.contains("workers have the same problem; \(advice)"), "\(page)")
             #expect(!page.contains("00:00:00 UTC"))
             let job = ["enqueue", "--token", TestJob.token("ab", 1), "--alert", "x", "--wait", "2s"]
-            let result = try await CommandLineTests.run(job, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let result = try await redis.apnsWorker(job)
             #expect(result.errors.contains(advice), "\(result)")
             let isInQueue = try QueueContents(redis).jobs.count == 1
             #expect(result.errors.contains("the job is in the queue nevertheless") == isInQueue, "\(result)")
@@ -68,8 +64,7 @@ extension EndToEnd {
             let place = "127.0.0.1:\(redis.port)"
             let simulator = try await SimulatorProcess(options: ["--delay", "1s±900ms"])
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--max-connections", "1", "--max-streams", "5", "--drain-timeout", "500"])
+                redis, simulator, ["--max-connections", "1", "--max-streams", "5", "--drain-timeout", "500"])
             try redis.push(TestJob.many(3000))
             try await eventually("it has taken some, and others wait") {
                 let view = try await FleetView(redis.url)
@@ -92,18 +87,16 @@ extension EndToEnd {
             }
             let late = try await FleetView(redis.url)
             #expect(late.kinds == ["redis_full \(place)"] && late.worker(worker)?.state == "unknown")
-            let page = try await Self.status(redis.url).output
+            let page = try await apnsWorker(redis.url, "status").output
             let lines = page.split(separator: "\n")
             #expect(lines[1].hasPrefix("! Redis at \(place) is full: "), "\(page)")
             #expect(
                 page.contains(/REDIS (?:Valkey )?\S+  \d+\.\d of 1\.0 MiB \(full, noeviction\)  AOF off\n/), "\(page)")
             #expect(page.contains("; it had 5 jobs; Redis refuses writes, so "), "\(page)")
             #expect(!page.contains("start a worker") && lines.allSatisfy { $0.count <= 80 }, "\(page)")
-            let summary = try await Self.status(redis.url, "--check")
-            #expect(summary.ending == .exited(2))
+            let summary = try await apnsWorker(redis.url, "status", "--check").fails(2)
             #expect(summary.output.hasPrefix("CRITICAL: Redis at \(place) is full: "), "\(summary)")
-            let check = try await Self.check(redis.url)
-            #expect(check.ending == .exited(1) && check.output.contains("FAILED   redis: Redis at \(place) is full: "))
+            try await Self.check(redis.url).ends(1, "FAILED   redis: Redis at \(place) is full: ")
 
             try redis.run("CONFIG", "SET", "maxmemory", "0")
             worker.process.send(SIGCONT)
@@ -143,14 +136,13 @@ extension EndToEnd {
             let used = try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
             try redis.run("CONFIG", "SET", "maxmemory", "\(used * 100 / 95)")
             #expect(try await FleetView(redis.url).kinds == ["redis_nearly_full 127.0.0.1:\(redis.port)"])
-            let page = try await Self.status(redis.url)
+            let page = try await apnsWorker(redis.url, "status")
             #expect(
                 page.output.contains(/REDIS (?:Valkey )?\S+  \d+\.\d of \d+\.\d MiB \(9[4-9] %, noeviction\)/),
                 "\(page)")
-            #expect(try await Self.status(redis.url, "--check").ending == .exited(1))
-            let check = try await Self.check(redis.url)
-            #expect(check.ending == .exited(0), "\(check.output)")
-            #expect(check.output.contains("warning  redis: Redis at 127.0.0.1:\(redis.port) is nearly full: "))
+            try await apnsWorker(redis.url, "status", "--check").fails(1)
+            try await Self.check(redis.url).succeeds(
+                "warning  redis: Redis at 127.0.0.1:\(redis.port) is nearly full: ")
             try redis.run("CONFIG", "SET", "maxmemory", "\(used * 2)")
             #expect(try await FleetView(redis.url).problems.isEmpty)
         }
@@ -169,13 +161,12 @@ extension EndToEnd {
             try redis.run("CONFIG", "SET", "maxmemory", "1gb")
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["redis_evicts \(place)"] && view.problems[0].message.contains(words))
-            #expect(try await Self.status(redis.url, "--check").ending == .exited(1))
+            try await apnsWorker(redis.url, "status", "--check").fails(1)
             let check = try await Self.check(redis.url)
             #expect(check.ending == .exited(1) && check.output.contains(words))
 
             let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2", "--queue", "a,b"])
+            let worker = try WorkerProcess(redis, simulator, ["--lanes", "2", "--queue", "a,b"])
             try await worker.logs("redis_evicts")
             let lines = worker.lines(of: "redis_evicts")
             #expect(lines.count == 1 && lines[0].contains(" error ") && lines[0].contains(place), "\(worker.log)")
@@ -188,8 +179,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess()
             for isOn in [false, true] {
                 let redis = try RedisServer(arguments: ["--appendonly", isOn ? "yes" : "no"])
-                let worker = try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2", "--admin-port", "0"])
+                let worker = try WorkerProcess(redis, simulator, ["--lanes", "2", "--admin-port", "0"])
                 let port = try await worker.adminPort()
                 try await eventually("it has asked") {
                     let page = try await MetricsTests.page(port)
@@ -200,7 +190,7 @@ extension EndToEnd {
                 #expect(lines.count == (isOn ? 0 : 1), "\(worker.log)")
                 #expect(lines.allSatisfy { $0.contains(" warning ") && $0.contains("appendonly") })
                 _ = try await worker.stop()
-                #expect(try await Self.status(redis.url).output.contains(isOn ? "AOF on" : "AOF off"))
+                #expect(try await apnsWorker(redis.url, "status").output.contains(isOn ? "AOF on" : "AOF off"))
             }
         }
 
@@ -209,14 +199,14 @@ extension EndToEnd {
             let redis = try RedisServer()
             try redis.run("ACL", "SETUSER", "default", "-info")
             let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let worker = try WorkerProcess(redis, simulator)
             try await worker.logs("redis_info_refused")
             let lines = worker.lines(of: "redis_info_refused")
             #expect(lines.count == 1 && lines[0].contains(" warning ") && lines[0].contains("+info"))
             try await eventually("the worker is seen") { try await FleetView(redis.url).worker(worker) != nil }
             let view = try await FleetView(redis.url)
             #expect(view.problems.isEmpty && view.servers.first?.error?.hasPrefix("NOPERM") == true)
-            #expect(try await Self.status(redis.url).output.contains("REDIS ?  INFO is refused\n"))
+            #expect(try await apnsWorker(redis.url, "status").output.contains("REDIS ?  INFO is refused\n"))
             _ = try await worker.stop()
         }
 
@@ -226,8 +216,7 @@ extension EndToEnd {
             let server = ["server": "127.0.0.1:\(redis.port)"]
             try redis.run("CONFIG", "SET", "maxmemory", "1")
             let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2", "--admin-port", "0"])
+            let worker = try WorkerProcess(redis, simulator, ["--lanes", "2", "--admin-port", "0"])
             let port = try await worker.adminPort()
             try await eventually("it is seen that writes are refused") {
                 try await MetricsTests.page(port).value("apns_worker_redis_writes_refused", server) == 1
@@ -255,10 +244,9 @@ extension EndToEnd {
 
         @Test("the reason why a worker is not ready is logged, and so is its end")
         func notReady() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=410"])
+            let (redis, simulator) = try await startServers(rules: ["answer=410"])
             try redis.run("SET", "push:{shared}:invalid-tokens", "what is this?")
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2"])
+            let worker = try WorkerProcess(redis, simulator, ["--lanes", "2"])
             try redis.push(TestJob.many(3))
             let reason = "Redis refuses invalid tokens: Redis answered: WRONGTYPE"
             try await eventually("it says why") {
@@ -270,9 +258,9 @@ extension EndToEnd {
                 view.kinds == ["worker_not_ready \(found.name)", "wrong_key push:{shared}:invalid-tokens"]
                     && found.state == "running")
             #expect(view.problems[0].message.hasPrefix("worker \(found.name) is not ready: \(reason)"))
-            let page = try await Self.status(redis.url).output
+            let page = try await apnsWorker(redis.url, "status").output
             #expect(page.contains("  not ready\n  not ready: \(reason)"), "\(page)")
-            let summary = try await Self.status(redis.url, "--check")
+            let summary = try await apnsWorker(redis.url, "status", "--check")
             #expect(summary.ending == .exited(2) && summary.output.contains(reason), "\(summary)")
             try redis.run("DEL", "push:{shared}:invalid-tokens")
             try await eventually("it is ready") {
@@ -284,11 +272,9 @@ extension EndToEnd {
 
         @Test("a problem of an app is logged for the app; the worker only logs that it is not ready")
         func appOnly() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=InvalidProviderToken"])
+            let (redis, simulator) = try await startServers(rules: ["answer=InvalidProviderToken"])
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                environment: ["APNS_WORKER_PAUSE": "600000", "APNS_WORKER_PAUSE_CAP": "600000"])
+                redis, simulator, environment: ["APNS_WORKER_PAUSE": "600000", "APNS_WORKER_PAUSE_CAP": "600000"])
             try redis.push(TestJob.many(1))
             try await eventually("it is not ready") {
                 try await FleetView(redis.url).worker(worker)?.not_ready
@@ -319,14 +305,14 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(redis: set.url, endpoint: simulator.port)
             try await worker.logs("redis_no_min_replicas", "min-replicas-to-write")
-            let first = try await Self.check(set.url)
-            #expect(first.ending == .exited(0))
-            #expect(first.output.contains("accepts jobs that no replica has (min-replicas-to-write is 0)"))
+            try await eventually("it is seen") { try await FleetView(set.url).worker(worker)?.redis == "sentinel" }
+            let first = try await Self.check(set.url).succeeds(
+                "accepts jobs that no replica has (min-replicas-to-write is 0)")
             #expect(first.output.contains(", append-only file on, 1 replica\n"), "\(first.output)")
             try master.run("CONFIG", "SET", "min-replicas-to-write", "1")
             let second = try await Self.check(set.url)
             #expect(second.ending == .exited(0) && !second.output.contains("warning"), "\(second.output)")
-            let page = try await Self.status(set.url).output
+            let page = try await apnsWorker(set.url, "status").output
             #expect(page.contains(":\(master.port)  ") && page.contains(/AOF on\s+1 replica, 1 in sync\n/), "\(page)")
             _ = try await worker.stop()
             try set.servers[1].run("REPLICAOF", "NO", "ONE")
@@ -348,7 +334,7 @@ extension EndToEnd {
             #expect(view.problems[1].advice.hasPrefix("fix Redis first"))
             #expect(view.problems[2].advice == "start a worker with --queue b")
             #expect(view.servers.map(\.full) == [true, false] && view.servers.map(\.queues) == [["a"], ["b"]])
-            let page = try await Self.status(cluster.url).output
+            let page = try await apnsWorker(cluster.url, "status").output
             #expect(page.split(separator: "\n").allSatisfy { $0.count <= 80 }, "\(page)")
             #expect(page.contains(/REDIS (?:Valkey )?\S+  127\.0\.0\.1:\d+  .*full.*\s.*0 replicas  a\n/), "\(page)")
             #expect(page.contains(/REDIS (?:Valkey )?\S+  127\.0\.0\.1:\d+  .*no limit.*  0 replicas  b\n/), "\(page)")

@@ -67,9 +67,8 @@ extension EndToEnd {
 
         @Test("BUSY at the start: the worker is ready again soon, also if no job comes")
         func busyWhileIdle() async throws {
-            let redis = try RedisServer(arguments: ["--lua-time-limit", "100"])
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers(redis: ["--lua-time-limit", "100"])
+            let worker = try WorkerProcess(redis, simulator)
             try await worker.logs("started")
             let script = try EndlessScript(on: redis)
             try await worker.logs("not_ready", "BUSY")
@@ -110,9 +109,8 @@ extension EndToEnd {
 
         @Test("UNBLOCKED: the wait for jobs ends early, by an error or because the server became a replica")
         func unblocked() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             for round in 0..<4 {
                 func blocked() throws -> String {
                     let waits = (try redis.run("CLIENT", "LIST").text ?? "").split(separator: "\n").filter {
@@ -146,8 +144,7 @@ extension EndToEnd {
             try scene.redis.run("ACL", "SETUSER", "default", "-hdel")
             try await scene.worker.logs("redis_refused", "settlements")
             let settled = try scene.redis.counted("delivered")
-            let requests = try await scene.simulator.isQuiet(after: settled + 10_000)
-            #expect(requests - settled <= Self.mostClaims)
+            #expect(try await scene.simulator.isQuiet(after: settled + 10_000) - settled <= Self.mostClaims)
             try await scene.worker.logs("not_ready", "settlements")
             try scene.redis.run("ACL", "SETUSER", "default", "+@all")
             try await scene.worker.logs("redis_accepted")
@@ -164,8 +161,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(rules: ["answer=410"])
             let worker = try OutageScene.worker(redis, simulator)
             try await worker.logs("redis_refused", "invalid tokens", "WRONGTYPE")
-            let requests = try await simulator.isQuiet(after: 10_000)
-            #expect(requests <= Self.mostClaims)
+            #expect(try await simulator.isQuiet(after: 10_000) <= Self.mostClaims)
             #expect(try redis.counted("invalid_token") == 0)
             try await worker.logs("not_ready", "WRONGTYPE")
             try redis.run("DEL", "push:{shared}:invalid-tokens")
@@ -177,58 +173,22 @@ extension EndToEnd {
             worker.expectComplaints(1...3)
         }
 
-        @Test("a full set of dead letters loses its oldest ones, and the queue continues")
-        func fullOfDeadLetters() async throws {
-            let redis = try RedisServer()
-            let fill = """
-                for i = tonumber(ARGV[2]), tonumber(ARGV[2]) + 99999, 1000 do
-                    local letters = {}
-                    for j = i, i + 999 do
-                        letters[#letters + 1] = ARGV[1] + j
-                        letters[#letters + 1] = j .. '\\n'
-                    end
-                    redis.call('ZADD', KEYS[1], unpack(letters))
-                end
-                return redis.call('ZCARD', KEYS[1])
-                """
-            let yesterday = Int((Date().timeIntervalSince1970 - 86_400) * 1000)
-            // In portions, each of which takes less than a connection's timeout.
-            for portion in 0..<10 {
-                let (first, count) = (portion * 100_000 + 1, (portion + 1) * 100_000)
-                #expect(
-                    try redis.run("EVAL", fill, "1", "push:{default}:dead", "\(yesterday)", "\(first)")
-                        == .integer(count))
-            }
-            try redis.push((0..<500).map { Array("no job \($0)".utf8) } + TestJob.many(500).map { Array($0.utf8) })
-            let simulator = try await SimulatorProcess()
-            let account = try await OutageScene.worker(redis, simulator).finish()
-            #expect(account.dead == 500 && account.delivered == 500)
-            #expect(try redis.run("ZCARD", "push:{default}:dead") == 1_000_000)
-            #expect(try redis.counted("dead_evicted") == 500 && redis.counted("dead") == 500)
-            #expect(try redis.run("ZSCORE", "push:{default}:dead", "500\n") == .null)
-        }
-
         @Test("dead letters stay within the bytes of the setting: the oldest are deleted, and status counts the rest")
         func deadLettersBytes() async throws {
-            let redis = try RedisServer()
+            let (redis, simulator) = try await startServers()
             let padding = String(repeating: "x", count: 1000)
-            try redis.push((0..<200).map { Array("no job \($0) \(padding)".utf8) })
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--exit-when-done", "--dead-letters-bytes", "20000"])
-            let account = try await worker.finish()
-            _ = try await simulator.stop()
-            #expect(account.dead == 200)
+            try redis.push((0..<200).map { "no job \($0) \(padding)" })
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done", "--dead-letters-bytes", "20000"])
+            #expect(try await worker.finish().dead == 200)
             let members = try redis.run("ZRANGE", "push:{default}:dead", "0", "-1").elements ?? []
             let bytes = members.reduce(0) { $0 + ($1.text?.utf8.count ?? 0) }
             #expect((15_000...20_000).contains(bytes), "\(bytes) bytes")
-            let evicted = try redis.counted("dead_evicted")
-            #expect(evicted == 200 - members.count && members.last?.text?.contains("no job 199 ") == true)
+            #expect(try redis.counted("dead_evicted") == 200 - members.count)
+            #expect(members.last?.text?.contains("no job 199 ") == true)
             #expect(try await FleetView(redis.url).queue("default").dead_bytes == bytes)
-            let page = try await CommandLineTests.run(["status"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
-            #expect(page.output.contains("DEAD LETTERS  \(members.count), "), "\(page.output)")
-            #expect(page.output.contains(" KiB: MalformedJSON \(members.count)"), "\(page.output)")
+            let page = try await redis.apnsWorker(["status"]).output
+            #expect(page.contains("DEAD LETTERS  \(members.count), "), "\(page)")
+            #expect(page.contains(" KiB: MalformedJSON \(members.count)"), "\(page)")
         }
     }
 }
@@ -237,9 +197,7 @@ extension EndToEnd {
 private final class EndlessScript: Sendable {
     private let task: Task<RedisValue, any Error>
 
-    init(on redis: RedisServer) throws {
-        task = Task.detached { try redis.run("EVAL", "while true do end", "0") }
-    }
+    init(on redis: RedisServer) throws { task = Task.detached { try redis.run("EVAL", "while true do end", "0") } }
 
     func ended() async throws { _ = try await task.value }
 }

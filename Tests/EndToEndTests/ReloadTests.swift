@@ -7,19 +7,17 @@ extension EndToEnd {
     struct ReloadTests {
         /// A worker with its apps in a file.
         private final class Scene {
-            let redis: RedisServer
-            let folder = try? ConfigurationTests.Folder()
-            private(set) var worker: WorkerProcess!
+            let folder: ConfigurationTests.Folder
+            let worker: WorkerProcess
 
             init(_ redis: RedisServer, _ yaml: String) throws {
-                self.redis = redis
-                try write(yaml)
+                folder = try ConfigurationTests.Folder(yaml)
                 worker = try WorkerProcess(
-                    redis: redis.url, endpoint: 1, options: ["--config", try #require(folder).file],
+                    redis: redis.url, endpoint: 1, options: ["--config", folder.file],
                     environment: ["APNS_WORKER_ENDPOINT": "", "APNS_WORKER_TOPIC": "", "APNS_WORKER_RETRY_BASE": ""])
             }
 
-            func write(_ yaml: String) throws { try folder?.write(yaml) }
+            func write(_ yaml: String) throws { try folder.write(yaml) }
 
             /// Writes the file and sends SIGHUP.
             func reload(_ yaml: String) async throws {
@@ -70,11 +68,9 @@ extension EndToEnd {
             #expect(accounts[1].accepted >= 1000 && accounts[0].accepted >= 1500)
         }
 
-        @Test(
-            "a removed app finishes its jobs; later jobs become dead letters until it is configured again")
+        @Test("a removed app finishes its jobs; later jobs become dead letters until it is configured again")
         func removed() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "500ms±100ms"])
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "500ms±100ms"])
             let both = Self.shop(simulator.port, Self.news + "    endpoint: localhost:\(simulator.port)\n")
             let scene = try Scene(redis, both)
             try redis.push(Self.jobs(300, "news", prefix: "a"))
@@ -96,8 +92,7 @@ extension EndToEnd {
 
         @Test("a changed file is applied automatically; one with mistakes is not, and the previous one stays")
         func byItself() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let scene = try Scene(redis, Self.shop(simulator.port))
             try redis.push(Self.jobs(1, "shop", prefix: "a"))
             try await eventually("it works") { try QueueContents(redis).count("delivered") == 1 }
@@ -127,8 +122,7 @@ extension EndToEnd {
             #expect(mkfifo(pipe, 0o600) == 0)
             let authority = try Data(contentsOf: URL(filePath: try TestCertificates.path("ca.pem")))
             let file = try folder.write(String(decoding: authority, as: UTF8.self), as: "file.pem")
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_CA": pipe])
+            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_CA": pipe])
             try await eventually("the worker reads its settings") {
                 let descriptor = open(pipe, O_WRONLY | O_NONBLOCK)
                 guard descriptor >= 0 else { return false }
@@ -145,15 +139,13 @@ extension EndToEnd {
             try redis.push(Self.jobs(1, "default", prefix: "a"))
             try await eventually("it works") { try QueueContents(redis).count("delivered") == 1 }
             _ = try await worker.stop()
-            _ = try await simulator.stop()
             withExtendedLifetime(folder) {}
         }
 
         @Test("the log level changes at once, and changes that need a restart are named")
         func level() async throws {
             // Without an append-only file the worker logs a warning.
-            let redis = try RedisServer(arguments: ["--appendonly", "yes"])
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers(redis: ["--appendonly", "yes"])
             let scene = try Scene(redis, "log_level: warning\n" + Self.shop(simulator.port))
             try await eventually("it is there") { try !QueueContents(redis).workers.isEmpty }
             #expect(scene.worker.log.isEmpty, "\(scene.worker.log)")

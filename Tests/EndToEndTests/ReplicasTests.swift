@@ -14,14 +14,17 @@ extension EndToEnd {
                 let master = try RedisServer(arguments: ["--repl-diskless-sync-delay", "0"])
                 self.master = master
                 replica = try RedisServer(arguments: ["--replicaof", "127.0.0.1", "\(master.port)"])
+                try await inStep()
+            }
+
+            func inStep() async throws {
                 try await eventually("the replica is in step") {
                     try master.run("INFO", "replication").text?.contains("state=online") == true
                 }
             }
 
             func enqueue(_ options: [String], input: String? = nil) async throws -> CommandLineTests.Output {
-                try await CommandLineTests.run(
-                    ["enqueue"] + options, environment: ["APNS_WORKER_REDIS_URL": master.url], input: input)
+                try await master.apnsWorker(["enqueue"] + options, input: input)
             }
         }
 
@@ -30,14 +33,12 @@ extension EndToEnd {
         @Test("a job counts once the replica has it")
         func confirmed() async throws {
             let pair = try await Pair()
-            let result = try await pair.enqueue(Self.one)
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            let result = try await pair.enqueue(Self.one).succeeds()
             #expect(result.output.contains(/^enqueued 1 job on default, id [0-9a-f]{24}, and 1 replica has it\n$/))
             #expect(try pair.replica.run("LLEN", "push:{default}:jobs") == 1)
             let lines = (TestJob.many(1500) + ["{"]).joined(separator: "\n")
-            let many = try await pair.enqueue(["--replicas", "1"], input: lines)
-            #expect(many.ending == .exited(1))
-            #expect(many.output == "enqueued 1500 jobs on default, and 1 replica has them, refused 1\n")
+            try await pair.enqueue(["--replicas", "1"], input: lines).fails(1).prints(
+                "enqueued 1500 jobs on default, and 1 replica has them, refused 1\n")
             #expect(try pair.replica.run("LLEN", "push:{default}:jobs") == 1501)
         }
 
@@ -64,9 +65,8 @@ extension EndToEnd {
             // An empty line and an invalid job also count as lines.
             let lines = ["", "{"] + TestJob.many(2500)
             let result = try await pair.enqueue(
-                ["--replicas", "1", "--replicas-timeout", "1s"], input: lines.joined(separator: "\n"))
-            #expect(result.ending == .exited(1))
-            #expect(result.output == "enqueued 1000 jobs on default, refused 1\n")
+                ["--replicas", "1", "--replicas-timeout", "1s"], input: lines.joined(separator: "\n")
+            ).fails(1).prints("enqueued 1000 jobs on default, refused 1\n")
             #expect(
                 result.errors.hasSuffix(
                     """
@@ -125,17 +125,12 @@ extension EndToEnd {
                     environment: ["REDIS_URL": pair.master.url])
             }
             pair.replica.pause()
-            let short = try await run()
-            #expect(short.ending == .exited(1), "\(short.output)")
+            let short = try await run().fails(1)
             #expect(short.errors == "enqueued 1 job, but fewer than 1 replicas have it: a failover may lose it\n")
             #expect(try pair.master.run("LLEN", "push:{default}:jobs") == 3)
             pair.replica.resume()
-            try await eventually("the replica is in step") {
-                try pair.master.run("INFO", "replication").text?.contains("state=online") == true
-            }
-            let confirmed = try await run()
-            #expect(confirmed.ending == .exited(0), "\(confirmed.errors)")
-            #expect(confirmed.output == "enqueued 1 job, and a replica has it\n")
+            try await pair.inStep()
+            try await run().succeeds().prints("enqueued 1 job, and a replica has it\n")
             #expect(try pair.replica.run("LLEN", "push:{default}:jobs") == 4)
 
             let simulator = try await SimulatorProcess()
@@ -154,10 +149,8 @@ extension EndToEnd {
                 (["--replicas", "1", "--replicas-timeout", "5"], "from 1s to 1h"),
             ])
         func mistakes(options: [String], words: String) async throws {
-            let result = try await CommandLineTests.run(
-                ["enqueue", "--token", "ab", "--alert", "x"] + options,
-                environment: ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"])
-            #expect(result.ending == .exited(64) && result.errors.contains(words), "\(result.errors)")
+            let flags = ["--token", "ab", "--alert", "x", "--redis", "redis://127.0.0.1:1"]
+            try await CommandLineTests.run(["enqueue"] + flags + options).fails(64, words)
         }
     }
 }

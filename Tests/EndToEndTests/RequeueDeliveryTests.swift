@@ -6,8 +6,7 @@ extension EndToEnd {
     @Suite("Requeued jobs and workers")
     struct RequeueDeliveryTests {
         private static func requeue(_ redis: RedisServer, _ flags: String...) async throws {
-            let result = try await RequeueTool.command.run(flags, redis: redis)
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            try await RequeueTool.command.run(flags, redis: redis).succeeds()
         }
 
         @Test("refused jobs are delivered once each when APNs accepts them, while a worker runs")
@@ -15,7 +14,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             // Only the first request for each of these devices is refused.
             let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let worker = try WorkerProcess(redis, simulator)
             try redis.push(TestJob.many(200, prefix: "f5") + TestJob.many(100))
             try await eventually("all are settled") { try QueueContents(redis).isSettled }
             let before = try QueueContents(redis)
@@ -32,22 +31,18 @@ extension EndToEnd {
 
         @Test("only the devices that did not get a job get it")
         func someTokens() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=f5,answer=413,times=1"])
             let jobs = (0..<30).map { job in
                 let tokens = (0..<6).map { TestJob.token($0 % 3 == 0 ? "f5" : "", job * 6 + $0) }
-                return
-                    #"{"id":"j\#(job)","tokens":["\#(tokens.joined(separator: "\",\""))"],"payload":{"aps":{"alert":"x"}}}"#
+                return TestJob.fanOut(tokens, #""id":"j\#(job)","#)
             }
             try redis.push(jobs)
-            let first = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
-            _ = try await first.finish()
+            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             let letters = try QueueContents(redis).dead
             #expect(letters.count == 30 && letters.allSatisfy { $0.tokens.count == 2 })
             #expect(Set(letters.map(\.original)) == Set(jobs.map { Array($0.utf8) }))
             try await Self.requeue(redis, "--all", "--yes")
-            let second = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
-            #expect(try await second.finish().delivered == 60)
+            #expect(try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish().delivered == 60)
             let accepted = try await simulator.stop()
             #expect(accepted.accepted == 180 && accepted.distinctTokens == 180 && accepted.duplicates == 0)
             #expect(try QueueContents(redis).dead.isEmpty)
@@ -55,96 +50,19 @@ extension EndToEnd {
 
         @Test("pieces of a big job that are refused unsent keep their devices, also when requeued")
         func pieces() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let tokens = (0..<2500).map { TestJob.token("", $0) }
             let payload = TestJob.payload(bytes: 5000)
             try redis.push([#"{"tokens":["\#(tokens.joined(separator: "\",\""))"],"payload":\#(payload)}"#])
             for round in 0..<2 {
                 if round > 0 { try await Self.requeue(redis, "--reason", "PayloadTooLarge", "--reason", "BadPayload") }
-                let worker = try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
-                #expect(try await worker.finish().dead == 2500)
+                #expect(try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish().dead == 2500)
                 let queue = try QueueContents(redis)
                 #expect(queue.isSettled && queue.dead.count == 3)
                 #expect(queue.dead.flatMap(\.tokens).sorted() == tokens)
             }
-            let listed = try await CommandLineTests.run(
-                ["dead", "list", "--json"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let listed = try await redis.apnsWorker(["dead", "list", "--json"])
             #expect(listed.output.components(separatedBy: #""requeues":1"#).count == 4, "\(listed.output)")
-        }
-
-        @Test("a job with unique_for is not a duplicate of itself")
-        func unique() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
-            let job = TestJob.text(TestJob.token("f5", 1), #""id":"u","unique_for":"1h","#)
-            try redis.push([job])
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
-            try await eventually("it is refused") { try QueueContents(redis).dead.count == 1 }
-            try await Self.requeue(redis, "--id", "u")
-            try await eventually("it is delivered") { try QueueContents(redis).count("delivered") == 1 }
-            // Another job with the same ID still is.
-            try redis.push([job])
-            try await eventually("the other is dropped") { try QueueContents(redis).count("dropped:Duplicate") == 1 }
-            let account = try await worker.stop()
-            #expect(account.delivered == 1 && account.dropped == 1 && account.dead == 1)
-            #expect(try await simulator.stop().accepted == 1)
-        }
-
-        @Test("attempts start again, or one more is made")
-        func attempts() async throws {
-            for (flags, requests) in [([], 3), (["--keep-attempts"], 1)] as [([String], Int)] {
-                let redis = try RedisServer()
-                let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=429"])
-                let options = ["--exit-when-done"]
-                try redis.push([TestJob.text(TestJob.token("f5", 1), #""id":"a","max_attempts":3,"#)])
-                _ = try await WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options).finish()
-                #expect(try QueueContents(redis).dead.map(\.attempts) == [3])
-                let before = try await simulator.account().requests
-                let result = try await RequeueTool.command.run(["--reason", "AttemptsExhausted"] + flags, redis: redis)
-                #expect(result.ending == .exited(0))
-                _ = try await WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options).finish()
-                #expect(try await simulator.stop().requests - before == requests)
-                #expect(try QueueContents(redis).dead.map(\.attempts) == [flags.isEmpty ? 3 : 4])
-            }
-        }
-
-        @Test("a job that no worker can read becomes the same dead letter again")
-        func malformed() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let bodies: [[UInt8]] = [
-                [0xFF, 0x00, 0x0A], Array("{".utf8), Array(#"{"apns_worker":1,"job":[]}"#.utf8), Array("}".utf8),
-            ]
-            try redis.push(bodies)
-            for round in 0..<3 {
-                if round > 0 { try await Self.requeue(redis, "--all", "--yes") }
-                let worker = try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
-                _ = try await worker.finish()
-                let dead = try QueueContents(redis).dead
-                #expect(Set(dead.map(\.original)) == Set([bodies[0], bodies[1], Array("[]".utf8), bodies[3]]))
-                #expect(dead.count == 4)
-            }
-        }
-
-        @Test("an expired job is not sent")
-        func expired() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
-            try redis.push([
-                TestJob.text(TestJob.token("f5", 1), #""expiration":"1s","#),
-                TestJob.text(TestJob.token("f5", 2), #""expiration":"1h","#),
-            ])
-            let options = ["--exit-when-done"]
-            _ = try await WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options).finish()
-            let start = ContinuousClock.now
-            try await eventually("the first is too old") { ContinuousClock.now - start > .seconds(2) }
-            try await Self.requeue(redis, "--all", "--yes")
-            let account = try await WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options).finish()
-            #expect(account.expired == 1 && account.delivered == 1)
-            #expect(try await simulator.stop().accepted == 1)
         }
 
         @Test("in a Cluster and behind Sentinels, by the command and by the script")
@@ -156,29 +74,26 @@ extension EndToEnd {
             try await set.failOver()
             let master = try set.master()
             for (server, url, client) in [
-                (owner, cluster.url, "redis-cli -c -p \(other.port)"),
-                (master, set.url, "redis-cli -p \(master.port)"),
+                (owner, cluster.url, "redis-cli -c -p \(other.port)"), (master, set.url, "redis-cli -p \(master.port)"),
             ] {
                 try server.bury((0..<500).map { TestLetter.numbered($0) })
-                let environment = ["APNS_WORKER_REDIS_URL": url]
-                let count = try await CommandLineTests.run(
-                    ["dead", "list", "--by", "reason"], environment: environment)
-                #expect(count.output == "500\tUnknownApp\n", "\(count.errors)")
-                let requeued = try await CommandLineTests.run(
-                    ["requeue", "--all", "--yes", "--limit", "200"], environment: environment)
-                #expect(requeued.output == "requeued 200 jobs of queue default: 200 UnknownApp\n", "\(requeued.errors)")
-                let script = try await CommandLineTests.run(
-                    ["--all", "--yes", "--limit", "299", "--redis-cli", client], of: RequeueTool.scriptPath)
-                #expect(script.output == "requeued 299 jobs of queue default: 299 UnknownApp\n", "\(script.errors)")
-                let deleted = try await CommandLineTests.run(
-                    ["dead", "delete", "--all", "--yes"], environment: environment)
-                #expect(deleted.output == "deleted 1 dead letter of queue default: 1 UnknownApp\n", "\(deleted.errors)")
+                func run(_ arguments: String...) async throws -> CommandLineTests.Output {
+                    try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": url])
+                }
+                try await run("dead", "list", "--by", "reason").prints("500\tUnknownApp\n")
+                try await run("requeue", "--all", "--yes", "--limit", "200").prints(
+                    "requeued 200 jobs of queue default: 200 UnknownApp\n")
+                try await CommandLineTests.run(
+                    ["--all", "--yes", "--limit", "299", "--redis-cli", client], of: RequeueTool.scriptPath
+                ).prints("requeued 299 jobs of queue default: 299 UnknownApp\n")
+                try await run("dead", "delete", "--all", "--yes").prints(
+                    "deleted 1 dead letter of queue default: 1 UnknownApp\n")
                 #expect(try QueueContents(server).jobs.count == 499)
             }
             try owner.bury([.numbered(1)])
-            let lost = try await CommandLineTests.run(
-                ["--all", "--yes", "--redis-cli", "redis-cli -p \(other.port)"], of: RequeueTool.scriptPath)
-            #expect(lost.ending == .exited(1) && lost.errors.contains("add -c"), "\(lost.errors)")
+            try await CommandLineTests.run(
+                ["--all", "--yes", "--redis-cli", "redis-cli -p \(other.port)"], of: RequeueTool.scriptPath
+            ).fails(1, "add -c")
         }
     }
 }

@@ -7,15 +7,11 @@ extension EndToEnd {
     struct ResultsCommandTests {
         private static func results(_ arguments: [String], _ redis: RedisServer) async throws -> CommandLineTests.Output
         {
-            try await CommandLineTests.run(["results"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            try await redis.apnsWorker(["results"] + arguments)
         }
 
         private static func ids(_ arguments: [String], _ redis: RedisServer) async throws -> [String] {
-            let result = try await results(arguments + ["--json"], redis)
-            return try result.output.split(separator: "\n").map {
-                let object = try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
-                return try #require(object["id"] as? String)
-            }
+            try await results(arguments + ["--json"], redis).objects().map { try #require($0["id"] as? String) }
         }
 
         /// Adds a result as a worker does, at a time in milliseconds.
@@ -26,15 +22,16 @@ extension EndToEnd {
         ) throws {
             try redis.run(
                 "XADD", "push:{\(queue)}:results", "\(time)-*", "id", id, "token", token, "outcome", outcome, "reason",
-                reason,
-                "status", "400", "apns_id", "", "app", app, "attempt", "\(attempt)", "time", "\(time)", "trace_id", "",
-                "parent_id", "", "apns_unique_id", "", "campaign", campaign, "labels",
+                reason, "status", "400", "apns_id", "", "app", app, "attempt", "\(attempt)", "time", "\(time)",
+                "trace_id", "", "parent_id", "", "apns_unique_id", "", "campaign", campaign, "labels",
                 campaign.isEmpty ? "" : #"{"u":"1"}"#)
         }
 
         @Test("finds them by ID, token, outcome, reason, app, campaign and attempt, in any order")
         func filters() async throws {
             let redis = try RedisServer()
+            let empty = try await Self.results([], redis)
+            #expect(empty.ending == .exited(0) && empty.errors.contains("has no results; workers keep those"))
             let now = Int64(Date().timeIntervalSince1970 * 1000)
             try Self.add("a", at: now - 4000, redis, token: TestJob.token("a", 1))
             try Self.add("b", at: now - 3000, redis, outcome: "delivered", reason: "", campaign: "spring")
@@ -53,15 +50,18 @@ extension EndToEnd {
             #expect(try await Self.ids(["--app", "news"], redis) == ["c"])
             #expect(try await Self.ids(["--campaign", "spring", "--outcome", "dead"], redis) == ["c"])
             #expect(try await Self.ids(["--attempt", "3"], redis) == ["c"])
-            let text = try await Self.results(["--campaign", "spring", "--limit", "1"], redis)
-            #expect(
-                text.output.contains(
-                    #" delivered status=400 app=shop id=b campaign=spring attempt=1 labels={"u":"1"} "#),
-                "\(text.output)")
+            #expect(try await Self.ids(["--outcome", "dead", "--outcome", "expired"], redis) == ["a", "c"])
+            let object = try #require(try await Self.results(["--id", "a", "--json"], redis).objects().first)
+            #expect(object["token"] as? String == TestJob.token("a", 1) && object["status"] as? Int == 400)
+            let line = try await Self.results(["--id", "a"], redis).output
+            #expect(line.contains(" dead BadTopic status=400 ") && line.contains("token=a0000000…"), "\(line)")
+            #expect(!line.contains(TestJob.token("a", 1)))
+            try await Self.results(["--campaign", "spring", "--limit", "1"], redis).shows(
+                #" delivered status=400 app=shop id=b campaign=spring attempt=1 labels={"u":"1"} "#)
             let none = try await Self.results(["--campaign", "autumn"], redis)
             #expect(none.ending == .exited(0) && none.errors == "no results match (4 searched in queue default)\n")
             // A missing result for a named job or device is a failure.
-            #expect(try await Self.results(["--id", "nosuch"], redis).ending == .exited(1))
+            try await Self.results(["--id", "nosuch"], redis).fails(1)
         }
 
         @Test("finds those of a period, by time or by duration, in pages and in both directions")
@@ -106,8 +106,7 @@ extension EndToEnd {
             #expect(try await Self.ids([], redis) == (0..<600).map { "\($0)" })
             #expect(try await Self.ids(["--newest-first", "--limit", "3"], redis) == ["599", "598", "597"])
             #expect(try await Self.ids(["--queue", "bulk,critical", "--limit", "3"], redis) == ["0", "1", "3"])
-            let text = try await Self.results(["--limit", "2"], redis)
-            #expect(text.output.contains(" dead BadTopic queue=critical ") && text.output.contains(" queue=bulk "))
+            try await Self.results(["--limit", "2"], redis).shows(" dead BadTopic queue=critical ", " queue=bulk ")
             let one = try await Self.results(["--queue", "bulk", "--limit", "1"], redis)
             #expect(!one.output.contains("queue="))
             let none = try await Self.results(["--app", "x"], redis)
@@ -132,16 +131,13 @@ extension EndToEnd {
             ] {
                 try redis.run(
                     "XADD", "push:{default}:results", "*", "id", "a\u{1B}[2J", "labels", labels, "time", time,
-                    "outcome",
-                    "\u{202E}", "status", "4e2", "attempt", "00")
+                    "outcome", "\u{202E}", "status", "4e2", "attempt", "00")
             }
             try redis.run("XADD", "push:{default}:results", "*", "other", "fields")
             let text = try await Self.results([], redis)
             #expect(text.output.split(separator: "\n").count == 5 && !text.output.contains("\u{1B}"))
             #expect(!text.output.contains("\u{202E}"))
-            let json = try await Self.results(["--json"], redis).output.split(separator: "\n")
-            #expect(json.count == 5)
-            for line in json { #expect(try JSONSerialization.jsonObject(with: Data(line.utf8)) is [String: Any]) }
+            #expect(try await Self.results(["--json"], redis).objects().count == 5)
         }
 
         @Test("a job with one bad member keeps its ID, app, token, campaign and labels everywhere")
@@ -152,10 +148,8 @@ extension EndToEnd {
                 """#
             try redis.push([job])
             let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--log-level", "debug"])
-            let account = try await worker.finish()
-            #expect(account.dead == 1)
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done", "--log-level", "debug"])
+            #expect(try await worker.finish().dead == 1)
             // The default keeps failures.
             let stored = try #require(try storedResults(redis).first)
             #expect(stored["id"] == "promo-0" && stored["token"] == "aabb" && stored["app"] == "default")
@@ -168,9 +162,8 @@ extension EndToEnd {
             #expect(list.output.contains(#/InvalidMember +default +promo-0 +0/#), "\(list.output)")
             let show = try await CommandLineTests.run(["dead", "show", "--id", "promo-0", "--redis", redis.url])
             #expect(show.output.contains(/campaign +spring\n/) && show.output.contains(/labels +user=4711\n/))
-            let json = try await CommandLineTests.run(["dead", "list", "--json", "--redis", redis.url])
-            #expect(json.output.contains(#""campaign":"spring""#) && json.output.contains(#""labels":{"user":"4711"}"#))
-            _ = try await simulator.stop()
+            try await CommandLineTests.run(["dead", "list", "--json", "--redis", redis.url]).shows(
+                #""campaign":"spring""#, #""labels":{"user":"4711"}"#)
         }
     }
 }

@@ -6,17 +6,11 @@ extension EndToEnd {
     /// The errors for a URL of the wrong server, and the problems that `status` reports while a server or a worker is silent.
     @Suite("The right Redis")
     struct RightRedisTests {
-        private static func run(_ url: String, _ arguments: String...) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": url])
-        }
-
         /// The kinds of problems of `status`.
         private static func problems(_ url: String, _ more: [String] = []) async throws -> [String: String] {
             let status = try await CommandLineTests.run(
                 ["status", "--json"] + more, environment: ["APNS_WORKER_REDIS_URL": url])
-            let json = try #require(
-                JSONSerialization.jsonObject(with: Data(status.output.utf8)) as? [String: Any], "\(status)")
-            let problems = try #require(json["problems"] as? [[String: Any]])
+            let problems = try #require(try status.objects().first?["problems"] as? [[String: Any]], "\(status)")
             return Dictionary(
                 problems.compactMap { problem in
                     (problem["kind"] as? String).map { ($0, problem["message"] as? String ?? "") }
@@ -53,11 +47,8 @@ extension EndToEnd {
         @Test("a URL of one server that names a Sentinel or a node of a Cluster gets the right form in the error")
         func wrongTopology() async throws {
             let set = try await RedisSentinelSet()
-            let sentinel = try await Self.run("redis://127.0.0.1:\(set.sentinels[0].port)", "status")
-            #expect(sentinel.ending == .exited(69), "\(sentinel)")
-            #expect(
-                sentinel.errors.contains("a Sentinel listens there")
-                    && sentinel.errors.contains("redis+sentinel://"), "\(sentinel)")
+            try await apnsWorker("redis://127.0.0.1:\(set.sentinels[0].port)", "status").fails(
+                69, "a Sentinel listens there", "redis+sentinel://")
             let cluster = try await RedisCluster()
             let problems = try await Self.problems("redis://127.0.0.1:\(cluster.nodes[0].port)", ["--queue", "a,b,c"])
             #expect(problems["redis_is_cluster"] != nil, "\(problems)")
@@ -73,10 +64,8 @@ extension EndToEnd {
 
         @Test("a worker that is stopped is reported long before its lease ends, and its own statements count no more")
         func silentWorker() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_LEASE": "300s"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_LEASE": "300s"])
             try await eventually("it has joined") {
                 if let ending = worker.process.ending { throw worker.process.failure("ended with \(ending)") }
                 return try redis.run("ZCARD", "push:{default}:workers") == 1
@@ -85,8 +74,7 @@ extension EndToEnd {
             try await eventually("it is reported", within: .seconds(90)) {
                 try await Self.problems(redis.url)["worker_silent"] != nil
             }
-            let check = try await Self.run(redis.url, "status", "--check")
-            #expect(check.ending != .exited(0), "\(check)")
+            try await apnsWorker(redis.url, "status", "--check").fails()
             worker.process.send(SIGCONT)
             try await eventually("it is well again") { try await Self.problems(redis.url).isEmpty }
             _ = try await worker.stop()

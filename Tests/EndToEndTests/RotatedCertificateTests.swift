@@ -55,13 +55,12 @@ extension EndToEnd {
 
             init() throws {
                 port = try RedisServer.freePort()
-                server = try RedisServer(
-                    arguments: [
-                        "--tls-port", "\(port)", "--tls-auth-clients", "yes",
-                        "--tls-cert-file", try TestCertificates.path("server.pem"),
-                        "--tls-key-file", try TestCertificates.path("server-key.pem"),
-                        "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
-                    ])
+                server = try RedisServer(arguments: [
+                    "--tls-port", "\(port)", "--tls-auth-clients", "yes", "--tls-cert-file",
+                    try TestCertificates.path("server.pem"), "--tls-key-file",
+                    try TestCertificates.path("server-key.pem"), "--tls-ca-cert-file",
+                    try TestCertificates.path("ca.pem"),
+                ])
             }
 
             var url: String { "rediss://localhost:\(port)" }
@@ -80,8 +79,7 @@ extension EndToEnd {
             let files = try Files()
             let redis = try SecureRedis()
             let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, environment: files.environment)
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: files.environment)
             try redis.server.push(TestJob.many(5, prefix: "a"))
             try await eventually("the first are delivered") { try await simulator.account().accepted == 5 }
             return (files, redis, simulator, worker)
@@ -166,10 +164,8 @@ extension EndToEnd {
         func app() async throws {
             let files = try Files()
             try files.workshop.write(files.workshop.read("new-ca.pem"), to: "ca")
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_CA": files.path("ca")])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_CA": files.path("ca")])
             try redis.push(TestJob.many(5))
             try await eventually("it does not trust the server") { worker.log.contains("not trusted") }
             try files.workshop.write(Data(contentsOf: URL(filePath: TestCertificates.path("ca.pem"))), to: "ca")

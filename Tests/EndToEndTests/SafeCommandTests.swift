@@ -5,10 +5,6 @@ import Testing
 extension EndToEnd {
     @Suite("Commands that are safe under stress")
     struct SafeCommandTests {
-        private static func run(_ redis: String, _ arguments: String...) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis])
-        }
-
         @Test(
             "commands for everything and deletions need a terminal or --yes",
             arguments: [
@@ -22,30 +18,10 @@ extension EndToEnd {
             try redis.bury([.numbered(1)])
             try redis.run("SADD", "push:{shared}:invalid-tokens", "ab")
             let before = try redis.run("DBSIZE")
-            let result = try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let result = try await redis.apnsWorker(arguments)
             #expect(result.ending == .exited(64) && result.output.isEmpty, "\(result)")
             #expect(result.errors.contains("there is no terminal; pass --yes"), "\(result.errors)")
             #expect(try redis.run("DBSIZE") == before && QueueContents(redis).dead.count == 1)
-        }
-
-        @Test("stop --all without a terminal changes nothing, and with --yes stops the fleet")
-        func fleet() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
-            try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
-            let refused = try await Self.run(redis.url, "stop", "--all")
-            #expect(refused.ending == .exited(64), "\(refused)")
-            #expect(try redis.run("KEYS", "push:{default}:order:*") == .array([]))
-            let quiet = try await Self.run(redis.url, "quiet", "--all", "--yes", "--wait")
-            #expect(quiet.ending == .exited(0), "\(quiet)")
-            let undo = try #require(quiet.output.firstMatch(of: /to undo: apns-worker (.*)\n/)).1
-            let undone = try await CommandLineTests.run(
-                undo.split(separator: " ").map(String.init) + ["--yes", "--wait"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
-            #expect(undone.ending == .exited(0) && undone.output.contains("claims jobs again"), "\(undone)")
-            #expect(try await Self.run(redis.url, "stop", "--all", "--yes", "--wait").ending == .exited(0))
-            _ = try await worker.finish()
         }
 
         @Test("a mistyped queue name is refused with a suggestion, and --force continues")
@@ -56,53 +32,43 @@ extension EndToEnd {
             for arguments in [
                 ["pause"], ["resume"], ["requeue", "--reason", "X"], ["dead", "delete", "--reason", "X", "--yes"],
             ] {
-                let result = try await CommandLineTests.run(
-                    arguments + ["--queue", "critcal"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
-                #expect(result.ending == .exited(1), "\(result)")
-                #expect(result.errors.contains("unknown queue critcal; did you mean critical?"), "\(result.errors)")
+                try await redis.apnsWorker(arguments + ["--queue", "critcal"]).fails(
+                    1, "unknown queue critcal; did you mean critical?")
             }
             #expect(try redis.run("EXISTS", "push:{critcal}:paused") == 0)
-            let forced = try await Self.run(redis.url, "pause", "--queue", "critcal", "--force")
-            #expect(forced.ending == .exited(0), "\(forced)")
+            try await apnsWorker(redis.url, "pause", "--queue", "critcal", "--force").succeeds()
             #expect(try redis.run("EXISTS", "push:{critcal}:paused") == 1)
             // If no queue exists yet, any name is accepted: a pause can precede the first job.
             let fresh = try RedisServer()
-            #expect(try await Self.run(fresh.url, "pause", "--queue", "first").ending == .exited(0))
-            #expect(try await Self.run(fresh.url, "pause", "--queue", "second").ending == .exited(1))
+            try await apnsWorker(fresh.url, "pause", "--queue", "first").succeeds()
+            try await apnsWorker(fresh.url, "pause", "--queue", "second").fails(1)
         }
 
-        @Test("no match exits with 1, also in a dry run")
-        func nothing() async throws {
-            let redis = try RedisServer()
-            try redis.bury([.numbered(1)])
-            for arguments in [
+        @Test(
+            "no match exits with 1, also in a dry run",
+            arguments: [
                 ["requeue", "--reason", "typo", "--dry-run"], ["requeue", "--reason", "typo"],
                 ["dead", "delete", "--reason", "typo", "--yes"], ["dead", "delete", "--reason", "typo", "--dry-run"],
                 ["invalid", "remove", "--reason", "typo", "--yes"], ["resume"],
-            ] {
-                let result = try await CommandLineTests.run(
-                    arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
-                #expect(result.ending == .exited(1), "\(arguments): \(result)")
-            }
+            ])
+        func nothing(arguments: [String]) async throws {
+            let redis = try RedisServer()
+            try redis.bury([.numbered(1)])
+            try await redis.apnsWorker(arguments).fails(1)
         }
 
         @Test("pause prints how many notifications of claimed jobs still go out, and needs no reason")
         func pauseCounts() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=silence"])
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--request-timeout", "600000", "--drain-timeout", "0"])
-            let jobs = (0..<3).map { job in
-                let tokens = (0..<700).map { TestJob.token("\(job)", $0) }
-                return #"{"id":"c\#(job)","tokens":["\#(tokens.joined(separator: "\",\""))"],"alert":"x"}"#
-            }
-            try redis.push(jobs)
+            let (redis, simulator) = try await startServers(rules: ["answer=silence"])
+            let worker = try WorkerProcess(redis, simulator, ["--request-timeout", "600000", "--drain-timeout", "0"])
+            try redis.push(
+                (0..<3).map { job in TestJob.fanOut((0..<700).map { TestJob.token("\(job)", $0) }, #""id":"c\#(job)","#)
+                })
             try await eventually("they are claimed") { try QueueContents(redis).claims == 3 }
             try redis.push(TestJob.many(5))
             let paused = try await CommandLineTests.run(
-                ["pause"], environment: ["APNS_WORKER_REDIS_URL": redis.url, "USER": "ana"])
-            #expect(paused.ending == .exited(0), "\(paused)")
+                ["pause"], environment: ["APNS_WORKER_REDIS_URL": redis.url, "USER": "ana"]
+            ).succeeds()
             #expect(paused.output.hasPrefix("queue default is paused: by ana@"), "\(paused.output)")
             let waiting = try QueueContents(redis).jobs.count
             if waiting == 5 {
@@ -110,7 +76,7 @@ extension EndToEnd {
                     paused.output.contains("Workers finish the 3 claimed jobs, at most 2,100 notifications"),
                     "\(paused.output)")
             }
-            let json = try await Self.run(redis.url, "pause", "--reason", "x", "--json")
+            let json = try await apnsWorker(redis.url, "pause", "--reason", "x", "--json")
             let object = try #require(
                 JSONSerialization.jsonObject(with: Data(json.output.utf8)) as? [String: Any], "\(json)")
             #expect(object["claimed"] as? Int == 8 - waiting && object["notifications"] as? Int == 2100 + 5 - waiting)
@@ -119,24 +85,19 @@ extension EndToEnd {
 
         @Test("pause --now makes workers return unsubmitted jobs, and resume sends each once")
         func pauseNow() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["delay=1s"], options: ["--control-port", "0"])
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--max-connections", "1", "--max-streams", "10"])
+            let (redis, simulator) = try await startServers(rules: ["delay=1s"], simulator: ["--control-port", "0"])
+            let worker = try WorkerProcess(redis, simulator, ["--max-connections", "1", "--max-streams", "10"])
             let jobs = (0..<3).map { job in
-                let tokens = (0..<200).map { TestJob.token("\(job)", $0) }
-                return #"{"id":"n\#(job)","tokens":["\#(tokens.joined(separator: "\",\""))"],"alert":"x"}"#
+                TestJob.fanOut((0..<200).map { TestJob.token("\(job)", $0) }, #""id":"n\#(job)","#)
             }
             try redis.push(jobs + TestJob.many(5, prefix: "a"))
             try await eventually("it is at work") { try await simulator.account().accepted >= 10 }
-            let paused = try await Self.run(redis.url, "pause", "--now")
-            #expect(paused.ending == .exited(0) && paused.output.contains("Workers release"), "\(paused)")
+            try await apnsWorker(redis.url, "pause", "--now").succeeds("Workers release")
             try await eventually("all is handed back", within: .seconds(15)) { try QueueContents(redis).claims == 0 }
             let accepted = try await simulator.account().accepted
             // At ten per second, 600 would take a minute; only notifications in flight were sent after the command.
             #expect(accepted < 200, "\(accepted)")
-            #expect(try await Self.run(redis.url, "resume").ending == .exited(0))
+            try await apnsWorker(redis.url, "resume").succeeds()
             try await simulator.control("DELETE", "/rules")
             try await eventually("each is sent once", within: .seconds(120)) {
                 try QueueContents(redis).count("delivered") == 605
@@ -152,56 +113,32 @@ extension EndToEnd {
             for (index, queue) in ["bulk", "critical", "default"].enumerated() {
                 try redis.bury([.numbered(index), .numbered(index + 10, reason: "Other")], queue: queue)
             }
-            let list = try await Self.run(redis.url, "dead", "list")
+            let list = try await apnsWorker(redis.url, "dead", "list")
             let lines = list.output.split(separator: "\n")
             #expect(lines.count == 7 && lines[0].hasPrefix("QUEUE     TIME"), "\(list.output)")
             #expect(Set(lines.dropFirst().map { $0.prefix { $0 != " " } }) == ["bulk", "critical", "default"])
-            let json = try await Self.run(redis.url, "dead", "list", "--json", "--limit", "4").output
+            let json = try await apnsWorker(redis.url, "dead", "list", "--json", "--limit", "4").output
             #expect(json.split(separator: "\n").count == 4 && json.contains(#""queue":"bulk""#))
-            #expect(
-                try await Self.run(redis.url, "dead", "list", "--by", "reason").output == "3\tOther\n3\tUnknownApp\n")
-            let one = try await Self.run(redis.url, "dead", "list", "--queue", "bulk").output
+            try await apnsWorker(redis.url, "dead", "list", "--by", "reason").prints("3\tOther\n3\tUnknownApp\n")
+            let one = try await apnsWorker(redis.url, "dead", "list", "--queue", "bulk").output
             #expect(one.split(separator: "\n").count == 3 && one.hasPrefix("TIME"))
 
-            let paused = try await Self.run(redis.url, "pause", "--all", "--yes", "--reason", "x")
+            let paused = try await apnsWorker(redis.url, "pause", "--all", "--yes", "--reason", "x")
             #expect(paused.output.matches(of: /queue \w+ is paused: x/).count == 3, "\(paused)")
-            let resumed = try await Self.run(redis.url, "resume", "--queue", "bulk,default")
+            let resumed = try await apnsWorker(redis.url, "resume", "--queue", "bulk,default")
             #expect(resumed.ending == .exited(0) && resumed.output.matches(of: /is resumed/).count == 2)
             #expect(try redis.run("EXISTS", "push:{critical}:paused") == 1)
 
             // With several configured queues, a command that changes something needs a name.
             let environment = ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_QUEUE": "critical,default"]
-            let unclear = try await CommandLineTests.run(["requeue", "--reason", "Other"], environment: environment)
-            #expect(unclear.ending == .exited(64), "\(unclear)")
-            #expect(unclear.errors.contains("choose with --queue critical,default, or pass --all-queues"))
-            let two = try await CommandLineTests.run(
-                ["requeue", "--reason", "Other", "--all-queues", "--yes"], environment: environment)
-            #expect(
-                two.output == "requeued 1 job of queue critical: 1 Other\nrequeued 1 job of queue default: 1 Other\n",
-                "\(two)")
-            let deleted = try await Self.run(
-                redis.url, "dead", "delete", "--all", "--queue", "bulk,critical", "--yes", "--limit", "2")
-            #expect(
-                deleted.output == "deleted 2 dead letters of queue bulk: 1 Other, 1 UnknownApp\n", "\(deleted)")
-        }
-
-        @Test("--since and --until accept a duration and a time")
-        func periods() async throws {
-            let redis = try RedisServer()
-            try redis.bury([60, 600, 6000].map { TestLetter(reason: "R\($0)", original: [0x7B], seconds: $0) })
-            let time = ISO8601DateFormatter().string(from: Date(timeIntervalSinceNow: -3000))
-            for (arguments, reasons) in [
-                (["--since", "5m"], ["R60"]), (["--since", time], ["R60", "R600"]), (["--until", time], ["R6000"]),
-                (["--since", "1h", "--until", "5m"], ["R600"]),
-                (["--until", "5m"], ["R600", "R6000"]),
-            ] {
-                let result = try await CommandLineTests.run(
-                    ["dead", "list", "--by", "reason"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
-                let found = result.output.split(separator: "\n").compactMap { $0.split(separator: "\t").last }
-                #expect(found.map(String.init).sorted() == reasons.sorted(), "\(arguments): \(result)")
-            }
-            let wrong = try await Self.run(redis.url, "dead", "list", "--since", "soon")
-            #expect(wrong.ending == .exited(64) && wrong.errors.contains("a duration ago such as 10m"))
+            try await CommandLineTests.run(["requeue", "--reason", "Other"], environment: environment).fails(
+                64, "choose with --queue critical,default, or pass --all-queues")
+            try await CommandLineTests.run(
+                ["requeue", "--reason", "Other", "--all-queues", "--yes"], environment: environment
+            ).prints("requeued 1 job of queue critical: 1 Other\nrequeued 1 job of queue default: 1 Other\n")
+            try await apnsWorker(
+                redis.url, "dead", "delete", "--all", "--queue", "bulk,critical", "--yes", "--limit", "2"
+            ).prints("deleted 2 dead letters of queue bulk: 1 Other, 1 UnknownApp\n")
         }
     }
 }

@@ -71,9 +71,6 @@ extension EndToEnd {
             let (rows, forms) = (try Self.rows(), try Self.forms())
             #expect(rows.count > 60)
             let redis = try RedisServer()
-            let directory = FileManager.default.temporaryDirectory.appending(path: "secrets-\(UUID().uuidString)")
-            try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-            defer { try? FileManager.default.removeItem(at: directory) }
             var runs: [(arguments: [String], environment: [String: String])] = []
             for (index, row) in rows.enumerated() {
                 for (number, form) in forms.enumerated() {
@@ -88,14 +85,11 @@ extension EndToEnd {
                         runs.append((["run", "--exit-when-done", "\(flag)=\(form)"], [:]))
                     }
                     for suffix in ["", "_file"] {
-                        let file = directory.appending(path: "\(index)-\(number)\(suffix).yaml")
+                        let file = redis.directory.appending(path: "\(index)-\(number)\(suffix).yaml")
                         let members = row.name.split(separator: ".")
-                        var yaml = ""
-                        for (depth, member) in members.enumerated() {
-                            let indent = String(repeating: "  ", count: depth)
-                            yaml += "\(indent)\(member)\(depth == members.count - 1 ? suffix : ""):"
-                            yaml += depth == members.count - 1 ? "" : "\n"
-                        }
+                        let yaml =
+                            members.enumerated().map { String(repeating: "  ", count: $0) + $1 + ":" }
+                            .joined(separator: "\n").dropLast() + suffix + ":"
                         let quoted = try String(decoding: JSONEncoder().encode(form), as: UTF8.self)
                             .replacing("\\/", with: "/")
                         try "\(yaml) \(quoted)\n".write(to: file, atomically: true, encoding: .utf8)
@@ -164,7 +158,7 @@ extension EndToEnd {
             let redis = try RedisServer(password: "hunter2-Zq9")
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0", "--log-level", "trace"],
+                redis, simulator, ["--admin-port", "0", "--log-level", "trace"],
                 environment: ["APNS_WORKER_KEY": "", "APNS_WORKER_KEY_BASE64": forms[3]])
             let port = try await worker.adminPort()
             try redis.push(TestJob.many(20) + ["{}"])
@@ -176,9 +170,7 @@ extension EndToEnd {
             try await eventually("the dashboard is open") { web.output.contains("dashboard  http") }
             let address = try #require(web.output.firstMatch(of: /dashboard  (http\S+)\//)?.1)
             var texts: [(name: String, text: String)] = []
-            for path in ["/metrics", "/readyz"] {
-                texts.append((path, try await MetricsTests.get(port, path).body))
-            }
+            for path in ["/metrics", "/readyz"] { texts.append((path, try await MetricsTests.get(port, path).body)) }
             for path in ["/", "/workers", "/apps", "/redis", "/dead", "/api/v1/status", "/activity"] {
                 let curl = try ChildProcess("curl", ["-sS", "--noproxy", "*", "\(address)\(path)"])
                 #expect(try await curl.wait() == .exited(0))
@@ -212,9 +204,7 @@ extension EndToEnd {
             #expect(texts.count > 18)
             _ = try await worker.stop()
             texts += [("the log", worker.log), ("the dashboard's log", web.errors)]
-            for (name, text) in texts {
-                #expect(Self.leak(text, forms) == nil && !text.contains("hunter2"), "\(name)")
-            }
+            for (name, text) in texts { #expect(Self.leak(text, forms) == nil && !text.contains("hunter2"), "\(name)") }
         }
 
         @Test("a password in a flag is accepted, and the command says who can read it")

@@ -30,8 +30,7 @@ extension EndToEnd {
 
         private func ask(_ url: String, _ arguments: String...) async throws -> Object {
             let curl = try ChildProcess(
-                "/usr/bin/curl",
-                ["--silent", "--show-error", "--noproxy", "*", "--max-time", "100"] + arguments + [url])
+                "/usr/bin/curl", ["-sS", "--noproxy", "*", "--max-time", "100"] + arguments + [url])
             try #require(try await curl.wait(within: .seconds(120)) == .exited(0), "\(curl.errors)")
             return try #require(
                 try JSONSerialization.jsonObject(with: Data(curl.output.utf8)) as? Object, "\(curl.output)")
@@ -53,15 +52,11 @@ extension EndToEnd {
             arguments: ["http2", "gateway"])
         func whole(_ transport: String) async throws {
             let redis = try RedisServer()
-            let record = FileManager.default.temporaryDirectory.appending(path: "record-\(UUID().uuidString)").path
-            defer { try? FileManager.default.removeItem(atPath: record) }
+            let record = redis.directory.appending(path: "record").path
             let worker = try worker(
                 redis, ["--transport", transport, "--gateway-confirm-after", "50", "--simulate-record", record])
             let url = try await control(worker)
-            let result = try await CommandLineTests.run(
-                ["enqueue", "--token", TestJob.token("ab", 1), "--alert", "Grüße 😀"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            try await redis.apnsWorker(["enqueue", "--token", TestJob.token("ab", 1), "--alert", "Grüße 😀"]).succeeds()
             let notification = try #require(try await notifications(url, 1).first)
             #expect(notification["transport"] as? String == transport)
             #expect(notification["token"] as? String == TestJob.token("ab", 1))
@@ -84,24 +79,6 @@ extension EndToEnd {
             #expect(recorded.dropFirst().allSatisfy { $0["accepted"] as? Bool == false && transport == "gateway" })
             let end = try #require(worker.lines(of: "simulation_stopped").last)
             #expect(end.contains("accepted=1") && end.contains("by_gateway=1") == (transport == "gateway"))
-        }
-
-        @Test("simulates the failures of its rules, also of rules added while it runs")
-        func rules() async throws {
-            let redis = try RedisServer()
-            let worker = try worker(
-                redis, ["--simulate-rule", "prefix=dead,answer=410", "--simulate-rule", "prefix=bad,answer=413"])
-            let url = try await control(worker)
-            try redis.push([TestJob.text(TestJob.token("dead", 1)), TestJob.text(TestJob.token("bad", 2))])
-            let outcomes = try await notifications(url, 2).compactMap { ($0["outcome"] as? Object)?["status"] as? Int }
-            #expect(Set(outcomes) == [410, 413])
-            let answer = try await ask(
-                "\(url)/rules", "--request", "PUT", "--data", #"{"rules":["prefix=f00d,answer=410"]}"#)
-            #expect(answer["rules"] as? [String] == ["prefix=f00d,answer=410"])
-            try redis.push([TestJob.text(TestJob.token("f00d", 3)), TestJob.text(TestJob.token("aa", 4))])
-            _ = try await notifications(url, 4)
-            let account = try await worker.stop()
-            #expect(account.delivered == 1 && account.invalidToken == 2 && account.dead == 1)
         }
 
         @Test("has rules for the gateway, too, and its feedback service reports the tokens they matched")
@@ -152,16 +129,6 @@ extension EndToEnd {
             #expect(try await worker.stop().delivered == 2)
         }
 
-        @Test("ends when the queue is empty, after the worker has drained")
-        func exitWhenDone() async throws {
-            let redis = try RedisServer()
-            try redis.push(TestJob.many(500))
-            let worker = try worker(redis, ["--exit-when-done", "--log-level", "error"])
-            #expect(try await worker.finish().delivered == 500)
-            // Logged at any level, so that a simulation is not mistaken for the real service.
-            #expect(worker.lines(of: "simulation_started").count == 1)
-        }
-
         @Test("can be repeated at once, and run twice at the same time on one Redis")
         func again() async throws {
             let redis = try RedisServer()
@@ -175,49 +142,40 @@ extension EndToEnd {
             }
         }
 
-        @Test("fails at the end if its recording could not be written")
+        @Test("fails at the end if its recording could not be written, and says that it is a simulation")
         func fullDisk() async throws {
             let redis = try RedisServer()
-            try redis.push([TestJob.text(TestJob.token("aa", 1))])
-            let worker = try worker(redis, ["--exit-when-done", "--simulate-record", "/dev/full"])
+            try redis.push(TestJob.many(500))
+            let worker = try worker(
+                redis, ["--exit-when-done", "--log-level", "error", "--simulate-record", "/dev/full"])
             #expect(try await worker.process.wait() == .exited(1))
             #expect(worker.lines(of: "simulation_record_failed").contains { $0.contains("/dev/full") })
-            #expect(try QueueContents(redis).count("delivered") == 1)
+            // Logged at any level, so that a simulation is not mistaken for the real service.
+            #expect(worker.lines(of: "simulation_started").count == 1)
+            #expect(try QueueContents(redis).count("delivered") == 500)
         }
 
         @Test(
             "is refused with settings that contradict it",
             arguments: [
-                (["--simulate", "--endpoint", "sandbox"], [:], "and --simulate cannot be combined"),
-                (["--simulate-rule", "answer=410"], [:], "--simulate-rule needs --simulate"),
-                (["--simulate-record", "x"], [:], "--simulate-record needs --simulate"),
-                (["--simulate-no-lines"], [:], "--simulate-no-lines needs --simulate"),
-                (["--simulate", "--simulate-rule", "answer=maybe"], [:], "rule 'answer=maybe': answer: must be"),
+                (["--simulate", "--endpoint", "sandbox"], "and --simulate cannot be combined"),
+                (["--simulate-rule", "answer=410"], "--simulate-rule needs --simulate"),
+                (["--simulate-record", "x"], "--simulate-record needs --simulate"),
+                (["--simulate-no-lines"], "--simulate-no-lines needs --simulate"),
+                (["--simulate", "--simulate-rule", "answer=maybe"], "rule 'answer=maybe': answer: must be"),
                 (
-                    ["--simulate", "--simulate-gateway-rule", "answer=8"], [:],
+                    ["--simulate", "--simulate-gateway-rule", "answer=8"],
                     "--simulate-gateway-rule has no effect, because no app uses the gateway"
                 ),
                 (
-                    ["--simulate", "--transport", "gateway", "--simulate-rule", "answer=410"], [:],
+                    ["--simulate", "--transport", "gateway", "--simulate-rule", "answer=410"],
                     "--simulate-rule has no effect, because all apps use the gateway"
-                ), (["--simulate", "--simulate-record", "/nowhere/file"], [:], "--simulate-record: cannot record to"),
-                (["--simulate", "--topic", "a b"], [:], "--topic names the topic a b; a topic is"),
-            ] as [([String], [String: String], String)])
-        func refused(_ options: [String], _ environment: [String: String], _ words: String) async throws {
-            let result = try await CommandLineTests.run(["run"] + options, environment: environment)
+                ), (["--simulate", "--simulate-record", "/nowhere/file"], "--simulate-record: cannot record to"),
+                (["--simulate", "--topic", "a b"], "--topic names the topic a b; a topic is"),
+            ])
+        func refused(_ options: [String], _ words: String) async throws {
+            let result = try await CommandLineTests.run(["run"] + options).fails(words)
             #expect([.exited(64), .exited(78)].contains(result.ending), "\(result.errors)")
-            #expect(result.errors.contains(words), "\(result.errors)")
-        }
-
-        @Test("prints which control port is in use")
-        func taken() async throws {
-            let redis = try RedisServer()
-            let result = try await CommandLineTests.run(
-                ["run", "--simulate", "--simulate-control-port", "\(redis.port)"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
-            #expect(result.ending == .exited(64), "\(result.errors)")
-            #expect(
-                result.errors.contains("--simulate-control-port: the control port cannot be 127.0.0.1:\(redis.port)"))
         }
     }
 }

@@ -7,61 +7,39 @@ extension EndToEnd {
     @Suite("Readers that stall")
     struct StalledReaderTests {
         @Test(
-            "A worker delivers and ends at SIGTERM, whatever happens to its log",
+            "A worker delivers and ends at SIGTERM, whatever happens to its log, and counts the lines that it lost",
             arguments: [["--log-level", "info"], ["--log-level", "info", "--progress"], ["--log-level", "trace"]])
         func worker(options: [String]) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             // At the level `trace` the worker fills it.
-            let pipe = try StalledPipe(isFull: !options.contains("trace"))
-            try redis.push(TestJob.many(6000) + ["nonsense"])
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: options, logsTo: pipe)
-            try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 6000 }
-            #expect(try await worker.stop().delivered == 6000)
-            #expect(try await simulator.stop().accepted == 6000)
-        }
-
-        @Test("A worker counts the log lines that it could not write")
-        func counts() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let fills = options.contains("trace")
+            let pipe = try StalledPipe(isFull: !fills)
             let port = try RedisServer.freePort()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--log-level", "trace", "--admin-port", "\(port)"], logsTo: try StalledPipe())
-            try redis.push(TestJob.many(10_000))
+            try redis.push(TestJob.many(10_000) + ["nonsense"])
+            let worker = try WorkerProcess(redis, simulator, options + ["--admin-port", "\(port)"], logsTo: pipe)
             try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 10_000 }
-            try await eventually("lost lines") {
-                let curl = try ChildProcess("curl", ["-sS", "--noproxy", "*", "http://127.0.0.1:\(port)/metrics"])
-                guard try await curl.wait() == .exited(0) else { return false }
-                let line = curl.output.split(separator: "\n").first {
-                    $0.hasPrefix("apns_worker_log_lines_lost_total ")
+            if fills {
+                try await eventually("lost lines") {
+                    try await MetricsTests.page(port).value("apns_worker_log_lines_lost_total") ?? 0 > 0
                 }
-                return (line?.split(separator: " ").last.flatMap { Double($0) } ?? 0) > 0
             }
             #expect(try await worker.stop().delivered == 10_000)
-            _ = try await simulator.stop()
+            #expect(try await simulator.stop().accepted == 10_000)
         }
 
         /// Commands that run until they are stopped, and the output that is the pipe.
         static let commands: [(output: Int, arguments: [String])] = [
-            (2, ["web", "--port", "0"]),
-            (1, ["status", "--watch", "--json"]), (1, ["status", "--watch"]),
+            (2, ["web", "--port", "0"]), (1, ["status", "--watch", "--json"]), (1, ["status", "--watch"]),
             (1, ["results", "--follow"]), (2, ["results", "--exec", "cat >/dev/null"]),
-            (1, ["campaign", "show", "spring", "--watch", "--json"]),
-            (1, ["campaign", "show", "spring", "--watch"]),
+            (1, ["campaign", "show", "spring", "--watch", "--json"]), (1, ["campaign", "show", "spring", "--watch"]),
         ]
 
         @Test("A command that runs until it is stopped ends at SIGTERM", arguments: commands.indices)
         func command(index: Int) async throws {
             let (output, arguments) = Self.commands[index]
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             try redis.push(TestJob.many(50, members: #""campaign":"spring","keep_result":true,"#))
-            _ = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
-            ).finish()
+            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             let pipe = try StalledPipe()
             defer { withExtendedLifetime(pipe) {} }
             let line = pipe.command(output) + [try BuiltProgram.path("apns-worker")] + arguments
@@ -72,7 +50,6 @@ extension EndToEnd {
             }
             process.send(SIGTERM)
             try await process.wait(within: .seconds(20))
-            _ = try await simulator.stop()
         }
 
         @Test("A simulator answers and ends at SIGTERM, and reports that it can't record", arguments: [1, 2])
@@ -84,15 +61,13 @@ extension EndToEnd {
             let line =
                 pipe.command(output) + [
                     try BuiltProgram.path("apns-simulator"), "--port", "\(port)", "--control-port", "0",
-                    "--certificate",
-                    try TestCertificates.path("server.pem"), "--key",
+                    "--certificate", try TestCertificates.path("server.pem"), "--key",
                     try TestCertificates.path("server-key.pem"),
                 ] + (output == 1 ? ["--record", "-"] : [])
             let simulator = try ChildProcess(line[0], Array(line.dropFirst()))
             try redis.push(TestJob.many(2000))
-            let account = try await WorkerProcess(
-                redis: redis.url, endpoint: port, options: ["--exit-when-done"]
-            ).finish()
+            let account = try await WorkerProcess(redis: redis.url, endpoint: port, options: ["--exit-when-done"])
+                .finish()
             #expect(account.delivered == 2000)
             simulator.send(SIGTERM)
             #expect(try await simulator.wait(within: .seconds(20)) == .exited(0))

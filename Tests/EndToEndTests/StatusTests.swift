@@ -5,31 +5,15 @@ import Testing
 extension EndToEnd {
     @Suite("Status")
     struct StatusTests {
-        private static func page(_ redis: String, _ options: String...) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(["status"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
-        }
-
         @Test("an empty Redis: the page shows it, no problem is reported, and nothing is written")
         func fresh() async throws {
             let redis = try RedisServer()
             let view = try await FleetView(redis.url)
             #expect(view.queues.map(\.name) == ["default"] && view.workers.isEmpty && view.apps.isEmpty)
             #expect(view.problems.isEmpty && view.notes.isEmpty && view.invalid_tokens == 0)
-            let page = try await Self.page(redis.url)
-            #expect(page.ending == .exited(0) && page.output.contains("No worker has a lease."), "\(page)")
-            #expect(try await Self.page(redis.url, "--check").ending == .exited(0))
+            try await apnsWorker(redis.url, "status").succeeds("No worker has a lease.")
+            try await apnsWorker(redis.url, "status", "--check").succeeds()
             #expect(try redis.run("DBSIZE") == 0)
-        }
-
-        @Test("without Redis, an error names it and the exit status is not 0")
-        func absent() async throws {
-            let port = try RedisServer.refusedPort()
-            for options in [["--json"], ["--check"], ["--watch"], []] {
-                let result = try await CommandLineTests.run(
-                    ["status", "--redis", "redis://:s3cret@127.0.0.1:\(port)"] + options)
-                #expect(result.ending != .exited(0))
-                #expect(result.errors.contains("127.0.0.1:\(port)") && !result.errors.contains("s3cret"))
-            }
         }
 
         @Test("jobs wait without a worker: reported first, and --check exits with 2")
@@ -38,12 +22,12 @@ extension EndToEnd {
             try redis.push(TestJob.many(3), queue: "typo")
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["no_worker typo"] && view.queues.map(\.name) == ["typo"])
-            let page = try await Self.page(redis.url)
+            let page = try await apnsWorker(redis.url, "status")
             let lines = page.output.split(separator: "\n")
             #expect(lines[1].hasPrefix("! queue typo: 3 jobs wait, and no worker claims them"), "\(page.output)")
             #expect(!page.output.contains("\u{1B}"))
             #expect(lines.allSatisfy { $0.count <= 80 }, "\(page.output)")
-            let check = try await Self.page(redis.url, "--check")
+            let check = try await apnsWorker(redis.url, "status", "--check")
             #expect(check.ending == .exited(2) && check.output.hasPrefix("CRITICAL: queue typo"), "\(check)")
             // With --queue, only the problems of that queue are reported.
             #expect(try await FleetView(redis.url, "--queue", "other").problems.isEmpty)
@@ -51,12 +35,9 @@ extension EndToEnd {
 
         @Test("a worker with several lanes and queues is one line, which disappears after its drain")
         func workers() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=ee,answer=silence", "prefix=dd,answer=413"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=ee,answer=silence", "prefix=dd,answer=413"])
             let workers = try (0..<2).map { _ in
-                try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port,
-                    options: ["--lanes", "2", "--queue", "a,b", "--drain-timeout", "1000"])
+                try WorkerProcess(redis, simulator, ["--lanes", "2", "--queue", "a,b", "--drain-timeout", "1000"])
             }
             try redis.push(TestJob.many(20), queue: "a")
             try redis.push(TestJob.many(5, prefix: "dd"), queue: "b")
@@ -80,36 +61,31 @@ extension EndToEnd {
             #expect(app.name == "default" && app.state == "connected" && app.lanes == 4 && app.connections >= 4)
             #expect(app.endpoints == ["localhost:\(simulator.port)"])
             #expect(view.problems.isEmpty, "\(view.problems)")
-            let page = try await Self.page(redis.url).output
+            let page = try await apnsWorker(redis.url, "status").output
             #expect(page.split(separator: "\n").allSatisfy { $0.count <= 80 }, "\(page)")
             #expect(page.contains("PayloadTooLarge 5") && page.contains(" running"), "\(page)")
 
             for worker in workers { _ = try await worker.stop() }
-            let after = try await FleetView(redis.url)
-            #expect(after.workers.isEmpty)
+            #expect(try await FleetView(redis.url).workers.isEmpty)
             #expect(try !QueueContents(redis, queue: "a").keys.contains { $0.contains("info") || $0.contains("order") })
         }
 
         @Test("a killed worker is shown as missing until another reclaims its jobs")
         func killed() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=ee,answer=silence"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=ee,answer=silence"])
             try redis.push(TestJob.many(4, prefix: "ee"))
-            let killed = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
-            try await eventually("it has taken them") {
-                try await FleetView(redis.url).worker(killed)?.claimed == 4
-            }
+            let killed = try WorkerProcess(redis, simulator)
+            try await eventually("it has taken them") { try await FleetView(redis.url).worker(killed)?.claimed == 4 }
             let name = try #require(try await FleetView(redis.url).worker(killed)).name
             killed.process.kill()
             try await eventually("it is seen to be gone, and that this needs somebody") {
                 let view = try await FleetView(redis.url)
                 return view.worker(killed)?.state == "gone" && view.kinds == ["worker_gone \(name)"]
             }
-            let page = try await Self.page(redis.url).output
+            let page = try await apnsWorker(redis.url, "status").output
             #expect(page.contains("! the lease of worker") && page.contains("it had 4 jobs"), "\(page)")
-            #expect(try await Self.page(redis.url, "--check").ending == .exited(1))
-            let next = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--drain-timeout", "500"])
+            try await apnsWorker(redis.url, "status", "--check").fails(1)
+            let next = try WorkerProcess(redis, simulator, ["--drain-timeout", "500"])
             try await eventually("another has taken over") {
                 let view = try await FleetView(redis.url)
                 return view.workers.map(\.pid) == [Int(next.process.processIdentifier)] && view.problems.isEmpty
@@ -119,19 +95,14 @@ extension EndToEnd {
 
         @Test("refused and paused apps are shown with the reason")
         func pauses() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=bb,answer=InvalidProviderToken"])
+            let (redis, simulator) = try await startServers(rules: ["prefix=bb,answer=InvalidProviderToken"])
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
+                redis, simulator,
                 environment: BreakerTests.apps.merging([
                     "APNS_WORKER_PAUSE": "600000", "APNS_WORKER_PAUSE_CAP": "600000",
-                ]) {
-                    $1
-                })
+                ]) { $1 })
             try redis.push(BreakerTests.jobs(1, "other", prefix: "bb"))
-            try await eventually("the breaker is seen") {
-                try await FleetView(redis.url).kinds == ["app_paused other"]
-            }
+            try await eventually("the breaker is seen") { try await FleetView(redis.url).kinds == ["app_paused other"] }
             let environment = ["APNS_WORKER_REDIS_URL": redis.url, "USER": "ana"]
             let pause = try await CommandLineTests.run(
                 ["pause", "--reason", "moon", "--json"], environment: environment)
@@ -142,15 +113,14 @@ extension EndToEnd {
             let change = try JSONDecoder().decode(Change.self, from: Data(pause.output.utf8))
             #expect(change.queue == "default" && change.paused?.reason == "moon" && change.before == nil)
             #expect(change.paused?.by?.hasPrefix("ana@") == true && change.paused?.since ?? 0 > 0)
-            let again = try await CommandLineTests.run(["pause", "--reason", "sun"], environment: environment)
-            #expect(again.output.contains("it was paused before: moon, since 20"), "\(again.output)")
+            try await CommandLineTests.run(["pause", "--reason", "sun"], environment: environment).shows(
+                "it was paused before: moon, since 20")
             let app = try await CommandLineTests.run(
                 ["pause", "--app", "goood", "--reason", "x"], environment: environment)
             #expect(app.output.isEmpty && app.ending == .exited(1))
             #expect(
                 app.errors
-                    == "Error: unknown app goood; did you mean good? Known: good, other. --force continues anyway\n"
-            )
+                    == "Error: unknown app goood; did you mean good? Known: good, other. --force continues anyway\n")
 
             let view = try await FleetView(redis.url)
             let queue = try view.queue("default")
@@ -158,7 +128,7 @@ extension EndToEnd {
             let other = try #require(view.apps.first { $0.name == "other" })
             #expect(other.state == "paused" && other.paused?.reason == "InvalidProviderToken")
             #expect(other.paused?.until != nil && other.endpoints.count == 1)
-            let page = try await Self.page(redis.url).output
+            let page = try await apnsWorker(redis.url, "status").output
             #expect(page.contains("  paused for") && page.contains("by ana@"), "\(page)")
 
             let resumed = try await CommandLineTests.run(
@@ -172,9 +142,8 @@ extension EndToEnd {
 
         @Test("foreign data in a worker's place reaches no terminal and stops nothing")
         func hostile() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             let escape = "\u{1B}[2J\u{9B}31m"
             for (name, value) in [
@@ -189,8 +158,7 @@ extension EndToEnd {
             }
             try redis.run("SET", "push:{shared}:apps:default:paused", "by\(escape)\nhand")
             try redis.run("HSET", "push:{default}:stats:2026-01-01", "x", "1")
-            let page = try await Self.page(redis.url)
-            #expect(page.ending == .exited(0))
+            let page = try await apnsWorker(redis.url, "status").succeeds()
             let controls = page.output.unicodeScalars.filter { $0.properties.generalCategory == .control && $0 != "\n" }
             #expect(controls.isEmpty, "\(page.output)")
             #expect(page.output.contains("by[2J31mhand") && page.output.contains("[2Jhost"), "\(page.output)")
@@ -202,23 +170,10 @@ extension EndToEnd {
             #expect(try await worker.stop().delivered == 5)
         }
 
-        @Test("a queue with a key of the wrong type is a problem, and the others are shown")
-        func unreadable() async throws {
-            let redis = try RedisServer()
-            try redis.run("SET", "push:{bad}:jobs", "x")
-            try redis.run("SADD", "push:{shared}:invalid-tokens", "ab", "cd")
-            let view = try await FleetView(redis.url, "--queue", "bad,good")
-            #expect(view.kinds == ["wrong_key push:{bad}:jobs"] && view.invalid_tokens == 2)
-            #expect(try view.queue("bad").error?.contains("push:{bad}:jobs holds a string") == true)
-            #expect(try view.queue("good").error == nil)
-        }
-
         @Test("jobs in a list with a configured name are counted automatically, because workers report the name")
         func otherList() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--queue", "push", "--format", "sidekiq"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, ["--queue", "push", "--format", "sidekiq"])
             try redis.run("SET", "push:{push}:paused", "lunch")
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             for number in 0..<3 { try redis.run("LPUSH", "queue:push", "job \(number)") }
@@ -262,20 +217,17 @@ extension EndToEnd {
         func terminal() async throws {
             let redis = try RedisServer()
             for number in 0..<20 { try redis.push([TestJob.text("ab")], queue: "queue-\(number)") }
-            let folder = FileManager.default.temporaryDirectory.appending(path: "watch-\(UUID().uuidString)")
-            defer { try? FileManager.default.removeItem(at: folder) }
-            let program = try BuiltProgram.path("apns-worker")
+            let file = redis.directory.appending(path: "watch")
             let command = """
-                stty rows 16 cols 70; echo $$ > \(folder.path); \
-                exec \(program) status --watch 0.1 --redis \(redis.url)
+                stty rows 16 cols 70; echo $$ > \(file.path); \
+                exec \(try BuiltProgram.path("apns-worker")) status --watch 0.1 --redis \(redis.url)
                 """
             let terminal = try ChildProcess("script", ["-qec", command, "/dev/null"], environment: ["TERM": "xterm"])
             let home = "\u{1B}[H"
             try await eventually("it is drawn again and again") {
                 terminal.output.components(separatedBy: home).count > 5
             }
-            let text = try String(contentsOf: folder, encoding: .utf8)
-            let process = try #require(pid_t(text.trimmingCharacters(in: .whitespacesAndNewlines)))
+            let process = try #require(pid_t(try String(contentsOf: file, encoding: .utf8).dropLast()))
             #expect(kill(process, SIGINT) == 0)
             #expect(try await terminal.wait() == .exited(0))
 

@@ -6,95 +6,41 @@ extension EndToEnd {
     @Suite("Known invalid tokens")
     struct SuppressionTests {
         private static func details(
-            _ at: Int64, topic: String = "com.example.app", environment: String? = nil
+            topic: String? = "com.example.app", environment: String? = nil
         ) -> StoredInvalidToken {
-            .init(at: at, reason: "Unregistered", topic: topic, environment: environment, source: "apns")
+            .init(at: 1, reason: "Unregistered", topic: topic, environment: environment, source: "apns")
         }
 
         private static func mark(_ token: String, _ details: StoredInvalidToken?, _ redis: RedisServer) throws {
             try redis.invalidTokens().add(token, details)
         }
 
-        private static func run(
-            _ redis: RedisServer, _ jobs: [String], rules: [String] = []
-        ) async throws -> AnswerTests.Result {
-            let simulator = try await SimulatorProcess(rules: rules)
-            try redis.push(jobs)
-            let worker = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
-            ).finish()
-            let result = AnswerTests.Result(
-                worker: worker, queue: try QueueContents(redis), simulator: try await simulator.stop())
-            expectAgreement(result.worker, result.queue, result.simulator)
-            return result
-        }
-
-        @Test("are not sent to and are counted, as a job's only token or as one of many")
+        @Test("are not sent to and are counted, unless they are invalid only for another topic or environment")
         func suppressed() async throws {
-            let redis = try RedisServer()
+            let (redis, simulator) = try await startServers(rules: ["prefix=dead,answer=410"])
             let tokens = (0..<300).map { TestJob.token("dead", $0) }
-            for token in tokens { try Self.mark(token, token.hasSuffix("7") ? nil : Self.details(1), redis) }
-            let fannedOut = (0..<20).map { number in
-                let list = [tokens[number].uppercased(), TestJob.token("c", number), tokens[number + 20]]
-                return #"{"tokens":["\#(list.joined(separator: #"",""#))","x"],"payload":{"aps":{"alert":"all"}}}"#
-            }
-            let result = try await Self.run(
-                redis, tokens.map { TestJob.text($0) } + TestJob.many(300, prefix: "a") + fannedOut,
-                rules: ["prefix=dead,answer=410"])
-            #expect(result.worker.suppressed == 300 + 40)
-            #expect(result.worker.delivered == 300 + 20 && result.worker.dead == 20 && result.worker.invalidToken == 0)
-            #expect(result.simulator.requests == 320)
-            #expect(result.queue.invalidTokens == Set(tokens))
-        }
-
-        @Test("are sent to if the device has registered since, and are removed from the set")
-        func registered() async throws {
-            let redis = try RedisServer()
-            let second = Int64(Date().timeIntervalSince1970) - 1000
-            let tokens = (0..<4).map { TestJob.token("ab", $0) }
-            for token in tokens { try Self.mark(token, Self.details(second * 1000), redis) }
-            let result = try await Self.run(
-                redis,
+            for token in tokens { try Self.mark(token, token.hasSuffix("7") ? nil : Self.details(), redis) }
+            let others = (0..<4).map { TestJob.token("cd", $0) }
+            for (token, details) in zip(
+                others,
                 [
-                    TestJob.text(tokens[0], #""registered_at":\#(second + 1),"#),
-                    TestJob.text(tokens[1], #""registered_at":\#(second - 1),"#),
-                    TestJob.text(tokens[2], #""registered_at":"2030-01-01T00:00:00Z","#),
-                    TestJob.text(tokens[3]),
-                    #"{"tokens":["\#(tokens[3])"],"registered_at":\#(second + 1),"payload":{"aps":{"alert":"x"}}}"#,
+                    Self.details(topic: "com.example.other"), Self.details(environment: "sandbox"), Self.details(),
+                    Self.details(topic: nil),
                 ])
-            #expect(result.worker.delivered == 3 && result.worker.suppressed == 2)
-            #expect(result.queue.invalidTokens == [tokens[1]])
-            #expect(Set(result.queue.invalidTokenDetails.keys) == [tokens[1]])
-        }
-
-        @Test("are sent to if they are invalid only for another topic or environment")
-        func elsewhere() async throws {
-            let redis = try RedisServer()
-            let tokens = (0..<3).map { TestJob.token("cd", $0) }
-            try Self.mark(tokens[0], Self.details(1, topic: "com.example.other"), redis)
-            try Self.mark(tokens[1], Self.details(1, environment: "sandbox"), redis)
-            try Self.mark(tokens[2], Self.details(1), redis)
-            let result = try await Self.run(redis, tokens.map { TestJob.text($0) })
-            #expect(result.worker.delivered == 2 && result.worker.suppressed == 1)
-        }
-
-        @Test("are stored with their environment and then suppressed only in it")
-        func noted() async throws {
-            let redis = try RedisServer()
-            let job = TestJob.text(TestJob.token("dead", 1))
-            for round in 1...2 {
-                let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410"])
-                let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
-                try redis.push([job])
-                try await eventually("it is known") { try QueueContents(redis).count("invalid_token") == round }
-                try redis.push([job])
-                try await eventually("it is suppressed") { try QueueContents(redis).count("suppressed") == round }
-                let details = try #require(try QueueContents(redis).invalidTokenDetails.first?.value)
-                #expect(details.facts.environment == "localhost:\(simulator.port)")
-                let account = try await worker.stop()
-                #expect(account.invalidToken == 1 && account.suppressed == 1)
-                #expect(try await simulator.stop().requests == 1)
+            { try Self.mark(token, details, redis) }
+            // One of many tokens of a job.
+            let fannedOut = (0..<20).map { number in
+                TestJob.fanOut([tokens[number].uppercased(), TestJob.token("c", number), tokens[number + 20], "x"])
             }
+            try redis.push((tokens + others).map { TestJob.text($0) } + TestJob.many(300, prefix: "a") + fannedOut)
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
+            let (queue, simulated) = (try QueueContents(redis), try await simulator.stop())
+            expectAgreement(account, queue, simulated)
+            #expect(account.suppressed == 300 + 40 + 2)
+            #expect(account.delivered == 300 + 20 + 2 && account.dead == 20 && account.invalidToken == 0)
+            #expect(simulated.requests == 322)
+            #expect(Set(simulated.acceptedByToken.keys).isSuperset(of: others[..<2]))
+            #expect(queue.invalidTokens.subtracting(others) == Set(tokens))
         }
 
         @Test("a set that cannot be read delays nothing and is logged")
@@ -103,14 +49,12 @@ extension EndToEnd {
             try redis.run("SET", "push:{shared}:invalid-tokens", "something else")
             let simulator = try await SimulatorProcess()
             try redis.push(TestJob.many(100))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
             #expect(try await worker.finish().delivered == 100)
             #expect(
                 worker.lines(of: "redis_refused").contains {
                     $0.contains("Redis refuses invalid tokens: Redis answered: WRONGTYPE")
                 }, "\(worker.log)")
-            _ = try await simulator.stop()
         }
     }
 }

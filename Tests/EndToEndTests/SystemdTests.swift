@@ -15,23 +15,27 @@ extension EndToEnd {
             return try WorkerProcess(redis: redis, endpoint: endpoint, options: options, environment: environment)
         }
 
-        @Test("report that it is ready, alive and stopping", arguments: [false, true])
+        @Test("report that it is ready, alive and stopping, also during a drain", arguments: [false, true])
         func life(isAbstract: Bool) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "100ms"])
+            let (redis, simulator) = try await startServers(rules: ["answer=silence"])
             let listener = try NotifyListener(isAbstract: isAbstract)
-            let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 2000)
+            let worker = try Self.worker(
+                redis.url, simulator.port, listener, watchdog: 200, options: ["--drain-timeout", "3000"])
             try await eventually("it is ready") { listener.changes == ["READY=1"] }
-            let fed = listener.watchdogs
+            var fed = listener.watchdogs
             try await eventually("it goes on to say that it lives") { listener.watchdogs > fed + 2 }
-            _ = try await worker.stop()
-            #expect(listener.changes == ["READY=1", "STOPPING=1"])
+            try redis.push(TestJob.many(3))
+            try await eventually("they are under way") { try await simulator.account().silenced == 3 }
+            worker.process.send(SIGTERM)
+            try await eventually("it drains") { listener.changes == ["READY=1", "STOPPING=1"] }
+            fed = listener.watchdogs
+            _ = try await worker.finish()
+            #expect(listener.watchdogs > fed && listener.changes == ["READY=1", "STOPPING=1"])
         }
 
         @Test("do not notify a watchdog that is not enabled or is for another process", arguments: [false, true])
         func noWatchdog(isForAnother: Bool) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let listener = try NotifyListener()
             let worker = try Self.worker(
                 redis.url, simulator.port, listener, watchdog: isForAnother ? 100 : nil,
@@ -42,11 +46,11 @@ extension EndToEnd {
             #expect(listener.watchdogs == 0)
         }
 
-        @Test("report that it has started and is alive although Redis is unavailable")
+        @Test(
+            "report that it has started and is alive although Redis is unavailable, and that it works once it is there")
         func withoutRedis() async throws {
-            let redis = try RedisServer()
+            let (redis, simulator) = try await startServers()
             redis.kill()
-            let simulator = try await SimulatorProcess()
             let listener = try NotifyListener()
             let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 1000)
             try await eventually("it has started") { listener.changes == ["READY=1"] }
@@ -55,23 +59,26 @@ extension EndToEnd {
             try await eventually("it says why it does nothing") {
                 listener.statuses.last?.hasPrefix("not ready: Redis cannot be reached") == true
             }
+            try await worker.logs("redis_lost")
+            try await worker.logs("not_ready")
             try redis.start()
             try await eventually("it says that it works") { listener.statuses.last == "ready" }
-            _ = try await worker.stop()
+            try redis.push(TestJob.many(100))
+            try await eventually("they are delivered") { try redis.counted("delivered") == 100 }
+            expectAgreement(try await worker.stop(), try QueueContents(redis), try await simulator.stop())
+            worker.expectComplaints(1...3)
         }
 
         @Test("stop while the process is stopped, and continue with it")
         func stopped() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let listener = try NotifyListener()
             let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 400)
             try await eventually("it lives") { listener.watchdogs > 2 }
             try await worker.process.pause()
             // In that state the process has received the signal; its earlier messages are then read.
             try await eventually("it has stopped") {
-                let stat = try String(
-                    contentsOfFile: "/proc/\(worker.process.processIdentifier)/stat", encoding: .utf8)
+                let stat = try String(contentsOfFile: "/proc/\(worker.process.processIdentifier)/stat", encoding: .utf8)
                 return stat.split(separator: ")").last?.hasPrefix(" T") ?? false
             }
             let fed = listener.watchdogs
@@ -83,26 +90,9 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("continue during a drain")
-        func drain() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=silence"])
-            let listener = try NotifyListener()
-            let worker = try Self.worker(
-                redis.url, simulator.port, listener, watchdog: 200, options: ["--drain-timeout", "3000"])
-            try redis.push(TestJob.many(3))
-            try await eventually("they are under way") { try await simulator.account().silenced == 3 }
-            worker.process.send(SIGTERM)
-            try await eventually("it drains") { listener.changes == ["READY=1", "STOPPING=1"] }
-            let fed = listener.watchdogs
-            _ = try await worker.finish()
-            #expect(listener.watchdogs > fed)
-        }
-
         @Test("report a reload, whether or not the configuration is valid")
         func reload() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let listener = try NotifyListener()
             let folder = try ConfigurationTests.Folder("log_level: info\n")
             let worker = try Self.worker(
@@ -128,12 +118,10 @@ extension EndToEnd {
 
         @Test("a missing socket is logged once, and the worker still works")
         func noSocket() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let listener = try NotifyListener()
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                environment: ["NOTIFY_SOCKET": listener.name + "-another", "WATCHDOG_USEC": "200000"])
+                redis, simulator, environment: ["NOTIFY_SOCKET": listener.name + "-another", "WATCHDOG_USEC": "200000"])
             try redis.push(TestJob.many(5))
             try await eventually("they are sent") { try QueueContents(redis).count("delivered") == 5 }
             _ = try await worker.stop()

@@ -60,11 +60,10 @@ extension EndToEnd {
             #expect(environment["APNS_WORKER_KEY"] == key)
             let loaded = unit.filter { $0.key == "LoadCredential" }.map(\.value)
             #expect(loaded == ["signing-key.p8:/etc/apns-worker/signing-key.p8"])
-            let result = try await CommandLineTests.run(
+            try await CommandLineTests.run(
                 ["config", "--given", "--config", DeployFolder.url("systemd/worker.yaml").path],
-                environment: environment)
-            #expect(result.ending == .exited(0), "\(result.errors)")
-            #expect(result.output.contains("com.example.shop") && result.output.contains("9464"), "\(result.output)")
+                environment: environment
+            ).succeeds("com.example.shop", "9464")
         }
 
         @Test("systemd allows enough time for a drain, and its watchdog is slower than the detection of a stuck loop")

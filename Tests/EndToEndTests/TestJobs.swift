@@ -15,6 +15,17 @@ enum TestJob {
         #"{\#(members)"token":"\#(token)","payload":{"aps":{"alert":"Hello \#(token.suffix(6))"}}}"#
     }
 
+    /// Returns a job with a payload of exactly this many bytes.
+    static func large(_ token: String, bytes: Int) -> String {
+        #"{"token":"\#(token)","payload":\#(payload(bytes: bytes))}"#
+    }
+
+    /// Returns a job for many devices.
+    /// - Parameter members: additional members, each followed by a comma.
+    static func fanOut(_ tokens: [String], _ members: String = "") -> String {
+        #"{\#(members)"tokens":["\#(tokens.joined(separator: #"",""#))"],"payload":{"aps":{"alert":"Hello all"}}}"#
+    }
+
     /// Returns numbered jobs, every second one with an ID.
     static func many(_ count: Int, prefix: String = "", members: String = "") -> [String] {
         (0..<count).map { number in

@@ -40,19 +40,15 @@ extension EndToEnd {
             let count = 2000
             for (index, queue) in queues.enumerated() {
                 let jobs = TestJob.many(count, prefix: "\(index)") + TestJob.many(20, prefix: "dead\(index)")
-                let result = try await CommandLineTests.run(
+                try await CommandLineTests.run(
                     ["enqueue", "--queue", queue], environment: ["APNS_WORKER_REDIS_URL": cluster.url],
-                    input: jobs.joined(separator: "\n"))
-                #expect(result.output == "enqueued \(count + 20) jobs on \(queue)\n", "\(result.errors)")
+                    input: jobs.joined(separator: "\n")
+                ).prints("enqueued \(count + 20) jobs on \(queue)\n")
             }
             let worker = try WorkerProcess(
                 redis: cluster.url, endpoint: simulator.port,
-                options: [
-                    "--queue", "a:2,b:1", "--max-connections", "1", "--max-streams", "200", "--exit-when-done",
-                ])
-            try await eventually("it is at work") {
-                try QueueContents(owners[0], queue: "a").count("delivered") > 200
-            }
+                options: ["--queue", "a:2,b:1", "--max-connections", "1", "--max-streams", "200", "--exit-when-done"])
+            try await eventually("it is at work") { try QueueContents(owners[0], queue: "a").count("delivered") > 200 }
             try cluster.migrate(slot: slots[0], from: owners[0], to: owners[1])
             let account = try await worker.finish()
             for queue in queues {
@@ -76,9 +72,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410", "prefix=ffff,answer=429"])
             let names = (0..<apps).map { "a\($0)" }
             var environment = ["APNS_WORKER_APPS": names.joined(separator: ","), "APNS_WORKER_MAX_PER_SECOND": "500"]
-            for name in names {
-                environment["APNS_WORKER_APPS_\(name.uppercased())_TOPIC"] = "com.example.\(name)"
-            }
+            for name in names { environment["APNS_WORKER_APPS_\(name.uppercased())_TOPIC"] = "com.example.\(name)" }
             let worker = try WorkerProcess(
                 redis: cluster.url, endpoint: simulator.port,
                 options: ["--lanes", "2", "--queue", (0..<queues).map { "q\($0)" }.joined(separator: ",")],
@@ -120,20 +114,15 @@ extension EndToEnd {
             "TLS with a client certificate, an ACL user, a password file and another database",
             .enabled(if: RedisServer.hasTLS))
         func secured() async throws {
-            let port = try RedisServer.freePort()
-            let redis = try RedisServer(
-                arguments: [
-                    "--tls-port", "\(port)", "--tls-auth-clients", "yes",
-                    "--tls-cert-file", try TestCertificates.path("server.pem"),
-                    "--tls-key-file", try TestCertificates.path("server-key.pem"),
-                    "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
-                ])
+            let redis = try RedisServer(tls: true)
+            try redis.run("CONFIG", "SET", "tls-auth-clients", "yes")
             // Only the permissions that a worker needs.
             try redis.run(
                 "ACL", "SETUSER", "worker", "on", ">s3cret", "~push:*", "+@connection", "+@scripting", "+@read",
                 "+@write", "+time", "+select", "+info")
             let passwordFile = redis.directory.appending(path: "password")
             try "s3cret\n".write(to: passwordFile, atomically: true, encoding: .utf8)
+            let port = try #require(redis.tlsPort)
             let environment = [
                 "APNS_WORKER_REDIS_URL": "rediss://worker@localhost:\(port)/3?password_file=\(passwordFile.path)",
                 "APNS_WORKER_REDIS_CA": try TestCertificates.path("ca.pem"),
@@ -141,8 +130,8 @@ extension EndToEnd {
                 "APNS_WORKER_REDIS_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
             ]
             let jobs = TestJob.many(200).joined(separator: "\n")
-            let enqueued = try await CommandLineTests.run(["enqueue"], environment: environment, input: jobs)
-            #expect(enqueued.output == "enqueued 200 jobs on default\n", "\(enqueued.errors)")
+            try await CommandLineTests.run(["enqueue"], environment: environment, input: jobs).prints(
+                "enqueued 200 jobs on default\n")
             #expect(try redis.run("DBSIZE") == 0)
 
             let simulator = try await SimulatorProcess()
@@ -168,9 +157,7 @@ extension EndToEnd {
                 (["--redis-certificate-key", "x.pem", "--redis", "rediss://localhost"], "without its certificate"),
             ])
         func mistakes(flags: [String], words: String) async throws {
-            let result = try await CommandLineTests.run(["enqueue", "--token", "ab", "--alert", "x"] + flags)
-            #expect(result.ending != .exited(0))
-            #expect(result.errors.contains(words), "\(result.errors)")
+            try await CommandLineTests.run(["enqueue", "--token", "ab", "--alert", "x"] + flags).fails(words)
         }
     }
 }

@@ -7,19 +7,10 @@ extension EndToEnd {
     struct TraceTests {
         /// A collector of traces in Python, which checks each request against the specification.
         private struct Collector: Sendable {
-            struct Request: Decodable {
-                let path: String
-                let token: String?
-                let status: Int
-                let spans: [Span]
-            }
-
+            struct Request: Decodable { let path: String, token: String?, status: Int, spans: [Span] }
             struct Span: Decodable {
-                let name, trace, id, service: String
-                let parent, failure: String?
-                let kind, milliseconds: Int
-                let links: [String]
-                let attributes: [String: String]
+                let name, trace, id, service: String, parent, failure: String?, kind, milliseconds: Int
+                let links: [String], attributes: [String: String]
             }
 
             let receiver: ForeignReceiver
@@ -44,39 +35,38 @@ extension EndToEnd {
             )
         }
 
+        private static func traceparent(_ number: Int, flags: String = "01") -> String {
+            let (trace, span) = context(number)
+            return #""traceparent":"00-\#(trace)-\#(span)-\#(flags)","#
+        }
+
         private static func job(_ number: Int, prefix: String = "a", flags: String = "01", more: String = "") -> String
         {
-            let (trace, span) = context(number)
-            return TestJob.text(
-                TestJob.token(prefix, number),
-                #""id":"job-\#(number)","traceparent":"00-\#(trace)-\#(span)-\#(flags)",\#(more)"#)
+            TestJob.text(
+                TestJob.token(prefix, number), #""id":"job-\#(number)","# + traceparent(number, flags: flags) + more)
         }
 
         @Test(
             "sampled jobs have a span for their wait and for each request, linked to the producer's; others have none")
         func spans() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: [
+            let (redis, simulator) = try await startServers(rules: [
                 "prefix=dead,answer=410", "prefix=5,answer=503,times=1",
             ])
             let collector = try await Collector()
             let enqueued = Int(Date.now.timeIntervalSince1970) - 6
-            let many = (20..<23).map { #""\#(TestJob.token("a", $0))""# }.joined(separator: ",")
-            let (trace, span) = Self.context(4)
             try redis.push([
                 Self.job(1, more: #""enqueued_at":\#(enqueued),"#), Self.job(2, prefix: "dead"),
                 Self.job(3, prefix: "5"),
-                #"{"id":"job-4","tokens":[\#(many)],"alert":"Hello","traceparent":"00-\#(trace)-\#(span)-03"}"#,
+                TestJob.fanOut(
+                    (20..<23).map { TestJob.token("a", $0) }, #""id":"job-4","# + Self.traceparent(4, flags: "03")),
                 // Not sampled, not valid, not there.
                 Self.job(5, flags: "00"), Self.job(6, flags: "0e"), Self.job(7, flags: "zz"),
                 TestJob.text(TestJob.token("a", 8)),
             ])
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--traces-url", "http://127.0.0.1:\(collector.port)", "--exit-when-done"])
+                redis, simulator, ["--traces-url", "http://127.0.0.1:\(collector.port)", "--exit-when-done"])
             #expect(try await worker.process.wait() == .exited(0))
-            let requests = try collector.requests
-            #expect(requests.allSatisfy { $0.path == "/v1/traces" && $0.status == 200 })
+            #expect(try collector.requests.allSatisfy { $0.path == "/v1/traces" && $0.status == 200 })
             let spans = try collector.spans
             func of(_ number: Int, _ name: String) -> [Collector.Span] {
                 spans.filter { $0.trace == Self.context(number).trace && $0.name == name }
@@ -112,17 +102,14 @@ extension EndToEnd {
             for token in [TestJob.token("a", 1), TestJob.token("dead", 2), TestJob.token("a", 20)] {
                 #expect(!collector.receiver.process.output.contains(token))
             }
-            _ = try await simulator.stop()
         }
 
         @Test("a collector that cannot be reached delays nothing, and gets the spans when it is back")
         func outage() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let port = try RedisServer.freePort()
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--traces-url", "http://127.0.0.1:\(port)/in", "--admin-port", "0"])
+                redis, simulator, ["--traces-url", "http://127.0.0.1:\(port)/in", "--admin-port", "0"])
             try redis.push((0..<50).map { Self.job($0) })
             try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 50 }
             try await eventually("the log names the collector") {
@@ -137,7 +124,6 @@ extension EndToEnd {
             let page = try Exposition(try await MetricsTests.get(try await worker.adminPort(), "/metrics").body)
             #expect(page.value("apns_worker_spans_dropped_total") == 0)
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test(
@@ -147,16 +133,12 @@ extension EndToEnd {
                 (#"200 {"partialSuccess":{"rejectedSpans":"7","errorMessage":"too old"}}"#, 7), ("200 nonsense", 0),
             ])
         func refused(_ behaviour: String, dropped: Int) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let collector = try await Collector(behaviour)
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--traces-url", "http://127.0.0.1:\(collector.port)/", "--admin-port", "0"])
+                redis, simulator, ["--traces-url", "http://127.0.0.1:\(collector.port)/", "--admin-port", "0"])
             let port = try await worker.adminPort()
-            let many = (0..<10).map { #""\#(TestJob.token("a", $0))""# }.joined(separator: ",")
-            let (trace, span) = Self.context(1)
-            try redis.push([#"{"tokens":[\#(many)],"alert":"Hello","traceparent":"00-\#(trace)-\#(span)-01"}"#])
+            try redis.push([TestJob.fanOut((0..<10).map { TestJob.token("a", $0) }, Self.traceparent(1))])
             try await eventually("all spans have arrived") {
                 try collector.requests.reduce(0) { $0 + $1.spans.count } == 20
             }
@@ -167,30 +149,26 @@ extension EndToEnd {
             #expect(worker.log.contains("traces_not_exported") == (dropped > 0))
             _ = try await worker.stop()
             #expect(try collector.requests.reduce(0) { $0 + $1.spans.count } == 20, "none is sent again")
-            _ = try await simulator.stop()
         }
 
         @Test("a collector is reached over TLS and knows the worker by a header, which is in no log")
         func authenticated() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let collector = try await Collector(withTLS: true)
             let folder = try ConfigurationTests.Folder()
             try folder.write("# of the collector\n\nX-Token:  s3cret-of-the-collector \n", as: "headers")
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: [
+                redis, simulator,
+                [
                     "--traces-url", "https://localhost:\(collector.port)/v1/traces", "--traces-ca",
                     try TestCertificates.path("ca.pem"), "--traces-headers-file",
-                    folder.url.appending(path: "headers").path,
-                    "--exit-when-done", "--log-level", "trace",
+                    folder.url.appending(path: "headers").path, "--exit-when-done", "--log-level", "trace",
                 ])
             try redis.push([Self.job(1)])
             try await eventually("spans arrive") { try collector.spans.count == 2 }
             #expect(try collector.requests.allSatisfy { $0.token == "s3cret-of-the-collector" })
             #expect(!worker.log.contains("s3cret-of"))
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test(
@@ -205,16 +183,13 @@ extension EndToEnd {
                 (["--traces-url", "https://a", "--traces-ca", "/etc/hosts"], "--traces-ca: "),
             ])
         func mistakes(_ arguments: [String], message: String) async throws {
-            let run = try await CommandLineTests.run(["run", "--simulate"] + arguments)
-            #expect(run.ending != .exited(0) && run.errors.contains(message), "\(run.errors)")
+            try await CommandLineTests.run(["run", "--simulate"] + arguments).fails(message)
         }
 
         @Test("traced notifications are the examples of the histogram in OpenMetrics")
         func exemplars() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, ["--admin-port", "0"])
             let port = try await worker.adminPort()
             try redis.push([Self.job(1), Self.job(2, flags: "00"), TestJob.text(TestJob.token("a", 3))])
             try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 3 }
@@ -230,7 +205,6 @@ extension EndToEnd {
                         #"^apns_worker_send_seconds_bucket\{app="default",le="[0-9.]+"\} [0-9]+ # \{trace_id="\#(context.trace)",span_id="[0-9a-f]{16}"\} [0-9.]+ [0-9.]+$"#
                     )) == true, "\(traced)")
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
     }
 }

@@ -5,22 +5,15 @@ import Testing
 extension EndToEnd {
     @Suite("Commands for workers")
     struct WorkerCommandTests {
-        private static func command(_ redis: String, _ arguments: String...) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis])
-        }
-
         @Test("a quiet worker finishes its jobs, claims no more, keeps its lease, and works again after --undo")
         func quiet() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "300ms"])
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--max-streams", "10"])
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "300ms"])
+            let worker = try WorkerProcess(redis, simulator, ["--max-streams", "10"])
             try redis.push(TestJob.many(100))
             try await eventually("it is at work") { try QueueContents(redis).count("delivered") > 10 }
             let pid = "\(worker.process.processIdentifier)"
-            let quiet = try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "120")
-            #expect(quiet.ending == .exited(0), "\(quiet)")
-            #expect(quiet.output.contains("is quiet, with nothing in flight"))
+            try await apnsWorker(redis.url, "quiet", pid, "--wait", "--timeout", "120").succeeds(
+                "is quiet, with nothing in flight")
             let view = try await FleetView(redis.url)
             let seen = try #require(view.worker(worker))
             #expect(seen.state == "quiet" && seen.in_flight == 0 && seen.lease_left_ms > 0)
@@ -37,19 +30,17 @@ extension EndToEnd {
             #expect(contents.jobs.count == left && contents.retries.count == 1 && contents.claims == 0)
             #expect(contents.workers.count == 1)
 
-            let undone = try await Self.command(redis.url, "quiet", "--undo", pid, "--json")
-            #expect(undone.output == #"{"order":"work","workers":["\#(seen.name)"]}"# + "\n", "\(undone)")
+            try await apnsWorker(redis.url, "quiet", "--undo", pid, "--json").prints(
+                #"{"order":"work","workers":["\#(seen.name)"]}"# + "\n")
             try await eventually("it does the rest") { try QueueContents(redis).count("delivered") == 121 }
-            let account = try await worker.stop()
-            #expect(account.delivered == 121)
+            #expect(try await worker.stop().delivered == 121)
             #expect(try QueueContents(redis).lastingKeys.isEmpty)
         }
 
         @Test("SIGTSTP makes a worker quiet, SIGCONT ends that, and SIGTERM drains a quiet worker; others are ignored")
         func signals() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             for number in [SIGUSR1, SIGUSR2, SIGALRM] { worker.process.send(number) }
             try await eventually("they are ignored") { worker.lines(of: "signal_ignored").count == 3 }
@@ -63,8 +54,7 @@ extension EndToEnd {
                 try await FleetView(redis.url).worker(worker)?.state == "quiet"
             }
             try redis.push(TestJob.many(5, prefix: "a"))
-            let account = try await worker.stop()
-            #expect(account.delivered == 30)
+            #expect(try await worker.stop().delivered == 30)
             #expect(try QueueContents(redis).jobs.count == 5 && QueueContents(redis).workers.isEmpty)
             #expect(worker.lines(of: "quiet").contains { $0.contains(" reason=SIGTSTP") }, "\(worker.log)")
             #expect(worker.lines(of: "not_ready").isEmpty)
@@ -72,9 +62,8 @@ extension EndToEnd {
 
         @Test("no job stays with an idle worker that becomes quiet at the moment jobs arrive")
         func idle() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             for round in 0..<10 {
                 worker.process.send(SIGTSTP)
@@ -95,59 +84,54 @@ extension EndToEnd {
 
         @Test("workers are stopped by name or all at once: they drain, exit with 0, and leave nothing")
         func stop() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let workers = try ["a", "a,b", "b"].map { queues in
-                try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--queue", queues, "--lanes", "2"])
+                try WorkerProcess(redis, simulator, ["--queue", queues, "--lanes", "2"])
             }
             try await eventually("they are there") {
                 let view = try await FleetView(redis.url)
                 return view.workers.count == 3 && view.workers.allSatisfy { $0.lanes == 2 }
             }
-            let unknown = try await Self.command(redis.url, "stop", "nobody")
-            #expect(unknown.ending != .exited(0))
+            let unknown = try await apnsWorker(redis.url, "stop", "nobody").fails()
             for worker in workers { #expect(unknown.errors.contains(".\(worker.process.processIdentifier).")) }
             let host = try #require(try await FleetView(redis.url).workers.first).host
-            let ambiguous = try await Self.command(redis.url, "stop", host)
-            #expect(ambiguous.ending != .exited(0) && ambiguous.errors.contains("matches several workers"))
-            #expect(try await Self.command(redis.url, "stop").ending != .exited(0))
+            try await apnsWorker(redis.url, "stop", host).fails("matches several workers")
+            try await apnsWorker(redis.url, "stop").fails()
+
+            let quiet = try await apnsWorker(redis.url, "quiet", "--all", "--yes", "--wait").succeeds()
+            let undo = try #require(quiet.output.firstMatch(of: /to undo: apns-worker (.*)\n/)).1
+            try await redis.apnsWorker(undo.split(separator: " ").map(String.init) + ["--yes", "--wait"]).succeeds(
+                "claims jobs again")
 
             let name = "\(host).\(workers[1].process.processIdentifier)"
-            let one = try await Self.command(redis.url, "stop", name, "--wait", "--json")
-            #expect(one.ending == .exited(0) && one.output.contains(#""done":true,"order":"stop""#), "\(one)")
+            try await apnsWorker(redis.url, "stop", name, "--wait", "--json").succeeds(#""done":true,"order":"stop""#)
             _ = try await workers[1].finish()
             #expect(workers[0].process.ending == nil && workers[2].process.ending == nil)
-            let all = try await Self.command(redis.url, "stop", "--all", "--yes", "--wait")
-            #expect(all.ending == .exited(0), "\(all)")
+            try await apnsWorker(redis.url, "stop", "--all", "--yes", "--wait").succeeds()
             for worker in [workers[0], workers[2]] {
                 _ = try await worker.finish()
                 #expect(worker.lines(of: "stopping").count == 1)
             }
             #expect(try QueueContents(redis).lastingKeys.isEmpty)
-            let nobody = try await Self.command(redis.url, "stop", "--all", "--yes")
-            #expect(nobody.ending != .exited(0) && nobody.errors.contains("no worker is running"))
+            try await apnsWorker(redis.url, "stop", "--all", "--yes").fails("no worker is running")
         }
 
         @Test("a command that does not reach its worker in time is reported")
         func unheard() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_LEASE": "600000"])
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_LEASE": "600000"])
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             try await worker.process.pause()
             let pid = "\(worker.process.processIdentifier)"
-            let result = try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "1")
-            #expect(result.ending == .exited(1) && result.errors.contains("has not finished after 1s; state: running"))
+            try await apnsWorker(redis.url, "quiet", pid, "--wait", "--timeout", "1").fails(
+                1, "has not finished after 1s; state: running")
             worker.process.kill()
         }
 
         @Test("an idle worker costs Redis one script every few seconds")
         func cost() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let (redis, simulator) = try await startServers()
+            let worker = try WorkerProcess(redis, simulator)
             try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
             let before = try redis.calls()
             let start = ContinuousClock.now
@@ -183,36 +167,18 @@ extension EndToEnd {
             #expect(view.workers.count == 1 && view.worker(worker)?.redis == "cluster" && view.problems.isEmpty)
             for arguments in [["--queue", "b"], ["--app", "default"]] {
                 let environment = ["APNS_WORKER_REDIS_URL": cluster.url]
-                let paused = try await CommandLineTests.run(
-                    ["pause", "--reason", "x"] + arguments, environment: environment)
-                #expect(paused.ending == .exited(0), "\(paused)")
-                let resumed = try await CommandLineTests.run(["resume"] + arguments, environment: environment)
-                #expect(resumed.output.contains("is resumed; it was paused: x"), "\(resumed)")
+                try await CommandLineTests.run(["pause", "--reason", "x"] + arguments, environment: environment)
+                    .succeeds()
+                try await CommandLineTests.run(["resume"] + arguments, environment: environment).shows(
+                    "is resumed; it was paused: x")
             }
-            let stop = try await Self.command(cluster.url, "stop", "--all", "--yes", "--wait")
-            #expect(stop.ending == .exited(0), "\(stop)")
+            try await apnsWorker(cluster.url, "stop", "--all", "--yes", "--wait").succeeds()
             _ = try await worker.finish()
             for node in cluster.nodes {
                 let keys = try node.run("KEYS", "push:{[ab]}*").elements ?? []
                 let may = [":configurations", ":source"]
                 #expect(keys.allSatisfy { key in may.contains { key.text?.hasSuffix($0) == true } }, "\(keys)")
             }
-        }
-
-        @Test("status, pauses and commands work with Sentinel, also after a failover")
-        func sentinel() async throws {
-            let set = try await RedisSentinelSet()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: set.url, endpoint: simulator.port)
-            try await eventually("it is seen") { try await FleetView(set.url).worker(worker)?.redis == "sentinel" }
-            try await set.failOver()
-            try await eventually("it is quiet") {
-                let result = try await Self.command(set.url, "quiet", "--all", "--yes", "--wait", "--timeout", "30")
-                return result.ending == .exited(0)
-            }
-            #expect(try await FleetView(set.url).worker(worker)?.state == "quiet")
-            #expect(try await Self.command(set.url, "stop", "--all", "--yes", "--wait").ending == .exited(0))
-            _ = try await worker.finish()
         }
     }
 }

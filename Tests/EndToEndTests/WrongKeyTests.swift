@@ -6,17 +6,13 @@ extension EndToEnd {
     /// Each key of the schema in `docs/redis.md` holds another type while a worker runs.
     @Suite("A key of another type")
     struct WrongKeyTests {
-        private struct Key: Sendable {
-            let pattern, type: String
-        }
+        private struct Key: Sendable { let pattern, type: String }
 
         private static let types = ["string", "list", "set", "sorted set", "hash", "stream"]
 
         /// The rows of the tables of keys.
         private static func schema() throws -> [Key] {
-            let text = try String(
-                contentsOf: DeployFolder.root.appending(path: "docs/redis.md"),
-                encoding: .utf8)
+            let text = try String(contentsOf: DeployFolder.root.appending(path: "docs/redis.md"), encoding: .utf8)
             return text.split(separator: "\n").compactMap { line in
                 let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
                 guard cells.count == 3, cells[0].hasPrefix("`push:{"), types.contains(cells[1]) else { return nil }
@@ -85,8 +81,7 @@ extension EndToEnd {
             let view = try await FleetView(redis.url, "--prefix", prefix)
             let isDelivered = try delivered() == jobs.count
             let isNamed = view.problems.contains { problem in keys.contains { problem.message.contains($0) } }
-            let check = try await CommandLineTests.run(
-                ["status", "--check", "--prefix", prefix], environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let check = try await redis.apnsWorker(["status", "--check", "--prefix", prefix])
             _ = try await worker.stop()
             if isNamed, check.ending == .exited(2) { return nil }
             // Keys of one job, minute or command may do no harm.
@@ -100,8 +95,7 @@ extension EndToEnd {
 
         @Test("is named by `status` and by the exit status of `--check`, whichever key it is")
         func matrix() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let schema = try Self.schema()
             #expect(schema.count > 20)
             var cases = schema.flatMap { key in
@@ -122,7 +116,6 @@ extension EndToEnd {
                 }
                 for fault in faults.compactMap({ $0 }) { Issue.record("\(fault)") }
             }
-            _ = try await simulator.stop()
         }
     }
 }

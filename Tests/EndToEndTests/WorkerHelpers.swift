@@ -1,0 +1,108 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// Starts a Redis and a simulator.
+/// - Parameters:
+///   - rules: the rules of the simulator.
+///   - options: the other options of the simulator.
+///   - arguments: the arguments of Redis.
+func startServers(
+    rules: [String] = [], simulator options: [String] = [], redis arguments: [String] = []
+) async throws -> (RedisServer, SimulatorProcess) {
+    (try RedisServer(arguments: arguments), try await SimulatorProcess(rules: rules, options: options))
+}
+
+extension WorkerProcess {
+    /// Starts a worker between two servers. The other parameters are those of the designated initializer.
+    convenience init(
+        _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = [],
+        environment: [String: String] = [:], logsTo pipe: StalledPipe? = nil
+    ) throws {
+        try self.init(
+            redis: redis.url, endpoint: simulator.port, options: options, environment: environment, logsTo: pipe)
+    }
+}
+
+/// Waits until an app is paused, and returns the pause.
+func paused(_ redis: RedisServer, app: String = "default") async throws -> [String: Any] {
+    try await eventually("\(app) is paused") { try EndToEnd.BreakerTests.pause(app, redis) != nil }
+    return try #require(try EndToEnd.BreakerTests.pause(app, redis))
+}
+
+/// Runs a command of `apns-worker`.
+/// - Parameter redis: the URL of its Redis.
+func apnsWorker(_ redis: String, _ arguments: String...) async throws -> EndToEnd.CommandLineTests.Output {
+    try await EndToEnd.CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis])
+}
+
+extension RedisServer {
+    /// Runs a command of `apns-worker` on this server.
+    func apnsWorker(
+        _ arguments: [String], environment: [String: String] = [:], input: String? = nil
+    ) async throws -> EndToEnd.CommandLineTests.Output {
+        try await EndToEnd.CommandLineTests.run(
+            arguments, environment: environment.merging(["APNS_WORKER_REDIS_URL": url]) { own, _ in own }, input: input)
+    }
+}
+
+extension EndToEnd.CommandLineTests.Output {
+    /// Returns the JSON object of each line.
+    func objects() throws -> [[String: Any]] {
+        try output.split(separator: "\n").map { line in
+            try #require(JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any], "\(line)")
+        }
+    }
+
+    /// Expects the exit status, and words in the output.
+    @discardableResult
+    func ends(_ status: Int32, _ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
+        #expect(ending == .exited(status), "\(self)", sourceLocation: sourceLocation)
+        for word in words { #expect(output.contains(word), "\(self)", sourceLocation: sourceLocation) }
+        return self
+    }
+
+    /// Expects that the command succeeded, and that its output has these words.
+    @discardableResult
+    func succeeds(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
+        for word in words { #expect(output.contains(word), "\(self)", sourceLocation: sourceLocation) }
+        return ends(0, sourceLocation: sourceLocation)
+    }
+
+    /// Expects that the command failed, and that its errors have these words.
+    @discardableResult
+    func fails(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
+        #expect(ending != .exited(0), "\(self)", sourceLocation: sourceLocation)
+        for word in words { #expect(errors.contains(word), "\(self)", sourceLocation: sourceLocation) }
+        return self
+    }
+
+    /// Expects that the command failed with this status, and that its errors have these words.
+    @discardableResult
+    func fails(_ status: Int32, _ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
+        #expect(ending == .exited(status), "\(self)", sourceLocation: sourceLocation)
+        for word in words { #expect(errors.contains(word), "\(self)", sourceLocation: sourceLocation) }
+        return self
+    }
+
+    /// Expects words in the output, whatever the exit status.
+    @discardableResult
+    func shows(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
+        for word in words { #expect(output.contains(word), "\(self)", sourceLocation: sourceLocation) }
+        return self
+    }
+
+    /// Expects words in the errors, whatever the exit status.
+    @discardableResult
+    func reports(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
+        for word in words { #expect(errors.contains(word), "\(self)", sourceLocation: sourceLocation) }
+        return self
+    }
+
+    /// Expects the whole output.
+    @discardableResult
+    func prints(_ text: String, sourceLocation: SourceLocation = #_sourceLocation) -> Self {
+        #expect(output == text, "\(self)", sourceLocation: sourceLocation)
+        return self
+    }
+}
