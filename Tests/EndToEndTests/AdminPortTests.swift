@@ -32,24 +32,22 @@ extension EndToEnd {
 
         /// Sends a request with the timeout of a probe.
         private static func probe(_ port: Int, _ path: String) async throws -> Int? {
-            let curl = try ChildProcess(
-                "curl",
-                [
-                    "-sS", "-m", "3", "--noproxy", "*", "-o", "/dev/null", "-w", "%{http_code}",
-                    "http://127.0.0.1:\(port)\(path)",
-                ])
+            let flags = ["-sS", "-m", "3", "--noproxy", "*", "-o", "/dev/null", "-w", "%{http_code}"]
+            let curl = try ChildProcess("curl", flags + ["http://127.0.0.1:\(port)\(path)"])
             return try await curl.wait() == .exited(0) ? Int(curl.output) : nil
         }
 
         @Test("1,200 slow connections neither delay a probe nor block the worker's connections to APNs")
         func drippers() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
+            // The soft limit and the hard one.
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"], descriptors: "256")
+                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"], descriptors: "64:256")
             let port = try await worker.adminPort()
+            let descriptors = try await MetricsTests.page(port).value("process_max_fds")
+            #expect(descriptors == 256, "the worker raises its soft limit to the hard one")
             try redis.push(TestJob.many(50, prefix: "a"))
-            try await eventually("the worker works") { try QueueContents(redis).count("delivered") == 50 }
+            try await redis.has(50)
 
             let drippers = try Drippers(1200, port: port)
             func probe(_ path: String, is expected: Int) async throws {
@@ -81,37 +79,20 @@ extension EndToEnd {
 
         @Test("a worker that ends right after its start leaves nothing on a loop that has ended")
         func strictEnd() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let scene = try await DeliveryScene()
             for _ in 0..<10 {
-                let worker = try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"],
-                    // NIO then traps where it would print an error.
-                    environment: ["SWIFTNIO_STRICT": "1"])
+                // NIO then traps where it would print an error.
+                let worker = try scene.worker(["--admin-port", "0"], environment: ["SWIFTNIO_STRICT": "1"])
                 try await worker.logs("started")
                 _ = try await worker.stop()
                 #expect(!worker.log.contains("ERROR: "), "\(worker.log)")
             }
         }
 
-        @Test("a worker raises its soft limit of file descriptors to the hard one")
-        func limit() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"],
-                // Soft and hard.
-                descriptors: "64:512")
-            let page = try await MetricsTests.page(try await worker.adminPort())
-            #expect(page.value("process_max_fds") == 512)
-            _ = try await worker.stop()
-        }
-
         @Test("a limit of file descriptors that is too low is named, and nothing traps")
         func tooFewDescriptors() async throws {
             for command in [["run", "--simulate"], ["status"], ["web", "--port", "0"]] {
-                let process = try ChildProcess(
-                    "prlimit", ["--nofile=12", BuiltProgram.path("apns-worker")] + command)
+                let process = try ChildProcess("prlimit", ["--nofile=12", BuiltProgram.path("apns-worker")] + command)
                 #expect(try await process.wait() == .exited(78))
                 #expect(process.errors.contains("may open only 12 files"), "\(process.errors)")
             }

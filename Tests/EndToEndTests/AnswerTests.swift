@@ -29,10 +29,8 @@ extension EndToEnd {
                 Issue.record("\(queue.jobs.count) jobs, \(queue.retries.count) retries, \(queue.claims) claims left")
                 throw error
             }
-            let result = Result(
-                worker: account, queue: try QueueContents(redis), simulator: try await simulator.stop())
-            expectAgreement(
-                result.worker, result.queue, result.simulator, duplicatesAreCounted: duplicatesAreCounted)
+            let result = Result(worker: account, queue: try QueueContents(redis), simulator: try await simulator.stop())
+            expectAgreement(result.worker, result.queue, result.simulator, duplicatesAreCounted: duplicatesAreCounted)
             return result
         }
 
@@ -59,26 +57,14 @@ extension EndToEnd {
             #expect(result.queue.dead.allSatisfy { $0.reason == "AttemptsExhausted" && $0.attempts == 3 })
         }
 
-        @Test("one push type that the credential is not for becomes a dead letter, and the app's others are sent")
-        func pushType() async throws {
-            let location = TestJob.text(TestJob.token("b", 1), #""push_type":"location","priority":5,"id":"loc-1","#)
-            let result = try await Self.deliver(
-                TestJob.many(200, prefix: "a") + [location] + TestJob.many(200, prefix: "c"),
-                rules: ["prefix=b,answer=TopicDisallowed"], options: ["--max-connections", "1", "--max-streams", "50"])
-            #expect(result.worker.delivered == 400 && result.worker.dead == 1)
-            #expect(result.queue.dead.map(\.reason) == ["TopicDisallowed"])
-        }
-
         @Test("invalid tokens are stored with their details and not sent to again")
         func invalidTokens() async throws {
             let (gone, bad) = (TestJob.token("dead", 1), TestJob.token("bad0", 2))
             let foreign = TestJob.token("f0", 3).uppercased()
             let before = Int64(Date().timeIntervalSince1970 * 1000)
+            let jobs = [gone, bad, TestJob.token("a", 4)].map { TestJob.text($0) }
             let result = try await Self.deliver(
-                [
-                    TestJob.text(gone), TestJob.text(bad), TestJob.text(foreign, #""topic":"com.example.other","#),
-                    TestJob.text(TestJob.token("a", 4)),
-                ],
+                jobs + [TestJob.text(foreign, #""topic":"com.example.other","#)],
                 rules: [
                     "prefix=dead,answer=410,timestamp=1700000000123", "prefix=bad0,answer=BadDeviceToken",
                     "prefix=f0,answer=DeviceTokenNotForTopic",
@@ -86,17 +72,16 @@ extension EndToEnd {
             #expect(result.worker.invalidToken == 3 && result.worker.delivered == 1 && result.simulator.requests == 4)
             #expect(result.queue.invalidTokens == [gone, bad, foreign.lowercased()])
             let details = result.queue.invalidTokenDetails
-            let goneDetails = try #require(details[gone])
-            #expect(goneDetails.at == 1_700_000_000_123 && goneDetails.facts.reason == "Unregistered")
-            #expect(goneDetails.facts.topic == "com.example.app" && goneDetails.facts.source == "apns")
-            #expect(goneDetails.facts.environment?.hasPrefix("localhost:") == true)
-            let badDetails = try #require(details[bad])
-            #expect(badDetails.facts.reason == "BadDeviceToken")
-            #expect((before...Int64(Date().timeIntervalSince1970 * 1000)).contains(badDetails.at))
-            let foreignDetails = try #require(details[foreign.lowercased()])
+            let facts = details.mapValues { [$0.facts.reason, $0.facts.topic, $0.facts.source] }
             #expect(
-                foreignDetails.facts.topic == "com.example.other"
-                    && foreignDetails.facts.reason == "DeviceTokenNotForTopic")
+                facts == [
+                    gone: ["Unregistered", "com.example.app", "apns"],
+                    bad: ["BadDeviceToken", "com.example.app", "apns"],
+                    foreign.lowercased(): ["DeviceTokenNotForTopic", "com.example.other", "apns"],
+                ])
+            #expect(details[gone]?.at == 1_700_000_000_123)
+            #expect(details[gone]?.facts.environment?.hasPrefix("localhost:") == true)
+            #expect((before...Int64(Date().timeIntervalSince1970 * 1000)).contains(try #require(details[bad]?.at)))
         }
 
         @Test(
@@ -150,9 +135,8 @@ extension EndToEnd {
                 "widgets": #"{"aps":{"content-changed":true}}"#, "controls": #"{"aps":{"content-changed":true}}"#,
                 "fileprovider": #"{"container-identifier":"x"}"#, "pushtotalk": "{}",
             ]
-            let jobs = types.enumerated().map { number, entry in
-                let (type, payload) = entry
-                return #"{"push_type":"\#(type)","token":"\#(TestJob.token("a", number))","payload":\#(payload)}"#
+            let jobs = types.enumerated().map {
+                #"{"push_type":"\#($1.key)","token":"\#(TestJob.token("a", $0))","payload":\#($1.value)}"#
             }
             let result = try await Self.deliver(jobs + TestJob.many(50, prefix: "b"))
             #expect(result.worker.delivered == types.count + 50 && result.worker.deferred == 0)
@@ -160,25 +144,20 @@ extension EndToEnd {
 
         @Test("tokens of any length arrive whole, are marked whole, and appear whole in the results")
         func longTokens() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410"])
+            let scene = try await DeliveryScene(rules: ["prefix=dead,answer=410"])
             let tokens = [64, 160, 256, 512, 2048].map { String(repeating: "ab", count: $0 / 2) }
             let gone = "dead" + String(repeating: "cd", count: 254)
             // Each of these is repeated, and gets one notification.
             let others = tokens.map { "cd" + $0.dropFirst(2) }
             let list = (others + others.map { $0.uppercased() }).map { "\"\($0)\"" }.joined(separator: ",")
-            try redis.push((tokens + [gone]).map { TestJob.text($0) } + [#"{"tokens":[\#(list)],"alert":"x"}"#])
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--results", "all"])
-            let account = try await worker.finish()
-            let queue = try QueueContents(redis)
-            let seen = try await simulator.stop()
+            try scene.redis.push((tokens + [gone]).map { TestJob.text($0) } + [#"{"tokens":[\#(list)],"alert":"x"}"#])
+            let account = try await scene.finish(["--results", "all"])
+            let (queue, seen) = (try QueueContents(scene.redis), try await scene.simulator.stop())
             expectAgreement(account, queue, seen)
             #expect(account.delivered == 10 && account.invalidToken == 1 && queue.dead.isEmpty)
             #expect(Set(seen.acceptedByToken.keys) == Set(tokens + others))
             #expect(queue.invalidTokens == [gone])
-            let results = try storedResults(redis)
-            #expect(Set(results.compactMap { $0["token"] }) == Set(tokens + others + [gone]))
+            #expect(Set(try storedResults(scene.redis).compactMap { $0["token"] }) == Set(tokens + others + [gone]))
         }
 
         @Test("a permanent refusal becomes a dead letter with its reason: after one attempt, or three for a new reason")
@@ -206,34 +185,11 @@ extension EndToEnd {
             #expect(result.queue.dead.isEmpty)
         }
 
-        @Test("a scheduled job waits for its time")
-        func sendAt() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let due = Int(Date().timeIntervalSince1970) + 4
-            let later = TestJob.text(TestJob.token("a", 1), #""send_at":\#(due),"#)
-            try redis.push([later] + TestJob.many(10, prefix: "b"))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
-            try await eventually("the others are delivered") { try QueueContents(redis).count("delivered") >= 10 }
-            let queue = try QueueContents(redis)
-            let early = try await simulator.account()
-            if Date().timeIntervalSince1970 < Double(due) {
-                #expect(queue.retries.map(\.due) == [Double(due) * 1000])
-                #expect(early.accepted == 10)
-            }
-            let account = try await worker.finish()
-            #expect(Date().timeIntervalSince1970 >= Double(due))
-            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
-            #expect(account.delivered == 11 && account.scheduled == 1)
-        }
-
         @Test("broken connections and streams lose nothing, and every possible duplicate is counted")
         func faults() async throws {
             var generator = SeededGenerator(seed: 3)
             let jobs =
-                TestJob.many(2000, prefix: "a")
-                + (["d0", "d1", "d2"].flatMap { TestJob.many(20, prefix: $0) })
+                TestJob.many(2000, prefix: "a") + (["d0", "d1", "d2"].flatMap { TestJob.many(20, prefix: $0) })
                 + (["d3", "d4"].flatMap { TestJob.many(5, prefix: $0) })
             let result = try await Self.deliver(
                 jobs.shuffled(using: &generator),
@@ -260,18 +216,6 @@ extension EndToEnd {
                 simulatorOptions: ["--delay", "5ms"], duplicatesAreCounted: false)
             #expect(result.worker.delivered == 503 && result.simulator.distinctIDs == 503)
             #expect(result.simulator.goAways >= 3)
-        }
-
-        @Test("a request without an answer is retried, or dropped if the job requests that")
-        func silence() async throws {
-            let result = try await Self.deliver(
-                TestJob.many(5, prefix: "5", members: #""on_uncertain":"resend","#)
-                    + TestJob.many(4, prefix: "6", members: #""on_uncertain":"drop","#) + TestJob.many(50, prefix: "a"),
-                rules: ["prefix=5,answer=silence,times=1,accept=true", "prefix=6,answer=silence"],
-                options: ["--request-timeout", "1000"])
-            #expect(result.worker.delivered == 55 && result.worker.dropped == 4)
-            #expect(result.worker.possibleDuplicates == 5 && result.simulator.duplicates == 5)
-            #expect(result.simulator.silenced == 9)
         }
     }
 }

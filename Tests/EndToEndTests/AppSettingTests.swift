@@ -31,8 +31,7 @@ extension EndToEnd {
             init(_ settings: String...) async throws {
                 redis = try RedisServer()
                 folder = try ConfigurationTests.Folder()
-                simulator = try await SimulatorProcess(
-                    options: ["--record", folder.url.appending(path: "record").path])
+                simulator = try await SimulatorProcess(options: ["--record", folder.url.appending(path: "record").path])
                 try folder.write(Self.file(settings, simulator.port))
                 worker = try WorkerProcess(
                     redis: redis.url, endpoint: simulator.port, options: ["--config", folder.file, "--results", "all"],

@@ -23,9 +23,7 @@ extension EndToEnd {
             return try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
         }
 
-        @Test(
-            "a refused credential pauses its app for the fleet; other apps continue, and a new credential is used"
-        )
+        @Test("a refused credential pauses its app for the fleet; other apps continue, and a new credential is used")
         func credential() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -150,8 +148,7 @@ extension EndToEnd {
             }
             #expect(try QueueContents(redis).count("deferred:AppPaused") > 0)
             let resumed = try await CommandLineTests.run(["resume", "--app", "other"], environment: environment)
-            #expect(
-                resumed.output.hasPrefix("app other is resumed; it was paused: maintenance"), "\(resumed.errors)")
+            #expect(resumed.output.hasPrefix("app other is resumed; it was paused: maintenance"), "\(resumed.errors)")
             // A deferred job is due within a minute.
             try await eventually("all are delivered", within: .seconds(120)) {
                 try QueueContents(redis).count("delivered") == 200

@@ -168,8 +168,7 @@ extension EndToEnd {
             #expect(try await process.wait() == .exited(0))
         }
 
-        @Test(
-            "a result that is never accepted is parked and does not block others", arguments: ["bad", "sick"])
+        @Test("a result that is never accepted is parked and does not block others", arguments: ["bad", "sick"])
         func poison(_ kind: String) async throws {
             let redis = try RedisServer()
             let receiver = try await Receiver("\(kind):7")

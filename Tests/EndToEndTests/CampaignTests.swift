@@ -52,8 +52,7 @@ extension EndToEnd {
             ProcessInfo.processInfo.environment["APNS_WORKER_CAMPAIGN_NOTIFICATIONS"].flatMap { Int($0) } ?? 50_000
 
         @Test(
-            "after a cancellation four workers send nothing more of a campaign in progress",
-            arguments: [false, true])
+            "after a cancellation four workers send nothing more of a campaign in progress", arguments: [false, true])
         func cancelUnderLoad(inCluster: Bool) async throws {
             let cluster = inCluster ? try await RedisCluster() : nil
             let single = inCluster ? nil : try RedisServer()
@@ -204,9 +203,7 @@ extension EndToEnd {
             result = try await Self.run("campaign", "limit", "slow", "--off", redis: redis.url)
             #expect(result.output == "campaign slow in queue default has no limit\n")
             // Soon, not only when their turns would have come.
-            try await eventually("all are delivered") {
-                try await Self.delivered("slow", redis: redis.url) == 400
-            }
+            try await eventually("all are delivered") { try await Self.delivered("slow", redis: redis.url) == 400 }
             for worker in workers { _ = try await worker.stop() }
             #expect(try await simulator.stop().duplicates == 0)
         }

@@ -23,8 +23,7 @@ extension EndToEnd {
         private func run(
             _ arguments: String..., environment more: [String: String] = [:], input: String? = nil
         ) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(
-                arguments, environment: environment.merging(more) { $1 }, input: input)
+            try await CommandLineTests.run(arguments, environment: environment.merging(more) { $1 }, input: input)
         }
 
         private func output(_ arguments: String...) async throws -> String {
@@ -100,9 +99,7 @@ extension EndToEnd {
             #expect(account.delivered == 0 && account.dead == 4)
             let queue = try QueueContents(redis)
             #expect(
-                queue.deadReasons == [
-                    "BadExpirationDate": 1, "InvalidPushType": 1, "BadTopic": 1, "TopicMismatch": 1,
-                ])
+                queue.deadReasons == ["BadExpirationDate": 1, "InvalidPushType": 1, "BadTopic": 1, "TopicMismatch": 1])
             #expect(try await simulator.stop().answers == ["400 BadExpirationDate": 1, "403 TopicMismatch": 1])
         }
 

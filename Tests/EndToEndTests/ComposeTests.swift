@@ -85,17 +85,14 @@ extension EndToEnd {
                 try services.list("dashboard/volumes").map { try $0.text() }
                     == ["./development-users:/etc/apns-worker/users:ro"])
             let options = try services.list("dashboard/command").map {
-                try Self.here(
-                    $0.text(),
-                    ["0.0.0.0": "127.0.0.1", "8080": "\(port)", "/etc/apns-worker/users": users])
+                try Self.here($0.text(), ["0.0.0.0": "127.0.0.1", "8080": "\(port)", "/etc/apns-worker/users": users])
             }
             let environment = try services.texts("dashboard/environment").mapValues {
                 Self.here($0, ["redis://redis:6379": redis.url])
             }
             let web = try ChildProcess(BuiltProgram.path("apns-worker"), options, environment: environment)
             try await eventually("it listens") { web.output.contains("dashboard") || web.errors.contains("dashboard") }
-            let login = try #require(
-                try DeployFolder.text("compose.yaml").firstMatch(of: /user (\w+), password (\w+)/))
+            let login = try #require(try DeployFolder.text("compose.yaml").firstMatch(of: /user (\w+), password (\w+)/))
             let address = "http://127.0.0.1:\(port)/"
             let curl = try ChildProcess(
                 "curl",

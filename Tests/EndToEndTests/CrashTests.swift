@@ -19,8 +19,7 @@ extension EndToEnd {
         @Test("a second worker finishes the jobs of a killed one: none lost, and only jobs in flight sent twice")
         func killedWorker() async throws {
             let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(
-                options: ["--delay", "150ms±100ms", "--control-port", "0"])
+            let simulator = try await SimulatorProcess(options: ["--delay", "150ms±100ms", "--control-port", "0"])
             let (quick, count) = (500, 6000)
             let jobs = TestJob.many(count)
             try redis.push(Array(jobs[..<quick]))

@@ -85,8 +85,7 @@ extension EndToEnd {
             if value.hasPrefix("\r") { text = "\(now) \(try Self.token(issuedAt: now))\(value)" }
             try redis.run("SET", "push:" + Self.key, text)
             try redis.push(TestJob.many(50))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
             #expect(try await worker.finish().delivered == 50)
             #expect(worker.log.contains("event=provider_token_untrusted") == (value == "foreign"), "\(worker.log)")
             #expect(try await simulator.stop().answers == ["200": 50])
@@ -132,9 +131,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test(
-            "a certificate can be PEM, PKCS#12, or base64 in variables",
-            arguments: ["pem", "p12", "base64"])
+        @Test("a certificate can be PEM, PKCS#12, or base64 in variables", arguments: ["pem", "p12", "base64"])
         func certificate(_ form: String) async throws {
             let redis = try RedisServer()
             let workshop = try OpenSSLWorkshop()

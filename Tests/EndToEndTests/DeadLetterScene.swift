@@ -68,9 +68,7 @@ extension RedisServer {
             let text = Array("\"job\":".utf8)
             guard let start = body.firstRange(of: text)?.upperBound,
                 body.starts(with: Array(#"{"apns_worker":1,"#.utf8))
-            else {
-                return body
-            }
+            else { return body }
             return Array(body[start..<(body.count - 1)])
         }
     }

@@ -47,9 +47,7 @@ extension EndToEnd {
                 let queue = try QueueContents(redis)
                 return !queue.workers.isEmpty && (idle || queue.claims == 50)
             }
-            if !idle {
-                try await eventually("they are under way") { try await simulator.account().silenced == 50 }
-            }
+            if !idle { try await eventually("they are under way") { try await simulator.account().silenced == 50 } }
             let start = ContinuousClock.now
             let account = try await worker.stop()
             #expect(ContinuousClock.now - start < .seconds(15))

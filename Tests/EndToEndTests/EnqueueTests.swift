@@ -259,8 +259,7 @@ extension EndToEnd {
         func wait(_ results: String) async throws {
             let redis = try RedisServer()
             let options = results.isEmpty ? [] : ["--results", results]
-            let worker = try await Self.worker(
-                redis, ["--simulate-rule", "prefix=1,answer=BadCollapseId"] + options)
+            let worker = try await Self.worker(redis, ["--simulate-rule", "prefix=1,answer=BadCollapseId"] + options)
             let good = try await Self.enqueue(["--token", Self.token, "--alert", "x", "--wait", "30s"], redis)
             #expect(good.ending == .exited(0), "\(good.errors)")
             #expect(

@@ -25,16 +25,12 @@ extension EndToEnd {
                 "/usr/bin/env", ["--chdir=\(folder.url.path)", BuiltProgram.path(program)] + arguments,
                 environment: environment, input: Data())
             let deadline = ContinuousClock.now + limit
-            while process.ending == nil, ContinuousClock.now < deadline {
-                try await Task.sleep(for: .milliseconds(5))
-            }
+            while process.ending == nil, ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(5)) }
             process.send(SIGTERM)
             let ending: ChildProcess.Ending
             do {
                 ending = try await process.wait(within: .seconds(30))
-            } catch {
-                return "\(program) \(arguments) does not end: \(error)"
-            }
+            } catch { return "\(program) \(arguments) does not end: \(error)" }
             guard case .signalled(let signal) = ending, signal != SIGTERM else { return nil }
             return "\(program) \(arguments) \(environment.filter { $0.key != "APNS_WORKER_REDIS_URL" }): \(ending)\n"
                 + process.errors.split(separator: "\n").filter { $0.contains("Fatal") || $0.contains(".swift:") }

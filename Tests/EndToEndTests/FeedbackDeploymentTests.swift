@@ -65,10 +65,9 @@ extension EndToEnd {
             for kind in ["service", "timer"] {
                 let text = try Self.text("systemd/apns-worker-feedback.\(kind)")
                 // systemd-analyze also checks that the program exists.
-                try text.replacing("/usr/local/bin/apns-worker", with: "/bin/true")
-                    .write(
-                        to: directory.appending(path: "apns-worker-feedback.\(kind)"), atomically: true, encoding: .utf8
-                    )
+                try text.replacing("/usr/local/bin/apns-worker", with: "/bin/true").write(
+                    to: directory.appending(path: "apns-worker-feedback.\(kind)"), atomically: true, encoding: .utf8
+                )
             }
             let verify = try ChildProcess(
                 "systemd-analyze",

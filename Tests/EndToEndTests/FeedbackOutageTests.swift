@@ -74,8 +74,7 @@ extension EndToEnd {
         /// Writes the kept records to Redis twice, with other text in between.
         private static func bringBack(_ text: String, _ scene: FeedbackScene) async throws {
             try scene.redis.start()
-            try scene.redis.run(
-                "HSET", "push:{shared}:registrations", FeedbackScene.token(20), "1900000000000")
+            try scene.redis.run("HSET", "push:{shared}:registrations", FeedbackScene.token(20), "1900000000000")
             let environment = ["APNS_WORKER_REDIS_URL": scene.redis.url]
             for (added, known) in [(979, 0), (0, 979)] {
                 let result = try await CommandLineTests.run(

@@ -10,8 +10,7 @@ extension EndToEnd {
         func list() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             try scene.redis.run("SADD", "push:{shared}:invalid-tokens", FeedbackScene.token(1))
-            try scene.redis.run(
-                "HSET", "push:{shared}:registrations", FeedbackScene.token(2), "1900000000000")
+            try scene.redis.run("HSET", "push:{shared}:registrations", FeedbackScene.token(2), "1900000000000")
             let result = try await scene.run("--list")
             #expect(result.ending == .exited(0), "\(result.errors)")
             let records = try FeedbackScene.Record.all(result.output)

@@ -8,9 +8,7 @@ struct FeedbackScene {
     let redis: RedisServer
     let server: FeedbackServer
 
-    init(
-        arguments: [String] = [], authority: String? = "ca", script: @escaping FeedbackServer.Script
-    ) async throws {
+    init(arguments: [String] = [], authority: String? = "ca", script: @escaping FeedbackServer.Script) async throws {
         redis = try RedisServer(arguments: arguments)
         server = try await FeedbackServer.start(authority: authority, script: script)
     }
@@ -83,9 +81,7 @@ struct FeedbackScene {
         }
     }
 
-    var invalidTokens: Set<String> {
-        get throws { try QueueContents(redis).invalidTokens }
-    }
+    var invalidTokens: Set<String> { get throws { try QueueContents(redis).invalidTokens } }
 
     /// True if exactly these tokens are invalid. They are not compared within a macro, which would print thousands.
     func has(_ numbers: Range<Int>) throws -> Bool { try invalidTokens == Self.tokens(numbers) }
@@ -128,9 +124,7 @@ struct FeedbackScene {
 /// Directories for the state of a process between runs. They are deleted with the test process.
 private enum StateDirectories {
     private static let all = FileManager.default.temporaryDirectory.appending(path: "states-\(UUID().uuidString)")
-    private static let removal: Void = {
-        atexit { try? FileManager.default.removeItem(at: StateDirectories.all) }
-    }()
+    private static let removal: Void = { atexit { try? FileManager.default.removeItem(at: StateDirectories.all) } }()
 
     static func new() throws -> String {
         removal

@@ -91,9 +91,7 @@ final class ForeignReceiver: Sendable {
 
     deinit { try? FileManager.default.removeItem(at: file) }
 
-    func behave(_ behaviour: String) throws {
-        try behaviour.write(to: file, atomically: true, encoding: .utf8)
-    }
+    func behave(_ behaviour: String) throws { try behaviour.write(to: file, atomically: true, encoding: .utf8) }
 
     /// Returns the requests that it has printed.
     func requests<Request: Decodable>(_: Request.Type) throws -> [Request] {
