@@ -475,8 +475,7 @@ extension EndToEnd.AlertTests {
                 return try WorkerProcess(
                     redis: redis.url, gateway: gateway, confirmAfter: 300, options: options, environment: environment)
             }
-            return try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: options, environment: environment)
+            return try WorkerProcess(redis, simulator, options, environment: environment)
         }
 
         private func join() async throws {

@@ -19,8 +19,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: rules, options: simulatorOptions)
             try redis.push(jobs)
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"] + options)
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"] + options)
             let account: WorkerProcess.Account
             do {
                 account = try await worker.finish()

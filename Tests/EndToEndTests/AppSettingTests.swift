@@ -34,7 +34,7 @@ extension EndToEnd {
                 simulator = try await SimulatorProcess(options: ["--record", folder.url.appending(path: "record").path])
                 try folder.write(Self.file(settings, simulator.port))
                 worker = try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--config", folder.file, "--results", "all"],
+                    redis, simulator, ["--config", folder.file, "--results", "all"],
                     environment: ["APNS_WORKER_ENDPOINT": "", "APNS_WORKER_TOPIC": ""])
             }
 

@@ -100,9 +100,7 @@ extension EndToEnd {
                 TestJob.text(TestJob.token($0 % 3 == 0 ? "1" : "a", $0), #""id":"\#($0)","labels":{"user":"u\#($0)"},"#)
             }
             try redis.push(jobs)
-            _ = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--results", "all"]
-            ).finish()
+            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done", "--results", "all"]).finish()
             try await eventually("all are posted") { try receiver.accepted.count >= 300 }
             let requests = try receiver.requests
             #expect(try Set(receiver.accepted).count == 300 && receiver.accepted.count == 300)

@@ -109,9 +109,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(rules: ["times=1,answer=429"])
             let channel = try await createChannel(on: simulator)
             for _ in 0..<3 { try await enqueue(channel) }
-            let account = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
-            ).finish()
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(account.delivered == 3 && account.retried == 1 && account.deferred == 0)
             let queue = try QueueContents(redis)
             #expect(!queue.keys.contains { $0.contains("throttled") }, "\(queue.keys)")

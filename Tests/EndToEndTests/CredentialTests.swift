@@ -18,11 +18,9 @@ extension EndToEnd {
 
         @Test("all workers with one key share one provider token, which is in Redis and in no log")
         func shared() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
             let workers = try (0..<4).map { _ in
-                try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2", "--log-level", "trace"])
+                try WorkerProcess(redis, simulator, ["--lanes", "2", "--log-level", "trace"])
             }
             try redis.push(TestJob.many(4000))
             try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 4000 }
@@ -50,7 +48,7 @@ extension EndToEnd {
             let old = Self.now - 25 * 60
             try redis.run("SET", "push:" + Self.key, "\(old) \(try Self.token(issuedAt: old))")
             let workers = try (0..<3).map { _ in
-                try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--log-level", "debug"])
+                try WorkerProcess(redis, simulator, ["--log-level", "debug"])
             }
             // Now all later requests are sent at once, with the token that will be refused.
             try redis.push(TestJob.many(1000, prefix: "a"))
@@ -72,8 +70,7 @@ extension EndToEnd {
             "a token from Redis is verified, and a worker that finds another value signs its own",
             arguments: ["garbage", "1 x", "foreign", "\r\nx: y", ""])
         func hostile(_ value: String) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
             let now = Self.now
             var text = value
             if value == "foreign" {
@@ -85,7 +82,7 @@ extension EndToEnd {
             if value.hasPrefix("\r") { text = "\(now) \(try Self.token(issuedAt: now))\(value)" }
             try redis.run("SET", "push:" + Self.key, text)
             try redis.push(TestJob.many(50))
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
             #expect(try await worker.finish().delivered == 50)
             #expect(worker.log.contains("event=provider_token_untrusted") == (value == "foreign"), "\(worker.log)")
             #expect(try await simulator.stop().answers == ["200": 50])
@@ -93,11 +90,10 @@ extension EndToEnd {
 
         @Test("during a key rotation the next key is used when APNs refuses the first, and nothing is deferred")
         func rotation() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
             try redis.push(TestJob.many(500))
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"],
+                redis, simulator, ["--exit-when-done"],
                 environment: [
                     "APNS_WORKER_KEY": try TestCertificates.path("server-key.pem"), "APNS_WORKER_KEY_ID": "OLDKEY1234",
                     "APNS_WORKER_NEXT_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
@@ -114,11 +110,10 @@ extension EndToEnd {
 
         @Test("when both keys are refused the app is paused")
         func bothRefused() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
             let stranger = try TestCertificates.path("server-key.pem")
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
+                redis, simulator,
                 environment: [
                     "APNS_WORKER_KEY": stranger, "APNS_WORKER_KEY_ID": "OLDKEY1234",
                     "APNS_WORKER_NEXT_KEY": stranger, "APNS_WORKER_NEXT_KEY_ID": "NEWKEY1234",
@@ -151,8 +146,7 @@ extension EndToEnd {
                 environment["APNS_WORKER_CERTIFICATE_PASSPHRASE"] = "secret"
             }
             try redis.push(TestJob.many(50))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"], environment: environment)
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"], environment: environment)
             #expect(try await worker.finish().delivered == 50)
             #expect(worker.log.contains("expires in"), "\(worker.log)")
             _ = try await simulator.stop()
@@ -172,7 +166,7 @@ extension EndToEnd {
             }
             try put("one")
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
+                redis, simulator,
                 environment: [
                     "APNS_WORKER_KEY": "", "APNS_WORKER_KEY_ID": "", "APNS_WORKER_TEAM_ID": "",
                     "APNS_WORKER_CERTIFICATE": workshop.path("current.pem"),

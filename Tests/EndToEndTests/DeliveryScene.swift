@@ -13,13 +13,20 @@ struct DeliveryScene {
     }
 
     func worker(_ options: [String] = [], environment: [String: String] = [:]) throws -> WorkerProcess {
-        try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options, environment: environment)
+        try WorkerProcess(redis, simulator, options, environment: environment)
     }
 
     /// Runs a worker until the queue is empty.
     func finish(_ options: [String] = [], environment: [String: String] = [:]) async throws -> WorkerProcess.Account {
         try await worker(["--exit-when-done"] + options, environment: environment).finish()
     }
+}
+
+extension WorkerProcess {
+    convenience init(
+        _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = [],
+        environment: [String: String] = [:]
+    ) throws { try self.init(redis: redis.url, endpoint: simulator.port, options: options, environment: environment) }
 }
 
 extension RedisServer {

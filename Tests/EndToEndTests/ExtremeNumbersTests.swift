@@ -198,8 +198,7 @@ extension EndToEnd {
             let tokens = (0..<5).map { "\"\(TestJob.token("a", $0))\"" }.joined(separator: ",")
             let simulator = try await SimulatorProcess()
             let first = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                environment: environment.merging(["APNS_WORKER_MAX_PER_SECOND": "1000"]) { $1 })
+                redis, simulator, environment: environment.merging(["APNS_WORKER_MAX_PER_SECOND": "1000"]) { $1 })
             try redis.push([
                 #"{"id":"a",\#(token(1)),"campaign":"spring","enqueued_at":\#(now)}"#,
                 #"{"id":"b","tokens":[\#(tokens)],"alert":"x","labels":{"u":"1"}}"#,
@@ -276,7 +275,7 @@ extension EndToEnd {
             #expect(pages > 20)
 
             let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: environment)
+            let worker = try WorkerProcess(redis, simulator, environment: environment)
             // With the numbers of its predecessors, and then with others while it runs.
             for _ in 0..<3 {
                 try redis.push([#"{"id":"n","token":"\#(TestJob.token("a", 8))","alert":"x"}"#])

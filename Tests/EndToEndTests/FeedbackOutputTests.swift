@@ -11,8 +11,7 @@ extension EndToEnd {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             try scene.redis.run("SADD", "push:{shared}:invalid-tokens", FeedbackScene.token(1))
             try scene.redis.run("HSET", "push:{shared}:registrations", FeedbackScene.token(2), "1900000000000")
-            let result = try await scene.run("--list")
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            let result = try await scene.finish("--list")
             let records = try FeedbackScene.Record.all(result.output)
             #expect(records.map(\.outcome) == ["added", "known", "registered_since"])
             #expect(
@@ -44,13 +43,9 @@ extension EndToEnd {
         func execEnvironment() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<1))
             let file = scene.redis.directory.appending(path: "environment")
-            let environment = [
-                "SECRET": "s3cret", "WANTED": "value", "HTTPS_PROXY": "", "LANG": "C.UTF-8", "TZ": "UTC",
-            ]
-            let result = try await scene.run(
+            try await scene.finish(
                 "--exec", "env > '\(file.path)'; cat > /dev/null", "--exec-env", "WANTED", "--exec-env", "MISSING",
-                environment: environment)
-            #expect(result.ending == .exited(0), "\(result.errors)")
+                environment: ["SECRET": "s3cret", "WANTED": "value", "HTTPS_PROXY": "", "LANG": "C.UTF-8", "TZ": "UTC"])
             let text = try String(contentsOf: file, encoding: .utf8)
             let names = Set(text.split(separator: "\n").map { String($0.prefix { $0 != "=" }) })
             // Shells add the last three.
@@ -64,8 +59,7 @@ extension EndToEnd {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<5000))
             let directory = scene.redis.directory
             let command = "echo started >> '\(directory.path)/starts'; cat >> '\(directory.path)/records'"
-            let result = try await scene.run("--exec", command, "--json", "--batch", "100")
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            let result = try await scene.finish("--exec", command, "--json", "--batch", "100")
             let report = try FeedbackScene.Report(result.output)
             #expect(report.exec?.status == 0 && report.ok)
             let starts = try String(contentsOf: directory.appending(path: "starts"), encoding: .utf8)
@@ -79,8 +73,7 @@ extension EndToEnd {
         @Test("without a record no command is started")
         func execOfNothing() async throws {
             let scene = try await FeedbackScene(script: { $0.close() })
-            let result = try await scene.run("--exec", "exit 3", "--json")
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            let result = try await scene.finish("--exec", "exit 3", "--json")
             #expect(try FeedbackScene.Report(result.output).exec == nil)
         }
 

@@ -48,6 +48,23 @@ struct FeedbackScene {
         ]
     }
 
+    /// Sends some records, and the rest when the gate opens.
+    static func halves(_ gate: Gate, _ first: Range<Int>, _ rest: Range<Int>) -> FeedbackServer.Script {
+        @Sendable func whenOpen(_ peer: FeedbackPeer) {
+            guard gate.isOpen else { return peer.after(.milliseconds(5)) { whenOpen($0) } }
+            sending(rest)(peer)
+        }
+        return { peer in
+            peer.send(bytes(first))
+            whenOpen(peer)
+        }
+    }
+
+    /// Waits until Redis has this many invalid tokens.
+    func has(_ count: Int, file: StaticString = #fileID, line: UInt = #line) async throws {
+        try await eventually("\(count) tokens are written", file: file, line: line) { try invalidTokens.count == count }
+    }
+
     func start(_ arguments: String..., environment: [String: String] = [:]) throws -> ChildProcess {
         try start(arguments, environment)
     }
@@ -56,6 +73,18 @@ struct FeedbackScene {
         try ChildProcess(
             BuiltProgram.path("apns-worker"), ["feedback"] + arguments,
             environment: Self.environment(redis.url, server.port, state: redis.directory).merging(environment) { $1 })
+    }
+
+    /// Runs the command to its end, which is an exit with 0.
+    @discardableResult
+    func finish(
+        _ arguments: String..., environment: [String: String] = [:], at location: SourceLocation = #_sourceLocation
+    ) async throws -> EndToEnd.CommandLineTests.Output {
+        let process = try start(arguments, environment)
+        let result = EndToEnd.CommandLineTests.Output(
+            ending: try await process.wait(), output: process.output, errors: process.errors)
+        #expect(result.ending == .exited(0), "\(result.errors)", sourceLocation: location)
+        return result
     }
 
     /// Runs the command to its end.
