@@ -13,9 +13,8 @@ extension EndToEnd {
 
         @Test("is shared by workers, and after a crash only the pieces in flight are sent twice")
         func crash() async throws {
-            let (redis, simulator) = (
-                try RedisServer(), try await SimulatorProcess(options: ["--delay", "100ms±50ms"])
-            )
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "100ms±50ms"])
             try redis.push([bigJob()])
             let options = ["--max-connections", "1", "--max-streams", "300"]
             let first = try WorkerProcess(redis, simulator, options)
