@@ -91,15 +91,14 @@ extension EndToEnd {
                 let poison = TestJob.text(TestJob.token("b", 1))
                 try stage.redis.push(
                     TestJob.many(8, prefix: "a") + [#"{"apns_worker":1,"reclaims":5,"job":\#(poison)}"#])
-                try await stage.meets("they are in flight") { $0.sum("apns_worker_in_flight") == 9 }
+                try await stage.meets("they are in flight") { $0["in_flight"] == 9 }
                 let first = stage.worker
                 try await stage.start(as: "b")
                 stage.recording.before.merge(try await stage.meets("it is ready") { $0.isReady }) { $1 }
                 first.process.kill()
                 try await stage.simulator.control("DELETE", "/rules")
                 try await stage.record("the claims are reclaimed") {
-                    $0.sum("apns_worker_claims_reclaimed_total") == 8
-                        && $0.sum("apns_worker_claims_poisoned_total") == 1
+                    $0["claims_reclaimed_total"] == 8 && $0["claims_poisoned_total"] == 1
                 }
             },
             Scene("the clock of the worker is an hour ahead", ["ProviderTokenOld"]) { stage in
@@ -108,9 +107,7 @@ extension EndToEnd {
                 try await stage.meets("it is ready") { $0.isReady }
                 try clock.set(by: 3600)
                 // By Redis' clock the token is young, so it is not replaced.
-                try await stage.record("the token seems old") {
-                    $0.sum("apns_worker_provider_token_age_seconds") > 3300
-                }
+                try await stage.record("the token seems old") { $0["provider_token_age_seconds"] > 3300 }
             },
             Scene("a worker has hundreds of apps", ["MetricsDropped"]) { stage in
                 let apps = (0..<450).map { "  many\($0): {topic: com.example.many\($0), min_connections: 0}\n" }
@@ -154,24 +151,21 @@ extension EndToEnd {
         private static let redisScenes: [Scene] = [
             Scene("Redis has crashed", ["RedisUnavailable", "NotReady"], mayFire: ["LeaseOverdue"]) { stage in
                 stage.redis.kill()
-                try await stage.record("it is missed") { $0.sum("apns_worker_redis_up") == 0 && $0.isUnready }
+                try await stage.record("it is missed") { $0["redis_up"] == 0 && $0.isUnready }
             },
             Scene("Redis has become a replica", ["RedisUnavailable", "NotReady"], mayFire: ["LeaseOverdue"]) { stage in
                 try stage.redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.refusedPort())")
                 // The worker reconnects, in order to find the new master.
-                try await stage.record("another master is missed") {
-                    $0.sum("apns_worker_redis_up") == 0 && $0.isUnready
-                }
+                try await stage.record("another master is missed") { $0["redis_up"] == 0 && $0.isUnready }
             },
             Scene("Redis does not answer for longer than a lease", ["RedisUnavailable", "NotReady", "LeaseOverdue"]) {
                 stage in
                 try await stage.simulator.control("PUT", "/delay", #"{"delay":"3s"}"#)
                 try stage.redis.push(TestJob.many(50, prefix: "a"))
-                try await stage.meets("some are in flight") { $0.sum("apns_worker_in_flight") > 0 }
+                try await stage.meets("some are in flight") { $0["in_flight"] > 0 }
                 stage.redis.pause()
                 try await stage.record("the lease is over") {
-                    $0.sum("apns_worker_lease_age_seconds") > $0.sum("apns_worker_lease_seconds")
-                        && $0.sum("apns_worker_redis_up") == 0 && $0.isUnready
+                    $0["lease_age_seconds"] > $0["lease_seconds"] && $0["redis_up"] == 0 && $0.isUnready
                 }
             },
             Scene(
@@ -182,28 +176,26 @@ extension EndToEnd {
             ) { stage in
                 try await stage.simulator.process.pause()
                 try stage.redis.push(TestJob.many(9000, prefix: "a"))
-                try await stage.meets("most are claimed") { $0.sum("apns_worker_jobs_claimed_total") > 6000 }
+                try await stage.meets("most are claimed") { $0["jobs_claimed_total"] > 6000 }
                 try stage.redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
                 stage.simulator.process.send(SIGCONT)
-                try await stage.record("their settlements wait") {
-                    $0.sum("apns_worker_settlements_waiting") > 5000 && $0.isUnready
-                }
+                try await stage.record("their settlements wait") { $0["settlements_waiting"] > 5000 && $0.isUnready }
             },
             Scene("a key in Redis has a wrong type", ["NotReady", "Problem"]) { stage in
                 try await stage.rule("answer=410")
                 try stage.redis.run("SET", "push:{shared}:invalid-tokens", "this is no set")
                 try stage.redis.push(TestJob.many(3, prefix: "a"))
                 try await stage.record("it is reported") {
-                    $0.sum("apns_worker_problems", ["event": "redis_refused"]) > 0 && $0.isUnready
+                    $0["problems", ["event": "redis_refused"]] > 0 && $0.isUnready
                 }
             },
             Scene("Redis has too few replicas", ["RedisRefusesWrites", "NotReady"]) { stage in
                 try await stage.restart { try stage.redis.run("CONFIG", "SET", "min-replicas-to-write", "1") }
-                try await stage.record("it is seen") { $0.sum("apns_worker_redis_writes_refused") == 1 && $0.isUnready }
+                try await stage.record("it is seen") { $0["redis_writes_refused"] == 1 && $0.isUnready }
             },
             Scene("Redis is full", ["RedisFull", "RedisNearlyFull"]) { stage in
                 try await stage.restart { try stage.redis.run("CONFIG", "SET", "maxmemory", "100000") }
-                try await stage.record("it is seen") { $0.sum("apns_worker_redis_writes_refused") == 1 }
+                try await stage.record("it is seen") { $0["redis_writes_refused"] == 1 }
             },
             Scene("Redis is nearly full", ["RedisNearlyFull"]) { stage in
                 try await stage.restart {
@@ -212,14 +204,14 @@ extension EndToEnd {
                     let used = try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
                     try stage.redis.run("CONFIG", "SET", "maxmemory", "\(used * 100 / 94)")
                 }
-                try await stage.record("it is seen") { $0.sum("apns_worker_redis_memory_max_bytes") > 0 }
+                try await stage.record("it is seen") { $0["redis_memory_max_bytes"] > 0 }
             },
             Scene("Redis evicts keys", ["RedisEvicts"]) { stage in
                 try await stage.restart {
                     try stage.redis.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
                     try stage.redis.run("CONFIG", "SET", "maxmemory", "1gb")
                 }
-                try await stage.record("it is seen") { $0.sum("apns_worker_redis_evicts") == 1 }
+                try await stage.record("it is seen") { $0["redis_evicts"] == 1 }
             },
         ]
 
@@ -232,14 +224,14 @@ extension EndToEnd {
                 try await stage.rule("answer=InvalidProviderToken")
                 try stage.redis.push(TestJob.many(50, prefix: "a"))
                 try await stage.record("the app is paused") {
-                    $0.sum("apns_worker_breaker_state", ["state": "open"]) == 1 && $0.isUnready
+                    $0["breaker_state", ["state": "open"]] == 1 && $0.isUnready
                 }
             },
             Scene("APNs answers with server errors", ["EndpointUnavailable", "NotReady"], options: probes) { stage in
                 try await stage.rule("answer=503")
                 try stage.redis.push(TestJob.many(50, prefix: "a"))
                 try await stage.record("it is seen") {
-                    $0.sum("apns_worker_breaker_state", ["state": "unavailable"]) == 1 && $0.isUnready
+                    $0["breaker_state", ["state": "unavailable"]] == 1 && $0.isUnready
                 }
             },
             Scene("no server listens at the endpoint of the only app", ["NoConnection", "NotReady"], continues: true) {
@@ -252,8 +244,7 @@ extension EndToEnd {
                 for _ in 0..<2 {
                     let before = stage.recording.sum("apns_worker_connection_failures_total")
                     try await stage.record("it fails to connect", times: 1) { page in
-                        page.sum("apns_worker_connection_failures_total") > before
-                            && page.sum("apns_worker_queue_oldest_seconds") > 0 && page.isUnready
+                        page["connection_failures_total"] > before && page["queue_oldest_seconds"] > 0 && page.isUnready
                     }
                 }
             },
@@ -269,7 +260,7 @@ extension EndToEnd {
                 for _ in 0..<2 {
                     let before = stage.recording.sum("apns_worker_notifications_total")
                     try await stage.record("they are deferred", times: 1) { page in
-                        page.sum("apns_worker_notifications_total", ["reason": "NoConnection"]) > before && page.isReady
+                        page["notifications_total", ["reason": "NoConnection"]] > before && page.isReady
                     }
                 }
             },
@@ -278,9 +269,7 @@ extension EndToEnd {
                 gateway: ["prefix=bad,answer=8,delay=3s"], options: ["--gateway-barrier", "off"]
             ) { stage in
                 try stage.redis.push([TestJob.text(TestJob.token("bad", 1))] + TestJob.many(10, prefix: "a"))
-                try await stage.record("its packet comes") {
-                    $0.sum("apns_worker_gateway_dropped_after_confirmation_total") > 0
-                }
+                try await stage.record("its packet comes") { $0["gateway_dropped_after_confirmation_total"] > 0 }
             },
             Scene("APNs answers after six seconds", ["Slow"], continues: true) { stage in
                 try await stage.record("it works", times: 1) { _ in true }
@@ -291,11 +280,11 @@ extension EndToEnd {
             Scene("connections are lost with requests in flight", ["PossibleDuplicates"]) { stage in
                 try await stage.simulator.control("PUT", "/delay", #"{"delay":"60s"}"#)
                 try stage.redis.push(TestJob.many(150, prefix: "a"))
-                try await stage.meets("they are in flight") { $0.sum("apns_worker_in_flight") == 150 }
+                try await stage.meets("they are in flight") { $0["in_flight"] == 150 }
                 try await stage.simulator.control("PUT", "/delay", #"{"delay":null}"#)
                 try await stage.simulator.control("POST", "/faults/drop")
                 try await stage.record("they are sent again") {
-                    $0.sum("apns_worker_possible_duplicates_total") > 100 && stage.count("delivered", $0) == 170
+                    $0["possible_duplicates_total"] > 100 && stage.count("delivered", $0) == 170
                 }
             },
             Scene("the certificate expires in ten days", ["CertificateExpires"]) { stage in
@@ -319,9 +308,7 @@ extension EndToEnd {
                     "APNS_WORKER_CERTIFICATE_KEY": workshop.path("app-key.pem"), "APNS_WORKER_KEY": "",
                     "APNS_WORKER_KEY_ID": "", "APNS_WORKER_TEAM_ID": "",
                 ])
-            try await stage.record("it is ready") {
-                $0.sum("apns_worker_certificate_days_left") == Double(days - 1) && $0.isReady
-            }
+            try await stage.record("it is ready") { $0["certificate_days_left"] == Double(days - 1) && $0.isReady }
         }
 
         // MARK: Jobs
@@ -334,7 +321,7 @@ extension EndToEnd {
                     try await MetricsTests.get(stage.port, "/readyz").body.contains("the worker is quiet")
                 }
                 try stage.redis.push(oldJobs(1, age: 400))
-                try await stage.record("the job is seen") { $0.sum("apns_worker_queue_oldest_seconds") > 300 }
+                try await stage.record("the job is seen") { $0["queue_oldest_seconds"] > 300 }
             },
             Scene("an operator has paused the queue", ["QueuePaused"]) { stage in
                 try await stage.restart {
@@ -342,8 +329,7 @@ extension EndToEnd {
                     try stage.redis.push(oldJobs(1, age: 400))
                 }
                 try await stage.record("it is seen") {
-                    $0.sum("apns_worker_queue_paused") == 1 && $0.sum("apns_worker_queue_oldest_seconds") > 300
-                        && $0.isReady
+                    $0["queue_paused"] == 1 && $0["queue_oldest_seconds"] > 300 && $0.isReady
                 }
             },
             Scene("a producer makes a mistake", ["DeadLetters"]) { stage in
@@ -383,6 +369,11 @@ extension EndToEnd {
 }
 
 extension Exposition {
+    /// The sum of a worker's metric.
+    fileprivate subscript(_ name: String, _ labels: [String: String] = [:]) -> Double {
+        sum("apns_worker_\(name)", labels)
+    }
+
     fileprivate var isReady: Bool { value("apns_worker_ready") == 1 }
     fileprivate var isUnready: Bool { value("apns_worker_ready") == 0 }
 }
@@ -518,9 +509,7 @@ extension EndToEnd.AlertTests {
         }
 
         /// Returns the number of notifications with an outcome.
-        func count(_ outcome: String, _ page: Exposition) -> Double {
-            page.sum("apns_worker_outcomes_total", ["outcome": outcome])
-        }
+        func count(_ outcome: String, _ page: Exposition) -> Double { page["outcomes_total", ["outcome": outcome]] }
 
         /// Waits until the worker's page meets a condition.
         /// - Parameter omitted: a text; lines that contain it are ignored.

@@ -134,17 +134,14 @@ extension EndToEnd {
             let numbers = try QueueContents(redis).jobs.map { try Self.object($0)["number"] as? Int }
             #expect(numbers == [3, 4, 1, 2])
 
-            let other = try await Self.run(
-                ["enqueue", "--prefix", "p", "--queue", "q", "--token", "ab", "--payload", #"{"a": 1}"#],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
-            #expect(other.output.hasPrefix("enqueued 1 job on q, id "))
+            let other = try await redis.output(of: [
+                "enqueue", "--prefix", "p", "--queue", "q", "--token", "ab", "--payload", #"{"a": 1}"#,
+            ])
+            #expect(other.hasPrefix("enqueued 1 job on q, id "))
             let text = try #require(try redis.run("LINDEX", "p:{q}:jobs", "0").text)
             // The payload is unchanged.
-            #expect(
-                text.wholeMatch(
-                    of: /{"id":"[0-9a-f]{24}","token":"ab","enqueued_at":\d+(\.\d{1,3})?,"payload":{"a": 1}}/) != nil,
-                "\(text)"
-            )
+            let job = /{"id":"[0-9a-f]{24}","token":"ab","enqueued_at":\d+(\.\d{1,3})?,"payload":{"a": 1}}/
+            #expect(text.wholeMatch(of: job) != nil, "\(text)")
         }
 
         @Test("enqueue keeps lines unchanged, reports the numbers of those that are not jobs, and exits with 1")
@@ -175,50 +172,42 @@ extension EndToEnd {
             #expect(try QueueContents(redis).jobs.last == Array("not json".utf8))
         }
 
-        private static let runFlags = ["run", "--topic", "a", "--team-id", "TEAM123456"]
-
         @Test(
             "errors come with a suggestion",
             arguments: [
-                (["enqueue", "--token", "ab"], "--payload or --alert"),
-                (["enqueue", "--alert", "x"], "--token"),
-                (["enqueue", "--token", "ab", "--payload", "{"], "payload is not valid JSON"),
-                (["enqueue", "--token", "ab", "--alert", "x", "--priority", "7"], "1, 5 or 10"),
-                (["enqueue", "--token", "xyz", "--alert", "x"], "not hexadecimal"),
-                (
-                    ["enqueue", "--token", "ab", "--alert", String(repeating: "x", count: 5000)],
-                    "the payload has 5020 bytes"
-                ),
-                (["enqueue", "--token", "ab", "--alert", "x", "--payload", "{}"], "--payload or --alert"),
-                (["enqueue", "--token", "ab", "--alert", "x", "--title", "t"], "--body"),
-                (["enqueue", "--token", "ab", "--channel", "YQ==", "--alert", "x"], "--channel, and not both"),
-                (["enqueue", "--channel", "not base64", "--event", "end"], "base64"),
-                (["enqueue", "--token", "ab", "--badge=-1"], "at least 0"),
-                (["enqueue", "--token", "ab", "--badge", "many"], "--badge"),
-                (["enqueue", "--token", "ab", "--critical", "--alert", "x"], "--sound"),
-                (["enqueue", "--token", "ab", "--sound", "x", "--volume", "2"], "--volume"),
-                (["enqueue", "--token", "ab", "--interruption-level", "loud"], "time-sensitive"),
-                (["enqueue", "--token", "ab", "--relevance-score", "nan"], "--relevance-score"),
-                (["enqueue", "--token", "ab", "--timestamp", "soon"], "--timestamp"),
-                (["enqueue", "--token", "ab", "--stale-date", "now"], "--stale-date"),
-                (["enqueue", "--token", "ab", "--custom", "{"], "`custom` is not valid JSON"),
-                (["enqueue", "--token", "ab", "--custom", #"{"aps":{}}"#], "without `aps`"),
-                (["enqueue", "--token", "ab", "--alert", "x", "--expiration", "soon"], "--expiration"),
-                (["enqueue", "--token", "ab", "--alert", "x", "--id", "x", "--unique-for", "31d"], "--unique-for"),
-                (["enqueue", "--token", "ab", "--alert", "x", "--id", "x", "--unique-for", "60"], "--unique-for"),
-                (["enqueue", "--token", "ab", "--alert", "x", "--unique-for", "1h"], "--id"),
-                (["enqueue", "--redis", "http://x", "--token", "ab", "--alert", "x"], "redis://"),
-                (["enqueue", "--queue", "{q}", "--token", "ab", "--alert", "x"], "queue name"),
-                (["pause", "--reason", " \n"], "--reason"),
-                (["pause", "--queue", "{q}", "--reason", "x"], "queue name"),
-                (["run", "--topic", "a"], "--key"),
-                (runFlags + ["--key", "/does/not/exist", "--key-id", "ABC123DEFG"], "/does/not/exist"),
-                (["run", "--topic", "a", "--key", "/dev/null"], "--key-id"),
-                (["run", "--topic", "a", "--key", "./x", "--certificate", "./y"], "both"),
-                (["run", "--unknown"], "--unknown"), (["fly"], "fly"),
+                ("enqueue --token ab", "--payload or --alert"), ("enqueue --alert x", "--token"),
+                ("enqueue --token ab --payload {", "payload is not valid JSON"),
+                ("enqueue --token ab --alert x --priority 7", "1, 5 or 10"),
+                ("enqueue --token xyz --alert x", "not hexadecimal"),
+                ("enqueue --token ab --alert \(String(repeating: "x", count: 5000))", "the payload has 5020 bytes"),
+                ("enqueue --token ab --alert x --payload {}", "--payload or --alert"),
+                ("enqueue --token ab --alert x --title t", "--body"),
+                ("enqueue --token ab --channel YQ== --alert x", "--channel, and not both"),
+                ("enqueue --channel no~base64 --event end", "base64"),
+                ("enqueue --token ab --badge=-1", "at least 0"), ("enqueue --token ab --badge many", "--badge"),
+                ("enqueue --token ab --critical --alert x", "--sound"),
+                ("enqueue --token ab --sound x --volume 2", "--volume"),
+                ("enqueue --token ab --interruption-level loud", "time-sensitive"),
+                ("enqueue --token ab --relevance-score nan", "--relevance-score"),
+                ("enqueue --token ab --timestamp soon", "--timestamp"),
+                ("enqueue --token ab --stale-date now", "--stale-date"),
+                ("enqueue --token ab --custom {", "`custom` is not valid JSON"),
+                (#"enqueue --token ab --custom {"aps":{}}"#, "without `aps`"),
+                ("enqueue --token ab --alert x --expiration soon", "--expiration"),
+                ("enqueue --token ab --alert x --id x --unique-for 31d", "--unique-for"),
+                ("enqueue --token ab --alert x --id x --unique-for 60", "--unique-for"),
+                ("enqueue --token ab --alert x --unique-for 1h", "--id"),
+                ("enqueue --redis http://x --token ab --alert x", "redis://"),
+                ("enqueue --queue {q} --token ab --alert x", "queue name"), ("pause --reason \n", "--reason"),
+                ("pause --queue {q} --reason x", "queue name"), ("run --topic a", "--key"),
+                ("run --topic a --key /none --key-id ABC123DEFG --team-id TEAM123456", "/none"),
+                ("run --topic a --key /dev/null", "--key-id"), ("run --unknown", "--unknown"), ("fly", "fly"),
+                ("run --topic a --key ./x --certificate ./y", "both"),
             ])
-        func refuses(_ arguments: [String], _ words: String) async throws {
-            let result = try await Self.run(arguments, environment: ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"])
+        func refuses(_ command: String, _ words: String) async throws {
+            let result = try await Self.run(
+                command.split(separator: " ").map(String.init),
+                environment: ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"])
             #expect(result.ending != .exited(0))
             #expect(result.errors.contains(words), "\(result.errors)")
             #expect(result.output.isEmpty)

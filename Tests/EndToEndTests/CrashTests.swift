@@ -123,33 +123,22 @@ extension EndToEnd {
 
         @Test("a Redis that stops, cleanly or not, and returns loses nothing", arguments: [false, true])
         func restartedRedis(killed: Bool) async throws {
-            let redis = try RedisServer(arguments: ["--appendonly", "yes", "--appendfsync", "always"])
-            let simulator = try await SimulatorProcess(options: ["--delay", "60ms±40ms"])
-            let count = 4000
-            try redis.push(TestJob.many(count))
-            let worker = try WorkerProcess(
-                redis, simulator,
-                ["--max-connections", "1", "--max-streams", "200", "--lease", "60000", "--exit-when-done"])
+            let scene = try await OutageScene(
+                arguments: ["--appendonly", "yes", "--appendfsync", "always"], options: ["--lease", "60000"])
             for share in [1, 2] {
                 try await eventually("some are delivered") {
-                    try QueueContents(redis).count("delivered") > count / 4 * share
+                    try scene.redis.counted("delivered") > scene.count / 4 * share
                 }
-                if killed { redis.kill() } else { redis.stop() }
+                if killed { scene.redis.kill() } else { scene.redis.stop() }
                 // These answers cannot be settled before Redis is back.
-                var accepted = -1
-                try await eventually("the worker has sent what it had claimed") {
-                    let now = try await simulator.account().accepted
-                    defer { accepted = now }
-                    return now == accepted
-                }
-                try redis.start()
+                try await scene.apnsIsQuiet()
+                try scene.redis.start()
             }
-            let account = try await worker.finish()
-            let queue = try QueueContents(redis)
-            expectAgreement(account, queue, try await simulator.account())
-            let accepted = try await simulator.stop()
-            #expect(account.delivered == count && queue.dead.isEmpty)
-            #expect(accepted.accepted == count && accepted.duplicates == 0)
+            let account = try await scene.worker.finish()
+            let (queue, accepted) = (try QueueContents(scene.redis), try await scene.simulator.stop())
+            expectAgreement(account, queue, accepted)
+            #expect(account.delivered == scene.count && queue.dead.isEmpty)
+            #expect(accepted.accepted == scene.count && accepted.duplicates == 0)
         }
 
         @Test("jobs are repeated after Redis returns with older data")

@@ -65,6 +65,10 @@ extension EndToEnd {
             }
         }
 
+        private static func isSetting(_ argument: DocumentedCommand.Argument) -> Bool {
+            argument.abstract?.contains("(APNS_WORKER_") ?? false
+        }
+
         /// One value of one flag, and whatever else the command needs.
         private static func cases(
             _ command: DocumentedCommand, _ path: [String] = [], isSetting: (DocumentedCommand.Argument) -> Bool
@@ -75,8 +79,7 @@ extension EndToEnd {
             let flags = command.children.isEmpty ? (command.arguments ?? []).filter { $0.kind == "option" } : []
             return flags.filter { !isSetting($0) }.flatMap { flag in
                 ["9223372036854775807", "-9223372036854775808", "1e300", "106751991167d"].map {
-                    value in
-                    path + needed + ["--\(flag.names?.last?.name ?? "")=\(value)"]
+                    path + needed + ["--\(flag.names?.last?.name ?? "")=\($0)"]
                 }
             } + command.children.flatMap { cases($0, path + [$0.commandName], isSetting: isSetting) }
         }
@@ -87,10 +90,8 @@ extension EndToEnd {
             let command = try await DocumentedCommand.read(program)
             // Settings are all flags of `config`, which reads them as each command does.
             let cases =
-                Self.cases(command) { $0.abstract?.contains("(APNS_WORKER_") ?? false }
-                + Self.cases(command) { !($0.abstract?.contains("(APNS_WORKER_") ?? false) }.filter {
-                    $0[0] == "config"
-                }
+                Self.cases(command, isSetting: Self.isSetting)
+                + Self.cases(command) { !Self.isSetting($0) }.filter { $0[0] == "config" }
             #expect(cases.count > 100)
             try await Self.recordFaults(cases) { arguments in
                 try await Self.fault(
@@ -103,8 +104,8 @@ extension EndToEnd {
             let redis = try RedisServer()
             let command = try await DocumentedCommand.read("apns-worker")
             let config = try #require(command.children.first { $0.commandName == "config" })
-            let flags = (config.arguments ?? []).filter { $0.abstract?.contains("(APNS_WORKER_") ?? false }
-                .compactMap { $0.names?.last?.name }.filter { $0 != "redis" }
+            let flags = (config.arguments ?? []).filter(Self.isSetting).compactMap { $0.names?.last?.name }
+                .filter { $0 != "redis" }
             #expect(flags.count > 40)
             let cases = flags.flatMap { flag in Self.numbers.map { "--\(flag)=\($0)" } }
             try await Self.recordFaults(cases) { flag in
