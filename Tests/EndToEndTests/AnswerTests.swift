@@ -33,29 +33,6 @@ extension EndToEnd {
             return result
         }
 
-        @Test(
-            "A worker without idle connections opens one when there is a job",
-            arguments: [
-                TestJob.many(100),
-                [#"{"tokens":["\#(TestJob.token("b", 1))","\#(TestJob.token("b", 2))"],"alert":"x"}"#]
-                    + TestJob.many(98),
-            ])
-        func noConnectionKept(jobs: [String]) async throws {
-            let result = try await Self.deliver(jobs, options: ["--min-connections", "0"])
-            #expect(result.worker.delivered == 100)
-        }
-
-        @Test("notifications that always cut their connection become dead letters, and none of the others does")
-        func cutters() async throws {
-            var jobs = TestJob.many(1000, prefix: "a")
-            for number in 0..<20 { jobs.insert(TestJob.text(TestJob.token("dead", number)), at: number * 50) }
-            let result = try await Self.deliver(
-                jobs, rules: ["prefix=dead,answer=drop"],
-                options: ["--max-attempts", "3", "--retry-base", "200ms", "--retry-cap", "500ms"])
-            #expect(result.worker.delivered == 1000 && result.worker.dead == 20)
-            #expect(result.queue.dead.allSatisfy { $0.reason == "AttemptsExhausted" && $0.attempts == 3 })
-        }
-
         @Test("invalid tokens are stored with their details and not sent to again")
         func invalidTokens() async throws {
             let (gone, bad) = (TestJob.token("dead", 1), TestJob.token("bad0", 2))
@@ -159,18 +136,6 @@ extension EndToEnd {
             #expect(Set(try storedResults(scene.redis).compactMap { $0["token"] }) == Set(tokens + others + [gone]))
         }
 
-        @Test("a permanent refusal becomes a dead letter with its reason: after one attempt, or three for a new reason")
-        func refused() async throws {
-            let result = try await Self.deliver(
-                TestJob.many(10, prefix: "1") + TestJob.many(10, prefix: "2")
-                    + [TestJob.text(TestJob.token("a", 1), #""topic":"not.listed","#)] + TestJob.many(10, prefix: "b"),
-                rules: ["prefix=1,answer=BadCollapseId", "prefix=2,answer=400,reason=NewReason"],
-                simulatorOptions: ["--topic", "com.example.app"])
-            #expect(result.queue.deadReasons == ["BadCollapseId": 10, "NewReason": 10, "TopicDisallowed": 1])
-            // An unknown reason may be temporary.
-            #expect(result.worker.delivered == 10 && result.simulator.requests == 31 + 20)
-        }
-
         @Test("an expired notification is neither sent nor retried")
         func expired() async throws {
             let soon = Int(Date().timeIntervalSince1970) + 2
@@ -205,16 +170,6 @@ extension EndToEnd {
             #expect(result.simulator.resets == 20 * 2 + 20 + 20)
             #expect(result.simulator.drops == 5 && result.simulator.goAways >= 5)
             #expect(result.simulator.duplicates >= 20 + 5)
-        }
-
-        @Test("GOAWAY that returns accepted requests loses nothing")
-        func goAwayToZero() async throws {
-            let result = try await Self.deliver(
-                TestJob.many(3, prefix: "d") + TestJob.many(500, prefix: "a"),
-                rules: ["prefix=d,times=1,answer=goaway,last-stream=zero,reason=Shutdown"],
-                simulatorOptions: ["--delay", "5ms"], duplicatesAreCounted: false)
-            #expect(result.worker.delivered == 503 && result.simulator.distinctIDs == 503)
-            #expect(result.simulator.goAways >= 3)
         }
     }
 }

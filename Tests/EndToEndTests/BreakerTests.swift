@@ -119,38 +119,30 @@ extension EndToEnd {
             #expect(result.queue.invalidTokens.count == 300 && result.simulator.requests == 300)
         }
 
-        @Test("an app that an operator paused sends nothing until it is resumed; other apps continue")
+        @Test("an app that an operator paused sends nothing until it is resumed, and its notifications may expire")
         func byHand() async throws {
             let scene = try await DeliveryScene()
             let redis = scene.redis
             let paused = try await redis.output(of: ["pause", "--app", "other", "--reason", "maintenance"])
             #expect(paused.hasPrefix("app other is paused: maintenance\n"), "\(paused)")
+            let soon = Int(Date().timeIntervalSince1970) + 20
+            let brief = #""app":"other","expiration":\#(soon),"#
+            try redis.push(
+                TestJob.many(50, prefix: "e", members: brief) + [#"{\#(brief)"tokens":["aa","bb"],"payload":{}}"#]
+                    + Self.jobs(100, "other", prefix: "b") + Self.jobs(100, "good", prefix: "a"))
             let worker = try scene.worker(environment: Self.apps)
-            try redis.push(Self.jobs(100, "other", prefix: "b") + Self.jobs(100, "good", prefix: "a"))
             try await redis.has(100)
             #expect(try QueueContents(redis).count("deferred:AppPaused") > 0)
+            // They are not deferred beyond their expiration.
+            try await redis.has(52, "expired")
+            #expect(try await scene.simulator.account().accepted == 100)
             let resumed = try await redis.output(of: ["resume", "--app", "other"])
             #expect(resumed.hasPrefix("app other is resumed; it was paused: maintenance"), "\(resumed)")
             // A deferred job is due within a minute.
             try await redis.has(200, within: .seconds(120))
-            expectAgreement(try await worker.stop(), try QueueContents(redis), try await scene.simulator.stop())
-        }
-
-        @Test("a notification that expires while its app is paused ends as expired and is not deferred")
-        func expiration() async throws {
-            let scene = try await DeliveryScene()
-            try scene.redis.run("SET", "push:{shared}:apps:other:paused", "maintenance")
-            let soon = Int(Date().timeIntervalSince1970) + 20
-            try scene.redis.push(
-                TestJob.many(50, prefix: "b", members: #""app":"other","expiration":\#(soon),"#)
-                    + [#"{"app":"other","expiration":\#(soon),"tokens":["aa","bb"],"payload":{}}"#]
-                    + Self.jobs(50, "good", prefix: "a"))
-            let worker = try scene.worker(environment: Self.apps)
-            try await scene.redis.has(52, "expired")
-            _ = try await worker.stop()
-            let queue = try QueueContents(scene.redis)
-            #expect(queue.isSettled && queue.dead.isEmpty)
-            #expect(try await scene.simulator.stop().accepted == 50)
+            let account = try await worker.stop()
+            expectAgreement(account, try QueueContents(redis), try await scene.simulator.stop())
+            #expect(account.expired == 52 && account.dead == 0)
         }
     }
 }

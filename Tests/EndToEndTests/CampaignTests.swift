@@ -138,42 +138,19 @@ extension EndToEnd {
             #expect(account.accepted == 875 && account.duplicates == 0)
         }
 
-        @Test("a campaign is paused and resumed without spending attempts, while another continues")
-        func pause() async throws {
-            let scene = try await DeliveryScene()
-            let (redis, worker) = (scene.redis, try scene.worker())
-            var result = try await Self.run("pause", "spring", "--reason", "wait", redis: redis.url)
-            #expect(result.status == 0 && result.output.hasPrefix("campaign spring in queue default is paused"))
-            try redis.push(
-                TestJob.many(40, members: #""campaign":"spring","#)
-                    + TestJob.many(10, prefix: "b", members: #""campaign":"autumn","#))
-            try await eventually("the others are delivered") {
-                let queue = try QueueContents(redis)
-                return queue.count("delivered") == 10 && queue.count("deferred") == 40
-            }
-            let retries = try QueueContents(redis).retries.map { String(decoding: $0.body, as: UTF8.self) }
-            #expect(retries.count == 40 && retries.allSatisfy { $0.contains("CampaignPaused") })
-            #expect(try await Self.show("spring", redis: redis.url).state == "paused")
-            result = try await Self.run("resume", "spring", redis: redis.url)
-            #expect(result.status == 0 && result.output.contains("is resumed"), "\(result)")
-            // Soon, not only when they would have been due.
-            try await redis.has(50, within: .seconds(20))
-            result = try await Self.run("resume", "spring", redis: redis.url)
-            #expect(result.status == 1 && result.errors.contains("was not paused"))
-            _ = try await worker.stop()
-            #expect(try await scene.simulator.stop().duplicates == 0)
-        }
-
-        @Test("a limit applies to all workers together, and not to other campaigns")
-        func limit() async throws {
+        @Test("a campaign is paused, or limited for all workers together, and another continues")
+        func slower() async throws {
             let scene = try await DeliveryScene()
             let redis = scene.redis
             var result = try await Self.run("limit", "slow", "--per-second", "5", redis: redis.url)
             #expect(result.output == "campaign slow in queue default is limited to 5 per second\n", "\(result)")
+            result = try await Self.run("pause", "spring", "--reason", "wait", redis: redis.url)
+            #expect(result.status == 0 && result.output.hasPrefix("campaign spring in queue default is paused"))
             let workers = try (0..<2).map { _ in try scene.worker() }
             let start = ContinuousClock.now
             try redis.push(
                 TestJob.many(400, members: #""campaign":"slow","#)
+                    + TestJob.many(40, prefix: "c", members: #""campaign":"spring","#)
                     + TestJob.many(100, prefix: "b", members: #""campaign":"fast","#))
             try await eventually("the fast ones are delivered") {
                 try await Self.delivered("fast", redis: redis.url) == 100
@@ -181,13 +158,26 @@ extension EndToEnd {
             let early = try await Self.show("slow", redis: redis.url).outcomes["delivered"] ?? 0
             // The first is sent at once.
             #expect(early <= Int((ContinuousClock.now - start) / .seconds(1)) * 5 + 6)
-            let list = try await Self.run("list", redis: redis.url).output
-            #expect(list.contains("running, 5/s"))
+            try await eventually("the paused ones are deferred") {
+                let bodies = try QueueContents(redis).retries.map { String(decoding: $0.body, as: UTF8.self) }
+                return bodies.count { $0.contains("CampaignPaused") } == 40
+            }
+            #expect(try await Self.show("spring", redis: redis.url).state == "paused")
+            #expect(try await Self.run("list", redis: redis.url).output.contains("running, 5/s"))
+
+            // Both continue soon, and not only when they would have been due.
+            result = try await Self.run("resume", "spring", redis: redis.url)
+            #expect(result.status == 0 && result.output.contains("is resumed"), "\(result)")
+            try await eventually("the paused ones are delivered", within: .seconds(20)) {
+                try await Self.delivered("spring", redis: redis.url) == 40
+            }
+            result = try await Self.run("resume", "spring", redis: redis.url)
+            #expect(result.status == 1 && result.errors.contains("was not paused"))
             result = try await Self.run("limit", "slow", "--off", redis: redis.url)
             #expect(result.output == "campaign slow in queue default has no limit\n")
-            // Soon, not only when their turns would have come.
-            try await eventually("all are delivered") { try await Self.delivered("slow", redis: redis.url) == 400 }
+            try await redis.has(540)
             for worker in workers { _ = try await worker.stop() }
+            #expect(try QueueContents(redis).count("retried") == 0)
             #expect(try await scene.simulator.stop().duplicates == 0)
         }
 

@@ -104,19 +104,6 @@ extension EndToEnd {
             #expect(!queue.keys.contains("push:{shared}:apps:default:paused"), "\(queue.keys)")
         }
 
-        @Test("TooManyRequests retries them, and no device is throttled")
-        func throttled() async throws {
-            let simulator = try await SimulatorProcess(rules: ["times=1,answer=429"])
-            let channel = try await createChannel(on: simulator)
-            for _ in 0..<3 { try await enqueue(channel) }
-            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
-            #expect(account.delivered == 3 && account.retried == 1 && account.deferred == 0)
-            let queue = try QueueContents(redis)
-            #expect(!queue.keys.contains { $0.contains("throttled") }, "\(queue.keys)")
-            // Sent again under the same apns-id.
-            #expect(try await simulator.stop().distinctIDs == 3)
-        }
-
         @Test("--json makes the commands print JSON")
         func json() async throws {
             let place = "localhost:\(simulator.port)"
