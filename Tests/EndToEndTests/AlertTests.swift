@@ -21,7 +21,6 @@ extension EndToEnd {
             let continues: Bool
             /// The rules of a binary gateway, which the worker then uses.
             let gateway: [String]?
-            /// The arguments of the worker.
             let options: [String]
             let play: @Sendable (Stage) async throws -> Void
 
@@ -134,7 +133,6 @@ extension EndToEnd {
             try await stage.record("it is stuck") { $0.value("apns_worker_lanes_stuck") == 1 }
         }
 
-        /// Stops one thread of another process until this program ends.
         private static let trace = """
             import ctypes, os, signal, sys
             ptrace = ctypes.CDLL(None, use_errno=True).ptrace
@@ -360,7 +358,6 @@ extension EndToEnd {
             #"{"id":"job-\#($0)","token":"\#(TestJob.token("a", $0))","alert":"x","sound":7}"#
         }
 
-        /// Returns jobs that were enqueued some seconds ago.
         private static func oldJobs(_ count: Int, age: Int) -> [String] {
             let time = Int(Date.now.timeIntervalSince1970) - age
             return TestJob.many(count, prefix: "a", members: #""enqueued_at":\#(time),"#)
@@ -369,7 +366,6 @@ extension EndToEnd {
 }
 
 extension Exposition {
-    /// The sum of a worker's metric.
     fileprivate subscript(_ name: String, _ labels: [String: String] = [:]) -> Double {
         sum("apns_worker_\(name)", labels)
     }
@@ -382,7 +378,6 @@ extension EndToEnd.AlertTests {
     /// The values of the series of one scrape, with the label `instance` that Prometheus adds.
     typealias Page = [String: Double]
 
-    /// The pages of the workers of a scene.
     struct Recording {
         /// The time of the first page in seconds since 1970.
         var start = 0.0
@@ -397,12 +392,10 @@ extension EndToEnd.AlertTests {
         }
     }
 
-    /// The alert rules.
     private struct Rules {
         static let prefix = "ApnsWorker"
         /// The time in seconds for which an alert's state must last, by the alert's name without the prefix.
         let delays: [String: Int]
-        /// The metrics in the rules.
         let metrics: Set<String>
 
         init() throws {
@@ -425,12 +418,10 @@ extension EndToEnd.AlertTests {
         }
     }
 
-    /// A Redis, a simulated APNs, a worker, and the worker's pages.
     final class Stage {
         let redis: RedisServer
         let simulator: SimulatorProcess
         private(set) var worker: WorkerProcess
-        /// The worker's admin port.
         private(set) var port = 0
         var recording = Recording()
         private var instance = "a"
@@ -479,7 +470,6 @@ extension EndToEnd.AlertTests {
             try await simulator.control("POST", "/rules", "{\"rule\":\"\(rule)\"}")
         }
 
-        /// Kills all programs.
         func end() {
             for worker in workers { worker.process.kill() }
             simulator.process.kill()
@@ -508,10 +498,8 @@ extension EndToEnd.AlertTests {
             try await start(options: options, environment: environment)
         }
 
-        /// Returns the number of notifications with an outcome.
         func count(_ outcome: String, _ page: Exposition) -> Double { page["outcomes_total", ["outcome": outcome]] }
 
-        /// Waits until the worker's page meets a condition.
         /// - Parameter omitted: a text; lines that contain it are ignored.
         @discardableResult
         func meets(
@@ -530,7 +518,6 @@ extension EndToEnd.AlertTests {
             return series(of: try #require(last))
         }
 
-        /// Records pages that meet a condition.
         func record(
             _ what: String, times: Int = 2, omitting omitted: String? = nil,
             _ condition: (Exposition) throws -> Bool
@@ -538,7 +525,6 @@ extension EndToEnd.AlertTests {
             for _ in 0..<times { recording.pages.append(try await meets(what, omitting: omitted, condition)) }
         }
 
-        /// Returns the series that the rules use.
         private func series(of page: Exposition) -> Page {
             func escaped(_ value: String) -> String {
                 value.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
@@ -551,7 +537,6 @@ extension EndToEnd.AlertTests {
             return series
         }
 
-        /// Returns the number of the thread of the first lane.
         func firstLoop() throws -> Int {
             let folder = "/proc/\(worker.process.processIdentifier)/task"
             let threads = try FileManager.default.contentsOfDirectory(atPath: folder).compactMap { Int($0) }
@@ -564,7 +549,6 @@ extension EndToEnd.AlertTests {
         }
     }
 
-    /// A unit test for promtool, with the series of a recording.
     private struct Replay {
         /// The seconds between two scrapes, and between two evaluations of the rules.
         private static let step = 30

@@ -6,7 +6,6 @@ extension EndToEnd {
     /// Settings of an app that change its notifications, at the start and after a reload.
     @Suite("Settings of an app")
     struct AppSettingTests {
-        /// A notification that the simulator received for a device.
         private struct Received: Decodable {
             let token: String
             let expiration: Int64?
@@ -43,7 +42,6 @@ extension EndToEnd {
                     + settings.map { "    \($0)\n" }.joined()
             }
 
-            /// Replaces the app's settings, and waits until the worker uses them.
             func reload(_ settings: String...) async throws {
                 let before = worker.lines(of: "configuration_reloaded").count
                 try folder.write(Self.file(settings, simulator.port))
@@ -53,7 +51,6 @@ extension EndToEnd {
                 }
             }
 
-            /// Pushes jobs, and waits until all jobs so far have ended.
             func finish(_ jobs: [String], ended: Int) async throws {
                 try redis.push(jobs)
                 try await eventually("\(ended) have ended") { try storedResults(redis).count == ended }

@@ -17,7 +17,6 @@ extension EndToEnd {
             TestJob.many(count, prefix: prefix, members: #""app":"\#(app)","#)
         }
 
-        /// Returns the reason for which an app is paused, from Redis.
         static func pause(_ app: String, _ redis: RedisServer) throws -> [String: Any]? {
             guard let text = try redis.run("GET", "push:{shared}:apps:\(app):paused").text else { return nil }
             return try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])

@@ -5,7 +5,6 @@ import Testing
 extension EndToEnd {
     @Suite("Callbacks")
     struct CallbackTests {
-        /// A receiver of webhooks in Python.
         private struct Receiver: Sendable {
             struct Request: Decodable {
                 let path, message, type: String

@@ -22,7 +22,6 @@ extension EndToEnd {
             #expect(try scene.redis.run("KEYS", "*") == .array(["push:{default}:jobs"]))
         }
 
-        /// Returns the DER of a certificate, in base64.
         static func der(_ pem: String) -> String {
             let lines = pem.split(separator: "\n").drop { !$0.hasPrefix("-----BEGIN CERTIFICATE") }.dropFirst()
             return lines.prefix { !$0.hasPrefix("-----") }.joined()

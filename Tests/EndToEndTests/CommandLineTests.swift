@@ -13,7 +13,6 @@ extension EndToEnd {
             /// The exit status; `nil` if a signal ended the program.
             var status: Int32? { if case .exited(let status) = ending { status } else { nil } }
 
-            /// The lines of the output as JSON objects.
             var objects: [[String: Any]] {
                 get throws {
                     try output.split(separator: "\n").map { line in

@@ -40,7 +40,6 @@ extension EndToEnd {
             """
         }
 
-        /// The settings that `config` prints, by key.
         private static func settings(
             _ arguments: [String], environment: [String: String] = [:]
         ) async throws -> [String: Line] {
@@ -52,7 +51,7 @@ extension EndToEnd {
             return Dictionary(uniqueKeysWithValues: lines.map { ($0.key, $0) })
         }
 
-        /// Expects that `config` prints these values, some with their sources in parentheses, for a file with a credential.
+        /// Expects the values that `config` prints, some with their sources in parentheses.
         @discardableResult
         private static func expect(
             _ expected: [String: String], from yaml: String, flags: [String] = [], environment: [String: String] = [:],
@@ -355,7 +354,6 @@ extension EndToEnd {
             #expect(!result.errors.contains("SERVICE") && !result.errors.contains("PORT"))
         }
 
-        /// Returns what `check` says about the credentials, without connections.
         private static func check(_ environment: [String: String]) async throws -> CommandLineTests.Output {
             try await CommandLineTests.run(["check", "--no-redis", "--no-connect"], environment: environment)
         }

@@ -40,7 +40,6 @@ extension RedisServer {
         }
     }
 
-    /// Runs a command of `apns-worker`.
     func command(
         _ arguments: [String], environment: [String: String] = [:], input: String? = nil
     ) async throws -> EndToEnd.CommandLineTests.Output {

@@ -2,7 +2,6 @@ import Foundation
 import TestSupport
 import Yams
 
-/// The files of deploy/.
 enum DeployFolder {
     static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
@@ -11,7 +10,6 @@ enum DeployFolder {
 
     static func text(_ name: String) throws -> String { try String(contentsOf: url(name), encoding: .utf8) }
 
-    /// Returns a parsed YAML file.
     static func yaml(_ name: String) throws -> YAMLNode { try YAMLNode(text(name), name) }
 
     /// Returns the settings of a unit in order, without the names of the sections.
@@ -63,7 +61,6 @@ struct YAMLNode {
         return try value(names, "list") { $0.sequence }.enumerated().map { YAMLNode(node: $1, path: "\(path)/\($0)") }
     }
 
-    /// Returns the names of a mapping's members.
     func keys(_ names: String = "") throws -> [String] {
         try value(names, "mapping") { $0.mapping?.keys.compactMap(\.string) }
     }

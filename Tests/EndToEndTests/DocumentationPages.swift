@@ -1,7 +1,6 @@
 import Foundation
 import TestSupport
 
-/// A page of the documentation.
 struct DocumentationPage: Sendable {
     /// The path from the top of the repository, such as `docs/jobs.md`.
     let name: String

@@ -6,7 +6,6 @@ extension EndToEnd {
     @Suite("The enqueue command")
     struct EnqueueTests {
         private static let token = TestJob.token("ab", 1)
-        /// The flags of a good job.
         private static let flags = ["--token", token, "--alert", "x"]
 
         private let redis: RedisServer

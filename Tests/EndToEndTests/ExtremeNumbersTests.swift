@@ -37,7 +37,6 @@ extension EndToEnd {
                 .prefix(4).joined(separator: "\n")
         }
 
-        /// Runs programs, some at a time.
         private static func recordFaults<Case: Sendable>(
             _ cases: [Case], _ fault: @escaping @Sendable (Case) async throws -> String?
         ) async throws {
@@ -119,7 +118,6 @@ extension EndToEnd {
 
         // MARK: Keys
 
-        /// All keys of a Redis.
         private struct Contents {
             private var keys: [(name: String, type: String, elements: [RedisValue])] = []
 
@@ -180,7 +178,6 @@ extension EndToEnd {
             }
         }
 
-        /// Commands that read, and those that would change what they found.
         private static let commands = [
             ["status"], ["status", "--json"], ["status", "--check"], ["jobs", "list"], ["jobs", "list", "--json"],
             ["jobs", "show", "--id", "s"], ["jobs", "cancel", "--id", "s", "--dry-run"],
@@ -192,7 +189,6 @@ extension EndToEnd {
             ["invalid", "list"], ["invalid", "list", "--json"], ["invalid", "export"],
         ]
 
-        /// Makes all sorts of keys.
         private static func contents(_ redis: RedisServer, _ environment: [String: String]) async throws -> Contents {
             let now = Int(Date().timeIntervalSince1970)
             func token(_ number: Int) -> String { #""token":"\#(TestJob.token("a", number))","alert":"x""# }

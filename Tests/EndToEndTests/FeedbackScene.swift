@@ -60,7 +60,6 @@ struct FeedbackScene {
         }
     }
 
-    /// Waits until Redis has this many invalid tokens.
     func has(_ count: Int, file: StaticString = #fileID, line: UInt = #line) async throws {
         try await eventually("\(count) tokens are written", file: file, line: line) { try invalidTokens.count == count }
     }
@@ -87,7 +86,6 @@ struct FeedbackScene {
         return result
     }
 
-    /// Runs the command to its end.
     func run(_ arguments: String..., environment: [String: String] = [:]) async throws
         -> EndToEnd.CommandLineTests.Output
     {

@@ -173,7 +173,6 @@ extension EndToEnd {
             #expect(try Data(contentsOf: scene.spill).isEmpty)
         }
 
-        /// Returns the first line of the file for a scene's Redis.
         private static func heading(_ scene: FeedbackScene) -> String {
             "# Records of apns-worker feedback for \(scene.redis.url) and the prefix push; "
                 + "its next run writes them there.\n"

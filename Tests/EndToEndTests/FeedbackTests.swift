@@ -156,13 +156,15 @@ extension EndToEnd {
             #expect(process.errors.contains("FAILED"))
         }
 
-        @Test("without records is reported, but not with --quiet")
+        @Test("without records is reported, but not with --quiet, and starts no command")
         func quiet() async throws {
             let scene = try await FeedbackScene(script: { $0.hangUp() })
             #expect(try await scene.finish().output.hasPrefix("default: 0 records: 0 added, 0 already known; "))
             for result in [try await scene.finish("--quiet"), try await scene.finish("--quiet", "--json")] {
                 #expect(result.output.isEmpty && result.errors.isEmpty, "\(result)")
             }
+            let result = try await scene.finish("--exec", "exit 3", "--json")
+            #expect(try FeedbackScene.Report(result.output).exec == nil)
         }
 
         @Test("on a terminal shows its progress and leaves a line")

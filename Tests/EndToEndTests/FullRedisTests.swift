@@ -2,7 +2,6 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Commands that an operator needs on a server that has reached its `maxmemory`.
     @Suite("Commands on a Redis whose memory is full")
     struct FullRedisTests {
         private static func fill(_ redis: RedisServer) throws {
