@@ -84,8 +84,7 @@ extension EndToEnd {
             Scene(
                 "a worker was killed with claims, one of which had been reclaimed five times",
                 ["Poison", "JobsReclaimed"]
-            ) {
-                stage in
+            ) { stage in
                 try await stage.rule("answer=silence")
                 let poison = TestJob.text(TestJob.token("b", 1))
                 try stage.redis.push(
@@ -121,8 +120,7 @@ extension EndToEnd {
 
         private static let stuckLoop = Scene(
             "an event loop is stuck", ["LoopStuck", "NotReady"], options: ["--lanes", "2"]
-        ) {
-            stage in
+        ) { stage in
             let tracer = try ChildProcess("python3", ["-c", trace, "\(try stage.firstLoop())"])
             // The worker cannot end while its thread is stopped.
             defer { tracer.kill() }
@@ -323,7 +321,7 @@ extension EndToEnd {
             },
             Scene("an operator has paused the queue", ["QueuePaused"]) { stage in
                 try await stage.restart {
-                    _ = try await stage.redis.output(of: ["pause", "--reason", "maintenance"])
+                    try await stage.redis.output(of: ["pause", "--reason", "maintenance"])
                     try stage.redis.push(oldJobs(1, age: 400))
                 }
                 try await stage.record("it is seen") {

@@ -154,7 +154,7 @@ extension EndToEnd {
             let words = page.split(whereSeparator: \.isWhitespace).joined(separator: " ")
             #expect(words.contains("have producers set `enqueued_at`"), "\(page)")
             // It is no problem.
-            _ = try await scene.redis.output(of: ["status", "--check"])
+            try await scene.redis.output(of: ["status", "--check"])
             #expect(try await scene.stop().delivered == 6)
         }
 

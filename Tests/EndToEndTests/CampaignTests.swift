@@ -125,7 +125,7 @@ extension EndToEnd {
             try await redis.has(70, "cancelled")
             #expect(try QueueContents(redis).dead.count == 21)
             // A job that is requeued before the cancellation ends is still sent, and the others stay cancelled.
-            _ = try await redis.output(of: ["requeue", "--id", "job-e2"])
+            try await redis.output(of: ["requeue", "--id", "job-e2"])
             try await redis.has(801)
             result = try await Self.run("requeue", "spring", redis: redis.url)
             #expect(result.status == 0 && result.output.contains("requeued 20 jobs"), "\(result)")

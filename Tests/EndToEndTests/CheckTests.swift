@@ -200,18 +200,6 @@ extension EndToEnd {
 }
 
 extension DeliveryScene {
-    /// The variables of an app with a key.
-    var environment: [String: String] {
-        get throws {
-            [
-                "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)",
-                "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
-                "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
-                "APNS_WORKER_TEAM_ID": "TEAM123456", "APNS_WORKER_TOPIC": "com.example.app",
-            ]
-        }
-    }
-
     fileprivate func check(
         _ arguments: [String] = [], _ more: [String: String] = [:], job: String? = nil
     ) async throws -> EndToEnd.CommandLineTests.Output {

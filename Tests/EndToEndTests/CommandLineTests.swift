@@ -115,7 +115,7 @@ extension EndToEnd {
         func timestampNow() async throws {
             let redis = try RedisServer()
             let before = Int(Date().timeIntervalSince1970)
-            _ = try await redis.output(of: ["enqueue", "--token", "ab", "--event", "end", "--timestamp", "now"])
+            try await redis.output(of: ["enqueue", "--token", "ab", "--event", "end", "--timestamp", "now"])
             let after = Int(Date().timeIntervalSince1970)
             let job = try Self.object(try #require(QueueContents(redis).jobs.first))
             #expect((before...after).contains(try #require(job["timestamp"] as? Int)))

@@ -16,6 +16,18 @@ struct DeliveryScene {
         try WorkerProcess(redis, simulator, options, environment: environment)
     }
 
+    /// The variables of an app with a key.
+    var environment: [String: String] {
+        get throws {
+            [
+                "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)",
+                "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
+                "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
+                "APNS_WORKER_TEAM_ID": "TEAM123456", "APNS_WORKER_TOPIC": "com.example.app",
+            ]
+        }
+    }
+
     /// Runs a worker until the queue is empty.
     func finish(_ options: [String] = [], environment: [String: String] = [:]) async throws -> WorkerProcess.Account {
         try await worker(["--exit-when-done"] + options, environment: environment).finish()
@@ -48,6 +60,7 @@ extension RedisServer {
     }
 
     /// Runs a command of `apns-worker` that exits with 0.
+    @discardableResult
     func output(
         of arguments: [String], environment: [String: String] = [:], sourceLocation: SourceLocation = #_sourceLocation
     ) async throws -> String {

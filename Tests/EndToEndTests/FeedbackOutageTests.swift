@@ -118,25 +118,6 @@ extension EndToEnd {
             #expect(process.errors.contains("the next run writes them to Redis first"), "\(process.errors)")
         }
 
-        @Test("a failover of Sentinel in the middle is followed")
-        func sentinel() async throws {
-            let set = try await RedisSentinelSet(arguments: ["--min-replicas-to-write", "1"])
-            let gate = Gate()
-            let server = try await FeedbackServer.start(script: FeedbackScene.halves(gate, 0..<500, 500..<1000))
-            let process = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["feedback"],
-                environment: FeedbackScene.environment(set.url, server.port))
-            try await eventually("the first half is written") {
-                try set.master().run("SCARD", "push:{shared}:invalid-tokens").number == 500
-            }
-            try await set.failOver()
-            gate.open()
-            #expect(try await process.wait() == .exited(0), "\(process.errors)")
-            let contents = try QueueContents(set.master())
-            #expect(contents.invalidTokens.isSuperset(of: FeedbackScene.tokens(500..<1000)))
-            try await server.stop()
-        }
-
         @Test("a service is not read with the certificate of another app, whose records it would send and forget")
         func otherApp() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
