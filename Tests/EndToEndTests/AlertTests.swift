@@ -21,7 +21,6 @@ extension EndToEnd {
             let continues: Bool
             /// The rules of a binary gateway, which the worker then uses.
             let gateway: [String]?
-            /// The arguments of the worker.
             let options: [String]
             let play: @Sendable (Stage) async throws -> Void
 
@@ -60,8 +59,8 @@ extension EndToEnd {
         private static let workerScenes: [Scene] = [
             Scene("a worker sends, and few notifications fail", [], continues: true, options: ["--lanes", "2"]) {
                 stage in
-                try await stage.simulator.control("POST", "/rules", #"{"rule":"prefix=dead,answer=410"}"#)
-                try await stage.simulator.control("POST", "/rules", #"{"rule":"prefix=beef,answer=429"}"#)
+                try await stage.rule("prefix=dead,answer=410")
+                try await stage.rule("prefix=beef,answer=429")
                 try await stage.record("it works", times: 1) { _ in true }
                 try stage.redis.push(TestJob.many(180, prefix: "a") + ["no job"])
                 try stage.redis.push(TestJob.many(10, prefix: "dead") + TestJob.many(10, prefix: "beef"))
@@ -78,7 +77,7 @@ extension EndToEnd {
                 for _ in 0..<4 {
                     stage.worker.process.kill()
                     try await stage.start()
-                    try await stage.record("it is ready", times: 1) { $0.value("apns_worker_ready") == 1 }
+                    try await stage.record("it is ready", times: 1) { $0.isReady }
                 }
             },
             stuckLoop,
@@ -86,32 +85,27 @@ extension EndToEnd {
                 "a worker was killed with claims, one of which had been reclaimed five times",
                 ["Poison", "JobsReclaimed"]
             ) { stage in
-                try await stage.simulator.control("POST", "/rules", #"{"rule":"answer=silence"}"#)
+                try await stage.rule("answer=silence")
                 let poison = TestJob.text(TestJob.token("b", 1))
                 try stage.redis.push(
                     TestJob.many(8, prefix: "a") + [#"{"apns_worker":1,"reclaims":5,"job":\#(poison)}"#])
-                try await stage.meets("they are in flight") { $0.sum("apns_worker_in_flight") == 9 }
+                try await stage.meets("they are in flight") { $0["in_flight"] == 9 }
                 let first = stage.worker
                 try await stage.start(as: "b")
-                stage.recording.before.merge(
-                    try await stage.meets("it is ready") { $0.value("apns_worker_ready") == 1 }
-                ) { $1 }
+                stage.recording.before.merge(try await stage.meets("it is ready") { $0.isReady }) { $1 }
                 first.process.kill()
                 try await stage.simulator.control("DELETE", "/rules")
                 try await stage.record("the claims are reclaimed") {
-                    $0.sum("apns_worker_claims_reclaimed_total") == 8
-                        && $0.sum("apns_worker_claims_poisoned_total") == 1
+                    $0["claims_reclaimed_total"] == 8 && $0["claims_poisoned_total"] == 1
                 }
             },
             Scene("the clock of the worker is an hour ahead", ["ProviderTokenOld"]) { stage in
                 let clock = try TestClock()
                 try await stage.restart(environment: clock.environment)
-                try await stage.meets("it is ready") { $0.value("apns_worker_ready") == 1 }
+                try await stage.meets("it is ready") { $0.isReady }
                 try clock.set(by: 3600)
                 // By Redis' clock the token is young, so it is not replaced.
-                try await stage.record("the token seems old") {
-                    $0.sum("apns_worker_provider_token_age_seconds") > 3300
-                }
+                try await stage.record("the token seems old") { $0["provider_token_age_seconds"] > 3300 }
             },
             Scene("a worker has hundreds of apps", ["MetricsDropped"]) { stage in
                 let apps = (0..<450).map { "  many\($0): {topic: com.example.many\($0), min_connections: 0}\n" }
@@ -137,7 +131,6 @@ extension EndToEnd {
             try await stage.record("it is stuck") { $0.value("apns_worker_lanes_stuck") == 1 }
         }
 
-        /// Stops one thread of another process until this program ends.
         private static let trace = """
             import ctypes, os, signal, sys
             ptrace = ctypes.CDLL(None, use_errno=True).ptrace
@@ -154,27 +147,21 @@ extension EndToEnd {
         private static let redisScenes: [Scene] = [
             Scene("Redis has crashed", ["RedisUnavailable", "NotReady"], mayFire: ["LeaseOverdue"]) { stage in
                 stage.redis.kill()
-                try await stage.record("it is missed") {
-                    $0.sum("apns_worker_redis_up") == 0 && $0.value("apns_worker_ready") == 0
-                }
+                try await stage.record("it is missed") { $0["redis_up"] == 0 && $0.isUnready }
             },
             Scene("Redis has become a replica", ["RedisUnavailable", "NotReady"], mayFire: ["LeaseOverdue"]) { stage in
                 try stage.redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.refusedPort())")
                 // The worker reconnects, in order to find the new master.
-                try await stage.record("another master is missed") {
-                    $0.sum("apns_worker_redis_up") == 0 && $0.value("apns_worker_ready") == 0
-                }
+                try await stage.record("another master is missed") { $0["redis_up"] == 0 && $0.isUnready }
             },
-            Scene(
-                "Redis does not answer for longer than a lease", ["RedisUnavailable", "NotReady", "LeaseOverdue"]
-            ) { stage in
+            Scene("Redis does not answer for longer than a lease", ["RedisUnavailable", "NotReady", "LeaseOverdue"]) {
+                stage in
                 try await stage.simulator.control("PUT", "/delay", #"{"delay":"3s"}"#)
                 try stage.redis.push(TestJob.many(50, prefix: "a"))
-                try await stage.meets("some are in flight") { $0.sum("apns_worker_in_flight") > 0 }
+                try await stage.meets("some are in flight") { $0["in_flight"] > 0 }
                 stage.redis.pause()
                 try await stage.record("the lease is over") {
-                    $0.sum("apns_worker_lease_age_seconds") > $0.sum("apns_worker_lease_seconds")
-                        && $0.sum("apns_worker_redis_up") == 0 && $0.value("apns_worker_ready") == 0
+                    $0["lease_age_seconds"] > $0["lease_seconds"] && $0["redis_up"] == 0 && $0.isUnready
                 }
             },
             Scene(
@@ -185,30 +172,26 @@ extension EndToEnd {
             ) { stage in
                 try await stage.simulator.process.pause()
                 try stage.redis.push(TestJob.many(9000, prefix: "a"))
-                try await stage.meets("most are claimed") { $0.sum("apns_worker_jobs_claimed_total") > 6000 }
+                try await stage.meets("most are claimed") { $0["jobs_claimed_total"] > 6000 }
                 try stage.redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
                 stage.simulator.process.send(SIGCONT)
-                try await stage.record("their settlements wait") {
-                    $0.sum("apns_worker_settlements_waiting") > 5000 && $0.value("apns_worker_ready") == 0
-                }
+                try await stage.record("their settlements wait") { $0["settlements_waiting"] > 5000 && $0.isUnready }
             },
             Scene("a key in Redis has a wrong type", ["NotReady", "Problem"]) { stage in
-                try await stage.simulator.control("POST", "/rules", #"{"rule":"answer=410"}"#)
+                try await stage.rule("answer=410")
                 try stage.redis.run("SET", "push:{shared}:invalid-tokens", "this is no set")
                 try stage.redis.push(TestJob.many(3, prefix: "a"))
                 try await stage.record("it is reported") {
-                    $0.sum("apns_worker_problems", ["event": "redis_refused"]) > 0 && $0.value("apns_worker_ready") == 0
+                    $0["problems", ["event": "redis_refused"]] > 0 && $0.isUnready
                 }
             },
             Scene("Redis has too few replicas", ["RedisRefusesWrites", "NotReady"]) { stage in
                 try await stage.restart { try stage.redis.run("CONFIG", "SET", "min-replicas-to-write", "1") }
-                try await stage.record("it is seen") {
-                    $0.sum("apns_worker_redis_writes_refused") == 1 && $0.value("apns_worker_ready") == 0
-                }
+                try await stage.record("it is seen") { $0["redis_writes_refused"] == 1 && $0.isUnready }
             },
             Scene("Redis is full", ["RedisFull", "RedisNearlyFull"]) { stage in
                 try await stage.restart { try stage.redis.run("CONFIG", "SET", "maxmemory", "100000") }
-                try await stage.record("it is seen") { $0.sum("apns_worker_redis_writes_refused") == 1 }
+                try await stage.record("it is seen") { $0["redis_writes_refused"] == 1 }
             },
             Scene("Redis is nearly full", ["RedisNearlyFull"]) { stage in
                 try await stage.restart {
@@ -217,43 +200,38 @@ extension EndToEnd {
                     let used = try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
                     try stage.redis.run("CONFIG", "SET", "maxmemory", "\(used * 100 / 94)")
                 }
-                try await stage.record("it is seen") { $0.sum("apns_worker_redis_memory_max_bytes") > 0 }
+                try await stage.record("it is seen") { $0["redis_memory_max_bytes"] > 0 }
             },
             Scene("Redis evicts keys", ["RedisEvicts"]) { stage in
                 try await stage.restart {
                     try stage.redis.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
                     try stage.redis.run("CONFIG", "SET", "maxmemory", "1gb")
                 }
-                try await stage.record("it is seen") { $0.sum("apns_worker_redis_evicts") == 1 }
+                try await stage.record("it is seen") { $0["redis_evicts"] == 1 }
             },
         ]
 
         // MARK: APNs
 
+        private static let probes = ["--pause", "500", "--pause-cap", "1000"]
+
         private static let appScenes: [Scene] = [
-            Scene(
-                "APNs refuses the key", ["AppPaused", "NotReady"], options: ["--pause", "500", "--pause-cap", "1000"]
-            ) { stage in
-                try await stage.simulator.control("POST", "/rules", #"{"rule":"answer=InvalidProviderToken"}"#)
+            Scene("APNs refuses the key", ["AppPaused", "NotReady"], options: probes) { stage in
+                try await stage.rule("answer=InvalidProviderToken")
                 try stage.redis.push(TestJob.many(50, prefix: "a"))
                 try await stage.record("the app is paused") {
-                    $0.sum("apns_worker_breaker_state", ["state": "open"]) == 1 && $0.value("apns_worker_ready") == 0
+                    $0["breaker_state", ["state": "open"]] == 1 && $0.isUnready
                 }
             },
-            Scene(
-                "APNs answers with server errors", ["EndpointUnavailable", "NotReady"],
-                options: ["--pause", "500", "--pause-cap", "1000"]
-            ) { stage in
-                try await stage.simulator.control("POST", "/rules", #"{"rule":"answer=503"}"#)
+            Scene("APNs answers with server errors", ["EndpointUnavailable", "NotReady"], options: probes) { stage in
+                try await stage.rule("answer=503")
                 try stage.redis.push(TestJob.many(50, prefix: "a"))
                 try await stage.record("it is seen") {
-                    $0.sum("apns_worker_breaker_state", ["state": "unavailable"]) == 1
-                        && $0.value("apns_worker_ready") == 0
+                    $0["breaker_state", ["state": "unavailable"]] == 1 && $0.isUnready
                 }
             },
-            Scene(
-                "no server listens at the endpoint of the only app", ["NoConnection", "NotReady"], continues: true
-            ) { stage in
+            Scene("no server listens at the endpoint of the only app", ["NoConnection", "NotReady"], continues: true) {
+                stage in
                 // A lane that cannot connect claims nothing, so the jobs stay in Redis.
                 try await stage.restart {
                     stage.simulator.process.kill()
@@ -262,14 +240,11 @@ extension EndToEnd {
                 for _ in 0..<2 {
                     let before = stage.recording.sum("apns_worker_connection_failures_total")
                     try await stage.record("it fails to connect", times: 1) { page in
-                        page.sum("apns_worker_connection_failures_total") > before
-                            && page.sum("apns_worker_queue_oldest_seconds") > 0 && page.value("apns_worker_ready") == 0
+                        page["connection_failures_total"] > before && page["queue_oldest_seconds"] > 0 && page.isUnready
                     }
                 }
             },
-            Scene(
-                "no server listens at the endpoint of one of two apps", ["NoConnection"], continues: true
-            ) { stage in
+            Scene("no server listens at the endpoint of one of two apps", ["NoConnection"], continues: true) { stage in
                 let nowhere = "localhost:\(try RedisServer.refusedPort())"
                 try await stage.restart(
                     environment: [
@@ -281,8 +256,7 @@ extension EndToEnd {
                 for _ in 0..<2 {
                     let before = stage.recording.sum("apns_worker_notifications_total")
                     try await stage.record("they are deferred", times: 1) { page in
-                        page.sum("apns_worker_notifications_total", ["reason": "NoConnection"]) > before
-                            && page.value("apns_worker_ready") == 1
+                        page["notifications_total", ["reason": "NoConnection"]] > before && page.isReady
                     }
                 }
             },
@@ -291,9 +265,7 @@ extension EndToEnd {
                 gateway: ["prefix=bad,answer=8,delay=3s"], options: ["--gateway-barrier", "off"]
             ) { stage in
                 try stage.redis.push([TestJob.text(TestJob.token("bad", 1))] + TestJob.many(10, prefix: "a"))
-                try await stage.record("its packet comes") {
-                    $0.sum("apns_worker_gateway_dropped_after_confirmation_total") > 0
-                }
+                try await stage.record("its packet comes") { $0["gateway_dropped_after_confirmation_total"] > 0 }
             },
             Scene("APNs answers after six seconds", ["Slow"], continues: true) { stage in
                 try await stage.record("it works", times: 1) { _ in true }
@@ -304,19 +276,17 @@ extension EndToEnd {
             Scene("connections are lost with requests in flight", ["PossibleDuplicates"]) { stage in
                 try await stage.simulator.control("PUT", "/delay", #"{"delay":"60s"}"#)
                 try stage.redis.push(TestJob.many(150, prefix: "a"))
-                try await stage.meets("they are in flight") { $0.sum("apns_worker_in_flight") == 150 }
+                try await stage.meets("they are in flight") { $0["in_flight"] == 150 }
                 try await stage.simulator.control("PUT", "/delay", #"{"delay":null}"#)
                 try await stage.simulator.control("POST", "/faults/drop")
                 try await stage.record("they are sent again") {
-                    $0.sum("apns_worker_possible_duplicates_total") > 100 && stage.count("delivered", $0) == 170
+                    $0["possible_duplicates_total"] > 100 && stage.count("delivered", $0) == 170
                 }
             },
             Scene("the certificate expires in ten days", ["CertificateExpires"]) { stage in
                 try await useCertificate(days: 10, stage)
             },
-            Scene(
-                "the certificate expires in five days", ["CertificateExpires", "CertificateExpiresSoon"]
-            ) { stage in
+            Scene("the certificate expires in five days", ["CertificateExpires", "CertificateExpiresSoon"]) { stage in
                 try await useCertificate(days: 5, stage)
             },
         ]
@@ -334,9 +304,7 @@ extension EndToEnd {
                     "APNS_WORKER_CERTIFICATE_KEY": workshop.path("app-key.pem"), "APNS_WORKER_KEY": "",
                     "APNS_WORKER_KEY_ID": "", "APNS_WORKER_TEAM_ID": "",
                 ])
-            try await stage.record("it is ready") {
-                $0.sum("apns_worker_certificate_days_left") == Double(days - 1) && $0.value("apns_worker_ready") == 1
-            }
+            try await stage.record("it is ready") { $0["certificate_days_left"] == Double(days - 1) && $0.isReady }
         }
 
         // MARK: Jobs
@@ -349,18 +317,15 @@ extension EndToEnd {
                     try await MetricsTests.get(stage.port, "/readyz").body.contains("the worker is quiet")
                 }
                 try stage.redis.push(oldJobs(1, age: 400))
-                try await stage.record("the job is seen") { $0.sum("apns_worker_queue_oldest_seconds") > 300 }
+                try await stage.record("the job is seen") { $0["queue_oldest_seconds"] > 300 }
             },
             Scene("an operator has paused the queue", ["QueuePaused"]) { stage in
                 try await stage.restart {
-                    let pause = try await CommandLineTests.run(
-                        ["pause", "--reason", "maintenance"], environment: ["APNS_WORKER_REDIS_URL": stage.redis.url])
-                    #expect(pause.ending == .exited(0), "\(pause)")
+                    try await stage.redis.output(of: ["pause", "--reason", "maintenance"])
                     try stage.redis.push(oldJobs(1, age: 400))
                 }
                 try await stage.record("it is seen") {
-                    $0.sum("apns_worker_queue_paused") == 1 && $0.sum("apns_worker_queue_oldest_seconds") > 300
-                        && $0.value("apns_worker_ready") == 1
+                    $0["queue_paused"] == 1 && $0["queue_oldest_seconds"] > 300 && $0.isReady
                 }
             },
             Scene("a producer makes a mistake", ["DeadLetters"]) { stage in
@@ -374,14 +339,14 @@ extension EndToEnd {
                 try await stage.record("they are dead") { stage.count("dead", $0) == 150 }
             },
             Scene("most tokens are invalid", ["InvalidTokens"]) { stage in
-                try await stage.simulator.control("POST", "/rules", #"{"rule":"prefix=dead,answer=410"}"#)
+                try await stage.rule("prefix=dead,answer=410")
                 try stage.redis.push(TestJob.many(150, prefix: "dead") + TestJob.many(100, prefix: "a"))
                 try await stage.record("they are known") {
                     stage.count("invalid_token", $0) == 150 && stage.count("delivered", $0) == 120
                 }
             },
             Scene("devices get too many notifications", ["Retries"]) { stage in
-                try await stage.simulator.control("POST", "/rules", #"{"rule":"answer=429"}"#)
+                try await stage.rule("answer=429")
                 try stage.redis.push(TestJob.many(150, prefix: "a"))
                 try await stage.record("they are retried") { stage.count("retried", $0) >= 150 }
             },
@@ -391,7 +356,6 @@ extension EndToEnd {
             #"{"id":"job-\#($0)","token":"\#(TestJob.token("a", $0))","alert":"x","sound":7}"#
         }
 
-        /// Returns jobs that were enqueued some seconds ago.
         private static func oldJobs(_ count: Int, age: Int) -> [String] {
             let time = Int(Date.now.timeIntervalSince1970) - age
             return TestJob.many(count, prefix: "a", members: #""enqueued_at":\#(time),"#)
@@ -399,11 +363,19 @@ extension EndToEnd {
     }
 }
 
+extension Exposition {
+    fileprivate subscript(_ name: String, _ labels: [String: String] = [:]) -> Double {
+        sum("apns_worker_\(name)", labels)
+    }
+
+    fileprivate var isReady: Bool { value("apns_worker_ready") == 1 }
+    fileprivate var isUnready: Bool { value("apns_worker_ready") == 0 }
+}
+
 extension EndToEnd.AlertTests {
     /// The values of the series of one scrape, with the label `instance` that Prometheus adds.
     typealias Page = [String: Double]
 
-    /// The pages of the workers of a scene.
     struct Recording {
         /// The time of the first page in seconds since 1970.
         var start = 0.0
@@ -418,12 +390,10 @@ extension EndToEnd.AlertTests {
         }
     }
 
-    /// The alert rules.
     private struct Rules {
         static let prefix = "ApnsWorker"
         /// The time in seconds for which an alert's state must last, by the alert's name without the prefix.
         let delays: [String: Int]
-        /// The metrics in the rules.
         let metrics: Set<String>
 
         init() throws {
@@ -446,12 +416,10 @@ extension EndToEnd.AlertTests {
         }
     }
 
-    /// A Redis, a simulated APNs, a worker, and the worker's pages.
     final class Stage {
         let redis: RedisServer
         let simulator: SimulatorProcess
         private(set) var worker: WorkerProcess
-        /// The worker's admin port.
         private(set) var port = 0
         var recording = Recording()
         private var instance = "a"
@@ -463,18 +431,16 @@ extension EndToEnd.AlertTests {
         init(gateway rules: [String]?, options: [String]) async throws {
             metrics = try Rules().metrics
             redis = try RedisServer()
+            let limits = ["--control-port", "0", "--max-streams", "10000"]
             simulator = try await SimulatorProcess(
-                gateway: rules,
-                options: [
-                    "--control-port", "0", "--max-streams", "10000", "--client-ca", try TestCertificates.path("ca.pem"),
-                ])
+                gateway: rules, options: limits + ["--client-ca", try TestCertificates.path("ca.pem")])
             self.options = options
             worker = try Self.worker(redis, simulator, options)
             try await join()
             try redis.push(TestJob.many(20, prefix: "c"))
             // The condition of Redis is known only after a moment.
             recording.before = try await meets("the worker works") { page in
-                page.value("apns_worker_ready") == 1 && count("delivered", page) == 20
+                page.isReady && count("delivered", page) == 20
                     && page.names.contains("apns_worker_redis_writes_refused")
             }
             recording.start = Date.now.timeIntervalSince1970
@@ -489,8 +455,7 @@ extension EndToEnd.AlertTests {
                 return try WorkerProcess(
                     redis: redis.url, gateway: gateway, confirmAfter: 300, options: options, environment: environment)
             }
-            return try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: options, environment: environment)
+            return try WorkerProcess(redis, simulator, options, environment: environment)
         }
 
         private func join() async throws {
@@ -499,7 +464,10 @@ extension EndToEnd.AlertTests {
             try await worker.logs("started")
         }
 
-        /// Kills all programs.
+        func rule(_ rule: String) async throws {
+            try await simulator.control("POST", "/rules", "{\"rule\":\"\(rule)\"}")
+        }
+
         func end() {
             for worker in workers { worker.process.kill() }
             simulator.process.kill()
@@ -528,12 +496,8 @@ extension EndToEnd.AlertTests {
             try await start(options: options, environment: environment)
         }
 
-        /// Returns the number of notifications with an outcome.
-        func count(_ outcome: String, _ page: Exposition) -> Double {
-            page.sum("apns_worker_outcomes_total", ["outcome": outcome])
-        }
+        func count(_ outcome: String, _ page: Exposition) -> Double { page["outcomes_total", ["outcome": outcome]] }
 
-        /// Waits until the worker's page meets a condition.
         /// - Parameter omitted: a text; lines that contain it are ignored.
         @discardableResult
         func meets(
@@ -552,7 +516,6 @@ extension EndToEnd.AlertTests {
             return series(of: try #require(last))
         }
 
-        /// Records pages that meet a condition.
         func record(
             _ what: String, times: Int = 2, omitting omitted: String? = nil,
             _ condition: (Exposition) throws -> Bool
@@ -560,7 +523,6 @@ extension EndToEnd.AlertTests {
             for _ in 0..<times { recording.pages.append(try await meets(what, omitting: omitted, condition)) }
         }
 
-        /// Returns the series that the rules use.
         private func series(of page: Exposition) -> Page {
             func escaped(_ value: String) -> String {
                 value.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
@@ -573,7 +535,6 @@ extension EndToEnd.AlertTests {
             return series
         }
 
-        /// Returns the number of the thread of the first lane.
         func firstLoop() throws -> Int {
             let folder = "/proc/\(worker.process.processIdentifier)/task"
             let threads = try FileManager.default.contentsOfDirectory(atPath: folder).compactMap { Int($0) }
@@ -586,7 +547,6 @@ extension EndToEnd.AlertTests {
         }
     }
 
-    /// A unit test for promtool, with the series of a recording.
     private struct Replay {
         /// The seconds between two scrapes, and between two evaluations of the rules.
         private static let step = 30

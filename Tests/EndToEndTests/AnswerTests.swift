@@ -19,8 +19,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: rules, options: simulatorOptions)
             try redis.push(jobs)
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"] + options)
+            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"] + options)
             let account: WorkerProcess.Account
             do {
                 account = try await worker.finish()
@@ -29,44 +28,9 @@ extension EndToEnd {
                 Issue.record("\(queue.jobs.count) jobs, \(queue.retries.count) retries, \(queue.claims) claims left")
                 throw error
             }
-            let result = Result(
-                worker: account, queue: try QueueContents(redis), simulator: try await simulator.stop())
-            expectAgreement(
-                result.worker, result.queue, result.simulator, duplicatesAreCounted: duplicatesAreCounted)
+            let result = Result(worker: account, queue: try QueueContents(redis), simulator: try await simulator.stop())
+            expectAgreement(result.worker, result.queue, result.simulator, duplicatesAreCounted: duplicatesAreCounted)
             return result
-        }
-
-        @Test(
-            "A worker without idle connections opens one when there is a job",
-            arguments: [
-                TestJob.many(100),
-                [#"{"tokens":["\#(TestJob.token("b", 1))","\#(TestJob.token("b", 2))"],"alert":"x"}"#]
-                    + TestJob.many(98),
-            ])
-        func noConnectionKept(jobs: [String]) async throws {
-            let result = try await Self.deliver(jobs, options: ["--min-connections", "0"])
-            #expect(result.worker.delivered == 100)
-        }
-
-        @Test("notifications that always cut their connection become dead letters, and none of the others does")
-        func cutters() async throws {
-            var jobs = TestJob.many(1000, prefix: "a")
-            for number in 0..<20 { jobs.insert(TestJob.text(TestJob.token("dead", number)), at: number * 50) }
-            let result = try await Self.deliver(
-                jobs, rules: ["prefix=dead,answer=drop"],
-                options: ["--max-attempts", "3", "--retry-base", "200ms", "--retry-cap", "500ms"])
-            #expect(result.worker.delivered == 1000 && result.worker.dead == 20)
-            #expect(result.queue.dead.allSatisfy { $0.reason == "AttemptsExhausted" && $0.attempts == 3 })
-        }
-
-        @Test("one push type that the credential is not for becomes a dead letter, and the app's others are sent")
-        func pushType() async throws {
-            let location = TestJob.text(TestJob.token("b", 1), #""push_type":"location","priority":5,"id":"loc-1","#)
-            let result = try await Self.deliver(
-                TestJob.many(200, prefix: "a") + [location] + TestJob.many(200, prefix: "c"),
-                rules: ["prefix=b,answer=TopicDisallowed"], options: ["--max-connections", "1", "--max-streams", "50"])
-            #expect(result.worker.delivered == 400 && result.worker.dead == 1)
-            #expect(result.queue.dead.map(\.reason) == ["TopicDisallowed"])
         }
 
         @Test("invalid tokens are stored with their details and not sent to again")
@@ -74,11 +38,9 @@ extension EndToEnd {
             let (gone, bad) = (TestJob.token("dead", 1), TestJob.token("bad0", 2))
             let foreign = TestJob.token("f0", 3).uppercased()
             let before = Int64(Date().timeIntervalSince1970 * 1000)
+            let jobs = [gone, bad, TestJob.token("a", 4)].map { TestJob.text($0) }
             let result = try await Self.deliver(
-                [
-                    TestJob.text(gone), TestJob.text(bad), TestJob.text(foreign, #""topic":"com.example.other","#),
-                    TestJob.text(TestJob.token("a", 4)),
-                ],
+                jobs + [TestJob.text(foreign, #""topic":"com.example.other","#)],
                 rules: [
                     "prefix=dead,answer=410,timestamp=1700000000123", "prefix=bad0,answer=BadDeviceToken",
                     "prefix=f0,answer=DeviceTokenNotForTopic",
@@ -86,17 +48,16 @@ extension EndToEnd {
             #expect(result.worker.invalidToken == 3 && result.worker.delivered == 1 && result.simulator.requests == 4)
             #expect(result.queue.invalidTokens == [gone, bad, foreign.lowercased()])
             let details = result.queue.invalidTokenDetails
-            let goneDetails = try #require(details[gone])
-            #expect(goneDetails.at == 1_700_000_000_123 && goneDetails.facts.reason == "Unregistered")
-            #expect(goneDetails.facts.topic == "com.example.app" && goneDetails.facts.source == "apns")
-            #expect(goneDetails.facts.environment?.hasPrefix("localhost:") == true)
-            let badDetails = try #require(details[bad])
-            #expect(badDetails.facts.reason == "BadDeviceToken")
-            #expect((before...Int64(Date().timeIntervalSince1970 * 1000)).contains(badDetails.at))
-            let foreignDetails = try #require(details[foreign.lowercased()])
+            let facts = details.mapValues { [$0.facts.reason, $0.facts.topic, $0.facts.source] }
             #expect(
-                foreignDetails.facts.topic == "com.example.other"
-                    && foreignDetails.facts.reason == "DeviceTokenNotForTopic")
+                facts == [
+                    gone: ["Unregistered", "com.example.app", "apns"],
+                    bad: ["BadDeviceToken", "com.example.app", "apns"],
+                    foreign.lowercased(): ["DeviceTokenNotForTopic", "com.example.other", "apns"],
+                ])
+            #expect(details[gone]?.at == 1_700_000_000_123)
+            #expect(details[gone]?.facts.environment?.hasPrefix("localhost:") == true)
+            #expect((before...Int64(Date().timeIntervalSince1970 * 1000)).contains(try #require(details[bad]?.at)))
         }
 
         @Test(
@@ -150,9 +111,8 @@ extension EndToEnd {
                 "widgets": #"{"aps":{"content-changed":true}}"#, "controls": #"{"aps":{"content-changed":true}}"#,
                 "fileprovider": #"{"container-identifier":"x"}"#, "pushtotalk": "{}",
             ]
-            let jobs = types.enumerated().map { number, entry in
-                let (type, payload) = entry
-                return #"{"push_type":"\#(type)","token":"\#(TestJob.token("a", number))","payload":\#(payload)}"#
+            let jobs = types.enumerated().map {
+                #"{"push_type":"\#($1.key)","token":"\#(TestJob.token("a", $0))","payload":\#($1.value)}"#
             }
             let result = try await Self.deliver(jobs + TestJob.many(50, prefix: "b"))
             #expect(result.worker.delivered == types.count + 50 && result.worker.deferred == 0)
@@ -160,37 +120,20 @@ extension EndToEnd {
 
         @Test("tokens of any length arrive whole, are marked whole, and appear whole in the results")
         func longTokens() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410"])
+            let scene = try await DeliveryScene(rules: ["prefix=dead,answer=410"])
             let tokens = [64, 160, 256, 512, 2048].map { String(repeating: "ab", count: $0 / 2) }
             let gone = "dead" + String(repeating: "cd", count: 254)
             // Each of these is repeated, and gets one notification.
             let others = tokens.map { "cd" + $0.dropFirst(2) }
             let list = (others + others.map { $0.uppercased() }).map { "\"\($0)\"" }.joined(separator: ",")
-            try redis.push((tokens + [gone]).map { TestJob.text($0) } + [#"{"tokens":[\#(list)],"alert":"x"}"#])
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--results", "all"])
-            let account = try await worker.finish()
-            let queue = try QueueContents(redis)
-            let seen = try await simulator.stop()
+            try scene.redis.push((tokens + [gone]).map { TestJob.text($0) } + [#"{"tokens":[\#(list)],"alert":"x"}"#])
+            let account = try await scene.finish(["--results", "all"])
+            let (queue, seen) = (try QueueContents(scene.redis), try await scene.simulator.stop())
             expectAgreement(account, queue, seen)
             #expect(account.delivered == 10 && account.invalidToken == 1 && queue.dead.isEmpty)
             #expect(Set(seen.acceptedByToken.keys) == Set(tokens + others))
             #expect(queue.invalidTokens == [gone])
-            let results = try storedResults(redis)
-            #expect(Set(results.compactMap { $0["token"] }) == Set(tokens + others + [gone]))
-        }
-
-        @Test("a permanent refusal becomes a dead letter with its reason: after one attempt, or three for a new reason")
-        func refused() async throws {
-            let result = try await Self.deliver(
-                TestJob.many(10, prefix: "1") + TestJob.many(10, prefix: "2")
-                    + [TestJob.text(TestJob.token("a", 1), #""topic":"not.listed","#)] + TestJob.many(10, prefix: "b"),
-                rules: ["prefix=1,answer=BadCollapseId", "prefix=2,answer=400,reason=NewReason"],
-                simulatorOptions: ["--topic", "com.example.app"])
-            #expect(result.queue.deadReasons == ["BadCollapseId": 10, "NewReason": 10, "TopicDisallowed": 1])
-            // An unknown reason may be temporary.
-            #expect(result.worker.delivered == 10 && result.simulator.requests == 31 + 20)
+            #expect(Set(try storedResults(scene.redis).compactMap { $0["token"] }) == Set(tokens + others + [gone]))
         }
 
         @Test("an expired notification is neither sent nor retried")
@@ -206,34 +149,11 @@ extension EndToEnd {
             #expect(result.queue.dead.isEmpty)
         }
 
-        @Test("a scheduled job waits for its time")
-        func sendAt() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let due = Int(Date().timeIntervalSince1970) + 4
-            let later = TestJob.text(TestJob.token("a", 1), #""send_at":\#(due),"#)
-            try redis.push([later] + TestJob.many(10, prefix: "b"))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
-            try await eventually("the others are delivered") { try QueueContents(redis).count("delivered") >= 10 }
-            let queue = try QueueContents(redis)
-            let early = try await simulator.account()
-            if Date().timeIntervalSince1970 < Double(due) {
-                #expect(queue.retries.map(\.due) == [Double(due) * 1000])
-                #expect(early.accepted == 10)
-            }
-            let account = try await worker.finish()
-            #expect(Date().timeIntervalSince1970 >= Double(due))
-            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
-            #expect(account.delivered == 11 && account.scheduled == 1)
-        }
-
         @Test("broken connections and streams lose nothing, and every possible duplicate is counted")
         func faults() async throws {
             var generator = SeededGenerator(seed: 3)
             let jobs =
-                TestJob.many(2000, prefix: "a")
-                + (["d0", "d1", "d2"].flatMap { TestJob.many(20, prefix: $0) })
+                TestJob.many(2000, prefix: "a") + (["d0", "d1", "d2"].flatMap { TestJob.many(20, prefix: $0) })
                 + (["d3", "d4"].flatMap { TestJob.many(5, prefix: $0) })
             let result = try await Self.deliver(
                 jobs.shuffled(using: &generator),
@@ -250,28 +170,6 @@ extension EndToEnd {
             #expect(result.simulator.resets == 20 * 2 + 20 + 20)
             #expect(result.simulator.drops == 5 && result.simulator.goAways >= 5)
             #expect(result.simulator.duplicates >= 20 + 5)
-        }
-
-        @Test("GOAWAY that returns accepted requests loses nothing")
-        func goAwayToZero() async throws {
-            let result = try await Self.deliver(
-                TestJob.many(3, prefix: "d") + TestJob.many(500, prefix: "a"),
-                rules: ["prefix=d,times=1,answer=goaway,last-stream=zero,reason=Shutdown"],
-                simulatorOptions: ["--delay", "5ms"], duplicatesAreCounted: false)
-            #expect(result.worker.delivered == 503 && result.simulator.distinctIDs == 503)
-            #expect(result.simulator.goAways >= 3)
-        }
-
-        @Test("a request without an answer is retried, or dropped if the job requests that")
-        func silence() async throws {
-            let result = try await Self.deliver(
-                TestJob.many(5, prefix: "5", members: #""on_uncertain":"resend","#)
-                    + TestJob.many(4, prefix: "6", members: #""on_uncertain":"drop","#) + TestJob.many(50, prefix: "a"),
-                rules: ["prefix=5,answer=silence,times=1,accept=true", "prefix=6,answer=silence"],
-                options: ["--request-timeout", "1000"])
-            #expect(result.worker.delivered == 55 && result.worker.dropped == 4)
-            #expect(result.worker.possibleDuplicates == 5 && result.simulator.duplicates == 5)
-            #expect(result.simulator.silenced == 9)
         }
     }
 }

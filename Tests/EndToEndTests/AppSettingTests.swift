@@ -6,7 +6,6 @@ extension EndToEnd {
     /// Settings of an app that change its notifications, at the start and after a reload.
     @Suite("Settings of an app")
     struct AppSettingTests {
-        /// A notification that the simulator received for a device.
         private struct Received: Decodable {
             let token: String
             let expiration: Int64?
@@ -31,11 +30,10 @@ extension EndToEnd {
             init(_ settings: String...) async throws {
                 redis = try RedisServer()
                 folder = try ConfigurationTests.Folder()
-                simulator = try await SimulatorProcess(
-                    options: ["--record", folder.url.appending(path: "record").path])
+                simulator = try await SimulatorProcess(options: ["--record", folder.url.appending(path: "record").path])
                 try folder.write(Self.file(settings, simulator.port))
                 worker = try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--config", folder.file, "--results", "all"],
+                    redis, simulator, ["--config", folder.file, "--results", "all"],
                     environment: ["APNS_WORKER_ENDPOINT": "", "APNS_WORKER_TOPIC": ""])
             }
 
@@ -44,7 +42,6 @@ extension EndToEnd {
                     + settings.map { "    \($0)\n" }.joined()
             }
 
-            /// Replaces the app's settings, and waits until the worker uses them.
             func reload(_ settings: String...) async throws {
                 let before = worker.lines(of: "configuration_reloaded").count
                 try folder.write(Self.file(settings, simulator.port))
@@ -54,7 +51,6 @@ extension EndToEnd {
                 }
             }
 
-            /// Pushes jobs, and waits until all jobs so far have ended.
             func finish(_ jobs: [String], ended: Int) async throws {
                 try redis.push(jobs)
                 try await eventually("\(ended) have ended") { try storedResults(redis).count == ended }
@@ -71,12 +67,12 @@ extension EndToEnd {
         func strictPayloads() async throws {
             func jobs(_ digit: String) -> [String] {
                 [
-                    #"{"token":"\#(TestJob.token(digit, 1))","push_type":"background","payload":{"aps":{"alert":"x"}}}"#,
-                    #"{"token":"\#(TestJob.token(digit, 2))","push_type":"liveactivity","payload":{"aps":{"event":"update"}}}"#,
-                    #"{"token":"\#(TestJob.token(digit, 3))","push_type":"background","content_available":true}"#,
+                    #""push_type":"background","payload":{"aps":{"alert":"x"}}"#,
+                    #""push_type":"liveactivity","payload":{"aps":{"event":"update"}}"#,
+                    #""push_type":"background","content_available":true"#,
                     // A Wallet pass.
-                    #"{"token":"\#(TestJob.token(digit, 4))","push_type":"background","payload":{}}"#,
-                ]
+                    #""push_type":"background","payload":{}"#,
+                ].enumerated().map { #"{"token":"\#(TestJob.token(digit, $0 + 1))",\#($1)}"# }
             }
             let scene = try await Scene()
             try await scene.finish(jobs("a"), ended: 4)
@@ -101,115 +97,109 @@ extension EndToEnd {
             let now = Int64(Date().timeIntervalSince1970)
             func jobs(_ digit: String) -> [String] {
                 [
-                    #"{"token":"\#(TestJob.token(digit, 1))","alert":"x","enqueued_at":\#(now - 100)}"#,
-                    #"{"token":"\#(TestJob.token(digit, 2))","alert":"x","enqueued_at":\#(now),"expiration":"5m"}"#,
-                    #"{"token":"\#(TestJob.token(digit, 3))","alert":"x","expiration":0}"#,
-                    #"{"token":"\#(TestJob.token(digit, 4))","payload":{"aps":{}},"push_type":"voip"}"#,
-                    #"{"token":"\#(TestJob.token(digit, 5))","alert":"x"}"#,
-                ]
-            }
-            /// The expirations of the jobs, by place, relative to now.
-            func expirations(_ digit: String, _ record: String) throws -> [Int64?] {
-                let received = try Self.received(record)
-                return try (1...4).map { number in
-                    try #require(received[TestJob.token(digit, number)]).expiration.map { $0 == 0 ? 0 : $0 - now }
-                }
+                    #""alert":"x","enqueued_at":\#(now - 100)"#,
+                    #""alert":"x","enqueued_at":\#(now),"expiration":"5m""#, #""alert":"x","expiration":0"#,
+                    #""payload":{"aps":{}},"push_type":"voip""#, #""alert":"x""#,
+                ].enumerated().map { #"{"token":"\#(TestJob.token(digit, $0 + 1))",\#($1)}"# }
             }
             let scene = try await Scene("expiration: 1h")
-            try await scene.finish(jobs("a"), ended: 5)
-            #expect(try expirations("a", scene.record) == [3500, 300, 0, 0])
+            var ended = 0
+            /// Returns the expirations of new jobs, by place, relative to now.
+            func expirations(_ digit: String) async throws -> [Int64?] {
+                ended += 5
+                try await scene.finish(jobs(digit), ended: ended)
+                let received = try Self.received(scene.record)
+                return (1...4).map { number in
+                    received[TestJob.token(digit, number)]?.expiration.map { $0 == 0 ? 0 : $0 - now }
+                }
+            }
+            #expect(try await expirations("a") == [3500, 300, 0, 0])
             // Without enqueued_at the expiration counts from when the job was first seen.
             let seen = try #require(try Self.received(scene.record)[TestJob.token("a", 5)]?.expiration)
             #expect((3600...3660).contains(seen - now))
             try await scene.reload("expiration: 2d")
-            try await scene.finish(jobs("b"), ended: 10)
-            #expect(try expirations("b", scene.record) == [172_700, 300, 0, 0])
+            #expect(try await expirations("b") == [172_700, 300, 0, 0])
             try await scene.reload("expiration: 0")
-            try await scene.finish(jobs("c"), ended: 15)
-            #expect(try expirations("c", scene.record) == [0, 300, 0, 0])
+            #expect(try await expirations("c") == [0, 300, 0, 0])
             try await scene.reload("expiration: 60")
-            try await scene.finish(jobs("d"), ended: 20)
+            _ = try await expirations("d")
             #expect(try QueueContents(scene.redis).count("expired") == 1, "it was made 100 seconds ago")
             try await scene.reload()
-            try await scene.finish(jobs("e"), ended: 25)
-            #expect(try expirations("e", scene.record) == [nil, 300, 0, 0])
+            #expect(try await expirations("e") == [nil, 300, 0, 0])
             let account = try await scene.stop()
             #expect(account.delivered == 24 && account.expired == 1)
         }
 
         @Test("status counts jobs with a relative duration and no enqueued_at")
         func undated() async throws {
+            func job(_ digit: String, _ number: Int, _ members: String) -> String {
+                #"{"token":"\#(TestJob.token(digit, number))","alert":"x"\#(members)}"#
+            }
             let scene = try await Scene()
             try await scene.finish(
                 [
-                    #"{"token":"\#(TestJob.token("a", 1))","alert":"x","expiration":"1h","enqueued_at":1900000000}"#,
-                    #"{"token":"\#(TestJob.token("a", 2))","alert":"x","expiration":2000000000}"#,
-                    #"{"token":"\#(TestJob.token("a", 3))","alert":"x"}"#,
+                    job("a", 1, #","expiration":"1h","enqueued_at":1900000000"#),
+                    job("a", 2, #","expiration":2000000000"#), job("a", 3, ""),
                 ], ended: 3)
             #expect(try await FleetView(scene.redis.url).notes.isEmpty)
-            try await scene.finish(
-                (0..<3).map { #"{"token":"\#(TestJob.token("b", $0))","alert":"x","expiration":"1h"}"# }, ended: 6)
+            try await scene.finish((0..<3).map { job("b", $0, #","expiration":"1h""#) }, ended: 6)
             // With the next heartbeat.
             try await eventually("status counts them", within: .seconds(15)) {
                 try await FleetView(scene.redis.url).notes.contains {
                     $0.hasPrefix("3 jobs had a duration as `expiration` and no `enqueued_at`")
                 }
             }
-            let environment = ["APNS_WORKER_REDIS_URL": scene.redis.url]
-            let page = try await CommandLineTests.run(["status"], environment: environment)
+            let page = try await scene.redis.output(of: ["status"])
             // Lines are wrapped.
-            let words = page.output.split(whereSeparator: \.isWhitespace).joined(separator: " ")
-            #expect(words.contains("have producers set `enqueued_at`"), "\(page.output)")
-            let check = try await CommandLineTests.run(["status", "--check"], environment: environment)
-            #expect(check.ending == .exited(0), "it is no problem: \(check.output)")
+            let words = page.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+            #expect(words.contains("have producers set `enqueued_at`"), "\(page)")
+            // It is no problem.
+            try await scene.redis.output(of: ["status", "--check"])
             #expect(try await scene.stop().delivered == 6)
         }
 
         @Test("next_key is used when APNs reports that the key belongs to the other environment")
         func otherEnvironment() async throws {
-            let redis = try RedisServer()
             let old = try TestCertificates.path("server-key.pem")
             // Both keys are valid; one is for the sandbox, which this simulator is not.
-            let simulator = try await SimulatorProcess(
+            let scene = try await DeliveryScene(
                 options: ["--provider-key", "OLDKEY1234:TEAM123456:\(old),environment=sandbox"])
-            try redis.push(TestJob.many(300, members: #""max_attempts":1,"#))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"],
+            try scene.redis.push(TestJob.many(300, members: #""max_attempts":1,"#))
+            let worker = try scene.worker(
+                ["--exit-when-done"],
                 environment: [
                     "APNS_WORKER_KEY": old, "APNS_WORKER_KEY_ID": "OLDKEY1234",
                     "APNS_WORKER_NEXT_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
                 ])
             let account = try await worker.finish()
-            let seen = try await simulator.stop()
-            expectAgreement(account, try QueueContents(redis), seen)
+            let seen = try await scene.simulator.stop()
+            expectAgreement(account, try QueueContents(scene.redis), seen)
             #expect(account.delivered == 300 && account.deferred == 0 && account.retried == 0)
             #expect((seen.answers["403 BadEnvironmentKeyInToken"] ?? 0) >= 1, "\(seen.answers)")
             #expect(
                 worker.lines(of: "key_refused").contains {
                     $0.contains("OLDKEY1234") && $0.contains("BadEnvironmentKeyInToken")
                 }, "\(worker.log)")
-            #expect(try BreakerTests.pause("default", redis) == nil)
+            #expect(try BreakerTests.pause("default", scene.redis) == nil)
         }
 
         @Test("apps of two teams never share a connection, which APNs would refuse")
         func teams() async throws {
-            let redis = try RedisServer()
             let other = try TestCertificates.path("server-key.pem")
-            let simulator = try await SimulatorProcess(options: ["--provider-key", "OTHERKEY12:OTHERTEAM1:\(other)"])
+            let scene = try await DeliveryScene(options: ["--provider-key", "OTHERKEY12:OTHERTEAM1:\(other)"])
             func jobs(_ app: String, _ prefix: String) -> [String] {
                 TestJob.many(500, prefix: prefix, members: #""app":"\#(app)","#)
             }
-            try redis.push(zip(jobs("one", "a"), jobs("two", "b")).flatMap { [$0, $1] })
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"],
+            try scene.redis.push(zip(jobs("one", "a"), jobs("two", "b")).flatMap { [$0, $1] })
+            let account = try await scene.finish(
                 environment: [
                     "APNS_WORKER_APPS": "one,two", "APNS_WORKER_TOPIC": "",
                     "APNS_WORKER_APPS_ONE_TOPIC": "com.example.one",
                     "APNS_WORKER_APPS_TWO_TOPIC": "com.example.two", "APNS_WORKER_APPS_TWO_KEY": other,
                     "APNS_WORKER_APPS_TWO_KEY_ID": "OTHERKEY12", "APNS_WORKER_APPS_TWO_TEAM_ID": "OTHERTEAM1",
                 ])
-            #expect(try await worker.finish().delivered == 1000)
-            let seen = try await simulator.stop()
+            #expect(account.delivered == 1000)
+            let seen = try await scene.simulator.stop()
             #expect(seen.answers == ["200": 1000] && seen.connections >= 2, "\(seen.answers)")
         }
 
@@ -222,20 +212,11 @@ extension EndToEnd {
             let url = "rediss://localhost:\(try #require(redis.tlsPort))"
             let name = form == "other" ? "other-ca" : "ca"
             let pem = try String(contentsOfFile: TestCertificates.path("\(name).pem"), encoding: .utf8)
-            let folder = try ConfigurationTests.Folder()
-            var options: [String] = []
-            var environment: [String: String] = [:]
-            switch form {
-            case "der":
-                let lines = pem.split(separator: "\n")
-                let start = try #require(lines.firstIndex { $0.hasPrefix("-----BEGIN CERTIFICATE") })
-                environment["APNS_WORKER_REDIS_CA_BASE64"] =
-                    lines[(start + 1)...].prefix { !$0.hasPrefix("-----") }.joined()
-            case "file":
-                try folder.write("redis:\n  ca_base64: \(Data(pem.utf8).base64EncodedString())\n")
-                options = ["--config", folder.file]
-            default: environment["APNS_WORKER_REDIS_CA_BASE64"] = Data(pem.utf8).base64EncodedString()
-            }
+            let text = Data(pem.utf8).base64EncodedString()
+            let folder = try ConfigurationTests.Folder("redis:\n  ca_base64: \(text)\n")
+            let options = form == "file" ? ["--config", folder.file] : []
+            var environment = form == "file" ? [:] : ["APNS_WORKER_REDIS_CA_BASE64": text]
+            if form == "der" { environment["APNS_WORKER_REDIS_CA_BASE64"] = try CheckTests.der(pem) }
             try redis.push(TestJob.many(50))
             let worker = try WorkerProcess(
                 redis: url, endpoint: simulator.port, options: ["--exit-when-done"] + options, environment: environment)
@@ -254,8 +235,7 @@ extension EndToEnd {
             ]) { $1 }
             let config = try await CommandLineTests.run(["config", "--json"] + options, environment: environment)
             #expect(config.ending == .exited(0) && config.output.contains("redis.ca_base64"), "\(config.errors)")
-            #expect(!config.output.contains(Data(pem.utf8).base64EncodedString().prefix(40)), "it is not shown")
-            _ = try await simulator.stop()
+            #expect(!config.output.contains(text.prefix(40)), "it is not shown")
         }
     }
 }

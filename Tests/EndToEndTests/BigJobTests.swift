@@ -17,10 +17,9 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(options: ["--delay", "100ms±50ms"])
             try redis.push([bigJob()])
             let options = ["--max-connections", "1", "--max-streams", "300"]
-            let first = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options)
+            let first = try WorkerProcess(redis, simulator, options)
             try await eventually("the first piece is done") { try QueueContents(redis).count("delivered") >= 1000 }
-            let second = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: options + ["--exit-when-done"])
+            let second = try WorkerProcess(redis, simulator, options + ["--exit-when-done"])
             try await eventually("both have pieces") {
                 try redis.connect().run("ZCARD", "push:{default}:workers").number == 2
                     && QueueContents(redis).count("delivered") >= 3000
@@ -41,15 +40,14 @@ extension EndToEnd {
 
         @Test("are claimed in parts when the server limits its answers, and the log names the setting")
         func limitedAnswers() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
             let filler = String(repeating: "x", count: 60_000)
             try redis.push(
                 (0..<30).map {
                     #"{"id":"\#($0)","token":"\#(TestJob.token("f", $0))","alert":"hi","own":"\#(filler)"}"#
                 })
             try redis.run("CONFIG", "SET", "client-output-buffer-limit", "normal 262144 0 0")
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let worker = try WorkerProcess(redis, simulator)
             try await eventually("all are delivered") { try await simulator.account().distinctTokens == 30 }
             let account = try await worker.stop()
             #expect(account.delivered == 30 && account.possibleDuplicates == 0)
@@ -64,8 +62,7 @@ extension EndToEnd {
             // 200 at once, each answered after 400 ms: the big job takes forty seconds.
             let simulator = try await SimulatorProcess(options: ["--delay", "400ms±50ms"])
             try redis.push([bigJob()] + TestJob.many(20, prefix: "5"))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--max-connections", "1", "--max-streams", "200"])
+            let worker = try WorkerProcess(redis, simulator, ["--max-connections", "1", "--max-streams", "200"])
             try await eventually("the small jobs are delivered") {
                 let taken = try await simulator.account().acceptedByToken
                 return (0..<20).allSatisfy { taken[TestJob.token("5", $0)] == 1 }

@@ -17,30 +17,22 @@ extension EndToEnd {
             TestJob.many(count, prefix: prefix, members: #""app":"\#(app)","#)
         }
 
-        /// Returns the reason for which an app is paused, from Redis.
         static func pause(_ app: String, _ redis: RedisServer) throws -> [String: Any]? {
             guard let text = try redis.run("GET", "push:{shared}:apps:\(app):paused").text else { return nil }
             return try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
         }
 
-        @Test(
-            "a refused credential pauses its app for the fleet; other apps continue, and a new credential is used"
-        )
+        @Test("a refused credential pauses its app for the fleet; other apps continue, and a new credential is used")
         func credential() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let directory = FileManager.default.temporaryDirectory.appending(path: "key-\(UUID().uuidString)")
-            try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-            defer { try? FileManager.default.removeItem(at: directory) }
-            let key = directory.appending(path: "key.p8")
-            let stranger = try TestCertificates.path("server-key.pem")
-            try FileManager.default.copyItem(at: URL(filePath: stranger), to: key)
-            let environment = Self.apps.merging([
-                "APNS_WORKER_APPS_OTHER_KEY": key.path, "APNS_WORKER_APPS_OTHER_KEY_ID": "ABC123DEFG",
-            ]) { $1 }
-            let workers = try (0..<2).map { _ in
-                try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: environment)
+            let scene = try await DeliveryScene()
+            let (redis, folder) = (scene.redis, try ConfigurationTests.Folder())
+            func key(_ name: String) throws -> String {
+                try folder.write(String(contentsOfFile: TestCertificates.path(name), encoding: .utf8), as: "key.p8")
             }
+            let environment = Self.apps.merging([
+                "APNS_WORKER_APPS_OTHER_KEY": try key("server-key.pem"), "APNS_WORKER_APPS_OTHER_KEY_ID": "ABC123DEFG",
+            ]) { $1 }
+            let workers = try (0..<2).map { _ in try scene.worker(environment: environment) }
             try redis.push(Self.jobs(1, "other", prefix: "b"))
             try await eventually("the app is paused") { try Self.pause("other", redis) != nil }
             let pause = try #require(try Self.pause("other", redis))
@@ -48,32 +40,25 @@ extension EndToEnd {
             for member in ["since", "until", "pause", "by"] { #expect(pause[member] != nil, "\(member)") }
 
             try redis.push(Self.jobs(200, "other", prefix: "c") + Self.jobs(2000, "good", prefix: "a"))
-            try await eventually("the other app's jobs are delivered") {
-                try QueueContents(redis).count("delivered") == 2000
-            }
+            try await redis.has(2000)
             try await eventually("those of the paused app are put off") {
                 let queue = try QueueContents(redis)
                 return queue.jobs.isEmpty && queue.retries.count + queue.claims == 201
             }
             // Two workers with up to a thousand streams each have sent only a few requests.
-            let account = try await simulator.account()
-            #expect((account.answers["403 InvalidProviderToken"] ?? 0) < 20)
-            #expect(
-                workers.allSatisfy { worker in
-                    worker.lines(of: "app_paused").contains { $0.contains("InvalidProviderToken") }
-                })
-
-            let right = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
-            try Data(contentsOf: URL(filePath: right)).write(to: key, options: .atomic)
-            try await eventually("the new key is taken up, and all is delivered", within: .seconds(120)) {
-                try QueueContents(redis).count("delivered") == 2201
+            #expect((try await scene.simulator.account().answers["403 InvalidProviderToken"] ?? 0) < 20)
+            for worker in workers {
+                #expect(worker.lines(of: "app_paused").contains { $0.contains("InvalidProviderToken") })
             }
+
+            _ = try key("AuthKey_ABC123DEFG.p8")
+            try await redis.has(2201, within: .seconds(120))
             try await eventually("nothing is paused any more") { try Self.pause("other", redis) == nil }
             #expect(workers.allSatisfy { $0.lines(of: "credential_replaced").count == 1 })
             for worker in workers { _ = try await worker.stop() }
             let queue = try QueueContents(redis)
             #expect(queue.isSettled && queue.dead.isEmpty && queue.count("retried") == 0)
-            #expect(try await simulator.stop().distinctTokens == 2201)
+            #expect(try await scene.simulator.stop().distinctTokens == 2201)
         }
 
         @Test("a worker in the wrong environment marks few of 100,000 tokens, and continues once it is corrected")
@@ -102,16 +87,14 @@ extension EndToEnd {
                 redis: redis.url, endpoint: right.port, options: options + ["--exit-when-done"])
             let account = try await worker.finish(within: .seconds(200))
             #expect(account.delivered == 100_000 - queue.invalidTokens.count)
-            _ = try await right.stop()
         }
 
         @Test("when all tokens are refused at once, at most two per lane are marked")
         func suddenly() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=b,answer=DeviceTokenNotForTopic"])
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let scene = try await DeliveryScene(rules: ["prefix=b,answer=DeviceTokenNotForTopic"])
+            let (redis, worker) = (scene.redis, try scene.worker())
             try redis.push(TestJob.many(500, prefix: "a"))
-            try await eventually("good tokens are delivered to") { try QueueContents(redis).count("delivered") == 500 }
+            try await redis.has(500)
             try redis.push(TestJob.many(500, prefix: "b"))
             try await eventually("the app is paused") { try Self.pause("default", redis) != nil }
             _ = try await worker.stop()
@@ -135,46 +118,30 @@ extension EndToEnd {
             #expect(result.queue.invalidTokens.count == 300 && result.simulator.requests == 300)
         }
 
-        @Test("an app that an operator paused sends nothing until it is resumed; other apps continue")
+        @Test("an app that an operator paused sends nothing until it is resumed, and its notifications may expire")
         func byHand() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let environment = ["APNS_WORKER_REDIS_URL": redis.url]
-            let paused = try await CommandLineTests.run(
-                ["pause", "--app", "other", "--reason", "maintenance"], environment: environment)
-            #expect(paused.output.hasPrefix("app other is paused: maintenance\n"), "\(paused.errors)")
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: Self.apps)
-            try redis.push(Self.jobs(100, "other", prefix: "b") + Self.jobs(100, "good", prefix: "a"))
-            try await eventually("the other app's jobs are delivered") {
-                try QueueContents(redis).count("delivered") == 100
-            }
-            #expect(try QueueContents(redis).count("deferred:AppPaused") > 0)
-            let resumed = try await CommandLineTests.run(["resume", "--app", "other"], environment: environment)
-            #expect(
-                resumed.output.hasPrefix("app other is resumed; it was paused: maintenance"), "\(resumed.errors)")
-            // A deferred job is due within a minute.
-            try await eventually("all are delivered", within: .seconds(120)) {
-                try QueueContents(redis).count("delivered") == 200
-            }
-            expectAgreement(try await worker.stop(), try QueueContents(redis), try await simulator.stop())
-        }
-
-        @Test("a notification that expires while its app is paused ends as expired and is not deferred")
-        func expiration() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            try redis.run("SET", "push:{shared}:apps:other:paused", "maintenance")
+            let scene = try await DeliveryScene()
+            let redis = scene.redis
+            let paused = try await redis.output(of: ["pause", "--app", "other", "--reason", "maintenance"])
+            #expect(paused.hasPrefix("app other is paused: maintenance\n"), "\(paused)")
             let soon = Int(Date().timeIntervalSince1970) + 20
+            let brief = #""app":"other","expiration":\#(soon),"#
             try redis.push(
-                TestJob.many(50, prefix: "b", members: #""app":"other","expiration":\#(soon),"#)
-                    + [#"{"app":"other","expiration":\#(soon),"tokens":["aa","bb"],"payload":{}}"#]
-                    + Self.jobs(50, "good", prefix: "a"))
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: Self.apps)
-            try await eventually("they have ended") { try QueueContents(redis).count("expired") == 52 }
-            _ = try await worker.stop()
-            let queue = try QueueContents(redis)
-            #expect(queue.isSettled && queue.dead.isEmpty)
-            #expect(try await simulator.stop().accepted == 50)
+                TestJob.many(50, prefix: "e", members: brief) + [#"{\#(brief)"tokens":["aa","bb"],"payload":{}}"#]
+                    + Self.jobs(100, "other", prefix: "b") + Self.jobs(100, "good", prefix: "a"))
+            let worker = try scene.worker(environment: Self.apps)
+            try await redis.has(100)
+            #expect(try QueueContents(redis).count("deferred:AppPaused") > 0)
+            // They are not deferred beyond their expiration.
+            try await redis.has(52, "expired")
+            #expect(try await scene.simulator.account().accepted == 100)
+            let resumed = try await redis.output(of: ["resume", "--app", "other"])
+            #expect(resumed.hasPrefix("app other is resumed; it was paused: maintenance"), "\(resumed)")
+            // A deferred job is due within a minute.
+            try await redis.has(200, within: .seconds(120))
+            let account = try await worker.stop()
+            expectAgreement(account, try QueueContents(redis), try await scene.simulator.stop())
+            #expect(account.expired == 52 && account.dead == 0)
         }
     }
 }

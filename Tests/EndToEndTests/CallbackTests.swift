@@ -5,7 +5,6 @@ import Testing
 extension EndToEnd {
     @Suite("Callbacks")
     struct CallbackTests {
-        /// A receiver of webhooks in Python.
         private struct Receiver: Sendable {
             struct Request: Decodable {
                 let path, message, type: String
@@ -38,103 +37,102 @@ extension EndToEnd {
             func stop() { receiver.stop() }
         }
 
-        private func callbacks(
-            _ redis: RedisServer, _ arguments: [String], environment: [String: String] = [:]
-        ) throws -> ChildProcess {
-            try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["results"] + arguments,
-                environment: [
-                    "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_WEBHOOK_SECRET": Receiver.secret,
-                ].merging(environment) { $1 })
+        private let redis: RedisServer
+
+        init() throws { redis = try RedisServer() }
+
+        private let stream = "push:{default}:results"
+
+        private func callbacks(_ arguments: [String], environment: [String: String] = [:]) throws -> ChildProcess {
+            let own = ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_WEBHOOK_SECRET": Receiver.secret]
+            return try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["results"] + arguments, environment: own.merging(environment) { $1 })
         }
 
-        private func webhook(_ redis: RedisServer, _ receiver: Receiver, _ more: String...) throws -> ChildProcess {
-            try callbacks(redis, ["--webhook", "http://127.0.0.1:\(receiver.port)/hook?key=s3cret"] + more)
+        private func webhook(_ receiver: Receiver, _ more: String...) throws -> ChildProcess {
+            try callbacks(["--webhook", "http://127.0.0.1:\(receiver.port)/hook?key=s3cret"] + more)
+        }
+
+        /// Waits until the group of a new process exists.
+        private func listening(_ process: ChildProcess) async throws -> ChildProcess {
+            try await eventually("the group is there") {
+                if let ending = process.ending { throw process.failure("ended with \(ending)") }
+                return try redis.run("EXISTS", stream).number == 1
+                    && !(try redis.run("XINFO", "GROUPS", stream).elements ?? []).isEmpty
+            }
+            return process
+        }
+
+        private func expectEnd(_ process: ChildProcess, at location: SourceLocation = #_sourceLocation) async throws {
+            process.send(SIGTERM)
+            #expect(try await process.wait() == .exited(0), "\(process.errors)", sourceLocation: location)
+        }
+
+        /// Hands over the results that there are.
+        private func once(_ arguments: [String], at location: SourceLocation = #_sourceLocation) async throws {
+            let process = try callbacks(arguments + ["--once"])
+            #expect(try await process.wait() == .exited(0), "\(process.errors)", sourceLocation: location)
         }
 
         /// Adds results as a worker does.
-        private func add(_ ids: [String], _ redis: RedisServer, queue: String = "default", outcome: String = "dead")
-            throws
-        {
+        private func add(_ ids: [String], outcome: String = "dead") throws {
             let connection = try redis.connect()
             for id in ids {
                 try connection.run(
-                    "XADD", "push:{\(queue)}:results", "*", "id", id, "token", TestJob.token("a", 1), "outcome",
-                    outcome,
-                    "reason", "BadTopic", "status", "400", "apns_id", "", "app", "default", "attempt", "1", "time",
+                    "XADD", stream, "*", "id", id, "token", TestJob.token("a", 1), "outcome", outcome, "reason",
+                    "BadTopic", "status", "400", "apns_id", "", "app", "default", "attempt", "1", "time",
                     "1795279247000", "trace_id", "", "parent_id", "", "apns_unique_id", "", "campaign", "spring",
-                    "labels",
-                    #"{"user":"4711"}"#)
+                    "labels", #"{"user":"4711"}"#)
             }
         }
 
-        private func pending(_ redis: RedisServer, _ group: String = "callbacks") throws -> Int {
-            try redis.run("XPENDING", "push:{default}:results", group).elements?.first?.number ?? -1
-        }
-
-        private func isIn(_ redis: RedisServer, _ process: ChildProcess, _ group: String = "callbacks") async throws {
-            try await eventually("the group is there") {
-                if let ending = process.ending { throw process.failure("ended with \(ending)") }
-                return try redis.run("EXISTS", "push:{default}:results").number == 1
-                    && !(try redis.run("XINFO", "GROUPS", "push:{default}:results").elements ?? []).isEmpty
-            }
+        private var pending: Int {
+            get throws { try redis.run("XPENDING", stream, "callbacks").elements?.first?.number ?? -1 }
         }
 
         @Test("a worker's results are posted to the URL once each, signed and in batches")
         func posted() async throws {
-            let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=1,answer=BadCollapseId"])
             let receiver = try await Receiver()
-            let process = try webhook(redis, receiver, "--batch", "50")
-            try await isIn(redis, process)
+            let process = try await listening(webhook(receiver, "--batch", "50"))
             let jobs = (0..<300).map {
                 TestJob.text(TestJob.token($0 % 3 == 0 ? "1" : "a", $0), #""id":"\#($0)","labels":{"user":"u\#($0)"},"#)
             }
             try redis.push(jobs)
-            _ = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--results", "all"]
-            ).finish()
+            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done", "--results", "all"]).finish()
             try await eventually("all are posted") { try receiver.accepted.count >= 300 }
             let requests = try receiver.requests
             #expect(try Set(receiver.accepted).count == 300 && receiver.accepted.count == 300)
             #expect(requests.allSatisfy { $0.signed && $0.path == "/hook?key=s3cret" && $0.type == "application/json" })
             #expect(requests.allSatisfy { (1...50).contains($0.ids.count) })
             #expect(Set(requests.map(\.message)).count == requests.count)
-            try await eventually("all are acknowledged") { try pending(redis) == 0 }
-            process.send(SIGTERM)
-            #expect(try await process.wait() == .exited(0))
+            try await eventually("all are acknowledged") { try pending == 0 }
+            try await expectEnd(process)
             #expect(process.errors.contains("queue default: handed over 300 results"))
             // A URL can hold a secret, and a result a device token.
             #expect(!process.errors.contains("s3cret") && !process.errors.contains(TestJob.token("a", 1)))
             // No file is left behind.
-            #expect(
-                try redis.run("XINFO", "CONSUMERS", "push:{default}:results", "callbacks").elements?.isEmpty == true)
+            #expect(try redis.run("XINFO", "CONSUMERS", stream, "callbacks").elements?.isEmpty == true)
         }
 
         @Test("only the selected results are posted; a new group starts at a given time; TLS works")
         func filtered() async throws {
-            let redis = try RedisServer()
-            try add(["old"], redis)
-            try add(["delivered"], redis, outcome: "delivered")
+            try add(["old"])
+            try add(["delivered"], outcome: "delivered")
             let receiver = try await Receiver(withTLS: true)
-            let url = "https://localhost:\(receiver.port)/"
-            let ca = try TestCertificates.path("ca.pem")
-            let distrustful = try callbacks(
-                redis, ["--webhook", url, "--once", "--since", "1h", "--tries", "1", "--group", "other"])
+            let url = ["--webhook", "https://localhost:\(receiver.port)/"]
+            let ca = ["--webhook-ca", try TestCertificates.path("ca.pem")]
+            let distrustful = try callbacks(url + ["--once", "--since", "1h", "--tries", "1", "--group", "other"])
             #expect(try await distrustful.wait() == .exited(1))
             #expect(distrustful.errors.contains("cannot be reached"), "\(distrustful.errors)")
-            let process = try callbacks(
-                redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--since", "1h", "--outcome", "dead"])
-            #expect(try await process.wait() == .exited(0), "\(process.errors)")
-            #expect(try receiver.accepted == ["old"] && pending(redis) == 0)
+            try await once(url + ca + ["--since", "1h", "--outcome", "dead"])
+            #expect(try receiver.accepted == ["old"] && pending == 0)
             // The group continues after the results it already has.
-            try add(["new"], redis)
-            let second = try callbacks(redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--since", "1h"])
-            #expect(try await second.wait() == .exited(0), "\(second.errors)")
+            try add(["new"])
+            try await once(url + ca + ["--since", "1h"])
             #expect(try receiver.accepted == ["old", "new"])
             // A new group gets no old results.
-            let third = try callbacks(redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--group", "third"])
-            #expect(try await third.wait() == .exited(0), "\(third.errors)")
+            try await once(url + ca + ["--group", "third"])
             #expect(try receiver.accepted.count == 2)
         }
 
@@ -142,112 +140,95 @@ extension EndToEnd {
             "no result is lost while the receiver is unavailable, failing, slow, or cuts its answers",
             arguments: ["down", "500", "429", "302", "silent", "cut", "slow"])
         func outage(_ failure: String) async throws {
-            let redis = try RedisServer()
             var receiver = try await Receiver(failure == "down" ? "200" : failure)
             if failure == "down" { receiver.stop() }
-            let process = try webhook(redis, receiver, "--answer-timeout", "1s")
-            try await isIn(redis, process)
+            let process = try await listening(webhook(receiver, "--answer-timeout", "1s"))
             let ids = (0..<20).map { "\($0)" }
-            try add(ids, redis)
+            try add(ids)
             try await eventually("it says that results are not accepted") {
                 process.errors.contains("does not accept results")
             }
-            #expect(try pending(redis) > 0)
+            #expect(try pending > 0)
             if failure == "down" {
                 receiver = try await Receiver(port: receiver.port)
             } else {
                 try receiver.behave("200")
             }
-            try await eventually("all are acknowledged") { try pending(redis) == 0 && receiver.accepted.count >= 20 }
+            try await eventually("all are acknowledged") { try pending == 0 && receiver.accepted.count >= 20 }
             #expect(try Set(receiver.accepted) == Set(ids))
             try await eventually("it says that results are accepted again") {
                 process.errors.contains("accepts results again")
             }
             #expect(!process.errors.contains("parked"))
-            process.send(SIGTERM)
-            #expect(try await process.wait() == .exited(0))
+            try await expectEnd(process)
         }
 
-        @Test(
-            "a result that is never accepted is parked and does not block others", arguments: ["bad", "sick"])
+        @Test("a result that is never accepted is parked and does not block others", arguments: ["bad", "sick"])
         func poison(_ kind: String) async throws {
-            let redis = try RedisServer()
             let receiver = try await Receiver("\(kind):7")
-            let process = try webhook(redis, receiver, "--tries", "3", "--batch", "10")
-            try await isIn(redis, process)
+            let process = try await listening(webhook(receiver, "--tries", "3", "--batch", "10"))
             let ids = (0..<40).map { "\($0)" }
-            try add(ids, redis)
+            try add(ids)
             try await eventually("the others are accepted, and it is parked") {
                 try Set(receiver.accepted).count == 39 && process.errors.contains("parked result")
             }
             #expect(try Set(receiver.accepted) == Set(ids).subtracting(["7"]) && receiver.accepted.count == 39)
-            try await eventually("only that one is pending") { try pending(redis) == 1 }
-            process.send(SIGTERM)
-            #expect(try await process.wait() == .exited(0))
+            try await eventually("only that one is pending") { try pending == 1 }
+            try await expectEnd(process)
             #expect(process.errors.contains(#/parked result \d+-\d+ after 3 tries: it answered (422|500)/#))
             // No other consumer claims it, but the operator can.
             try receiver.behave("200")
-            let later = try webhook(redis, receiver, "--once", "--answer-timeout", "1s", "--claim-after", "2s")
-            #expect(try await later.wait() == .exited(0))
-            #expect(try pending(redis) == 1)
-            let retry = try webhook(redis, receiver, "--once", "--retry-parked")
-            #expect(try await retry.wait() == .exited(0), "\(retry.errors)")
-            #expect(try pending(redis) == 0 && receiver.accepted.contains("7"))
+            let url = ["--webhook", "http://127.0.0.1:\(receiver.port)/"]
+            try await once(url + ["--answer-timeout", "1s", "--claim-after", "2s"])
+            #expect(try pending == 1)
+            try await once(url + ["--retry-parked"])
+            #expect(try pending == 0 && receiver.accepted.contains("7"))
         }
 
         @Test("an outage of the receiver parks no good result, also while one that is never accepted is being retried")
         func outageAfterPoison() async throws {
-            let redis = try RedisServer()
             let receiver = try await Receiver("sick:poison")
-            let process = try webhook(redis, receiver, "--tries", "2")
-            try await isIn(redis, process)
-            try add(["poison", "first"], redis)
+            let process = try await listening(webhook(receiver, "--tries", "2"))
+            try add(["poison", "first"])
             try await eventually("the good one is accepted") { try receiver.accepted == ["first"] }
             try receiver.behave("503")
             let good = (0..<6).map { "good \($0)" }
-            try add(good, redis)
+            try add(good)
             try await eventually("each was tried several times on its own") {
                 try good.allSatisfy { id in try receiver.requests.filter { $0.ids == [id] }.count >= 3 }
             }
             try receiver.behave("sick:poison")
             try await eventually("all good ones are accepted, and the other is parked") {
-                try Set(receiver.accepted) == Set(good + ["first"]) && pending(redis) == 1
+                try Set(receiver.accepted) == Set(good + ["first"]) && pending == 1
                     && process.errors.contains("parked result")
             }
-            process.send(SIGTERM)
-            #expect(try await process.wait() == .exited(0))
+            try await expectEnd(process)
             #expect(process.errors.contains("; parked 1, which"), "\(process.errors)")
         }
 
         @Test("several bad results at the end do not hold up those that come later")
         func laterResults() async throws {
-            let redis = try RedisServer()
             let poison = (0..<5).map { "poison\($0)" }
             let receiver = try await Receiver("sick:\(poison.joined(separator: ","))")
-            let process = try webhook(redis, receiver, "--tries", "2")
-            try await isIn(redis, process)
-            try add(["first"] + poison, redis)
+            let process = try await listening(webhook(receiver, "--tries", "2"))
+            try add(["first"] + poison)
             try await eventually("the good one is accepted, and each of the others was tried as often as it may") {
                 let alone = try receiver.requests.filter { $0.ids.count == 1 }.map(\.ids[0])
                 return try receiver.accepted == ["first"]
                     && poison.allSatisfy { id in alone.filter { $0 == id }.count >= 2 }
             }
             // The receiver seems to be at fault, until it accepts another one.
-            try add(["second"], redis)
+            try add(["second"])
             try await eventually("the second is accepted, and the others are parked") {
                 try receiver.accepted == ["first", "second"]
-                    && redis.run("XPENDING", "push:{default}:results", "callbacks", "-", "+", "9", "parked")
-                        .elements?.count == 5
+                    && redis.run("XPENDING", stream, "callbacks", "-", "+", "9", "parked").elements?.count == 5
             }
-            process.send(SIGTERM)
-            #expect(try await process.wait() == .exited(0))
+            try await expectEnd(process)
         }
 
         @Test("results of killed consumers are delivered by another, however many are parked")
         func killedBesideParked() async throws {
-            let redis = try RedisServer()
             let receiver = try await Receiver()
-            let stream = "push:{default}:results"
             try redis.run("XGROUP", "CREATE", stream, "callbacks", "$", "MKSTREAM")
             try redis.run(
                 "EVAL",
@@ -255,91 +236,81 @@ extension EndToEnd {
                 for _ = 1, 10100 do redis.call('XADD', KEYS[1], '*', 'id', 'parked', 'outcome', 'dead') end
                 redis.call('XREADGROUP', 'GROUP', 'callbacks', 'parked', 'STREAMS', KEYS[1], '>')
                 """, "1", stream)
-            try add(["left behind"], redis)
+            try add(["left behind"])
             try redis.run("XREADGROUP", "GROUP", "callbacks", "dead", "STREAMS", stream, ">")
-            let process = try webhook(redis, receiver, "--claim-after", "2s", "--answer-timeout", "1s")
+            let process = try webhook(receiver, "--claim-after", "2s", "--answer-timeout", "1s")
             try await eventually("it is handed over") { try receiver.accepted == ["left behind"] }
-            process.send(SIGTERM)
-            #expect(try await process.wait() == .exited(0))
-            #expect(try pending(redis) == 10100)
+            try await expectEnd(process)
+            #expect(try pending == 10100)
         }
 
         @Test("results of a killed consumer are delivered by another, or by itself after a restart")
         func killed() async throws {
-            let redis = try RedisServer()
             let receiver = try await Receiver("slow")
             let options = ["--answer-timeout", "1s", "--claim-after", "2s"]
             let url = ["--webhook", "http://127.0.0.1:\(receiver.port)/"]
-            let first = try callbacks(redis, url + options + ["--consumer", "one"])
-            try await isIn(redis, first)
+            let first = try await listening(callbacks(url + options + ["--consumer", "one"]))
             let ids = (0..<250).map { "\($0)" }
-            try add(ids, redis)
+            try add(ids)
             try await eventually("the first one works on them") { try !receiver.requests.isEmpty }
             first.kill()
             #expect(try await first.wait() == .signalled(SIGKILL))
-            #expect(try pending(redis) > 0)
+            #expect(try pending > 0)
             try receiver.behave("200")
-            let second = try callbacks(redis, url + options + ["--consumer", "two"])
+            let second = try callbacks(url + options + ["--consumer", "two"])
             try await eventually("the second one hands over all") { try Set(receiver.accepted).count == 250 }
-            try await eventually("all are acknowledged") { try pending(redis) == 0 }
-            second.send(SIGTERM)
-            #expect(try await second.wait() == .exited(0))
+            try await eventually("all are acknowledged") { try pending == 0 }
+            try await expectEnd(second)
 
             try receiver.behave("slow")
-            let third = try callbacks(redis, url + options + ["--consumer", "three"])
-            try add(["again"], redis)
+            let third = try callbacks(url + options + ["--consumer", "three"])
+            try add(["again"])
             try await eventually("the third one works on it") { try receiver.requests.contains { $0.ids == ["again"] } }
             third.kill()
             _ = try await third.wait()
             try receiver.behave("200")
             // Under its own name it continues at once.
-            let fourth = try callbacks(redis, url + ["--consumer", "three", "--once"])
-            #expect(try await fourth.wait() == .exited(0), "\(fourth.errors)")
-            #expect(try receiver.accepted.contains("again") && pending(redis) == 0)
+            try await once(url + ["--consumer", "three"])
+            #expect(try receiver.accepted.contains("again") && pending == 0)
         }
 
         @Test("consumers of a group share the results, and a slow one keeps those it is working on")
         func shared() async throws {
-            let redis = try RedisServer()
             let receiver = try await Receiver("500")
             let url = [
                 "--webhook", "http://127.0.0.1:\(receiver.port)/", "--answer-timeout", "1s", "--claim-after", "2s",
             ]
-            let first = try callbacks(redis, url + ["--consumer", "one"])
-            try await isIn(redis, first)
-            try add(["a", "b"], redis)
+            let first = try await listening(callbacks(url + ["--consumer", "one"]))
+            try add(["a", "b"])
             try await eventually("it rests for longer than --claim-after") { try receiver.requests.count > 8 }
-            let second = try callbacks(redis, url + ["--consumer", "two"])
+            let second = try callbacks(url + ["--consumer", "two"])
             try await eventually("the second one listens") { second.errors.contains("handing results") }
             try await eventually("the first one has tried again") { try receiver.requests.count > 12 }
-            let consumers =
-                try redis.run("XPENDING", "push:{default}:results", "callbacks", "-", "+", "10").elements ?? []
+            let consumers = try redis.run("XPENDING", stream, "callbacks", "-", "+", "10").elements ?? []
             #expect(consumers.compactMap { $0.elements?[1].text } == ["one", "one"])
             try receiver.behave("200")
-            try await eventually("both are accepted") { try pending(redis) == 0 }
+            try await eventually("both are accepted") { try pending == 0 }
             #expect(try receiver.accepted.sorted() == ["a", "b"])
         }
 
         @Test("a command gets JSON lines and a clean environment, and accepts the lines by exiting with 0")
         func command() async throws {
-            let redis = try RedisServer()
             let directory = redis.directory.path
             let script = """
                 env > '\(directory)/env'; cat > '\(directory)/last'; [ ! -e '\(directory)/sick' ] || exit 3; \
                 cat '\(directory)/last' >> '\(directory)/all'
                 """
             try Data().write(to: URL(fileURLWithPath: "\(directory)/sick"))
-            let process = try callbacks(
-                redis, ["--exec", script, "--exec-env", "WANTED"], environment: ["WANTED": "value", "SECRET": "s3cret"])
-            try await isIn(redis, process)
-            try add((0..<150).map { "\($0)" }, redis)
+            let command = ["--exec", script, "--exec-env", "WANTED"]
+            let process = try await listening(callbacks(command, environment: ["WANTED": "value", "SECRET": "s3cret"]))
+            try add((0..<150).map { "\($0)" })
             try await eventually("it says that the command fails") { process.errors.contains("ended with status 3") }
             try FileManager.default.removeItem(atPath: "\(directory)/sick")
             // They arrive in portions, after each of which none is pending.
             var objects: [[String: Any]] = []
             try await eventually("all are acknowledged") {
                 let text = (try? String(contentsOfFile: "\(directory)/all", encoding: .utf8)) ?? ""
-                guard text.isEmpty || text.hasSuffix("\n"), try pending(redis) == 0 else { return false }
+                guard text.isEmpty || text.hasSuffix("\n"), try pending == 0 else { return false }
                 objects = try text.split(separator: "\n").map {
                     try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
                 }
@@ -352,51 +323,44 @@ extension EndToEnd {
             let environment = try String(contentsOfFile: "\(directory)/env", encoding: .utf8)
             #expect(environment.contains("WANTED=value"))
             #expect(!environment.contains("s3cret") && !environment.contains("APNS_WORKER"))
-            process.send(SIGTERM)
-            #expect(try await process.wait() == .exited(0))
+            try await expectEnd(process)
         }
 
         @Test(
             "a command that fails accepts nothing, although the parent of this process ignores the ends of its children"
         )
         func ignoredChildren() async throws {
-            let redis = try RedisServer()
             func start(_ command: String) throws -> ChildProcess {
-                try ChildProcess(
-                    "/bin/bash",
-                    [
-                        "-c", "trap '' CHLD; exec \"$0\" \"$@\"", BuiltProgram.path("apns-worker"), "results", "--once",
-                        "--exec", command,
-                    ], environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                let shell = ["-c", "trap '' CHLD; exec \"$0\" \"$@\"", try BuiltProgram.path("apns-worker")]
+                return try ChildProcess(
+                    "/bin/bash", shell + ["results", "--once", "--exec", command],
+                    environment: ["APNS_WORKER_REDIS_URL": redis.url])
             }
             #expect(try await start("cat >/dev/null").wait() == .exited(0))
-            try add(["a", "b", "c"], redis)
+            try add(["a", "b", "c"])
             let process = try start("exit 1")
             try await eventually("the failure is reported") { process.errors.contains("it ended with status 1") }
             process.send(SIGTERM)
             #expect(try await process.wait() == .exited(1))
-            #expect(try pending(redis) == 3)
+            #expect(try pending == 3)
         }
 
         @Test("a deleted stream and a restarted Redis are survived")
         func redisOutage() async throws {
-            let redis = try RedisServer()
             let receiver = try await Receiver()
-            let process = try webhook(redis, receiver)
-            try await isIn(redis, process)
-            try add(["a"], redis)
-            try await eventually("it is accepted") { try receiver.accepted == ["a"] }
-            try redis.run("DEL", "push:{default}:results")
-            try await eventually("the group is there again") {
-                try redis.run("EXISTS", "push:{default}:results").number == 1
+            let process = try await listening(webhook(receiver))
+            func handsOver(_ id: String) async throws {
+                try add([id])
+                try await eventually("\(id) is accepted") { try receiver.accepted.contains(id) }
             }
-            try add(["b"], redis)
-            try await eventually("it is accepted") { try receiver.accepted.contains("b") }
+            try await handsOver("a")
+            #expect(try receiver.accepted == ["a"])
+            try redis.run("DEL", stream)
+            try await eventually("the group is there again") { try redis.run("EXISTS", stream).number == 1 }
+            try await handsOver("b")
             try redis.run("CLIENT", "KILL", "TYPE", "normal")
-            try add(["c"], redis)
-            try await eventually("it is accepted") { try receiver.accepted.contains("c") }
-            process.send(SIGTERM)
-            #expect(try await process.wait() == .exited(0))
+            try await handsOver("c")
+            try await expectEnd(process)
         }
 
         @Test(
@@ -407,15 +371,12 @@ extension EndToEnd {
                 (["--webhook", "http://x", "--exec", "cat"], "cannot be combined"),
                 (["--group", "x"], "--group needs --exec or --webhook"),
                 (["--exec", "cat", "--consumer", "parked"], "--consumer"),
-                (["--exec", "cat", "--batch", "0"], "--batch"),
-                (["--exec", "cat", "--follow"], "--follow"),
+                (["--exec", "cat", "--batch", "0"], "--batch"), (["--exec", "cat", "--follow"], "--follow"),
                 (["--exec", "cat", "--claim-after", "5s"], "--claim-after"),
                 (["--webhook", "http://x", "--webhook-secret-file", "./no/where"], "./no/where"),
             ])
         func mistakes(_ arguments: [String], _ part: String) async throws {
-            let process = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["results", "--redis", "redis://127.0.0.1:1"] + arguments,
-                environment: ["APNS_WORKER_WEBHOOK_SECRET": Receiver.secret])
+            let process = try callbacks(["--redis", "redis://127.0.0.1:1"] + arguments)
             #expect(try await process.wait() == .exited(64))
             #expect(process.errors.contains(part), "\(process.errors)")
         }
@@ -423,9 +384,8 @@ extension EndToEnd {
         @Test("a webhook needs a secret of some length, which is never shown")
         func secrets() async throws {
             for (secret, part) in [("", "needs a secret"), ("short", "fewer than 16"), ("whsec_!!", "not base64")] {
-                let process = try ChildProcess(
-                    BuiltProgram.path("apns-worker"), ["results", "--webhook", "http://127.0.0.1:1/"],
-                    environment: ["APNS_WORKER_WEBHOOK_SECRET": secret])
+                let process = try callbacks(
+                    ["--webhook", "http://127.0.0.1:1/"], environment: ["APNS_WORKER_WEBHOOK_SECRET": secret])
                 #expect(try await process.wait() == .exited(64))
                 #expect(process.errors.contains(part), "\(process.errors)")
                 #expect(secret.isEmpty || !process.errors.contains(secret + " "))

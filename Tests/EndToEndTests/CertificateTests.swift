@@ -12,8 +12,7 @@ extension EndToEnd {
                 ("expired", "ca", "expired"), ("notyet", "ca", "not valid"),
             ])
         func refused(certificate: String, authority: String, words: String) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(certificate: certificate)
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess(certificate: certificate))
             try redis.push(TestJob.many(20))
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, authority: authority)
             try await worker.logs("apns_connection_failed", words)
@@ -26,12 +25,9 @@ extension EndToEnd {
 
         @Test("a good one is accepted, also a chain of two", arguments: ["server", "chain"])
         func accepted(certificate: String) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(certificate: certificate)
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess(certificate: certificate))
             try redis.push(TestJob.many(20))
-            let account = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
-            ).finish()
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(account.delivered == 20)
         }
     }

@@ -5,55 +5,40 @@ import Testing
 extension EndToEnd {
     @Suite("Broadcasts on channels")
     struct ChannelTests {
+        private let scene: DeliveryScene
         private let redis: RedisServer
         private let simulator: SimulatorProcess
-        private let environment: [String: String]
 
         init() async throws {
-            redis = try RedisServer()
-            simulator = try await SimulatorProcess(options: ["--topic", "com.example.app"])
-            environment = [
-                "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)",
-                "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
-                "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
-                "APNS_WORKER_TEAM_ID": "TEAM123456", "APNS_WORKER_TOPIC": "com.example.app",
-            ]
+            scene = try await DeliveryScene(options: ["--topic", "com.example.app"])
+            (redis, simulator) = (scene.redis, scene.simulator)
         }
 
         private func run(
-            _ arguments: String..., environment more: [String: String] = [:], input: String? = nil
+            _ arguments: String..., environment: [String: String] = [:], input: String? = nil
         ) async throws -> CommandLineTests.Output {
             try await CommandLineTests.run(
-                arguments, environment: environment.merging(more) { $1 }, input: input)
+                arguments, environment: scene.environment.merging(environment) { $1 }, input: input)
         }
 
-        private func output(_ arguments: String...) async throws -> String {
-            let result = try await CommandLineTests.run(arguments, environment: environment)
-            #expect(result.ending == .exited(0), "\(result.errors)")
-            return result.output
+        private func output(_ arguments: String..., environment: [String: String] = [:]) async throws -> String {
+            try await redis.output(of: arguments, environment: scene.environment.merging(environment) { $1 })
         }
 
         private func object(_ text: String) throws -> NSDictionary? {
             try JSONSerialization.jsonObject(with: Data(text.utf8)) as? NSDictionary
         }
 
-        private func createChannel(_ storage: String = "none") async throws -> String {
-            let id = try await output("channels", "create", "--storage", storage)
+        private func createChannel(_ storage: String = "none", on other: SimulatorProcess? = nil) async throws -> String
+        {
+            let environment = ["APNS_WORKER_ENDPOINT": "localhost:\((other ?? simulator).port)"]
+            let id = try await output("channels", "create", "--storage", storage, environment: environment)
             return try #require(id.hasSuffix("\n") ? String(id.dropLast()) : nil)
         }
 
         private func enqueue(_ channel: String, _ more: String...) async throws {
-            let arguments =
-                [
-                    "enqueue", "--channel", channel, "--event", "update", "--timestamp", "now", "--content-state",
-                    #"{"score":3}"#,
-                ] + more
-            let result = try await CommandLineTests.run(arguments, environment: environment)
-            #expect(result.ending == .exited(0), "\(result.errors)")
-        }
-
-        private func worker(_ options: String...) throws -> WorkerProcess {
-            try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"] + options)
+            let state = ["--event", "update", "--timestamp", "now", "--content-state", #"{"score":3}"#]
+            _ = try await redis.output(of: ["enqueue", "--channel", channel] + state + more)
         }
 
         @Test("are delivered to a channel that a command created, and become dead letters after it is deleted")
@@ -64,7 +49,7 @@ extension EndToEnd {
             try redis.push(TestJob.many(5))
             // An invalid token does not affect broadcasts.
             try redis.run("SADD", "push:{shared}:invalid-tokens", TestJob.token("ff", 1), "")
-            var account = try await worker().finish()
+            var account = try await scene.finish()
             #expect(account.delivered == 7 && account.dead == 0)
             var accepted = try await simulator.account()
             #expect(accepted.broadcasts == 2 && accepted.acceptedByChannel == [channel: 1, storing: 1])
@@ -75,7 +60,7 @@ extension EndToEnd {
                     == "deleted channel \(channel) of com.example.app (localhost:\(simulator.port))\n")
             try await enqueue(channel, "--id", "two")
             try redis.push(TestJob.many(5, prefix: "1"))
-            account = try await worker().finish()
+            account = try await scene.finish()
             #expect(account.delivered == 5 && account.dead == 1 && account.invalidToken == 0)
             let queue = try QueueContents(redis)
             let letter = try #require(queue.dead.first)
@@ -96,52 +81,27 @@ extension EndToEnd {
                 #"{"id":"path","channel":"\#(channel)","topic":"com.example.app/../x",\#(payload)}"#,
                 #"{"id":"other","channel":"\#(channel)","topic":"com.example.other",\#(payload)}"#,
             ])
-            let account = try await worker().finish()
+            let account = try await scene.finish()
             #expect(account.delivered == 0 && account.dead == 4)
             let queue = try QueueContents(redis)
             #expect(
-                queue.deadReasons == [
-                    "BadExpirationDate": 1, "InvalidPushType": 1, "BadTopic": 1, "TopicMismatch": 1,
-                ])
+                queue.deadReasons == ["BadExpirationDate": 1, "InvalidPushType": 1, "BadTopic": 1, "TopicMismatch": 1])
             #expect(try await simulator.stop().answers == ["400 BadExpirationDate": 1, "403 TopicMismatch": 1])
         }
 
         @Test("an app without the capability keeps its broadcasts waiting, and nothing else")
         func notEnabled() async throws {
             let other = try await SimulatorProcess(rules: ["prefix=ab,answer=200", "answer=FeatureNotEnabled"])
-            var environment = environment
-            environment["APNS_WORKER_ENDPOINT"] = "localhost:\(other.port)"
-            let created = try await CommandLineTests.run(
-                ["channels", "create", "--storage", "none"], environment: environment)
-            let channel = created.output.trimmingCharacters(in: .whitespacesAndNewlines)
-            try await enqueue(channel)
+            try await enqueue(try await createChannel(on: other))
             let worker = try WorkerProcess(redis: redis.url, endpoint: other.port)
             try await worker.logs("broadcasts_not_enabled")
             try await eventually("the broadcast is put off") { try QueueContents(redis).retries.count == 1 }
             try redis.push(TestJob.many(5, prefix: "ab"))
-            try await eventually("the others go on") { try QueueContents(redis).count("delivered") == 5 }
+            try await redis.has(5)
             _ = try await worker.stop()
             let queue = try QueueContents(redis)
             #expect(queue.count("deferred:FeatureNotEnabled") == 1 && queue.dead.isEmpty)
             #expect(!queue.keys.contains("push:{shared}:apps:default:paused"), "\(queue.keys)")
-        }
-
-        @Test("TooManyRequests retries them, and no device is throttled")
-        func throttled() async throws {
-            let simulator = try await SimulatorProcess(rules: ["times=1,answer=429"])
-            let created = try await CommandLineTests.run(
-                ["channels", "create", "--storage", "none"],
-                environment: environment.merging(["APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)"]) { $1 })
-            let channel = created.output.trimmingCharacters(in: .whitespacesAndNewlines)
-            for _ in 0..<3 { try await enqueue(channel) }
-            let account = try await WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
-            ).finish()
-            #expect(account.delivered == 3 && account.retried == 1 && account.deferred == 0)
-            let queue = try QueueContents(redis)
-            #expect(!queue.keys.contains { $0.contains("throttled") }, "\(queue.keys)")
-            // Sent again under the same apns-id.
-            #expect(try await simulator.stop().distinctIDs == 3)
         }
 
         @Test("--json makes the commands print JSON")
@@ -173,27 +133,31 @@ extension EndToEnd {
 
         @Test("errors name the mistake, its place and a remedy")
         func errors() async throws {
+            func fails(
+                _ status: Int32, _ words: String, _ arguments: String..., environment: [String: String] = [:],
+                input: String? = nil, sourceLocation: SourceLocation = #_sourceLocation
+            ) async throws {
+                let result = try await CommandLineTests.run(
+                    ["channels"] + arguments, environment: scene.environment.merging(environment) { $1 }, input: input)
+                #expect(result.ending == .exited(status), "\(result)", sourceLocation: sourceLocation)
+                #expect(result.errors.contains(words), "\(result)", sourceLocation: sourceLocation)
+            }
             let unknown = try await run("channels", "read", "YQ==")
             #expect(unknown.ending == .exited(1) && unknown.output.isEmpty)
             #expect(unknown.errors.contains("BadPath"), "\(unknown.errors)")
-            let asked = try await run("channels", "delete", "YQ==", input: "yes\n")
-            #expect(asked.ending == .exited(64) && asked.errors.contains("--yes"))
-            let other = try await run("channels", "list", "--topic", "com.example.other")
-            #expect(other.ending == .exited(77) && other.errors.contains("TopicMismatch"))
-            let port = try RedisServer.freePort()
-            let nobody = try await run("channels", "list", "--management-endpoint", "localhost:\(port)")
-            #expect(nobody.ending == .exited(69) && nobody.errors.contains("cannot connect to localhost:\(port)"))
-            let address = try await run("channels", "list", environment: ["APNS_WORKER_MANAGEMENT_ENDPOINT": "a b"])
-            #expect(address.ending == .exited(78) && address.errors.contains("APNS_WORKER_MANAGEMENT_ENDPOINT"))
+            try await fails(64, "--yes", "delete", "YQ==", input: "yes\n")
+            try await fails(77, "TopicMismatch", "list", "--topic", "com.example.other")
+            let nowhere = "localhost:\(try RedisServer.freePort())"
+            try await fails(69, "cannot connect to \(nowhere)", "list", "--management-endpoint", nowhere)
+            let variable = "APNS_WORKER_MANAGEMENT_ENDPOINT"
+            try await fails(78, variable, "list", environment: [variable: "a b"])
             let apps = [
                 "APNS_WORKER_APPS": "shop,news", "APNS_WORKER_APPS_SHOP_TOPIC": "com.example.app",
                 "APNS_WORKER_APPS_NEWS_TOPIC": "com.example.news",
             ]
-            let several = try await run("channels", "list", environment: apps)
-            #expect(several.ending == .exited(64) && several.errors.contains("--app"))
-            let missing = try await run("channels", "list", "--app", "x", environment: apps)
-            #expect(missing.ending == .exited(64) && missing.errors.contains("shop, news"))
-            #expect(try await run("channels", "list", "--app", "shop", environment: apps).ending == .exited(0))
+            try await fails(64, "--app", "list", environment: apps)
+            try await fails(64, "shop, news", "list", "--app", "x", environment: apps)
+            _ = try await output("channels", "list", "--app", "shop", environment: apps)
         }
 
         @Test("an app with the binary gateway has none, and a wrong transport is named")
@@ -224,7 +188,7 @@ extension EndToEnd {
             let command = "\(try BuiltProgram.path("apns-worker")) channels delete \(channel)"
             // script(1) gives the command a terminal and types the input.
             let terminal = try ChildProcess(
-                "script", ["--quiet", "--return", "--command", command, "/dev/null"], environment: environment,
+                "script", ["--quiet", "--return", "--command", command, "/dev/null"], environment: scene.environment,
                 input: Data((answer + "\n").utf8))
             let ending = try await terminal.wait()
             #expect(terminal.output.contains("Delete channel \(channel) of com.example.app"), "\(terminal.output)")
@@ -235,16 +199,13 @@ extension EndToEnd {
         @Test("a certificate works as well as a key")
         func certificate() async throws {
             let simulator = try await SimulatorProcess(options: ["--client-ca", try TestCertificates.path("ca.pem")])
-            let result = try await CommandLineTests.run(
-                ["channels", "create", "--storage", "none"],
+            _ = try await output(
+                "channels", "create", "--storage", "none",
                 environment: [
-                    "APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)",
-                    "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
-                    "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
+                    "APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)", "APNS_WORKER_KEY": "",
+                    "APNS_WORKER_TEAM_ID": "", "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
                     "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
-                    "APNS_WORKER_TOPIC": "com.example.app",
                 ])
-            #expect(result.ending == .exited(0), "\(result.errors)")
         }
     }
 }

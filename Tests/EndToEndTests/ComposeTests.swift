@@ -5,6 +5,16 @@ import Testing
 extension EndToEnd {
     @Suite("compose.yaml")
     struct ComposeTests {
+        private let compose: YAMLNode
+        private let services: YAMLNode
+        private let page: String
+
+        init() throws {
+            compose = try DeployFolder.yaml("compose.yaml")
+            services = try compose.at("services")
+            page = try DeployFolder.text("compose.yaml")
+        }
+
         /// Replaces the hosts and folders of containers with those of this machine.
         private static func here(_ text: String, _ places: KeyValuePairs<String, String>) -> String {
             places.reduce(text) { $0.replacing($1.key, with: $1.value) }
@@ -12,57 +22,46 @@ extension EndToEnd {
 
         @Test("its services, as plain processes, send the job that its example enqueues")
         func works() async throws {
-            let compose = try DeployFolder.yaml("compose.yaml").at("services")
             let folder = try ConfigurationTests.Folder()
             let certificates = folder.url.appending(path: "certificates").path
             let (port, control) = (try RedisServer.freePort(), try RedisServer.freePort())
 
-            let command = try compose.list("redis/command").map { try $0.text() }
+            let command = try services.list("redis/command").map { try $0.text() }
             #expect(command.first == "redis-server")
             let redis = try RedisServer(arguments: Array(command.dropFirst().prefix { $0 != "--dir" }))
 
-            #expect(try compose.text("simulator/build/target") == "simulator")
-            let options = try compose.list("simulator/command").map {
-                try Self.here(
-                    $0.text(),
-                    [
-                        "0.0.0.0": "127.0.0.1", "--port=8443": "--port=\(port)",
-                        "--control-port=8444": "--control-port=\(control)", "=simulator": "=simulator.example",
-                        "/var/lib/apns-simulator": certificates,
-                    ])
-            }
+            #expect(try services.text("simulator/build/target") == "simulator")
+            let places: KeyValuePairs = [
+                "0.0.0.0": "127.0.0.1", "--port=8443": "--port=\(port)",
+                "--control-port=8444": "--control-port=\(control)",
+                "=simulator": "=simulator.example", "/var/lib/apns-simulator": certificates, "/8444": "/\(control)",
+                "redis://redis:6379": redis.url, "simulator:8443": "localhost:\(port)",
+            ]
+            let options = try services.list("simulator/command").map { try Self.here($0.text(), places) }
             let simulator = try ChildProcess(BuiltProgram.path("apns-simulator"), options)
             try await eventually("the simulator listens") {
                 if let ending = simulator.ending { throw simulator.failure("ended with \(ending)") }
                 return simulator.output.hasSuffix("\n")
             }
-            let health = try compose.list("simulator/healthcheck/test").dropFirst().map {
-                try Self.here($0.text(), ["/8444": "/\(control)"])
+            let health = try services.list("simulator/healthcheck/test").dropFirst().map {
+                try Self.here($0.text(), places)
             }
             let check = try ChildProcess(health[0], Array(health.dropFirst()))
             #expect(try await check.wait() == .exited(0), "\(check.errors)")
 
-            let environment = try compose.texts("worker/environment").mapValues {
-                Self.here(
-                    $0,
-                    [
-                        "redis://redis:6379": redis.url, "simulator:8443": "localhost:\(port)",
-                        "/var/lib/apns-simulator": certificates, "0.0.0.0": "127.0.0.1",
-                    ])
-            }
-            let count = try compose.number("worker/deploy/replicas")
+            let environment = try services.texts("worker/environment").mapValues { Self.here($0, places) }
+            let count = try services.number("worker/deploy/replicas")
             #expect(count == 2)
             let workers = try (0..<count).map { _ in
                 try ChildProcess(BuiltProgram.path("apns-worker"), ["run"], environment: environment)
             }
-            let example = try #require(
-                try DeployFolder.text("compose.yaml").firstMatch(of: /exec worker apns-worker (enqueue .*)\n/)
-            ).1.split(separator: " ").map(String.init)
+            let example = try #require(page.firstMatch(of: /exec worker apns-worker (enqueue .*)\n/)).1.split(
+                separator: " "
+            ).map(String.init)
             let enqueued = try await CommandLineTests.run(example, environment: environment)
             #expect(enqueued.ending == .exited(0), "\(enqueued.errors)")
-            let url = try #require(
-                try DeployFolder.text("compose.yaml").firstMatch(of: /curl 'http:\/\/127.0.0.1:8444(.*)'/)
-            ).1.replacing("wait=10", with: "wait=60")
+            let url = try #require(page.firstMatch(of: /curl 'http:\/\/127.0.0.1:8444(.*)'/)).1.replacing(
+                "wait=10", with: "wait=60")
             let curl = try ChildProcess("curl", ["-sS", "--fail", "http://127.0.0.1:\(control)\(url)"])
             #expect(try await curl.wait(within: .seconds(90)) == .exited(0), "\(curl.errors)")
             #expect(curl.output.contains(example[2]) && curl.output.contains(#""accepted":true"#), "\(curl.output)")
@@ -78,31 +77,26 @@ extension EndToEnd {
 
         @Test("the dashboard shows a page to the user whose password the file has")
         func dashboard() async throws {
-            let services = try DeployFolder.yaml("compose.yaml").at("services")
             let (redis, port) = (try RedisServer(), try RedisServer.freePort())
             let users = DeployFolder.url("development-users").path
             #expect(
                 try services.list("dashboard/volumes").map { try $0.text() }
                     == ["./development-users:/etc/apns-worker/users:ro"])
             let options = try services.list("dashboard/command").map {
-                try Self.here(
-                    $0.text(),
-                    ["0.0.0.0": "127.0.0.1", "8080": "\(port)", "/etc/apns-worker/users": users])
+                try Self.here($0.text(), ["0.0.0.0": "127.0.0.1", "8080": "\(port)", "/etc/apns-worker/users": users])
             }
             let environment = try services.texts("dashboard/environment").mapValues {
                 Self.here($0, ["redis://redis:6379": redis.url])
             }
             let web = try ChildProcess(BuiltProgram.path("apns-worker"), options, environment: environment)
             try await eventually("it listens") { web.output.contains("dashboard") || web.errors.contains("dashboard") }
-            let login = try #require(
-                try DeployFolder.text("compose.yaml").firstMatch(of: /user (\w+), password (\w+)/))
+            let login = try #require(page.firstMatch(of: /user (\w+), password (\w+)/))
             let address = "http://127.0.0.1:\(port)/"
             let curl = try ChildProcess(
                 "curl",
                 [
                     "-sS", "--fail", "-o", "/dev/null", "-w", "%{http_code} %{redirect_url}", "-H",
-                    "Origin: \(address.dropLast())",
-                    "-d", "name=\(login.1)&password=\(login.2)", "\(address)login",
+                    "Origin: \(address.dropLast())", "-d", "name=\(login.1)&password=\(login.2)", "\(address)login",
                 ])
             #expect(try await curl.wait() == .exited(0), "\(curl.errors)")
             #expect(curl.output == "303 \(address)", "\(curl.output)")
@@ -112,22 +106,19 @@ extension EndToEnd {
 
         @Test("containers cannot write and have no capabilities, and workers get enough time for a drain")
         func hardening() throws {
-            let compose = try DeployFolder.yaml("compose.yaml")
             let hardened = try compose.at("x-hardened")
             #expect(try hardened.text("read_only") == "true")
             #expect(try hardened.list("cap_drop").map { try $0.text() } == ["ALL"])
-            #expect(try DeployFolder.text("compose.yaml").matches(of: /<<: \*hardened/).count == 6)
-            let grace = try compose.text("services/worker/stop_grace_period")
+            #expect(page.matches(of: /<<: \*hardened/).count == 6)
+            let grace = try services.text("worker/stop_grace_period")
             #expect(try #require(Int(grace.dropLast())) > 25 + 2 + 5 && grace.hasSuffix("s"))
         }
 
         @Test("each service except Redis has a profile; ports are published on 127.0.0.1 only")
         func profiles() throws {
-            let services = try DeployFolder.yaml("compose.yaml").at("services")
             let profiles = [
                 "simulator": "development", "worker": "development", "dashboard": "development",
-                "worker-production": "production",
-                "prometheus": "metrics", "grafana": "metrics",
+                "worker-production": "production", "prometheus": "metrics", "grafana": "metrics",
             ]
             #expect(Set(try services.keys()) == Set(profiles.keys).union(["redis"]))
             for (service, profile) in profiles {
@@ -146,9 +137,8 @@ extension EndToEnd {
 
         @Test("a worker can start with the settings of the profile production")
         func production() async throws {
-            let compose = try DeployFolder.yaml("compose.yaml")
             let key = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
-            let environment = try compose.texts("services/worker-production/environment").mapValues {
+            let environment = try services.texts("worker-production/environment").mapValues {
                 Self.here(
                     $0,
                     [
@@ -158,21 +148,19 @@ extension EndToEnd {
                     ])
             }
             #expect(environment["APNS_WORKER_KEY"] == key)
-            let secrets = try compose.list("services/worker-production/secrets").map { try $0.text() }
+            let secrets = try services.list("worker-production/secrets").map { try $0.text() }
             #expect(secrets == ["signing-key"])
             #expect(try compose.keys("secrets") == secrets)
             let result = try await CommandLineTests.run(["config", "--given"], environment: environment)
             #expect(result.ending == .exited(0), "\(result.errors)")
             // The commands at the top of the file set the other variables.
-            let text = try DeployFolder.text("compose.yaml")
             for variable in ["KEY", "KEY_ID", "TEAM_ID", "TOPIC"] {
-                #expect(text.contains(" APNS_WORKER_\(variable)="), "\(variable)")
+                #expect(page.contains(" APNS_WORKER_\(variable)="), "\(variable)")
             }
         }
 
         @Test("Prometheus finds the workers and their rules; Grafana finds Prometheus and the dashboard")
         func metrics() async throws {
-            let services = try DeployFolder.yaml("compose.yaml").at("services")
             let promtool = try ChildProcess(
                 "promtool", ["check", "config", DeployFolder.url("prometheus/prometheus.yaml").path])
             #expect(try await promtool.wait() == .exited(0), "\(promtool.output)\(promtool.errors)")

@@ -40,7 +40,6 @@ extension EndToEnd {
             """
         }
 
-        /// The settings that `config` prints, by key.
         private static func settings(
             _ arguments: [String], environment: [String: String] = [:]
         ) async throws -> [String: Line] {
@@ -52,83 +51,83 @@ extension EndToEnd {
             return Dictionary(uniqueKeysWithValues: lines.map { ($0.key, $0) })
         }
 
+        /// Expects the values that `config` prints, some with their sources in parentheses.
+        @discardableResult
+        private static func expect(
+            _ expected: [String: String], from yaml: String, flags: [String] = [], environment: [String: String] = [:],
+            at location: SourceLocation = #_sourceLocation
+        ) async throws -> [String: Line] {
+            let folder = try Folder(try credential() + "topic: com.example.app\n" + yaml)
+            let settings = try await settings(["--config", folder.file] + flags, environment: environment)
+            for (key, value) in expected {
+                let line = settings[key]
+                let source = (line?.source ?? "").replacing(folder.file + ":", with: "line ")
+                let shown = (line?.value ?? "") + (value.hasSuffix(")") ? " (\(source))" : "")
+                #expect(shown == value, "\(key)", sourceLocation: location)
+            }
+            return settings
+        }
+
         // MARK: Sources of values
 
         @Test("flags override variables, variables override the file, and the file overrides defaults")
         func precedence() async throws {
-            let folder = try Folder(
-                try Self.credential() + """
-                    topic: com.example.app
-                    lease: 8000
-                    retry_base: 20
-                    retry_cap: 30
-                    """)
-            let settings = try await Self.settings(
-                ["--config", folder.file, "--lease", "10000"],
+            let settings = try await Self.expect(
+                [
+                    "lease": "10s (--lease)", "retry_base": "25ms (APNS_WORKER_RETRY_BASE)",
+                    "retry_cap": "30ms (line 7)", "max_attempts": "10 (default)",
+                    // An empty variable is none.
+                    "pause": "15s (default)",
+                ], from: "lease: 8000\nretry_base: 20\nretry_cap: 30", flags: ["--lease", "10000"],
                 environment: ["APNS_WORKER_LEASE": "9000", "APNS_WORKER_RETRY_BASE": "25", "APNS_WORKER_PAUSE": ""])
-            func shown(_ key: String) -> [String]? { settings[key].map { [$0.value, $0.source] } }
-            #expect(shown("lease") == ["10s", "--lease"])
-            #expect(shown("retry_base") == ["25ms", "APNS_WORKER_RETRY_BASE"])
-            #expect(shown("retry_cap") == ["30ms", "\(folder.file):7"])
-            #expect(shown("max_attempts") == ["10", "default"])
-            #expect(shown("pause") == ["15s", "default"], "an empty variable is none")
             #expect(settings["lease"]?.reloaded == false && settings["max_attempts"]?.reloaded == true)
         }
 
         @Test("bounds of dead letters by number, size and age, and of invalid tokens by age")
         func kept() async throws {
-            let folder = try Folder(
-                try Self.credential() + """
-                    topic: com.example.app
+            try await Self.expect(
+                [
+                    "dead_letters_limit": "5000 (line 5)",
+                    "dead_letters_bytes": "2000000 (APNS_WORKER_DEAD_LETTERS_BYTES)",
+                    "dead_letters_days": "30d (--dead-letters-days)", "invalid_tokens_days": "0 (line 6)",
+                    "queues.a.dead_letters_bytes": "1000000 (line 8)", "queues.b.dead_letters_days": "7d (line 9)",
+                ],
+                from: """
                     dead_letters_limit: 5000
                     invalid_tokens_days: 0
                     queues:
                       a: {dead_letters_bytes: 1000000}
                       b: {dead_letters_days: 7}
-                    """)
-            var settings = try await Self.settings(
-                ["--config", folder.file, "--dead-letters-days", "30"],
+                    """, flags: ["--dead-letters-days", "30"],
                 environment: ["APNS_WORKER_DEAD_LETTERS_BYTES": "2000000"])
-            func shown(_ key: String) -> [String]? { settings[key].map { [$0.value, $0.source] } }
-            #expect(shown("dead_letters_limit") == ["5000", "\(folder.file):5"])
-            #expect(shown("dead_letters_bytes") == ["2000000", "APNS_WORKER_DEAD_LETTERS_BYTES"])
-            #expect(shown("dead_letters_days") == ["30d", "--dead-letters-days"])
-            #expect(shown("invalid_tokens_days") == ["0", "\(folder.file):6"])
-            #expect(shown("queues.a.dead_letters_bytes") == ["1000000", "\(folder.file):8"])
-            #expect(shown("queues.b.dead_letters_days") == ["7d", "\(folder.file):9"])
-            let plain = try Folder(try Self.credential() + "topic: com.example.app")
-            settings = try await Self.settings(["--config", plain.file])
-            #expect(shown("dead_letters_limit") == ["1000000", "default"])
-            #expect(shown("dead_letters_bytes") == ["1GiB", "default"])
-            #expect(shown("dead_letters_days") == ["90d", "default"])
-            #expect(shown("invalid_tokens_days") == ["365d", "default"])
+            try await Self.expect(
+                [
+                    "dead_letters_limit": "1000000 (default)", "dead_letters_bytes": "1GiB (default)",
+                    "dead_letters_days": "90d (default)", "invalid_tokens_days": "365d (default)",
+                ], from: "")
         }
 
         @Test("durations, sizes and percentages have units; numbers without a unit keep their old meaning")
         func units() async throws {
-            let folder = try Folder(
-                try Self.credential() + """
-                    topic: com.example.app
+            try await Self.expect(
+                [
+                    "lease": "90s", "idle_timeout": "10m", "dead_letters_days": "36h", "dead_letters_bytes": "64MiB",
+                    "max_bad_tokens": "40%", "log_level": "notice", "retry_base": "500ms", "max_connection_age": "7d",
+                    "retry_cap": "1h", "invalid_tokens_days": "30d", "gateway.window_bytes": "1000",
+                    "request_timeout": "20s", "gateway.batch_bytes": "16KiB",
+                ],
+                from: """
                     lease: 1m30s
                     idle_timeout: 600
                     dead_letters_days: 36h
                     dead_letters_bytes: 64MiB
                     max_bad_tokens: 40%
                     log_level: NOTICE
-                    """)
-            let settings = try await Self.settings(
-                ["--config", folder.file, "--retry-base", "500ms", "--max-connection-age", "1w"],
+                    """, flags: ["--retry-base", "500ms", "--max-connection-age", "1w"],
                 environment: [
                     "APNS_WORKER_RETRY_CAP": "1h", "APNS_WORKER_INVALID_TOKENS_DAYS": "30",
                     "APNS_WORKER_GATEWAY_WINDOW_BYTES": "1000",
                 ])
-            let expected = [
-                "lease": "90s", "idle_timeout": "10m", "dead_letters_days": "36h", "dead_letters_bytes": "64MiB",
-                "max_bad_tokens": "40%", "log_level": "notice", "retry_base": "500ms", "max_connection_age": "7d",
-                "retry_cap": "1h", "invalid_tokens_days": "30d", "gateway.window_bytes": "1000",
-                "request_timeout": "20s", "gateway.batch_bytes": "16KiB",
-            ]
-            for (key, value) in expected { #expect(settings[key]?.value == value, "\(key)") }
         }
 
         @Test("an app's own setting overrides the common one, in the file and in variables")
@@ -216,91 +215,61 @@ extension EndToEnd {
             #expect(byVariable["redis.url"]?.value == "redis://user:***@127.0.0.1:7777/3")
         }
 
-        @Test("a worker with one app needs four variables and no file")
-        func fourVariables() async throws {
-            let redis = try RedisServer()
-            let result = try await CommandLineTests.run(
-                ["config"],
-                environment: [
-                    "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_TOPIC": "com.example.app",
-                    "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
-                    "APNS_WORKER_TEAM_ID": "TEAM123456",
-                ])
-            #expect(result.ending == .exited(0), "\(result.errors)")
-        }
-
         // MARK: Mistakes
 
+        /// Files, and the lines and sentences of their errors.
         static let mistakes: [(yaml: String, sentence: String)] = [
-            (
-                "lease: 8000\nmax_attemps: 3",
-                "worker.yaml:2: unknown setting `max_attemps`; did you mean `max_attempts`?"
-            ),
-            ("redis_url: redis://x", "worker.yaml:1: unknown setting `redis_url`; did you mean `redis.url`?"),
-            ("redis:\n  ulr: redis://x", "worker.yaml:2: unknown setting `redis.ulr`; did you mean `url`?"),
-            (
-                "\n\nlease: soon",
-                "worker.yaml:3: `lease` is soon; it must be a duration from 7s to 1h"
-            ),
-            ("lease: 12.5", "worker.yaml:1: `lease` is 12.5; it must be a duration from 7s to 1h"),
-            ("idle_timeout: 1500ms", "worker.yaml:1: `idle_timeout` is 1500ms; it must be in whole seconds"),
-            ("retry_base: 1m1h", "worker.yaml:1: `retry_base` is 1m1h; it must be a duration from 1ms to 1h"),
-            ("max_bad_tokens: 0%", "worker.yaml:1: `max_bad_tokens` is 0%; it must be a percentage from 1% to 100%"),
-            ("lease: [1]", "worker.yaml:1: `lease` must be a single value"),
+            ("lease: 8000\nmax_attemps: 3", "2: unknown setting `max_attemps`; did you mean `max_attempts`?"),
+            ("redis_url: redis://x", "1: unknown setting `redis_url`; did you mean `redis.url`?"),
+            ("redis:\n  ulr: redis://x", "2: unknown setting `redis.ulr`; did you mean `url`?"),
+            ("\n\nlease: soon", "3: `lease` is soon; it must be a duration from 7s to 1h"),
+            ("lease: 12.5", "1: `lease` is 12.5; it must be a duration from 7s to 1h"),
+            ("idle_timeout: 1500ms", "1: `idle_timeout` is 1500ms; it must be in whole seconds"),
+            ("retry_base: 1m1h", "1: `retry_base` is 1m1h; it must be a duration from 1ms to 1h"),
+            ("max_bad_tokens: 0%", "1: `max_bad_tokens` is 0%; it must be a percentage from 1% to 100%"),
+            ("lease: [1]", "1: `lease` must be a single value"),
             (
                 "lease: 5",
-                "worker.yaml:1: `lease` is 5; it must be a duration from 7s to 1h (a number without a unit is in milliseconds)"
+                "1: `lease` is 5; it must be a duration from 7s to 1h (a number without a unit is in milliseconds)"
             ),
-            ("log_level: inof", "worker.yaml:1: `log_level` is inof; it must be"),
-            (
-                "apps:\n  shop:\n    topics: a",
-                "worker.yaml:3: unknown setting `apps.shop.topics`; did you mean `topic`?"
-            ),
-            ("apps:\n  shop:\n    lease: 9000", "worker.yaml:3: unknown setting `apps.shop.lease`"),
-            ("apps: [shop]", "worker.yaml:1: `apps` must have names as its keys"),
-            ("apps: {shop: 1}", "worker.yaml:1: `apps.shop` must have keys with values"),
-            (
-                "gateway: {frame: itmes}",
-                "worker.yaml:1: `gateway.frame` is itmes; it must be simple, enhanced or items"
-            ),
-            (
-                "queues: {a: {weight: 0}}",
-                "worker.yaml:1: `queues.a.weight` is 0; it must be a whole number from 1 to 1000"
-            ),
+            ("log_level: inof", "1: `log_level` is inof; it must be"),
+            ("apps:\n  shop:\n    topics: a", "3: unknown setting `apps.shop.topics`; did you mean `topic`?"),
+            ("apps:\n  shop:\n    lease: 9000", "3: unknown setting `apps.shop.lease`"),
+            ("apps: [shop]", "1: `apps` must have names as its keys"),
+            ("apps: {shop: 1}", "1: `apps.shop` must have keys with values"),
+            ("gateway: {frame: itmes}", "1: `gateway.frame` is itmes; it must be simple, enhanced or items"),
+            ("queues: {a: {weight: 0}}", "1: `queues.a.weight` is 0; it must be a whole number from 1 to 1000"),
             (
                 "dead_letters_bytes: 1gig",
-                "worker.yaml:1: `dead_letters_bytes` is 1gig; it must be a size from 1 to 1TiB, such as 64MiB, or in bytes"
+                "1: `dead_letters_bytes` is 1gig; it must be a size from 1 to 1TiB, such as 64MiB, or in bytes"
             ),
             (
                 "queues: {a: {dead_letters_bytes: 0}}",
-                "worker.yaml:1: `queues.a.dead_letters_bytes` is 0; it must be a size from 1 to 1TiB"
+                "1: `queues.a.dead_letters_bytes` is 0; it must be a size from 1 to 1TiB"
             ),
             (
                 "invalid_tokens_days: -1",
-                "worker.yaml:1: `invalid_tokens_days` is -1; it must be a duration from 0 to 36500d (a number without a unit is in days)"
+                "1: `invalid_tokens_days` is -1; it must be a duration from 0 to 36500d (a number without a unit is in days)"
             ),
-            (
-                "queues: {a: {invalid_tokens_days: 3}}",
-                "worker.yaml:1: unknown setting `queues.a.invalid_tokens_days`"
-            ),
-            ("weight: 3", "worker.yaml:1: unknown setting `weight`"),
-            ("lease: 8000\nlease: 9000", "worker.yaml:2: the key `lease` is given twice; remove one of the two"),
-            ("lease: 8000\n---\nlease: 9000", "worker.yaml:2: a second document begins here"),
-            ("lease: *none", "worker.yaml:1: the alias `*none` has no anchor `&none` before it"),
-            ("apps:\n  a: &a\n    b: *a", "worker.yaml:3: the alias `*a` refers to itself"),
-            ("apps:\n  a: &a {topic: a.b}\n  b: {<<: *a}", "worker.yaml:3: merge keys (`<<`) are not supported"),
-            ("proxy: !include proxy.yaml", "worker.yaml:1: the tag `!include` is not supported; remove it"),
-            ("a: 1\n\nlease: \u{7}", "worker.yaml:3:8: not valid YAML: control characters are not allowed"),
-            ("\tlease: 8s", "worker.yaml:1:1: not valid YAML: found character that cannot start any token"),
-            ("? [a]\n: b", "worker.yaml:1: a key must be a word"),
+            ("queues: {a: {invalid_tokens_days: 3}}", "1: unknown setting `queues.a.invalid_tokens_days`"),
+            ("weight: 3", "1: unknown setting `weight`"),
+            ("lease: 8000\nlease: 9000", "2: the key `lease` is given twice; remove one of the two"),
+            ("lease: 8000\n---\nlease: 9000", "2: a second document begins here"),
+            ("lease: *none", "1: the alias `*none` has no anchor `&none` before it"),
+            ("apps:\n  a: &a\n    b: *a", "3: the alias `*a` refers to itself"),
+            ("apps:\n  a: &a {topic: a.b}\n  b: {<<: *a}", "3: merge keys (`<<`) are not supported"),
+            ("proxy: !include proxy.yaml", "1: the tag `!include` is not supported; remove it"),
+            ("a: 1\n\nlease: \u{7}", "3:8: not valid YAML: control characters are not allowed"),
+            ("\tlease: 8s", "1:1: not valid YAML: found character that cannot start any token"),
+            ("? [a]\n: b", "1: a key must be a word"),
             // Hostile files must fail at once: deep nesting, and ten lists of ten aliases each, which are ten billion
             // values.
-            (String(repeating: "[", count: 1_000_000), "worker.yaml:1: nested more than 100 levels deep"),
-            (String(repeating: "? ", count: 500_000), "worker.yaml:1: nested more than 100 levels deep"),
-            (expanding, "worker.yaml:7: with its aliases, the file has more than 1000000 values"),
-            ("a: [", "worker.yaml:2:"), ("- a", "worker.yaml:1: the file must have keys with values"),
-            ("redis: {url_file: /no/such}", "worker.yaml:1: `redis.url_file`: cannot read /no/such"),
-            ("certificate_key_base64: [1]", "`certificate_key_base64` must be a single value"),
+            (String(repeating: "[", count: 1_000_000), "1: nested more than 100 levels deep"),
+            (String(repeating: "? ", count: 500_000), "1: nested more than 100 levels deep"),
+            (expanding, "7: with its aliases, the file has more than 1000000 values"),
+            ("a: [", "2:"), ("- a", "1: the file must have keys with values"),
+            ("redis: {url_file: /no/such}", "1: `redis.url_file`: cannot read /no/such"),
+            ("certificate_key_base64: [1]", "1: `certificate_key_base64` must be a single value"),
         ]
 
         private static let expanding = (1...9).reduce("a0: &a0 [x]\n") { text, level in
@@ -359,21 +328,21 @@ extension EndToEnd {
             for command in [["config"], ["run"], ["enqueue", "--token", "ab", "--alert", "x"]] {
                 let result = try await CommandLineTests.run(command + ["--config", folder.file])
                 #expect(result.ending == .exited(78), "\(command)")
-                #expect(result.errors.contains(sentence), "\(result.errors)")
+                #expect(result.errors.contains("worker.yaml:\(sentence)"), "\(result.errors)")
             }
         }
 
         @Test("all mistakes are reported at once, also those of variables and flags; Kubernetes' variables are ignored")
         func allMistakes() async throws {
             let folder = try Folder("lease: 5\nfoo: 1")
+            let variables = [
+                "MAX_ATEMPTS": "1", "LANES": "many", "SERVICE_HOST": "10.0.0.1", "PORT": "tcp://10.0.0.1:80",
+                "PORT_80_TCP_ADDR": "10.0.0.1", "SERVICE_PORT_METRICS": "80", "APPS_SHOP_TOPIC": "x",
+                "PROXY_FILE": "/no/such",
+            ]
             let result = try await CommandLineTests.run(
                 ["config", "--config", folder.file, "--transport", "http"],
-                environment: [
-                    "APNS_WORKER_MAX_ATEMPTS": "1", "APNS_WORKER_LANES": "many", "APNS_WORKER_SERVICE_HOST": "10.0.0.1",
-                    "APNS_WORKER_PORT": "tcp://10.0.0.1:80", "APNS_WORKER_PORT_80_TCP_ADDR": "10.0.0.1",
-                    "APNS_WORKER_SERVICE_PORT_METRICS": "80", "APNS_WORKER_APPS_SHOP_TOPIC": "x",
-                    "APNS_WORKER_PROXY_FILE": "/no/such",
-                ])
+                environment: Dictionary(uniqueKeysWithValues: variables.map { ("APNS_WORKER_\($0)", $1) }))
             for sentence in [
                 "worker.yaml:1: `lease` is 5", "worker.yaml:2: unknown setting `foo`",
                 "unknown environment variable APNS_WORKER_MAX_ATEMPTS; did you mean APNS_WORKER_MAX_ATTEMPTS?",
@@ -381,13 +350,10 @@ extension EndToEnd {
                 "--transport is http; it must be http2 or gateway; did you mean http2?",
                 "unknown environment variable APNS_WORKER_APPS_SHOP_TOPIC",
                 "APNS_WORKER_PROXY_FILE: cannot read /no/such",
-            ] {
-                #expect(result.errors.contains(sentence), "\(sentence) in \(result.errors)")
-            }
+            ] { #expect(result.errors.contains(sentence), "\(sentence) in \(result.errors)") }
             #expect(!result.errors.contains("SERVICE") && !result.errors.contains("PORT"))
         }
 
-        /// Returns what `check` says about the credentials, without connections.
         private static func check(_ environment: [String: String]) async throws -> CommandLineTests.Output {
             try await CommandLineTests.run(["check", "--no-redis", "--no-connect"], environment: environment)
         }
@@ -432,13 +398,11 @@ extension EndToEnd {
 
         @Test("all mistakes in credentials are reported at once")
         func credentials() async throws {
-            let folder = try Folder("")
-            var variables = try Self.variables()
-            variables["APNS_WORKER_KEY"] = folder.url.appending(path: "no.p8").path
-            variables["APNS_WORKER_CA"] = folder.url.appending(path: "no-ca.pem").path
-            variables["APNS_WORKER_MIN_CONNECTIONS"] = "9"
-            variables["APNS_WORKER_MAX_CONNECTIONS"] = "3"
-            let result = try await Self.check(variables)
+            let result = try await Self.check(
+                try Self.variables().merging([
+                    "APNS_WORKER_KEY": "/none/no.p8", "APNS_WORKER_CA": "/none/no-ca.pem",
+                    "APNS_WORKER_MIN_CONNECTIONS": "9", "APNS_WORKER_MAX_CONNECTIONS": "3",
+                ]) { $1 })
             for words in ["no.p8", "no-ca.pem", "min_connections is more than max_connections"] {
                 #expect(result.output.contains(words), "\(words) in \(result)")
             }
@@ -447,23 +411,20 @@ extension EndToEnd {
         @Test("an app's own key has its own ID and no common next key")
         func ownKey() async throws {
             let folder = try Folder("")
-            let key = try Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8")))
-            let own = folder.url.appending(path: "AuthKey_NEWKEY1234.p8")
-            try key.write(to: own)
+            let key = try String(contentsOfFile: TestCertificates.path("AuthKey_ABC123DEFG.p8"), encoding: .utf8)
             var variables = try Self.variables()
-            variables["APNS_WORKER_APPS"] = "shop,news"
-            variables["APNS_WORKER_NEXT_KEY"] = variables["APNS_WORKER_KEY"]
-            variables["APNS_WORKER_NEXT_KEY_ID"] = "NEXTKEY123"
-            variables["APNS_WORKER_APPS_NEWS_KEY"] = own.path
-            variables["APNS_WORKER_APPS_NEWS_TOPIC"] = "com.example.news"
+            variables.merge([
+                "APNS_WORKER_APPS": "shop,news", "APNS_WORKER_NEXT_KEY": variables["APNS_WORKER_KEY"] ?? "",
+                "APNS_WORKER_NEXT_KEY_ID": "NEXTKEY123", "APNS_WORKER_APPS_NEWS_TOPIC": "com.example.news",
+                "APNS_WORKER_APPS_NEWS_KEY": try folder.write(key, as: "AuthKey_NEWKEY1234.p8"),
+            ]) { $1 }
             let result = try await Self.check(variables)
             let news = result.output.split(separator: "\n").filter { $0.contains("app news: signing key") }
             #expect(news.count == 1 && news[0].contains("signing key NEWKEY1234 of team TEAM123456"), "\(result)")
             #expect(result.output.contains("app shop: signing key NEXTKEY123"))
             variables["APNS_WORKER_APPS_NEWS_KEY_ID"] = "OTHERKEY12"
             let contradiction = try await Self.check(variables)
-            #expect(
-                contradiction.errors.contains("is OTHERKEY12, but the file"), "\(contradiction.errors)")
+            #expect(contradiction.errors.contains("is OTHERKEY12, but the file"), "\(contradiction.errors)")
         }
 
         @Test("a missing file is reported, and so are a directory and a file that is not text")

@@ -19,16 +19,13 @@ extension EndToEnd {
         @Test("a second worker finishes the jobs of a killed one: none lost, and only jobs in flight sent twice")
         func killedWorker() async throws {
             let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(
-                options: ["--delay", "150ms±100ms", "--control-port", "0"])
+            let simulator = try await SimulatorProcess(options: ["--delay", "150ms±100ms", "--control-port", "0"])
             let (quick, count) = (500, 6000)
             let jobs = TestJob.many(count)
             try redis.push(Array(jobs[..<quick]))
             let options = ["--max-connections", "1", "--max-streams", "400"]
-            let first = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options)
-            try await eventually("the first jobs are delivered") {
-                try QueueContents(redis).count("delivered") == quick
-            }
+            let first = try WorkerProcess(redis, simulator, options)
+            try await redis.has(quick)
             try await simulator.control("PUT", "/delay", #"{"delay":"60s"}"#)
             try redis.push(Array(jobs[quick...]))
             try await eventually("400 notifications wait for their answers") {
@@ -39,8 +36,7 @@ extension EndToEnd {
             let claims = try await lastClaims(redis)
             #expect(claims >= 400 && claims <= 400 + 256)
 
-            let second = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: options + ["--exit-when-done"])
+            let second = try WorkerProcess(redis, simulator, options + ["--exit-when-done"])
             let account = try await second.finish()
             let queue = try QueueContents(redis)
             let accepted = try await simulator.stop()
@@ -63,13 +59,11 @@ extension EndToEnd {
                 [TestJob.token("dead", piece)] + (1..<1000).map { TestJob.token("a", piece * 1000 + $0) }
             }
             try redis.push([#"{"id":"big","tokens":["\#(tokens.joined(separator: #"",""#))"],"alert":"x"}"#])
-            let first = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
-            try await eventually("the answers are written") {
-                try QueueContents(redis).count("delivered") == pieces * 999
-            }
+            let first = try WorkerProcess(redis, simulator)
+            try await redis.has(pieces * 999)
             #expect(try QueueContents(redis).claims == pieces)
             first.process.kill()
-            let second = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let second = try WorkerProcess(redis, simulator, ["--exit-when-done"])
             let account = try await second.finish()
             let queue = try QueueContents(redis)
             let requests = try await simulator.stop()
@@ -84,8 +78,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(options: ["--delay", "700ms±600ms"])
             let count = 500
             try redis.push(TestJob.many(count))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--request-timeout", "1500ms", "--lease", "60s"])
+            let worker = try WorkerProcess(redis, simulator, ["--request-timeout", "1500ms", "--lease", "60s"])
             try await eventually("some are answered") { try await simulator.account().answers["200"] ?? 0 > 20 }
             try await worker.process.pause()
             let start = ContinuousClock.now
@@ -108,15 +101,14 @@ extension EndToEnd {
             let count = 1500
             try redis.push(TestJob.many(count))
             let options = ["--max-connections", "1", "--max-streams", "200"]
-            let zombie = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options)
+            let zombie = try WorkerProcess(redis, simulator, options)
             try await eventually("it is at work") {
                 let queue = try QueueContents(redis)
                 return queue.count("delivered") > 100 && queue.claims > 50
             }
             try await zombie.process.pause()
             let claims = try await lastClaims(redis)
-            let second = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: options + ["--exit-when-done"])
+            let second = try WorkerProcess(redis, simulator, options + ["--exit-when-done"])
             let other = try await second.finish()
             zombie.process.send(SIGCONT)
             let account = try await zombie.stop()
@@ -131,43 +123,30 @@ extension EndToEnd {
 
         @Test("a Redis that stops, cleanly or not, and returns loses nothing", arguments: [false, true])
         func restartedRedis(killed: Bool) async throws {
-            let redis = try RedisServer(arguments: ["--appendonly", "yes", "--appendfsync", "always"])
-            let simulator = try await SimulatorProcess(options: ["--delay", "60ms±40ms"])
-            let count = 4000
-            try redis.push(TestJob.many(count))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--max-connections", "1", "--max-streams", "200", "--lease", "60000", "--exit-when-done"])
+            let scene = try await OutageScene(
+                arguments: ["--appendonly", "yes", "--appendfsync", "always"], options: ["--lease", "60000"])
             for share in [1, 2] {
                 try await eventually("some are delivered") {
-                    try QueueContents(redis).count("delivered") > count / 4 * share
+                    try scene.redis.counted("delivered") > scene.count / 4 * share
                 }
-                if killed { redis.kill() } else { redis.stop() }
+                if killed { scene.redis.kill() } else { scene.redis.stop() }
                 // These answers cannot be settled before Redis is back.
-                var accepted = -1
-                try await eventually("the worker has sent what it had claimed") {
-                    let now = try await simulator.account().accepted
-                    defer { accepted = now }
-                    return now == accepted
-                }
-                try redis.start()
+                try await scene.apnsIsQuiet()
+                try scene.redis.start()
             }
-            let account = try await worker.finish()
-            let queue = try QueueContents(redis)
-            expectAgreement(account, queue, try await simulator.account())
-            let accepted = try await simulator.stop()
-            #expect(account.delivered == count && queue.dead.isEmpty)
-            #expect(accepted.accepted == count && accepted.duplicates == 0)
+            let account = try await scene.worker.finish()
+            let (queue, accepted) = (try QueueContents(scene.redis), try await scene.simulator.stop())
+            expectAgreement(account, queue, accepted)
+            #expect(account.delivered == scene.count && queue.dead.isEmpty)
+            #expect(accepted.accepted == scene.count && accepted.duplicates == 0)
         }
 
         @Test("jobs are repeated after Redis returns with older data")
         func olderRedis() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "1s"])
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess(options: ["--delay", "1s"]))
             let count = 200
             try redis.push(TestJob.many(count))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--max-streams", "200", "--max-connections", "1"])
+            let worker = try WorkerProcess(redis, simulator, ["--max-streams", "200", "--max-connections", "1"])
             try await eventually("all are claimed") { try QueueContents(redis).claims == count }
             try redis.run("SAVE")
             try await eventually("all are settled") { try QueueContents(redis).count("delivered") == count }

@@ -14,18 +14,19 @@ extension EndToEnd {
             return try ProviderToken(key: key, keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: issuedAt).jwt
         }
 
+        /// The variables of an app without a key.
+        private static let keyless = ["APNS_WORKER_KEY": "", "APNS_WORKER_KEY_ID": "", "APNS_WORKER_TEAM_ID": ""]
+
         private static var now: Int64 { Int64(Date().timeIntervalSince1970) }
 
         @Test("all workers with one key share one provider token, which is in Redis and in no log")
         func shared() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
             let workers = try (0..<4).map { _ in
-                try WorkerProcess(
-                    redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2", "--log-level", "trace"])
+                try WorkerProcess(redis, simulator, ["--lanes", "2", "--log-level", "trace"])
             }
             try redis.push(TestJob.many(4000))
-            try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 4000 }
+            try await redis.has(4000)
             let stored = try #require(redis.run("GET", "push:" + Self.key).text)
             let parts = stored.split(separator: " ")
             #expect(parts.count == 2)
@@ -36,8 +37,7 @@ extension EndToEnd {
             for worker in workers { _ = try await worker.stop() }
             let signature = try #require(parts[1].split(separator: ".").last)
             #expect(workers.allSatisfy { !$0.log.contains(parts[1].prefix(40)) && !$0.log.contains(signature) })
-            let account = try await simulator.stop()
-            #expect(account.answers == ["200": 4000])
+            #expect(try await simulator.stop().answers == ["200": 4000])
         }
 
         @Test("an expired token is renewed once for all, and its requests are repeated without an attempt")
@@ -50,55 +50,42 @@ extension EndToEnd {
             let old = Self.now - 25 * 60
             try redis.run("SET", "push:" + Self.key, "\(old) \(try Self.token(issuedAt: old))")
             let workers = try (0..<3).map { _ in
-                try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--log-level", "debug"])
+                try WorkerProcess(redis, simulator, ["--log-level", "debug"])
             }
             // Now all later requests are sent at once, with the token that will be refused.
             try redis.push(TestJob.many(1000, prefix: "a"))
-            try await eventually("all workers send") { try QueueContents(redis).count("delivered") == 1000 }
+            try await redis.has(1000)
             try redis.push(TestJob.many(200, prefix: "e"))
-            try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 1200 }
+            try await redis.has(1200)
             for worker in workers { _ = try await worker.stop() }
             #expect(try QueueContents(redis).counters == ["delivered": 1200])
-            let account = try await simulator.stop()
-            #expect(account.answers == ["200": 1200, "403 ExpiredProviderToken": 200])
+            #expect(try await simulator.stop().answers == ["200": 1200, "403 ExpiredProviderToken": 200])
             let stored = try #require(redis.run("GET", "push:" + Self.key).text)
-            let issuedAt = try #require(stored.split(separator: " ").first.flatMap { Int64($0) })
-            #expect(issuedAt > old)
-            let signed = workers.reduce(0) { $0 + $1.lines(of: "provider_token_signed").count }
-            #expect(signed == 1)
+            #expect(try #require(stored.split(separator: " ").first.flatMap { Int64($0) }) > old)
+            #expect(workers.map { $0.lines(of: "provider_token_signed").count }.reduce(0, +) == 1)
         }
 
-        @Test(
-            "a token from Redis is verified, and a worker that finds another value signs its own",
-            arguments: ["garbage", "1 x", "foreign", "\r\nx: y", ""])
-        func hostile(_ value: String) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+        @Test("a token from Redis is verified, and a worker that finds one of another key signs its own")
+        func hostile() async throws {
+            let scene = try await DeliveryScene()
             let now = Self.now
-            var text = value
-            if value == "foreign" {
-                let pem = try Data(contentsOf: URL(filePath: TestCertificates.path("server-key.pem")))
-                let token = try ProviderToken(
-                    key: SigningKey(pem: pem), keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: now)
-                text = "\(now) \(token.jwt)"
-            }
-            if value.hasPrefix("\r") { text = "\(now) \(try Self.token(issuedAt: now))\(value)" }
-            try redis.run("SET", "push:" + Self.key, text)
-            try redis.push(TestJob.many(50))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let pem = try Data(contentsOf: URL(filePath: TestCertificates.path("server-key.pem")))
+            let token = try ProviderToken(
+                key: SigningKey(pem: pem), keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: now)
+            try scene.redis.run("SET", "push:" + Self.key, "\(now) \(token.jwt)")
+            try scene.redis.push(TestJob.many(50))
+            let worker = try scene.worker(["--exit-when-done"])
             #expect(try await worker.finish().delivered == 50)
-            #expect(worker.log.contains("event=provider_token_untrusted") == (value == "foreign"), "\(worker.log)")
-            #expect(try await simulator.stop().answers == ["200": 50])
+            #expect(worker.log.contains("event=provider_token_untrusted"), "\(worker.log)")
+            #expect(try await scene.simulator.stop().answers == ["200": 50])
         }
 
         @Test("during a key rotation the next key is used when APNs refuses the first, and nothing is deferred")
         func rotation() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
             try redis.push(TestJob.many(500))
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"],
+                redis, simulator, ["--exit-when-done"],
                 environment: [
                     "APNS_WORKER_KEY": try TestCertificates.path("server-key.pem"), "APNS_WORKER_KEY_ID": "OLDKEY1234",
                     "APNS_WORKER_NEXT_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
@@ -110,16 +97,14 @@ extension EndToEnd {
                     $0.contains("OLDKEY1234") && $0.contains("InvalidProviderToken")
                 }, "\(worker.log)")
             #expect(try redis.run("EXISTS", "push:{shared}:apps:default:paused") == 0)
-            _ = try await simulator.stop()
         }
 
         @Test("when both keys are refused the app is paused")
         func bothRefused() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
             let stranger = try TestCertificates.path("server-key.pem")
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
+                redis, simulator,
                 environment: [
                     "APNS_WORKER_KEY": stranger, "APNS_WORKER_KEY_ID": "OLDKEY1234",
                     "APNS_WORKER_NEXT_KEY": stranger, "APNS_WORKER_NEXT_KEY_ID": "NEWKEY1234",
@@ -129,122 +114,89 @@ extension EndToEnd {
             _ = try await worker.stop()
             let queue = try QueueContents(redis)
             #expect(queue.jobs.count + queue.retries.count == 20 && queue.dead.isEmpty)
-            _ = try await simulator.stop()
         }
 
-        @Test(
-            "a certificate can be PEM, PKCS#12, or base64 in variables",
-            arguments: ["pem", "p12", "base64"])
+        @Test("a certificate can be PEM, PKCS#12, or base64 in variables", arguments: ["pem", "p12", "base64"])
         func certificate(_ form: String) async throws {
-            let redis = try RedisServer()
             let workshop = try OpenSSLWorkshop()
-            let made = try Self.clientCertificate(workshop)
-            let simulator = try await SimulatorProcess(options: ["--client-ca", made.authority])
-            var environment = ["APNS_WORKER_KEY": "", "APNS_WORKER_KEY_ID": "", "APNS_WORKER_TEAM_ID": ""]
-            switch form {
-            case "pem":
-                environment["APNS_WORKER_CERTIFICATE"] = made.certificate
-                environment["APNS_WORKER_CERTIFICATE_KEY"] = made.key
-            case "p12":
-                environment["APNS_WORKER_CERTIFICATE"] = made.pkcs12
-                environment["APNS_WORKER_CERTIFICATE_PASSPHRASE"] = "secret"
-            default:
-                let bytes = try Data(contentsOf: URL(filePath: made.pkcs12))
-                environment["APNS_WORKER_CERTIFICATE_BASE64"] = bytes.base64EncodedString()
-                environment["APNS_WORKER_CERTIFICATE_PASSPHRASE"] = "secret"
-            }
-            try redis.push(TestJob.many(50))
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"], environment: environment)
+            // For com.example.app; it expires in ten days.
+            try workshop.openssl(
+                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "10",
+                "-subj", "/UID=com.example.app/CN=Apple Push Services: com.example.app", "-keyout", "client.key",
+                "-out", "client.pem", "-addext", "basicConstraints=critical,CA:true")
+            try workshop.openssl(
+                "pkcs12", "-export", "-in", "client.pem", "-inkey", "client.key", "-out", "client.p12", "-passout",
+                "pass:secret", "-legacy", "-keypbe", "PBE-SHA1-3DES", "-certpbe", "PBE-SHA1-RC2-40")
+            let scene = try await DeliveryScene(options: ["--client-ca", workshop.path("client.pem")])
+            let settings =
+                switch form {
+                case "pem": ["": workshop.path("client.pem"), "_KEY": workshop.path("client.key")]
+                case "p12": ["": workshop.path("client.p12"), "_PASSPHRASE": "secret"]
+                default:
+                    ["_BASE64": Data(try workshop.read("client.p12")).base64EncodedString(), "_PASSPHRASE": "secret"]
+                }
+            var environment = Self.keyless
+            for (name, value) in settings { environment["APNS_WORKER_CERTIFICATE\(name)"] = value }
+            try scene.redis.push(TestJob.many(50))
+            let worker = try scene.worker(["--exit-when-done"], environment: environment)
             #expect(try await worker.finish().delivered == 50)
             #expect(worker.log.contains("expires in"), "\(worker.log)")
-            _ = try await simulator.stop()
         }
 
         @Test("a replaced certificate is used, and working connections stay")
         func replaced() async throws {
-            let redis = try RedisServer()
-            let workshop = try OpenSSLWorkshop()
+            let (redis, workshop) = (try RedisServer(), try OpenSSLWorkshop())
             try workshop.certificate("one", subject: "/UID=com.example.app/CN=One")
             try workshop.certificate("two", subject: "/UID=com.example.app/CN=Two")
-            let authority = try TestCertificates.path("ca.pem")
-            let simulator = try await SimulatorProcess(options: ["--client-ca", authority])
+            let simulator = try await SimulatorProcess(options: ["--client-ca", try TestCertificates.path("ca.pem")])
             func put(_ name: String) throws {
-                let both = try workshop.read("\(name).pem") + workshop.read("\(name)-key.pem")
-                try Data(both).write(to: URL(filePath: workshop.path("current.pem")), options: .atomic)
+                try workshop.write(workshop.read("\(name).pem") + workshop.read("\(name)-key.pem"), to: "current.pem")
             }
             try put("one")
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                environment: [
-                    "APNS_WORKER_KEY": "", "APNS_WORKER_KEY_ID": "", "APNS_WORKER_TEAM_ID": "",
-                    "APNS_WORKER_CERTIFICATE": workshop.path("current.pem"),
-                ])
+                redis, simulator,
+                environment: Self.keyless.merging(["APNS_WORKER_CERTIFICATE": workshop.path("current.pem")]) { $1 })
             try redis.push(TestJob.many(50, prefix: "a"))
-            try await eventually("they are delivered") { try QueueContents(redis).count("delivered") == 50 }
+            try await redis.has(50)
             try put("two")
             try await worker.logs("credential_replaced")
             try redis.push(TestJob.many(50, prefix: "b"))
-            try await eventually("they are delivered") { try QueueContents(redis).count("delivered") == 100 }
+            try await redis.has(100)
             #expect(try await simulator.account().connections == 1)
             // An invalid certificate is logged, and the previous one stays.
-            try Data("nothing".utf8).write(to: URL(filePath: workshop.path("current.pem")), options: .atomic)
+            try workshop.write("nothing".utf8, to: "current.pem")
             try await worker.logs("credential_unusable")
             try redis.push(TestJob.many(50, prefix: "c"))
-            try await eventually("they are delivered") { try QueueContents(redis).count("delivered") == 150 }
+            try await redis.has(150)
             _ = try await worker.stop()
             #expect(try await simulator.stop().connections == 1)
-        }
-
-        /// A client certificate for `com.example.app` that expires in ten days.
-        private static func clientCertificate(
-            _ workshop: OpenSSLWorkshop
-        ) throws -> (authority: String, certificate: String, key: String, pkcs12: String) {
-            let path = { (name: String) in workshop.path(name) }
-            try workshop.openssl(
-                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "10",
-                "-subj", "/UID=com.example.app/CN=Apple Push Services: com.example.app", "-keyout", path("client.key"),
-                "-out", path("client.pem"), "-addext", "basicConstraints=critical,CA:true")
-            try workshop.openssl(
-                "pkcs12", "-export", "-in", path("client.pem"), "-inkey", path("client.key"), "-out",
-                path("client.p12"), "-passout", "pass:secret", "-legacy", "-keypbe", "PBE-SHA1-3DES", "-certpbe",
-                "PBE-SHA1-RC2-40")
-            return (path("client.pem"), path("client.pem"), path("client.key"), path("client.p12"))
         }
 
         @Test(
             "mistakes in an app's settings are reported with the name of the variable",
             arguments: [
-                (["APNS_WORKER_APPS": "a b"], "not a valid name for an app"),
-                (["APNS_WORKER_APPS": ","], "names no app"),
-                (["APNS_WORKER_APPS": "a-b,a_b"], "APNS_WORKER_APPS_A_B_"),
-                (["APNS_WORKER_APPS": "shop", "APNS_WORKER_TOPIC": ""], "APNS_WORKER_APPS_SHOP_TOPIC"),
-                (
-                    ["APNS_WORKER_APPS": "shop", "APNS_WORKER_APPS_SHOP_ENDPOINT": "x:y"],
-                    "APNS_WORKER_APPS_SHOP_ENDPOINT"
-                ),
-                (
-                    ["APNS_WORKER_APPS": "shop", "APNS_WORKER_APPS_SHOP_MAX_STREAMS": "0"],
-                    "APNS_WORKER_APPS_SHOP_MAX_STREAMS"
-                ),
-                (["APNS_WORKER_APPS": "shop,news"], "shop and news have a topic"),
-                (["APNS_WORKER_KEY_BASE64": "!"], "APNS_WORKER_KEY_BASE64"),
-                (["APNS_WORKER_KEY": "", "APNS_WORKER_KEY_BASE64": "!"], "APNS_WORKER_KEY_BASE64"),
-                (["APNS_WORKER_KEY": "/does/not/exist"], "/does/not/exist"),
-                (["APNS_WORKER_PROXY": "https://proxy"], "http://"),
+                (["APPS": "a b"], "not a valid name for an app"), (["APPS": ","], "names no app"),
+                (["APPS": "a-b,a_b"], "APNS_WORKER_APPS_A_B_"),
+                (["APPS": "shop", "TOPIC": ""], "APNS_WORKER_APPS_SHOP_TOPIC"),
+                (["APPS": "shop", "APPS_SHOP_ENDPOINT": "x:y"], "APNS_WORKER_APPS_SHOP_ENDPOINT"),
+                (["APPS": "shop", "APPS_SHOP_MAX_STREAMS": "0"], "APNS_WORKER_APPS_SHOP_MAX_STREAMS"),
+                (["APPS": "shop,news"], "shop and news have a topic"),
+                (["KEY_BASE64": "!"], "APNS_WORKER_KEY_BASE64"),
+                (["KEY": "", "KEY_BASE64": "!"], "APNS_WORKER_KEY_BASE64"),
+                (["KEY": "/does/not/exist"], "/does/not/exist"), (["PROXY": "https://proxy"], "http://"),
                 (["HTTPS_PROXY": "socks5://user:pass@proxy:1"], "http://"),
-                (["APNS_WORKER_CERTIFICATE": "./x"], "both a signing key and a certificate"),
-                (["APNS_WORKER_MIN_CONNECTIONS": "5"], "connections"),
+                (["CERTIFICATE": "./x"], "both a signing key and a certificate"),
+                (["MIN_CONNECTIONS": "5"], "connections"),
             ])
-        func settings(_ environment: [String: String], _ words: String) async throws {
-            var all = [
-                "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
-                "APNS_WORKER_TEAM_ID": "TEAM123456", "APNS_WORKER_TOPIC": "com.example.app",
-                "APNS_WORKER_KEY_ID": "ABC123DEFG", "APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1",
-                "APNS_WORKER_ENDPOINT": "127.0.0.1:1",
+        func settings(_ changes: [String: String], _ words: String) async throws {
+            let own = [
+                "KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"), "TEAM_ID": "TEAM123456",
+                "TOPIC": "com.example.app", "KEY_ID": "ABC123DEFG", "REDIS_URL": "redis://127.0.0.1:1",
+                "ENDPOINT": "127.0.0.1:1",
             ]
-            all.merge(environment) { $1 }
-            let result = try await CommandLineTests.run(["run"], environment: all)
+            let variables = own.merging(changes) { $1 }.map { ($0 == "HTTPS_PROXY" ? $0 : "APNS_WORKER_\($0)", $1) }
+            let environment = Dictionary(uniqueKeysWithValues: variables)
+            let result = try await CommandLineTests.run(["run"], environment: environment)
             #expect(result.ending != .exited(0) && result.errors.contains(words), "\(result.errors)")
             #expect(!result.errors.contains("pass@"))
         }

@@ -7,7 +7,6 @@ enum RequeueTool: CaseIterable, Sendable {
     case command
     case script
 
-    /// - Parameter redis: the server of the queue.
     func start(_ flags: [String], redis: RedisServer) throws -> ChildProcess {
         let environment = ["APNS_WORKER_REDIS_URL": redis.url]
         return switch self {
@@ -35,7 +34,6 @@ struct TestLetter {
     /// The age of the dead letter in seconds.
     var seconds: Int64 = 60
 
-    /// Returns a dead letter with its own job.
     static func numbered(_ number: Int, reason: String = "UnknownApp", members: String = "") -> TestLetter {
         TestLetter(
             reason: reason, id: "job-\(number)", members: members,
@@ -68,9 +66,7 @@ extension RedisServer {
             let text = Array("\"job\":".utf8)
             guard let start = body.firstRange(of: text)?.upperBound,
                 body.starts(with: Array(#"{"apns_worker":1,"#.utf8))
-            else {
-                return body
-            }
+            else { return body }
             return Array(body[start..<(body.count - 1)])
         }
     }

@@ -2,7 +2,6 @@ import Foundation
 import TestSupport
 import Yams
 
-/// The files of deploy/.
 enum DeployFolder {
     static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
@@ -11,7 +10,6 @@ enum DeployFolder {
 
     static func text(_ name: String) throws -> String { try String(contentsOf: url(name), encoding: .utf8) }
 
-    /// Returns a parsed YAML file.
     static func yaml(_ name: String) throws -> YAMLNode { try YAMLNode(text(name), name) }
 
     /// Returns the settings of a unit in order, without the names of the sections.
@@ -54,46 +52,32 @@ struct YAMLNode {
         return place
     }
 
-    func text(_ names: String = "") throws -> String {
-        let place = try at(names)
-        guard let text = place.node.scalar?.string else {
-            throw ChildProcess.Failure(description: "\(place.path) is no text")
-        }
-        return text
-    }
+    func text(_ names: String = "") throws -> String { try value(names, "text") { $0.scalar?.string } }
 
-    func number(_ names: String) throws -> Int {
-        guard let number = Int(try text(names)) else {
-            throw ChildProcess.Failure(description: "\(path)/\(names) is no number")
-        }
-        return number
-    }
+    func number(_ names: String) throws -> Int { try value(names, "number") { $0.scalar.flatMap { Int($0.string) } } }
 
     func list(_ names: String = "") throws -> [YAMLNode] {
-        let place = try at(names)
-        guard let list = place.node.sequence else {
-            throw ChildProcess.Failure(description: "\(place.path) is no list")
-        }
-        return list.enumerated().map { YAMLNode(node: $1, path: "\(place.path)/\($0)") }
+        let path = try at(names).path
+        return try value(names, "list") { $0.sequence }.enumerated().map { YAMLNode(node: $1, path: "\(path)/\($0)") }
     }
 
-    /// Returns the names of a mapping's members.
     func keys(_ names: String = "") throws -> [String] {
-        let place = try at(names)
-        guard let mapping = place.node.mapping else {
-            throw ChildProcess.Failure(description: "\(place.path) is no mapping")
-        }
-        return mapping.keys.compactMap(\.string)
+        try value(names, "mapping") { $0.mapping?.keys.compactMap(\.string) }
     }
 
     /// Returns the members of a mapping whose values are strings.
     func texts(_ names: String = "") throws -> [String: String] {
-        let place = try at(names)
-        guard let mapping = place.node.mapping else {
-            throw ChildProcess.Failure(description: "\(place.path) is no mapping")
+        let members = try value(names, "mapping") { $0.mapping }.compactMap { key, value in
+            key.string.flatMap { key in value.scalar.map { (key, $0.string) } }
         }
-        return Dictionary(
-            mapping.compactMap { key, value in key.string.flatMap { key in value.scalar.map { (key, $0.string) } } },
-            uniquingKeysWith: { $1 })
+        return Dictionary(members, uniquingKeysWith: { $1 })
+    }
+
+    private func value<Value>(_ names: String, _ kind: String, _ get: (Node) -> Value?) throws -> Value {
+        let place = try at(names)
+        guard let value = get(place.node) else {
+            throw ChildProcess.Failure(description: "\(place.path) is no \(kind)")
+        }
+        return value
     }
 }

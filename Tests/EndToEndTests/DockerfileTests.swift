@@ -89,9 +89,8 @@ extension EndToEnd {
             let arguments = command.split(separator: " ").map(String.init)
             let none = try await CommandLineTests.run(arguments, environment: environment)
             #expect(none.ending == .exited(1), "\(none.output)")
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: environment)
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
+            let worker = try WorkerProcess(redis, simulator, environment: environment)
             try await eventually("it is well") {
                 try await CommandLineTests.run(arguments, environment: environment).ending == .exited(0)
             }
@@ -100,8 +99,7 @@ extension EndToEnd {
 
         @Test("a worker works without any of root's capabilities")
         func withoutRights() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
             try redis.push(TestJob.many(5))
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"], hasRights: false)

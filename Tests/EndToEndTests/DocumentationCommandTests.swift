@@ -67,7 +67,6 @@ extension EndToEnd {
     }
 }
 
-/// A shell that runs the steps of a page.
 private struct Sandbox {
     private static let unshare: [String] = {
         let options = ["--net", "--pid", "--fork", "--kill-child", "--mount-proc"]

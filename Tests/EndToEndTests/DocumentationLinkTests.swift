@@ -25,8 +25,7 @@ extension EndToEnd {
                     guard parts.count == 2, target.pathExtension == "md" else { continue }
                     let path = String(target.path.dropFirst(DeployFolder.root.path.count + 1))
                     let anchors = try DocumentationPage(path).anchors
-                    #expect(
-                        anchors.contains(String(parts[1])), "\(name):\(index + 1): no heading is \(match.1)")
+                    #expect(anchors.contains(String(parts[1])), "\(name):\(index + 1): no heading is \(match.1)")
                 }
             }
         }

@@ -1,7 +1,6 @@
 import Foundation
 import TestSupport
 
-/// A page of the documentation.
 struct DocumentationPage: Sendable {
     /// The path from the top of the repository, such as `docs/jobs.md`.
     let name: String
@@ -84,16 +83,15 @@ extension DocumentationPage {
     ///   ``typedPages``, such commands only wait, as a person who types does.
     func steps() throws -> [DocumentationStep] {
         var steps: [DocumentationStep] = []
-        var mark: (kind: Substring, value: String)?
-        var block: (language: Substring, line: Int, lines: [Substring], mark: (kind: Substring, value: String)?)?
+        var mark: Mark?
+        var block: Block?
         for (index, line) in lines.enumerated() {
-            if var open = block {
+            if let open = block {
                 if line.hasPrefix("```") {
                     steps += try Self.steps(of: open)
                     block = nil
                 } else {
-                    open.lines.append(line)
-                    block = open
+                    block?.lines.append(line)
                 }
                 continue
             }
@@ -111,16 +109,16 @@ extension DocumentationPage {
         return steps
     }
 
-    private static func steps(
-        of block: (language: Substring, line: Int, lines: [Substring], mark: (kind: Substring, value: String)?)
-    ) throws -> [DocumentationStep] {
+    private typealias Mark = (kind: Substring, value: String)
+    private typealias Block = (language: Substring, line: Int, lines: [Substring], mark: Mark?)
+
+    private static func steps(of block: Block) throws -> [DocumentationStep] {
         if block.mark?.kind == "not run" { return [] }
+        let contents = block.lines.joined(separator: "\n") + "\n"
         if let mark = block.mark, mark.kind == "file" {
-            let contents = block.lines.joined(separator: "\n") + "\n"
             return [DocumentationStep(line: block.line, action: .file(mark.value, contents: contents))]
         }
         if block.language == "python" {
-            let contents = block.lines.joined(separator: "\n") + "\n"
             return [
                 DocumentationStep(line: block.line, action: .file("example.py", contents: contents)),
                 DocumentationStep(line: block.line, action: .command("/usr/bin/python3 example.py", status: 0)),

@@ -13,9 +13,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(options: ["--delay", "200ms±100ms"])
             let jobs = TestJob.many(2000)
             try redis.push(jobs)
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--max-connections", "1", "--max-streams", "200"])
+            let worker = try WorkerProcess(redis, simulator, ["--max-connections", "1", "--max-streams", "200"])
             try await eventually("many are under way") {
                 let queue = try QueueContents(redis)
                 return queue.count("delivered") > 100 && queue.claims > 50
@@ -38,18 +36,14 @@ extension EndToEnd {
             "an idle worker exits at once, and one whose APNs never answers exits within its timeout",
             arguments: [true, false])
         func inTime(idle: Bool) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["answer=silence"])
+            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess(rules: ["answer=silence"]))
             if !idle { try redis.push(TestJob.many(50)) }
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--drain-timeout", idle ? "25000" : "500"])
+            let worker = try WorkerProcess(redis, simulator, ["--drain-timeout", idle ? "25000" : "500"])
             try await eventually("it is at work") {
                 let queue = try QueueContents(redis)
                 return !queue.workers.isEmpty && (idle || queue.claims == 50)
             }
-            if !idle {
-                try await eventually("they are under way") { try await simulator.account().silenced == 50 }
-            }
+            if !idle { try await eventually("they are under way") { try await simulator.account().silenced == 50 } }
             let start = ContinuousClock.now
             let account = try await worker.stop()
             #expect(ContinuousClock.now - start < .seconds(15))

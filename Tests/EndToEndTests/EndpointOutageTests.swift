@@ -17,8 +17,8 @@ extension EndToEnd {
         /// Returns a worker that may probe twice per second and gives each job one attempt.
         private func worker(_ options: [String] = []) throws -> WorkerProcess {
             try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--admin-port", "0", "--max-connections", "1", "--pause", "500", "--pause-cap", "500"]
+                redis, simulator,
+                ["--admin-port", "0", "--max-connections", "1", "--pause", "500", "--pause-cap", "500"]
                     + options)
         }
 

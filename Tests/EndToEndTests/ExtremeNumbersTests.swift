@@ -25,23 +25,18 @@ extension EndToEnd {
                 "/usr/bin/env", ["--chdir=\(folder.url.path)", BuiltProgram.path(program)] + arguments,
                 environment: environment, input: Data())
             let deadline = ContinuousClock.now + limit
-            while process.ending == nil, ContinuousClock.now < deadline {
-                try await Task.sleep(for: .milliseconds(5))
-            }
+            while process.ending == nil, ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(5)) }
             process.send(SIGTERM)
             let ending: ChildProcess.Ending
             do {
                 ending = try await process.wait(within: .seconds(30))
-            } catch {
-                return "\(program) \(arguments) does not end: \(error)"
-            }
+            } catch { return "\(program) \(arguments) does not end: \(error)" }
             guard case .signalled(let signal) = ending, signal != SIGTERM else { return nil }
             return "\(program) \(arguments) \(environment.filter { $0.key != "APNS_WORKER_REDIS_URL" }): \(ending)\n"
                 + process.errors.split(separator: "\n").filter { $0.contains("Fatal") || $0.contains(".swift:") }
                 .prefix(4).joined(separator: "\n")
         }
 
-        /// Runs programs, some at a time.
         private static func recordFaults<Case: Sendable>(
             _ cases: [Case], _ fault: @escaping @Sendable (Case) async throws -> String?
         ) async throws {
@@ -69,6 +64,10 @@ extension EndToEnd {
             }
         }
 
+        private static func isSetting(_ argument: DocumentedCommand.Argument) -> Bool {
+            argument.abstract?.contains("(APNS_WORKER_") ?? false
+        }
+
         /// One value of one flag, and whatever else the command needs.
         private static func cases(
             _ command: DocumentedCommand, _ path: [String] = [], isSetting: (DocumentedCommand.Argument) -> Bool
@@ -79,8 +78,7 @@ extension EndToEnd {
             let flags = command.children.isEmpty ? (command.arguments ?? []).filter { $0.kind == "option" } : []
             return flags.filter { !isSetting($0) }.flatMap { flag in
                 ["9223372036854775807", "-9223372036854775808", "1e300", "106751991167d"].map {
-                    value in
-                    path + needed + ["--\(flag.names?.last?.name ?? "")=\(value)"]
+                    path + needed + ["--\(flag.names?.last?.name ?? "")=\($0)"]
                 }
             } + command.children.flatMap { cases($0, path + [$0.commandName], isSetting: isSetting) }
         }
@@ -91,10 +89,8 @@ extension EndToEnd {
             let command = try await DocumentedCommand.read(program)
             // Settings are all flags of `config`, which reads them as each command does.
             let cases =
-                Self.cases(command) { $0.abstract?.contains("(APNS_WORKER_") ?? false }
-                + Self.cases(command) { !($0.abstract?.contains("(APNS_WORKER_") ?? false) }.filter {
-                    $0[0] == "config"
-                }
+                Self.cases(command, isSetting: Self.isSetting)
+                + Self.cases(command) { !Self.isSetting($0) }.filter { $0[0] == "config" }
             #expect(cases.count > 100)
             try await Self.recordFaults(cases) { arguments in
                 try await Self.fault(
@@ -107,8 +103,8 @@ extension EndToEnd {
             let redis = try RedisServer()
             let command = try await DocumentedCommand.read("apns-worker")
             let config = try #require(command.children.first { $0.commandName == "config" })
-            let flags = (config.arguments ?? []).filter { $0.abstract?.contains("(APNS_WORKER_") ?? false }
-                .compactMap { $0.names?.last?.name }.filter { $0 != "redis" }
+            let flags = (config.arguments ?? []).filter(Self.isSetting).compactMap { $0.names?.last?.name }
+                .filter { $0 != "redis" }
             #expect(flags.count > 40)
             let cases = flags.flatMap { flag in Self.numbers.map { "--\(flag)=\($0)" } }
             try await Self.recordFaults(cases) { flag in
@@ -122,7 +118,6 @@ extension EndToEnd {
 
         // MARK: Keys
 
-        /// All keys of a Redis.
         private struct Contents {
             private var keys: [(name: String, type: String, elements: [RedisValue])] = []
 
@@ -183,7 +178,6 @@ extension EndToEnd {
             }
         }
 
-        /// Commands that read, and those that would change what they found.
         private static let commands = [
             ["status"], ["status", "--json"], ["status", "--check"], ["jobs", "list"], ["jobs", "list", "--json"],
             ["jobs", "show", "--id", "s"], ["jobs", "cancel", "--id", "s", "--dry-run"],
@@ -195,15 +189,13 @@ extension EndToEnd {
             ["invalid", "list"], ["invalid", "list", "--json"], ["invalid", "export"],
         ]
 
-        /// Makes all sorts of keys.
         private static func contents(_ redis: RedisServer, _ environment: [String: String]) async throws -> Contents {
             let now = Int(Date().timeIntervalSince1970)
             func token(_ number: Int) -> String { #""token":"\#(TestJob.token("a", number))","alert":"x""# }
             let tokens = (0..<5).map { "\"\(TestJob.token("a", $0))\"" }.joined(separator: ",")
             let simulator = try await SimulatorProcess()
             let first = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                environment: environment.merging(["APNS_WORKER_MAX_PER_SECOND": "1000"]) { $1 })
+                redis, simulator, environment: environment.merging(["APNS_WORKER_MAX_PER_SECOND": "1000"]) { $1 })
             try redis.push([
                 #"{"id":"a",\#(token(1)),"campaign":"spring","enqueued_at":\#(now)}"#,
                 #"{"id":"b","tokens":[\#(tokens)],"alert":"x","labels":{"u":"1"}}"#,
@@ -280,7 +272,7 @@ extension EndToEnd {
             #expect(pages > 20)
 
             let simulator = try await SimulatorProcess()
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: environment)
+            let worker = try WorkerProcess(redis, simulator, environment: environment)
             // With the numbers of its predecessors, and then with others while it runs.
             for _ in 0..<3 {
                 try redis.push([#"{"id":"n","token":"\#(TestJob.token("a", 8))","alert":"x"}"#])

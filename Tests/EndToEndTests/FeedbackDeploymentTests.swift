@@ -5,15 +5,9 @@ import Testing
 extension EndToEnd {
     @Suite("Feedback by systemd, cron and Kubernetes")
     struct FeedbackDeploymentTests {
-        private static func text(_ name: String) throws -> String {
-            let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-                .deletingLastPathComponent()
-            return try String(contentsOf: root.appending(path: "deploy/\(name)"), encoding: .utf8)
-        }
-
         /// Returns the arguments of the command, with /var/lib/apns-worker replaced by another directory.
         private static func arguments(_ name: String, _ directory: String) throws -> [String] {
-            for line in try text(name).split(separator: "\n") where !line.hasPrefix("#") {
+            for line in try DeployFolder.text(name).split(separator: "\n") where !line.hasPrefix("#") {
                 if let match = line.firstMatch(of: /args: \[(.*)\]/) {
                     return match.1.replacing("/var/lib/apns-worker", with: directory).split(separator: ", ")
                         .map { $0.trimmingCharacters(in: ["\""]) }
@@ -48,7 +42,7 @@ extension EndToEnd {
         @Test("the variables in each file are known to the program", arguments: files)
         func variables(file: String) async throws {
             let help = try await CommandLineTests.run(["feedback", "--help-hidden"]).output
-            let named = try Self.text(file).matches(of: /APNS_WORKER_[A-Z_]+/).map { String($0.0) }
+            let named = try DeployFolder.text(file).matches(of: /APNS_WORKER_[A-Z_]+/).map { String($0.0) }
             #expect(named.count > 2)
             for variable in Set(named) {
                 // A whole word, not part of another variable's name.
@@ -59,20 +53,14 @@ extension EndToEnd {
 
         @Test("systemd accepts the units")
         func units() async throws {
-            let directory = FileManager.default.temporaryDirectory.appending(path: "units-\(UUID().uuidString)")
-            try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-            defer { try? FileManager.default.removeItem(at: directory) }
-            for kind in ["service", "timer"] {
-                let text = try Self.text("systemd/apns-worker-feedback.\(kind)")
+            let folder = try ConfigurationTests.Folder()
+            let paths = try ["service", "timer"].map { kind in
+                let name = "apns-worker-feedback.\(kind)"
                 // systemd-analyze also checks that the program exists.
-                try text.replacing("/usr/local/bin/apns-worker", with: "/bin/true")
-                    .write(
-                        to: directory.appending(path: "apns-worker-feedback.\(kind)"), atomically: true, encoding: .utf8
-                    )
+                let text = try DeployFolder.text("systemd/\(name)")
+                return try folder.write(text.replacing("/usr/local/bin/apns-worker", with: "/bin/true"), as: name)
             }
-            let verify = try ChildProcess(
-                "systemd-analyze",
-                ["verify"] + ["service", "timer"].map { directory.appending(path: "apns-worker-feedback.\($0)").path })
+            let verify = try ChildProcess("systemd-analyze", ["verify"] + paths)
             #expect(try await verify.wait() == .exited(0))
             #expect(verify.errors.isEmpty, "\(verify.errors)")
         }

@@ -6,26 +6,14 @@ import Testing
 extension EndToEnd {
     @Suite("Feedback during outages")
     struct FeedbackOutageTests {
-        /// Sends the first records, and the second half when the gate opens.
-        private static func halves(_ gate: Gate, _ first: Range<Int>, _ second: Range<Int>) -> FeedbackServer.Script {
-            @Sendable func whenOpen(_ peer: FeedbackPeer) {
-                guard gate.isOpen else { return peer.after(.milliseconds(5)) { whenOpen($0) } }
-                FeedbackScene.sending(second)(peer)
-            }
-            return { peer in
-                peer.send(FeedbackScene.bytes(first))
-                whenOpen(peer)
-            }
-        }
-
         @Test("a Redis that restarts in the middle is waited for, and gets all records")
         func restart() async throws {
             let gate = Gate()
             let scene = try await FeedbackScene(
                 arguments: ["--appendonly", "yes", "--appendfsync", "always"],
-                script: Self.halves(gate, 0..<2000, 2000..<4000))
+                script: FeedbackScene.halves(gate, 0..<2000, 2000..<4000))
             let process = try scene.start()
-            try await eventually("the first half is written") { try scene.invalidTokens.count == 2000 }
+            try await scene.has(2000)
             scene.redis.kill()
             gate.open()
             try await eventually("the wait is told of") { process.errors.contains("waiting for Redis") }
@@ -42,15 +30,10 @@ extension EndToEnd {
             arguments: [true, false])
         func spill(toFile: Bool) async throws {
             let gate = Gate()
-            let scene = try await FeedbackScene(script: Self.halves(gate, 0..<20, 20..<1000))
-            let file = FileManager.default.temporaryDirectory.appending(path: "spill-\(UUID().uuidString)")
-            defer { try? FileManager.default.removeItem(at: file) }
-            var arguments = ["feedback", "--redis-patience", "3s", "--json"]
-            arguments += ["--spill", toFile ? file.path : "-"]
-            let process = try ChildProcess(
-                BuiltProgram.path("apns-worker"), arguments,
-                environment: FeedbackScene.environment(scene.redis.url, scene.server.port))
-            try await eventually("the first are written") { try scene.invalidTokens.count == 20 }
+            let scene = try await FeedbackScene(script: FeedbackScene.halves(gate, 0..<20, 20..<1000))
+            let file = scene.redis.directory.appending(path: "spill")
+            let process = try scene.start("--redis-patience", "3s", "--json", "--spill", toFile ? file.path : "-")
+            try await scene.has(20)
             scene.redis.kill()
             gate.open()
             #expect(try await process.wait() == .exited(1))
@@ -74,12 +57,9 @@ extension EndToEnd {
         /// Writes the kept records to Redis twice, with other text in between.
         private static func bringBack(_ text: String, _ scene: FeedbackScene) async throws {
             try scene.redis.start()
-            try scene.redis.run(
-                "HSET", "push:{shared}:registrations", FeedbackScene.token(20), "1900000000000")
-            let environment = ["APNS_WORKER_REDIS_URL": scene.redis.url]
+            try scene.redis.run("HSET", "push:{shared}:registrations", FeedbackScene.token(20), "1900000000000")
             for (added, known) in [(979, 0), (0, 979)] {
-                let result = try await CommandLineTests.run(
-                    ["feedback", "--from", "-", "--batch", "100"], environment: environment, input: text)
+                let result = try await scene.redis.command(["feedback", "--from", "-", "--batch", "100"], input: text)
                 #expect(result.ending == .exited(0), "\(result.errors)")
                 let words = "-: 980 records: \(added) added, \(known) already known, 1 skipped, registered since; "
                 #expect(result.output.hasPrefix(words), "\(result.output)")
@@ -97,30 +77,14 @@ extension EndToEnd {
             let file = redis.directory.appending(path: "kept")
             try [good, #"{"token":"xyz"#, "", "words", #"{"at":1}"#].joined(separator: "\n")
                 .write(to: file, atomically: true, encoding: .utf8)
-            let environment = ["APNS_WORKER_REDIS_URL": redis.url]
-            let result = try await CommandLineTests.run(["feedback", "--from", file.path], environment: environment)
+            let result = try await redis.command(["feedback", "--from", file.path])
             #expect(result.ending == .exited(1))
             #expect(result.errors.contains("2 lines are not records and were skipped; the first is line 2"))
             #expect(!result.errors.contains("xyz"))
             #expect(result.output.contains(": 1 record: 1 added"), "\(result.output)")
             #expect(try QueueContents(redis).invalidTokens == ["00fc"])
-            let missing = try await CommandLineTests.run(["feedback", "--from", "/none"], environment: environment)
+            let missing = try await redis.command(["feedback", "--from", "/none"])
             #expect(missing.ending == .exited(1) && missing.errors.contains("/none cannot be read"))
-        }
-
-        @Test("a service is not read while Redis is unavailable or refuses writes")
-        func notAsked() async throws {
-            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
-            try scene.redis.run("SET", "push:{shared}:invalid-tokens:facts", "x")
-            let wrong = try await scene.run()
-            #expect(wrong.ending == .exited(1))
-            #expect(wrong.errors.contains("push:{shared}:invalid-tokens:facts holds a string"), "\(wrong.errors)")
-            #expect(wrong.errors.contains("was not read, and keeps its records"))
-            scene.redis.stop()
-            let away = try await scene.run("--redis-patience", "3s")
-            #expect(away.ending == .exited(1))
-            #expect(away.errors.contains("was not read, and keeps its records"), "\(away.errors)")
-            #expect(scene.server.peers.isEmpty)
         }
 
         @Test(
@@ -141,9 +105,9 @@ extension EndToEnd {
         @Test("SIGTERM while Redis is unavailable: records are kept elsewhere, at once")
         func terminatedWithoutRedis() async throws {
             let gate = Gate()
-            let scene = try await FeedbackScene(script: Self.halves(gate, 0..<20, 20..<50))
+            let scene = try await FeedbackScene(script: FeedbackScene.halves(gate, 0..<20, 20..<50))
             let process = try scene.start()
-            try await eventually("the first are written") { try scene.invalidTokens.count == 20 }
+            try await scene.has(20)
             scene.redis.kill()
             gate.open()
             try await eventually("the wait is told of") { process.errors.contains("waiting for Redis") }
@@ -152,40 +116,6 @@ extension EndToEnd {
             #expect(try await process.wait(within: .seconds(120)) == .exited(1))
             #expect(try scene.spilled == (20..<50).map(FeedbackScene.token))
             #expect(process.errors.contains("the next run writes them to Redis first"), "\(process.errors)")
-        }
-
-        @Test("a failover of Sentinel in the middle is followed")
-        func sentinel() async throws {
-            let set = try await RedisSentinelSet(arguments: ["--min-replicas-to-write", "1"])
-            let gate = Gate()
-            let server = try await FeedbackServer.start(script: Self.halves(gate, 0..<500, 500..<1000))
-            let process = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["feedback"],
-                environment: FeedbackScene.environment(set.url, server.port))
-            try await eventually("the first half is written") {
-                try set.master().run("SCARD", "push:{shared}:invalid-tokens").number == 500
-            }
-            try await set.failOver()
-            gate.open()
-            #expect(try await process.wait() == .exited(0), "\(process.errors)")
-            let contents = try QueueContents(set.master())
-            #expect(contents.invalidTokens.isSuperset(of: FeedbackScene.tokens(500..<1000)))
-            try await server.stop()
-        }
-
-        @Test("in a Cluster the set, the details and the registrations are in one slot")
-        func cluster() async throws {
-            let cluster = try await RedisCluster()
-            let owner = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:registrations"))
-            try owner.run("HSET", "push:{shared}:registrations", FeedbackScene.token(7), "1900000000000")
-            let server = try await FeedbackServer.start(script: FeedbackScene.sending(0..<1500))
-            let result = try await CommandLineTests.run(
-                ["feedback"], environment: FeedbackScene.environment(cluster.url, server.port))
-            #expect(result.ending == .exited(0), "\(result.errors)")
-            #expect(result.output.hasPrefix("default: 1500 records: 1499 added, 0 already known, 1 skipped"))
-            #expect(try owner.run("SCARD", "push:{shared}:invalid-tokens") == 1499)
-            #expect(try owner.invalidTokens().detailsCount() == 1499)
-            try await server.stop()
         }
 
         @Test("a service is not read with the certificate of another app, whose records it would send and forget")
@@ -216,9 +146,8 @@ extension EndToEnd {
             try scene.redis.run(
                 "ACL", "SETUSER", "worker", "on", ">s3cret", "~push:*", "+@connection", "+@scripting", "+@read",
                 "+@write", "+time", "+select")
-            let result = try await scene.run(
-                environment: ["APNS_WORKER_REDIS_URL": "redis://worker:s3cret@127.0.0.1:\(scene.redis.port)"])
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            let url = "redis://worker:s3cret@127.0.0.1:\(scene.redis.port)"
+            try await scene.finish(environment: ["APNS_WORKER_REDIS_URL": url])
             #expect(try scene.invalidTokens.count == 10)
         }
     }

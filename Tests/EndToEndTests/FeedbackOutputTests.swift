@@ -10,10 +10,8 @@ extension EndToEnd {
         func list() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             try scene.redis.run("SADD", "push:{shared}:invalid-tokens", FeedbackScene.token(1))
-            try scene.redis.run(
-                "HSET", "push:{shared}:registrations", FeedbackScene.token(2), "1900000000000")
-            let result = try await scene.run("--list")
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            try scene.redis.run("HSET", "push:{shared}:registrations", FeedbackScene.token(2), "1900000000000")
+            let result = try await scene.finish("--list")
             let records = try FeedbackScene.Record.all(result.output)
             #expect(records.map(\.outcome) == ["added", "known", "registered_since"])
             #expect(
@@ -41,48 +39,29 @@ extension EndToEnd {
             #expect(app.error?.contains("in the middle of a tuple") == true)
         }
 
-        @Test("--exec passes a few variables to its command, and none with a secret")
-        func execEnvironment() async throws {
-            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<1))
-            let file = scene.redis.directory.appending(path: "environment")
-            let environment = [
-                "SECRET": "s3cret", "WANTED": "value", "HTTPS_PROXY": "", "LANG": "C.UTF-8", "TZ": "UTC",
-            ]
-            let result = try await scene.run(
-                "--exec", "env > '\(file.path)'; cat > /dev/null", "--exec-env", "WANTED", "--exec-env", "MISSING",
-                environment: environment)
-            #expect(result.ending == .exited(0), "\(result.errors)")
-            let text = try String(contentsOf: file, encoding: .utf8)
+        @Test(
+            "--exec starts its command once, writes all records to its standard input, and passes no variable unasked")
+        func exec() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<5000))
+            let file = { (name: String) in scene.redis.directory.appending(path: name) }
+            let command =
+                "echo started >> '\(file("starts").path)'; env > '\(file("environment").path)'; "
+                + "cat >> '\(file("records").path)'"
+            let result = try await scene.finish(
+                "--exec", command, "--json", "--batch", "100", "--exec-env", "WANTED", "--exec-env", "MISSING",
+                environment: ["SECRET": "s3cret", "WANTED": "value", "HTTPS_PROXY": "", "LANG": "C.UTF-8", "TZ": "UTC"])
+            let report = try FeedbackScene.Report(result.output)
+            #expect(report.exec?.status == 0 && report.ok)
+            #expect(try String(contentsOf: file("starts"), encoding: .utf8) == "started\n")
+            let records = try FeedbackScene.Record.all(String(contentsOf: file("records"), encoding: .utf8))
+            let isWhole = records.map(\.token) == (0..<5000).map(FeedbackScene.token)
+            #expect(isWhole)
+            let text = try String(contentsOf: file("environment"), encoding: .utf8)
             let names = Set(text.split(separator: "\n").map { String($0.prefix { $0 != "=" }) })
             // Shells add the last three.
             #expect(names.isSubset(of: ["PATH", "HOME", "LANG", "TZ", "WANTED", "PWD", "SHLVL", "_"]), "\(names)")
             #expect(names.isSuperset(of: ["PATH", "LANG", "TZ", "WANTED"]))
             #expect(text.contains("WANTED=value\n") && !text.contains("s3cret") && !text.contains("redis://"))
-        }
-
-        @Test("--exec starts its command once and writes all records to its standard input")
-        func exec() async throws {
-            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<5000))
-            let directory = scene.redis.directory
-            let command = "echo started >> '\(directory.path)/starts'; cat >> '\(directory.path)/records'"
-            let result = try await scene.run("--exec", command, "--json", "--batch", "100")
-            #expect(result.ending == .exited(0), "\(result.errors)")
-            let report = try FeedbackScene.Report(result.output)
-            #expect(report.exec?.status == 0 && report.ok)
-            let starts = try String(contentsOf: directory.appending(path: "starts"), encoding: .utf8)
-            #expect(starts == "started\n")
-            let text = try String(contentsOf: directory.appending(path: "records"), encoding: .utf8)
-            let records = try FeedbackScene.Record.all(text)
-            let isWhole = records.map(\.token) == (0..<5000).map(FeedbackScene.token)
-            #expect(isWhole)
-        }
-
-        @Test("without a record no command is started")
-        func execOfNothing() async throws {
-            let scene = try await FeedbackScene(script: { $0.close() })
-            let result = try await scene.run("--exec", "exit 3", "--json")
-            #expect(result.ending == .exited(0), "\(result.errors)")
-            #expect(try FeedbackScene.Report(result.output).exec == nil)
         }
 
         @Test(

@@ -8,9 +8,7 @@ struct FeedbackScene {
     let redis: RedisServer
     let server: FeedbackServer
 
-    init(
-        arguments: [String] = [], authority: String? = "ca", script: @escaping FeedbackServer.Script
-    ) async throws {
+    init(arguments: [String] = [], authority: String? = "ca", script: @escaping FeedbackServer.Script) async throws {
         redis = try RedisServer(arguments: arguments)
         server = try await FeedbackServer.start(authority: authority, script: script)
     }
@@ -50,6 +48,22 @@ struct FeedbackScene {
         ]
     }
 
+    /// Sends some records, and the rest when the gate opens.
+    static func halves(_ gate: Gate, _ first: Range<Int>, _ rest: Range<Int>) -> FeedbackServer.Script {
+        @Sendable func whenOpen(_ peer: FeedbackPeer) {
+            guard gate.isOpen else { return peer.after(.milliseconds(5)) { whenOpen($0) } }
+            sending(rest)(peer)
+        }
+        return { peer in
+            peer.send(bytes(first))
+            whenOpen(peer)
+        }
+    }
+
+    func has(_ count: Int, file: StaticString = #fileID, line: UInt = #line) async throws {
+        try await eventually("\(count) tokens are written", file: file, line: line) { try invalidTokens.count == count }
+    }
+
     func start(_ arguments: String..., environment: [String: String] = [:]) throws -> ChildProcess {
         try start(arguments, environment)
     }
@@ -60,7 +74,18 @@ struct FeedbackScene {
             environment: Self.environment(redis.url, server.port, state: redis.directory).merging(environment) { $1 })
     }
 
-    /// Runs the command to its end.
+    /// Runs the command to its end, which is an exit with 0.
+    @discardableResult
+    func finish(
+        _ arguments: String..., environment: [String: String] = [:], at location: SourceLocation = #_sourceLocation
+    ) async throws -> EndToEnd.CommandLineTests.Output {
+        let process = try start(arguments, environment)
+        let result = EndToEnd.CommandLineTests.Output(
+            ending: try await process.wait(), output: process.output, errors: process.errors)
+        #expect(result.ending == .exited(0), "\(result.errors)", sourceLocation: location)
+        return result
+    }
+
     func run(_ arguments: String..., environment: [String: String] = [:]) async throws
         -> EndToEnd.CommandLineTests.Output
     {
@@ -83,9 +108,7 @@ struct FeedbackScene {
         }
     }
 
-    var invalidTokens: Set<String> {
-        get throws { try QueueContents(redis).invalidTokens }
-    }
+    var invalidTokens: Set<String> { get throws { try QueueContents(redis).invalidTokens } }
 
     /// True if exactly these tokens are invalid. They are not compared within a macro, which would print thousands.
     func has(_ numbers: Range<Int>) throws -> Bool { try invalidTokens == Self.tokens(numbers) }
@@ -128,9 +151,7 @@ struct FeedbackScene {
 /// Directories for the state of a process between runs. They are deleted with the test process.
 private enum StateDirectories {
     private static let all = FileManager.default.temporaryDirectory.appending(path: "states-\(UUID().uuidString)")
-    private static let removal: Void = {
-        atexit { try? FileManager.default.removeItem(at: StateDirectories.all) }
-    }()
+    private static let removal: Void = { atexit { try? FileManager.default.removeItem(at: StateDirectories.all) } }()
 
     static func new() throws -> String {
         removal

@@ -13,24 +13,19 @@ extension EndToEnd {
             }
         }
 
-        /// Sends some records, and the rest when the gate opens.
-        private static func gated(_ gate: Gate, _ first: Range<Int>, _ rest: Range<Int>) -> FeedbackServer.Script {
-            @Sendable func whenOpen(_ peer: FeedbackPeer) {
-                guard gate.isOpen else { return peer.after(.milliseconds(5)) { whenOpen($0) } }
-                FeedbackScene.sending(rest)(peer)
-            }
-            return once { peer in
-                peer.send(FeedbackScene.bytes(first))
-                whenOpen(peer)
-            }
+        /// Returns a scene whose Redis loses no write, and whose service sends 20 records, and 30 when the gate opens.
+        private static func durable(_ gate: Gate) async throws -> FeedbackScene {
+            try await FeedbackScene(
+                arguments: ["--appendonly", "yes", "--appendfsync", "always"],
+                script: once(FeedbackScene.halves(gate, 0..<20, 20..<50)))
         }
 
         @Test("kill -9 loses no record that was read: the next run writes it before it reads the service")
         func killed() async throws {
             let gate = Gate()
-            let scene = try await FeedbackScene(script: Self.gated(gate, 0..<20, 20..<1000))
+            let scene = try await FeedbackScene(script: Self.once(FeedbackScene.halves(gate, 0..<20, 20..<1000)))
             let process = try scene.start()
-            try await eventually("the first are written") { try scene.invalidTokens.count == 20 }
+            try await scene.has(20)
             try await eventually("nothing is kept of them") { try scene.spilled.isEmpty }
             scene.redis.pause()
             gate.open()
@@ -45,8 +40,7 @@ extension EndToEnd {
             #expect(mode == 0o600)
 
             let file = scene.redis.directory.appending(path: "records")
-            let next = try await scene.run("--json", "--exec", "cat > '\(file.path)'")
-            #expect(next.ending == .exited(0), "\(next.errors)")
+            let next = try await scene.finish("--json", "--exec", "cat > '\(file.path)'")
             let report = try FeedbackScene.Report(next.output)
             #expect(report.apps.map(\.app) == [scene.spill.path, "default"])
             #expect(report.apps.map(\.records) == [kept.count, 0])
@@ -60,11 +54,9 @@ extension EndToEnd {
         @Test("records that Redis refused are written by the next run before it reads the service")
         func leftover() async throws {
             let gate = Gate()
-            let scene = try await FeedbackScene(
-                arguments: ["--appendonly", "yes", "--appendfsync", "always"],
-                script: Self.gated(gate, 0..<20, 20..<50))
+            let scene = try await Self.durable(gate)
             let process = try scene.start("--redis-patience", "2s")
-            try await eventually("the first are written") { try scene.invalidTokens.count == 20 }
+            try await scene.has(20)
             scene.redis.kill()
             gate.open()
             #expect(try await process.wait() == .exited(1))
@@ -77,8 +69,7 @@ extension EndToEnd {
             #expect(scene.server.peers.count == 1)
 
             try scene.redis.start()
-            let next = try await scene.run()
-            #expect(next.ending == .exited(0), "\(next.errors)")
+            let next = try await scene.finish()
             #expect(next.output.hasPrefix("\(scene.spill.path): 30 records: 30 added, "), "\(next.output)")
             #expect(try scene.has(0..<50) && scene.spilled.isEmpty)
             #expect(scene.server.peers.count == 2)
@@ -87,11 +78,9 @@ extension EndToEnd {
         @Test("with --interval a round first writes the records that the previous one could not write")
         func interval() async throws {
             let gate = Gate()
-            let scene = try await FeedbackScene(
-                arguments: ["--appendonly", "yes", "--appendfsync", "always"],
-                script: Self.gated(gate, 0..<20, 20..<50))
+            let scene = try await Self.durable(gate)
             let process = try scene.start("--redis-patience", "1s", "--interval", "1s")
-            try await eventually("the first are written") { try scene.invalidTokens.count == 20 }
+            try await scene.has(20)
             scene.redis.kill()
             gate.open()
             try await eventually("Redis has not taken some") { process.errors.contains("REDIS DID NOT ACCEPT") }
@@ -103,30 +92,33 @@ extension EndToEnd {
         }
 
         @Test(
-            "a service is not read while Redis refuses writes",
+            "a service is not read while Redis is unavailable or refuses writes",
             arguments: [
                 ("full", "OOM"), ("replica", "READONLY"), ("few replicas", "NOREPLICAS"), ("no disk", "MISCONF"),
+                ("wrong type", "push:{shared}:invalid-tokens:facts holds a string"), ("stopped", "was not read"),
             ])
         func refused(kind: String, word: String) async throws {
             let scene = try await FeedbackScene(
                 arguments: ["--dbfilename", "blocked"], script: Self.once(FeedbackScene.sending(0..<10)))
-            let other = try RedisServer()
+            let (redis, other) = (scene.redis, try RedisServer())
             switch kind {
-            case "full": try scene.redis.run("CONFIG", "SET", "maxmemory", "1")
+            case "full": try redis.run("CONFIG", "SET", "maxmemory", "1")
             case "replica":
-                try scene.redis.run("REPLICAOF", "127.0.0.1", "\(other.port)")
+                try redis.run("REPLICAOF", "127.0.0.1", "\(other.port)")
                 try await eventually("it follows its master") {
-                    try scene.redis.run("INFO", "replication").text?.contains("master_link_status:up") == true
+                    try redis.run("INFO", "replication").text?.contains("master_link_status:up") == true
                 }
-            case "few replicas": try scene.redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
+            case "few replicas": try redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
+            case "wrong type": try redis.run("SET", "push:{shared}:invalid-tokens:facts", "x")
+            case "stopped": redis.stop()
             default:
                 // A file can't replace a directory.
                 try FileManager.default.createDirectory(
-                    at: scene.redis.directory.appending(path: "blocked"), withIntermediateDirectories: true)
-                try scene.redis.run("CONFIG", "SET", "save", "3600 1000000")
-                try scene.redis.run("BGSAVE")
+                    at: redis.directory.appending(path: "blocked"), withIntermediateDirectories: true)
+                try redis.run("CONFIG", "SET", "save", "3600 1000000")
+                try redis.run("BGSAVE")
                 try await eventually("saving has failed") {
-                    try scene.redis.run("INFO", "persistence").text?.contains("rdb_last_bgsave_status:err") == true
+                    try redis.run("INFO", "persistence").text?.contains("rdb_last_bgsave_status:err") == true
                 }
             }
             let result = try await scene.run("--redis-patience", "1s")
@@ -136,16 +128,17 @@ extension EndToEnd {
             #expect(scene.server.peers.isEmpty)
 
             switch kind {
-            case "full": try scene.redis.run("CONFIG", "SET", "maxmemory", "0")
-            case "replica": try scene.redis.run("REPLICAOF", "NO", "ONE")
-            case "few replicas": try scene.redis.run("CONFIG", "SET", "min-replicas-to-write", "0")
-            default: try scene.redis.run("CONFIG", "SET", "save", "")
+            case "full": try redis.run("CONFIG", "SET", "maxmemory", "0")
+            case "replica": try redis.run("REPLICAOF", "NO", "ONE")
+            case "few replicas": try redis.run("CONFIG", "SET", "min-replicas-to-write", "0")
+            case "wrong type": try redis.run("DEL", "push:{shared}:invalid-tokens:facts")
+            case "stopped": try redis.start()
+            default: try redis.run("CONFIG", "SET", "save", "")
             }
-            let after = try await scene.run()
-            #expect(after.ending == .exited(0), "\(after.errors)")
+            try await scene.finish()
             #expect(try scene.has(0..<10))
-            // No other file is left.
-            #expect(try scene.redis.run("KEYS", "*probe*").elements?.isEmpty == true)
+            // No other key is left.
+            #expect(try redis.run("KEYS", "*probe*").elements?.isEmpty == true)
         }
 
         @Test("an incomplete last line is dropped, and all lines before it are written")
@@ -157,8 +150,7 @@ extension EndToEnd {
             }
             try (heading + line(7) + "\n" + line(8) + "\n" + line(9).prefix(50))
                 .write(to: scene.spill, atomically: true, encoding: .utf8)
-            let next = try await scene.run()
-            #expect(next.ending == .exited(0), "\(next.errors)")
+            let next = try await scene.finish()
             #expect(next.errors.contains("\(scene.spill.path): line 4 is incomplete"), "\(next.errors)")
             #expect(try scene.invalidTokens == FeedbackScene.tokens(0..<3).union(FeedbackScene.tokens(7..<9)))
             #expect(try scene.spilled.isEmpty)
@@ -181,7 +173,6 @@ extension EndToEnd {
             #expect(try Data(contentsOf: scene.spill).isEmpty)
         }
 
-        /// Returns the first line of the file for a scene's Redis.
         private static func heading(_ scene: FeedbackScene) -> String {
             "# Records of apns-worker feedback for \(scene.redis.url) and the prefix push; "
                 + "its next run writes them there.\n"
@@ -209,7 +200,7 @@ extension EndToEnd {
         func locked() async throws {
             let scene = try await FeedbackScene(script: { $0.send(FeedbackScene.bytes(0..<1)) })
             let first = try scene.start()
-            try await eventually("the first is at work") { try scene.invalidTokens.count == 1 }
+            try await scene.has(1)
             let second = try await scene.run()
             #expect(second.ending == .exited(1))
             #expect(second.errors.contains("another apns-worker feedback is using \(scene.spill.path)"))
@@ -243,36 +234,30 @@ extension EndToEnd {
         func home() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             let home = scene.redis.directory.appending(path: "home")
-            let nowhere = ["STATE_DIRECTORY": "", "XDG_STATE_HOME": "", "HOME": home.path]
-            #expect(try await scene.run(environment: nowhere).ending == .exited(0))
+            func at(_ home: String) -> [String: String] { ["STATE_DIRECTORY": "", "XDG_STATE_HOME": "", "HOME": home] }
+            try await scene.finish(environment: at(home.path))
             let directory = home.appending(path: ".local/state/apns-worker")
             #expect(FileManager.default.fileExists(atPath: directory.appending(path: "feedback.ndjson").path))
             let mode = try FileManager.default.attributesOfItem(atPath: directory.path)[.posixPermissions] as? Int
             #expect(mode == 0o700)
             for lost in ["", "/dev/null"] {
-                let result = try await scene.run(environment: nowhere.merging(["HOME": lost]) { $1 })
+                let result = try await scene.run(environment: at(lost))
                 #expect(result.ending == .exited(64) && result.errors.contains("--spill"), "\(result.errors)")
             }
             #expect(scene.server.peers.count == 1)
-            let without = try await scene.run("--spill", "-", environment: nowhere.merging(["HOME": ""]) { $1 })
-            #expect(without.ending == .exited(0), "\(without.errors)")
+            try await scene.finish("--spill", "-", environment: at(""))
         }
 
-        @Test("the simulator's feedback service keeps the records of another app's certificate")
+        @Test("the simulator's feedback service is read")
         func simulator() async throws {
             let redis = try RedisServer()
             let file = redis.directory.appending(path: "waiting")
             try (0..<5).map { "\(FeedbackScene.token($0)) \(FeedbackScene.seconds($0))\n" }.joined()
                 .write(to: file, atomically: true, encoding: .utf8)
             let simulator = try await SimulatorProcess(feedback: [], options: ["--feedback", file.path])
-            let environment = try FeedbackScene.environment(redis.url, try #require(simulator.feedbackPort))
-            let wrong = try await CommandLineTests.run(
-                ["feedback"], environment: environment.merging(["APNS_WORKER_TOPIC": "com.other.app"]) { $1 })
-            #expect(wrong.ending == .exited(78), "\(wrong.errors)")
-            let feedback = try await simulator.account().feedback
-            #expect(feedback.connections == 0 && feedback.waiting == 5)
-            let right = try await CommandLineTests.run(["feedback"], environment: environment)
-            #expect(right.ending == .exited(0), "\(right.errors)")
+            let port = try #require(simulator.feedbackPort)
+            #expect(try await simulator.account().feedback.waiting == 5)
+            try await redis.output(of: ["feedback"], environment: FeedbackScene.environment(redis.url, port))
             #expect(try QueueContents(redis).invalidTokens == FeedbackScene.tokens(0..<5))
             #expect(try await simulator.stop().feedback.waiting == 0)
         }

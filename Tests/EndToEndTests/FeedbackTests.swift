@@ -9,8 +9,7 @@ extension EndToEnd {
         @Test("is written to the set with its time, topic and source, and summarized in a line")
         func drain() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<2500))
-            let first = try await scene.run()
-            #expect(first.ending == .exited(0), "\(first.errors)")
+            let first = try await scene.finish()
             #expect(first.output.hasPrefix("default: 2500 records: 2500 added, 0 already known; "), "\(first.output)")
             #expect(first.errors.isEmpty)
             let queue = try QueueContents(scene.redis)
@@ -23,9 +22,11 @@ extension EndToEnd {
                         at: 1_700_000_007_000, day: seventh.day, reason: "Feedback", topic: "com.example.app",
                         environment: "production", source: "feedback"))
             #expect(abs(seventh.day - Int(Date().timeIntervalSince1970) / 86_400) <= 1)
-            let second = try await scene.run("--batch", "1")
+            let second = try await scene.finish("--batch", "1", "--log-level", "debug")
             #expect(second.output.hasPrefix("default: 2500 records: 0 added, 2500 already known; "))
-            try await scene.server.stop()
+            for event in ["feedback_connecting", "feedback_connected", "feedback_written", "feedback_ended"] {
+                #expect(second.errors.contains(#""event":"\#(event)""#), "\(event)")
+            }
         }
 
         @Test("has no time in the future: a device that registers later is valid again")
@@ -36,22 +37,11 @@ extension EndToEnd {
                 peer.send(script)
                 peer.hangUp()
             }
-            #expect(try await scene.run().ending == .exited(0))
+            try await scene.finish()
             let details = try QueueContents(scene.redis).invalidTokenDetails
             let now = Int64(Date().timeIntervalSince1970 * 1000)
             #expect((now - 60_000...now).contains(try #require(details[FeedbackScene.token(1)]).at))
             #expect(details[FeedbackScene.token(2)]?.at == 0)
-            try await scene.server.stop()
-        }
-
-        @Test("logs connections, batches and ends at the level debug")
-        func logs() async throws {
-            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
-            let result = try await scene.run("--batch", "2", "--log-level", "debug")
-            #expect(result.ending == .exited(0), "\(result.errors)")
-            let expected = ["feedback_connecting", "feedback_connected", "feedback_written", "feedback_ended"]
-            #expect(expected.allSatisfy { result.errors.contains(#""event":"\#($0)""#) }, "\(result.errors)")
-            try await scene.server.stop()
         }
 
         @Test("suppresses notifications, unless the device has registered since, which is then remembered")
@@ -61,14 +51,14 @@ extension EndToEnd {
             // The times are years ago.
             let forever = ["APNS_WORKER_INVALID_TOKENS_DAYS": "0"]
             let endpoint = forever.merging(["APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)"]) { $1 }
-            #expect(try await scene.run(environment: endpoint).ending == .exited(0))
+            try await scene.finish(environment: endpoint)
             try scene.redis.push([
                 TestJob.text(FeedbackScene.token(0)),
                 TestJob.text(FeedbackScene.token(1), #""registered_at":1700000005,"#),
                 TestJob.text(FeedbackScene.token(2), #""registered_at":1700000001,"#),
             ])
             let account = try await WorkerProcess(
-                redis: scene.redis.url, endpoint: simulator.port, options: ["--exit-when-done"], environment: forever
+                scene.redis, simulator, ["--exit-when-done"], environment: forever
             ).finish()
             #expect(account.suppressed == 2 && account.delivered == 1)
             #expect(try scene.invalidTokens == [FeedbackScene.token(0), FeedbackScene.token(2)])
@@ -77,63 +67,35 @@ extension EndToEnd {
             #expect(try scene.redis.run("HGETALL", registrations).pairs() == [FeedbackScene.token(1): "1700000005000"])
             try scene.redis.run("DEL", "push:{shared}:invalid-tokens")
             try scene.redis.run("HSET", registrations, FeedbackScene.token(2), "1700000002001")
-            let again = try await scene.run(environment: endpoint)
-            #expect(
-                again.output.hasPrefix(
-                    "default: 3 records: 1 added, 0 already known, 2 skipped, registered since; "), "\(again.output)")
+            let words = "default: 3 records: 1 added, 0 already known, 2 skipped, registered since; "
+            let again = try await scene.finish(environment: endpoint)
+            #expect(again.output.hasPrefix(words), "\(again.output)")
             #expect(try scene.invalidTokens == [FeedbackScene.token(0)])
-            _ = try await simulator.stop()
-        }
-
-        @Test("arrives whole in small, slow pieces")
-        func slowly() async throws {
-            @Sendable func drip(_ peer: FeedbackPeer, _ rest: ArraySlice<UInt8>) {
-                guard !rest.isEmpty else { return peer.close() }
-                peer.send(rest.prefix(7))
-                peer.after(.milliseconds(2)) { drip($0, rest.dropFirst(7)) }
-            }
-            let scene = try await FeedbackScene(script: { drip($0, FeedbackScene.bytes(0..<40)[...]) })
-            let result = try await scene.run("--timeout", "30s")
-            #expect(result.ending == .exited(0), "\(result.errors)")
-            #expect(try scene.has(0..<40))
         }
 
         @Test(
             "that breaks off is written up to that point, and the exit status reports it",
-            arguments: ["cut", "reset", "silence", "nonsense"])
-        func badEnds(how: String) async throws {
+            arguments: [
+                ("cut", "in the middle of a tuple, after 35 bytes"), ("reset", "broke"),
+                ("silence", "sent nothing for 5 s"), ("nonsense", "byte 11400"),
+            ])
+        func badEnds(how: String, words: String) async throws {
             let scene = try await FeedbackScene(script: { peer in
                 peer.send(FeedbackScene.bytes(0..<300))
-                switch how {
-                case "cut":
-                    peer.send(FeedbackScene.bytes(300..<301).dropLast(3))
-                    peer.hangUp()
-                case "nonsense": peer.send([UInt8](repeating: 0xFF, count: 10))
-                default: break
-                }
+                if how == "nonsense" { peer.send([UInt8](repeating: 0xFF, count: 10)) }
+                guard how == "cut" else { return }
+                peer.send(FeedbackScene.bytes(300..<301).dropLast(3))
+                peer.hangUp()
             })
             let process = try scene.start("--timeout", how == "silence" ? "5s" : "60s")
-            try await eventually("what came is written") { try scene.invalidTokens.count == 300 }
+            try await scene.has(300)
             if how == "reset" { scene.server.peers.forEach { $0.reset() } }
             #expect(try await process.wait() == .exited(1))
             #expect(process.output.hasPrefix("default: 300 records: 300 added, "), "\(process.output)")
-            let words = [
-                "cut": "in the middle of a tuple, after 35 bytes", "reset": "broke", "silence": "sent nothing for 5 s",
-                "nonsense": "byte 11400",
-            ]
             #expect(process.errors.hasPrefix("default: FAILED: "), "\(process.errors)")
             #expect(process.errors.contains("localhost:\(scene.server.port) "))
-            #expect(process.errors.contains(words[how] ?? ""), "\(process.errors)")
+            #expect(process.errors.contains(words), "\(process.errors)")
             #expect(process.output.contains("35 bytes of an incomplete record") == (how == "cut"))
-        }
-
-        @Test("a refused certificate is reported")
-        func refused() async throws {
-            let scene = try await FeedbackScene(authority: "other-ca", script: FeedbackScene.sending(0..<3))
-            let result = try await scene.run()
-            #expect(result.ending == .exited(1))
-            #expect(result.errors.contains("alert"), "\(result.errors)")
-            #expect(try scene.invalidTokens.isEmpty)
         }
 
         @Test("of one app is read whatever the services of other apps do")
@@ -144,20 +106,17 @@ extension EndToEnd {
             let certificate = try TestCertificates.path("client.pem")
             let workshop = try OpenSSLWorkshop()
             try workshop.certificate("good", subject: "/UID=com.example.good/CN=Apple Push Services: com.example.good")
-            let environment = [
-                "APNS_WORKER_APPS": "good,silent,gone,broken,keyed",
-                "APNS_WORKER_CERTIFICATE": "", "APNS_WORKER_TEAM_ID": "TEAM123456",
-                "APNS_WORKER_APPS_GOOD_CERTIFICATE": workshop.path("good.pem"),
-                "APNS_WORKER_APPS_GOOD_CERTIFICATE_KEY": workshop.path("good-key.pem"),
-                "APNS_WORKER_APPS_GOOD_TOPIC": "com.example.good",
-                "APNS_WORKER_APPS_GOOD_ENDPOINT": "sandbox",
-                "APNS_WORKER_APPS_SILENT_CERTIFICATE": certificate,
-                "APNS_WORKER_APPS_SILENT_FEEDBACK_ENDPOINT": "localhost:\(silent.port)",
-                "APNS_WORKER_APPS_GONE_CERTIFICATE": certificate,
-                "APNS_WORKER_APPS_GONE_FEEDBACK_ENDPOINT": "localhost:\(nobody)",
-                "APNS_WORKER_APPS_BROKEN_CERTIFICATE": "/does/not/exist.pem",
-                "APNS_WORKER_APPS_KEYED_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
+            let apps = [
+                "GOOD_CERTIFICATE": workshop.path("good.pem"), "GOOD_CERTIFICATE_KEY": workshop.path("good-key.pem"),
+                "GOOD_TOPIC": "com.example.good", "GOOD_ENDPOINT": "sandbox", "SILENT_CERTIFICATE": certificate,
+                "SILENT_FEEDBACK_ENDPOINT": "localhost:\(silent.port)", "GONE_CERTIFICATE": certificate,
+                "GONE_FEEDBACK_ENDPOINT": "localhost:\(nobody)", "BROKEN_CERTIFICATE": "/does/not/exist.pem",
+                "KEYED_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
             ]
+            var environment = Dictionary(uniqueKeysWithValues: apps.map { ("APNS_WORKER_APPS_\($0)", $1) })
+            environment["APNS_WORKER_APPS"] = "good,silent,gone,broken,keyed"
+            environment["APNS_WORKER_CERTIFICATE"] = ""
+            environment["APNS_WORKER_TEAM_ID"] = "TEAM123456"
             let result = try await scene.run("--timeout", "5s", environment: environment)
             #expect(result.ending == .exited(1))
             let lines = result.output.split(separator: "\n")
@@ -174,8 +133,7 @@ extension EndToEnd {
             #expect(details.count == 110)
 
             // The selected app is the only one read, and an app with a key can't be selected.
-            let chosen = try await scene.run("--app", "good", environment: environment)
-            #expect(chosen.ending == .exited(0))
+            let chosen = try await scene.finish("--app", "good", environment: environment)
             #expect(chosen.output.hasPrefix("good: 100 records: 0 added, 100 already known"))
             let keyed = try await scene.run("--app", "keyed", environment: environment)
             #expect(keyed.ending == .exited(78) && keyed.errors.contains("signing key"), "\(keyed.errors)")
@@ -195,38 +153,28 @@ extension EndToEnd {
                 FeedbackScene.sending((round * 10)..<(round * 10 + 10))(peer)
             })
             let process = try scene.start("--interval", "1s", "--quiet")
-            try await eventually("three rounds are written") { try scene.invalidTokens.count == 30 }
+            try await scene.has(30)
             process.send(SIGTERM)
             #expect(try await process.wait() == .exited(0), "\(process.errors)")
             #expect(process.output.contains("default: 10 records: 10 added"))
             #expect(process.errors.contains("FAILED"))
         }
 
-        @Test("without records is reported, but not with --quiet")
+        @Test("without records is reported, but not with --quiet, and starts no command")
         func quiet() async throws {
             let scene = try await FeedbackScene(script: { $0.hangUp() })
-            let loud = try await scene.run()
-            #expect(loud.output.hasPrefix("default: 0 records: 0 added, 0 already known; "))
-            for arguments in [["--quiet"], ["--quiet", "--json"]] {
-                let process = try ChildProcess(
-                    BuiltProgram.path("apns-worker"), ["feedback"] + arguments,
-                    environment: FeedbackScene.environment(scene.redis.url, scene.server.port))
-                #expect(try await process.wait() == .exited(0))
-                #expect(process.output.isEmpty && process.errors.isEmpty, "\(process.output)\(process.errors)")
+            #expect(try await scene.finish().output.hasPrefix("default: 0 records: 0 added, 0 already known; "))
+            for result in [try await scene.finish("--quiet"), try await scene.finish("--quiet", "--json")] {
+                #expect(result.output.isEmpty && result.errors.isEmpty, "\(result)")
             }
+            let result = try await scene.finish("--exec", "exit 3", "--json")
+            #expect(try FeedbackScene.Report(result.output).exec == nil)
         }
 
         @Test("on a terminal shows its progress and leaves a line")
         func progress() async throws {
             let gate = Gate()
-            let scene = try await FeedbackScene(script: { peer in
-                peer.send(FeedbackScene.bytes(0..<20))
-                @Sendable func whenOpen(_ peer: FeedbackPeer) {
-                    guard gate.isOpen else { return peer.after(.milliseconds(5)) { whenOpen($0) } }
-                    peer.close()
-                }
-                whenOpen(peer)
-            })
+            let scene = try await FeedbackScene(script: FeedbackScene.halves(gate, 0..<20, 20..<20))
             let terminal = try ChildProcess(
                 "script",
                 ["--quiet", "--return", "--command", "\(BuiltProgram.path("apns-worker")) feedback", "/dev/null"],
@@ -242,8 +190,8 @@ extension EndToEnd {
             arguments: [
                 (["--feedback-endpoint", "a b"], "a b"), (["--app", "nobody"], "unknown app nobody"),
                 (["--batch", "0"], "--batch"), (["--timeout", "soon"], "--timeout"),
-                (["--interval", "0s"], "--interval"),
-                (["--redis-patience", "5"], "--redis-patience"), (["--list", "--json"], "--list and --json"),
+                (["--interval", "0s"], "--interval"), (["--redis-patience", "5"], "--redis-patience"),
+                (["--list", "--json"], "--list and --json"),
                 (["--spill", "/does/not/exist/file"], "/does/not/exist/file"), (["--exec", " "], "--exec"),
                 (["--from", "x", "--list"], "--from"),
                 (["--certificate", "/does/not/exist.pem"], "/does/not/exist.pem"),

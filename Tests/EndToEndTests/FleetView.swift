@@ -60,8 +60,6 @@ struct FleetView: Decodable {
     let invalid_tokens: Int
     let rate: Double
 
-    /// Runs the command.
-    /// - Parameter redis: the URL of Redis.
     init(_ redis: String, _ options: String...) async throws {
         let result = try await EndToEnd.CommandLineTests.run(
             ["status", "--json"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
@@ -73,7 +71,6 @@ struct FleetView: Decodable {
 
     func queue(_ name: String) throws -> Queue { try #require(queues.first { $0.name == name }) }
 
-    /// Returns the worker that runs in a process.
     func worker(_ process: WorkerProcess) -> Worker? {
         workers.first { $0.pid == Int(process.process.processIdentifier) }
     }

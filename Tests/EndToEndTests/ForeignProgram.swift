@@ -11,7 +11,6 @@ enum ForeignProgram {
     /// Returns the path of the Go program, which is built on first use, without a network, from Debian's packages.
     static func go() async throws -> String { try await goProgram.value }
 
-    /// Returns the command that runs a Python program with Debian's modules.
     static func python(_ name: String) -> [String] { ["/usr/bin/python3", "-B", sources.appending(path: name).path] }
 
     /// Returns the command that runs a Python program with aioapns, which is installed from PyPI on first use; `nil` if
@@ -91,11 +90,8 @@ final class ForeignReceiver: Sendable {
 
     deinit { try? FileManager.default.removeItem(at: file) }
 
-    func behave(_ behaviour: String) throws {
-        try behaviour.write(to: file, atomically: true, encoding: .utf8)
-    }
+    func behave(_ behaviour: String) throws { try behaviour.write(to: file, atomically: true, encoding: .utf8) }
 
-    /// Returns the requests that it has printed.
     func requests<Request: Decodable>(_: Request.Type) throws -> [Request] {
         try process.output.split(separator: "\n").dropFirst().map {
             try JSONDecoder().decode(Request.self, from: Data($0.utf8))
@@ -116,7 +112,6 @@ final class ForeignServerProcess: Sendable {
         /// The number of requests whose `apns-id` differed from the first one for their device token.
         let changedIDs: Int
         let goAways, resets, cuts, settings, restarts: Int
-        /// The client's violations of HTTP/2.
         let violations: [String]
 
         var duplicates: Int { accepted - distinct }
@@ -140,7 +135,6 @@ final class ForeignServerProcess: Sendable {
         port = try JSONDecoder().decode([String: Int].self, from: Data(process.output.utf8))["port"] ?? 0
     }
 
-    /// Stops the server and returns its account.
     func stop() async throws -> Account {
         process.send(SIGTERM)
         guard try await process.wait() == .exited(0), let line = process.output.split(separator: "\n").last else {
