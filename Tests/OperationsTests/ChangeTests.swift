@@ -174,8 +174,7 @@ struct ChangeTests {
             let undo = try UncancelJobs(Self.fields(["id": "x"]))
             #expect(try await scene.desk().perform(undo).sentence.hasPrefix("ended the cancellation of 1 ID"))
             await expectRefusal("no job with this ID is cancelled") { _ = try await scene.desk().perform(undo) }
-            #expect(
-                try await scene.audit() == ["uncancel_jobs refused", "uncancel_jobs done", "cancel_jobs done 0"])
+            #expect(try await scene.audit() == ["uncancel_jobs refused", "uncancel_jobs done", "cancel_jobs done 0"])
         }
     }
 
@@ -273,9 +272,7 @@ struct ChangeTests {
         do {
             _ = try CampaignChange(.pause, Fields(all.map { ($0.key, $0.value) }), now: 0)
             Issue.record("it was accepted")
-        } catch {
-            #expect(error.text(.member).contains(words), "\(error.text(.member))")
-        }
+        } catch { #expect(error.text(.member).contains(words), "\(error.text(.member))") }
     }
 
     @Test("flags and members are spelled as their users write them")
@@ -295,9 +292,7 @@ struct ChangeTests {
             do {
                 _ = try JobFilter(Fields([(name, value)], refusesEmpty: true), now: 0)
                 Issue.record("\(name) was accepted")
-            } catch {
-                #expect(error.text(.flag).contains(words), "\(error.text(.flag))")
-            }
+            } catch { #expect(error.text(.flag).contains(words), "\(error.text(.flag))") }
         }
     }
 

@@ -45,8 +45,7 @@ struct FullRedisTests {
             var durations = AppPauses.Durations()
             durations.first = 1
             let keys = queue.sharedKeys
-            let pauses = onLoop(
-                queue, AppPauses(client: queue.client, keys: keys, worker: "w", durations: durations))
+            let pauses = onLoop(queue, AppPauses(client: queue.client, keys: keys, worker: "w", durations: durations))
             let opened: Int64? = try await call(queue) {
                 pauses.value.trip(
                     "shop", reason: "Fault", detail: nil, isProbe: false, configuration: "c", completion: $0)
@@ -168,9 +167,7 @@ struct FullRedisTests {
 
     @Test("jobs are neither enqueued nor requeued, and the error has advice")
     func refusals() async throws {
-        try await withFullRedis(prepare: { queue in
-            try queue.bury(.numbered(1), at: 5000)
-        }) { queue in
+        try await withFullRedis(prepare: { queue in try queue.bury(.numbered(1), at: 5000) }) { queue in
             let before = try queue.everything()
             let requeue = await #expect(throws: RedisError.self) {
                 _ = try await queue.sweep(.requeue(first: false, keepsAttempts: false), .init())

@@ -52,9 +52,7 @@ struct FleetStateTests {
             try await call { $0.pauses[0].value.read(apps, completion: $1) }
         }
 
-        func share(
-            _ token: String, issuedAt: Int64, refusedAt: Int64 = 0
-        ) async throws -> SharedProviderTokens.Answer {
+        func share(_ token: String, issuedAt: Int64, refusedAt: Int64 = 0) async throws -> SharedProviderTokens.Answer {
             let offer = SharedProviderTokens.Offer(
                 keyID: "K", teamID: "T", issuedAt: issuedAt, token: token, refusedAt: refusedAt)
             return try await call { $0.tokens.value.share(offer, completion: $1) }
@@ -77,8 +75,7 @@ struct FleetStateTests {
                     pauses: ["one", "two"].map { name in
                         NIOLoopBoundBox(
                             AppPauses(client: client, keys: keys, worker: name, durations: durations), eventLoop: loop)
-                    },
-                    rates: NIOLoopBoundBox(AppRates(client: client, keys: keys), eventLoop: loop),
+                    }, rates: NIOLoopBoundBox(AppRates(client: client, keys: keys), eventLoop: loop),
                     throttled: NIOLoopBoundBox(ThrottledTokens(client: client, keys: keys), eventLoop: loop),
                     tokens: NIOLoopBoundBox(SharedProviderTokens(client: client, keys: keys), eventLoop: loop))
             }.get()
@@ -140,9 +137,7 @@ struct FleetStateTests {
             var state = try #require(
                 JSONSerialization.jsonObject(with: Data((queue.redis.run("GET", key).text ?? "").utf8))
                     as? [String: Any])
-            for name in ["since", "until", "set_at"] {
-                state[name] = (try #require(state[name] as? Int64)) + 3_600_000
-            }
+            for name in ["since", "until", "set_at"] { state[name] = (try #require(state[name] as? Int64)) + 3_600_000 }
             let text = String(decoding: try JSONSerialization.data(withJSONObject: state), as: UTF8.self)
             try queue.redis.run("SET", key, text)
             let pause = PauseRecord(ByteBuffer(string: text))

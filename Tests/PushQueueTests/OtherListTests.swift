@@ -56,8 +56,7 @@ struct OtherListTests {
         #expect(try QueueKeys(queue: "push", list: "queue:{push}").listIsInSlot)
     }
 
-    @Test(
-        "must have a valid name", arguments: ["", " ", "a b", "a\n", String(repeating: "x", count: 256)])
+    @Test("must have a valid name", arguments: ["", " ", "a b", "a\n", String(repeating: "x", count: 256)])
     func names(name: String) {
         let error = #expect(throws: QueueKeys.Invalid.self) { try QueueKeys(list: name) }
         #expect(error?.description.contains("the list must be") == true)

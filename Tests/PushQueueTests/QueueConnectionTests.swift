@@ -64,8 +64,7 @@ struct QueueConnectionTests {
             [keys.jobs, keys.retry, keys.claimed("w"), keys.inbox, keys.workers, keys.dead, keys.results, stats]
         case .reserve: [keys.claimed("w"), keys.results, stats, keys.unique(ByteBuffer(string: "x")).text]
         case .settle: [keys.claimed("w"), keys.retry, keys.dead, keys.cancelled, keys.results, stats]
-        case .reclaim:
-            [keys.workers, keys.claimed("w"), keys.jobs, keys.dead, keys.results, stats]
+        case .reclaim: [keys.workers, keys.claimed("w"), keys.jobs, keys.dead, keys.results, stats]
         case .release: [keys.workers, keys.claimed("w"), keys.inbox, keys.jobs]
         // Other tests cover the keys of the other scripts.
         default: []
@@ -86,9 +85,7 @@ struct QueueConnectionTests {
             try queue.push(["fresh", "much too large to be claimed by this worker"])
             try queue.push(retry: "due", at: 1)
             try queue.redis.run("RPUSH", queue.keys.inbox, "waited")
-            for key in [queue.keys.dead, queue.keys.cancelled] {
-                try queue.redis.run("ZADD", key, "1", "{}\nolder")
-            }
+            for key in [queue.keys.dead, queue.keys.cancelled] { try queue.redis.run("ZADD", key, "1", "{}\nolder") }
             if script == .reclaim { try queue.endLease("w") }
             if script == .reserve {
                 #expect(try await worker.reserve([.bare(worker.id(1), "job 1", id: "x")]) == [.granted])

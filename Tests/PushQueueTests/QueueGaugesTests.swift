@@ -127,9 +127,7 @@ struct QueueGaugesTests {
         #expect(gauges.head == nil && gauges.headEnqueuedAt(as: .native) == nil && gauges.now > 1_700_000_000_000)
     }
 
-    @Test(
-        "a head that can't be read, or has no time, is accepted",
-        arguments: ["{", #"{"payload":{},"token":"ab"}"#])
+    @Test("a head that can't be read, or has no time, is accepted", arguments: ["{", #"{"payload":{},"token":"ab"}"#])
     func unreadable(head: String) async throws {
         try redis.run("RPUSH", keys.jobs, head)
         let gauges = try await read()

@@ -60,9 +60,7 @@ struct QueueScriptTests {
         String(decoding: text, as: UTF8.self).split(separator: "\n").filter { !$0.contains(/^ *--/) }
     }
 
-    @Test(
-        "keys and arguments have names: scripts index only those of which there is any number",
-        arguments: all)
+    @Test("keys and arguments have names: scripts index only those of which there is any number", arguments: all)
     func names(script: QueueScript) {
         for line in Self.code(script.text) where line.contains(/(KEYS|ARGV)\[\d/) {
             #expect(line.hasPrefix("local "), "\(line)")
@@ -76,9 +74,8 @@ struct QueueScriptTests {
             try queue.redis.run("SET", clock, "1800000000123")
             let now = try await withCheckedThrowingContinuation { continuation in
                 queue.client.eventLoop.execute { [client = queue.client, keys = queue.keys] in
-                    QueueConnection(
-                        client: client, keys: keys, worker: "w", limits: QueueLimits(), clock: .key(clock)
-                    ).claim(count: 1, first: 1, join: true) { continuation.resume(with: $0.map(\.now)) }
+                    QueueConnection(client: client, keys: keys, worker: "w", limits: QueueLimits(), clock: .key(clock))
+                        .claim(count: 1, first: 1, join: true) { continuation.resume(with: $0.map(\.now)) }
                 }
             }
             #expect(now == 1_800_000_000_123)
@@ -115,8 +112,7 @@ struct QueueScriptTests {
         let sender = AbsentRedis()
         let rates = AppRates(client: sender, keys: SharedKeys())
         var failure: QueueConnection.Failure?
-        rates.reserve(1, of: "shop", perSecond: 10) { result in
-            if case .failure(let error) = result { failure = error }
+        rates.reserve(1, of: "shop", perSecond: 10) { result in if case .failure(let error) = result { failure = error }
         }
         // The script, and the command that loads it.
         #expect(sender.count == 2)

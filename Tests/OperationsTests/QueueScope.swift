@@ -1,0 +1,26 @@
+import QueueTestSupport
+import Testing
+
+/// Provides each test of a suite with its own queue.
+struct QueueScope: SuiteTrait, TestScoping {
+    private struct Current: @unchecked Sendable { let queue: TestQueue }
+
+    @TaskLocal private static var current: Current?
+
+    /// The queue of the current test.
+    static var queue: TestQueue {
+        guard let current else { preconditionFailure("the suite lacks the trait `.queue`") }
+        return current.queue
+    }
+
+    let isRecursive = true
+
+    func provideScope(for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void)
+        async throws
+    {
+        try await withQueue { queue in try await Self.$current.withValue(Current(queue: queue)) { try await function() }
+        }
+    }
+}
+
+extension Trait where Self == QueueScope { static var queue: Self { Self() } }
