@@ -50,9 +50,7 @@ struct ForeignJobTests {
         do {
             let text = try String(contentsOf: file, encoding: .utf8)
             return try text.split(separator: "\n").map { try JSONDecoder().decode(Sample.self, from: Data($0.utf8)) }
-        } catch {
-            fatalError("\(file.path): \(error)")
-        }
+        } catch { fatalError("\(file.path): \(error)") }
     }()
 
     @Test("are sent as they were meant, or an answer says what to write", arguments: corpus.indices)
@@ -163,9 +161,7 @@ struct ForeignJobTests {
         let app = RoutedApp(
             AppConfiguration(name: "default", topic: "com.example.app", credential: .providerTokens([])))
         guard let notification = try? app.notification(for: job, identity: ByteBuffer(string: "i"), firstSeen: now)
-        else {
-            return []
-        }
+        else { return [] }
         let tokens = job.tokens.map { $0.map { String(buffer: job.text($0)) } } ?? []
         let payload = (try? JSONSerialization.jsonObject(with: Data(notification.payload.readableBytesView))) ?? [:]
         let sorted = try? JSONSerialization.data(withJSONObject: payload, options: .sortedKeys)
@@ -204,9 +200,7 @@ struct ForeignJobTests {
         }
         #expect(count > 2000 && silent < count / 2, "\(silent) of \(count)")
         // The value of a text or a number can be any other: only its producer knows.
-        let unexpected = different.filter { what in
-            !Self.anyValue.contains { what.hasPrefix("\($0) is ") }
-        }
+        let unexpected = different.filter { what in !Self.anyValue.contains { what.hasPrefix("\($0) is ") } }
         #expect(unexpected.isEmpty, "\(unexpected.prefix(60).joined(separator: "\n"))")
     }
 

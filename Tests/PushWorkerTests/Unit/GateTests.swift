@@ -52,9 +52,7 @@ struct GateTests {
     }
 
     /// The states of the app's connections.
-    enum Connection: CaseIterable {
-        case usable, justLost, lost
-    }
+    enum Connection: CaseIterable { case usable, justLost, lost }
 
     static let combinations = App.allCases.flatMap { app in
         Endpoint.allCases.flatMap { endpoint in Connection.allCases.map { (app, endpoint, $0) } }
@@ -138,9 +136,7 @@ struct GateTests {
         #expect(gate.decide(resending: .ofEndpoint, now: Self.start) == gate.decide(now: Self.start))
     }
 
-    @Test(
-        "Jobs are deferred until the obstacle may end, at most a minute and some seconds.",
-        arguments: combinations)
+    @Test("Jobs are deferred until the obstacle may end, at most a minute and some seconds.", arguments: combinations)
     func defers(app: App, endpoint: Endpoint, connection: Connection) throws {
         let gate = Self.gate(app, endpoint, connection)
         guard let obstacle = gate.obstacle(now: Self.start) else { return }

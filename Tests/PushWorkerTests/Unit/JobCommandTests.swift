@@ -9,6 +9,10 @@ import Testing
 /// The engine's real parts under operators' commands about campaigns and ids, without a server.
 @Suite("Commands about jobs")
 struct JobCommandTests {
+    private let scene: EngineScene
+
+    init() throws { scene = try EngineScene() }
+
     private let campaign = JobCommands.Target.campaign("spring")
 
     private func job(_ number: Int, _ campaign: String = "spring") -> String {
@@ -26,7 +30,6 @@ struct JobCommandTests {
 
     @Test("of a cancelled campaign turn jobs that are claimed with the command into dead letters")
     func atDecode() throws {
-        let scene = try EngineScene()
         scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
         scene.push(job(1), job(2, "autumn"), EngineScene.job())
         #expect(scene.transport.tokens == ["100002", "ab"])
@@ -41,7 +44,6 @@ struct JobCommandTests {
 
     @Test("cancel claimed jobs that are not submitted, within half a second and without claiming jobs")
     func inLine() throws {
-        let scene = try EngineScene()
         scene.transport.streams = 4
         scene.queue.jobs += [job(1), job(2), job(3), job(4, "autumn")]
         scene.lane.wake(QueueID(index: 0))
@@ -66,7 +68,6 @@ struct JobCommandTests {
 
     @Test("cancel the rest of a job with many tokens, which becomes one dead letter with those tokens")
     func fanOut() throws {
-        let scene = try EngineScene()
         scene.transport.streams = 3
         let tokens = (0..<10).map { "\(100_000 + $0)" }
         scene.push(EngineScene.fanOut(tokens, #""alert":"hi","campaign":"spring""#))
@@ -88,7 +89,6 @@ struct JobCommandTests {
 
     @Test("cancel a job by its ID, and discard it only if the operator requests that")
     func byID() throws {
-        let scene = try EngineScene()
         scene.queue.commands = JobCommands(
             version: "1",
             [
@@ -106,7 +106,6 @@ struct JobCommandTests {
 
     @Test("keep a job that was requeued after the cancellation, but not one requeued before it")
     func requeued() throws {
-        let scene = try EngineScene()
         let since = cancelled.since
         scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
         func requeued(_ at: Int64, _ number: Int) -> String {
@@ -114,8 +113,7 @@ struct JobCommandTests {
         }
         scene.push(requeued(since + 1, 1), requeued(since - 1, 2))
         #expect(scene.transport.tokens == ["100001"])
-        scene.answer(.uncertain(.timedOut))
-        scene.run()
+        scene.finish(.uncertain(.timedOut))
         // It is still exempt when it is retried.
         #expect(
             scene.queue.postponed.count == 1 && scene.queue.postponed[0].body.contains(#""requeued":\#(since + 1)"#))
@@ -124,7 +122,6 @@ struct JobCommandTests {
 
     @Test("end a notification that was about to be resent")
     func resend() throws {
-        let scene = try EngineScene()
         scene.pushOne(token: "cd", #""alert":"hi","campaign":"spring""#)
         scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
         scene.run(.milliseconds(700))
@@ -137,7 +134,6 @@ struct JobCommandTests {
 
     @Test("defer the jobs of a paused campaign, claimed or not, and spend no attempt")
     func paused() throws {
-        let scene = try EngineScene()
         scene.transport.streams = 1
         scene.push(job(1), job(2))
         scene.transport.streams = 0
@@ -145,8 +141,7 @@ struct JobCommandTests {
         scene.run(.milliseconds(700))
         scene.transport.streams = 1
         scene.push(job(3))
-        scene.answer(EngineScene.delivered)
-        scene.run()
+        scene.finish()
         #expect(scene.transport.tokens == ["100001"])
         #expect(scene.stats["deferred"] == 2 && scene.stats["delivered"] == 1)
         for postponed in scene.queue.postponed {
@@ -156,7 +151,6 @@ struct JobCommandTests {
 
     @Test("schedule each job of a limited campaign, and send it at its time")
     func limited() throws {
-        let scene = try EngineScene()
         let limit = command {
             $0.perSecond = 100
             $0.limitedAt = $0.since
@@ -189,7 +183,6 @@ struct JobCommandTests {
 
     @Test("split a large job of a limited campaign into pieces of a second's worth")
     func limitedFanOut() throws {
-        let scene = try EngineScene()
         scene.queue.commands = JobCommands(version: "1", [campaign: command { $0.perSecond = 20 }])
         scene.push(EngineScene.fanOut((0..<100).map { "\(100_000 + $0)" }, #""alert":"hi","campaign":"spring""#))
         scene.run()
@@ -198,7 +191,6 @@ struct JobCommandTests {
 
     @Test("cost a lane without jobs no further command to Redis")
     func idle() throws {
-        let scene = try EngineScene()
         scene.run(.seconds(1))
         let claims = scene.queue.claims
         scene.run(.seconds(10))
@@ -208,7 +200,6 @@ struct JobCommandTests {
 
     @Test("a pause with --now also returns jobs whose tokens were being looked up")
     func pauseDuringLookUp() throws {
-        let scene = try EngineScene()
         scene.stores.fakeFleet.invalid = [
             InvalidToken(
                 token: ByteBuffer(string: "ffff"), at: 5000, reason: "Unregistered", topic: ByteBuffer(string: "other"),

@@ -55,9 +55,7 @@ struct LaneMetricsTests {
     @Test("jobs are counted by queue and outcome")
     func jobs() {
         let metrics = LaneMetrics(apps: 1, queues: 3, measuresTimes: false)
-        for (number, outcome) in Fate.ofJobs.enumerated() {
-            for _ in 0...number { metrics.count(outcome, queue: 2) }
-        }
+        for (number, outcome) in Fate.ofJobs.enumerated() { for _ in 0...number { metrics.count(outcome, queue: 2) } }
         for (number, outcome) in Fate.ofJobs.enumerated() {
             #expect(metrics.jobs(outcome, queue: 2) == number + 1 && metrics.jobs(outcome, queue: 0) == 0)
         }
@@ -153,9 +151,7 @@ struct ReasonLabelTests {
     @Test(
         "is `other` for any other text",
         arguments: ["NewReason", "HTTP418", "HTTP204", "GatewayStatus77", "badpath", "ab12\"}\n", "00fc13adff785122b4"])
-    func others(reason: String) {
-        #expect(Reason.Code(text: reason).label == "other")
-    }
+    func others(reason: String) { #expect(Reason.Code(text: reason).label == "other") }
 }
 
 @Suite("The fate of a job")

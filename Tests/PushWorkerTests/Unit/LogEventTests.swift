@@ -103,9 +103,7 @@ struct LogEventTests {
     ]
 
     private static func entries() throws -> [(event: String, line: LoggedLine)] {
-        try LoggedLine.all().flatMap { line in
-            line.events.flatMap { computed[$0] ?? [$0] }.map { ($0, line) }
-        }
+        try LoggedLine.all().flatMap { line in line.events.flatMap { computed[$0] ?? [$0] }.map { ($0, line) } }
     }
 
     @Test("every line has one")

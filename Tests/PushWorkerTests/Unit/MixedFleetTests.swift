@@ -22,13 +22,6 @@ struct MixedFleetTests {
         ("BadPayload", #"{"app":"a","token":"\#(token)","push_type":"background","payload":{"aps":{"alert":"x"}}}"#),
     ]
 
-    private func returnDue(_ scene: EngineScene) {
-        scene.run(.seconds(31))
-        #expect(scene.queue.returnDue())
-        scene.lane.wake(QueueID(index: 0))
-        scene.run(.milliseconds(20))
-    }
-
     @Test(
         "a job that this worker refuses goes back until a worker of each configuration has refused it",
         arguments: refused)
@@ -44,11 +37,11 @@ struct MixedFleetTests {
         let failure = try #require(Envelope.read(ByteBuffer(string: wrapped)).failure(in: ByteBuffer(string: wrapped)))
         #expect(failure.reason == reason && failure.refusedBy == own.text)
         // Another worker of this configuration gets it again.
-        returnDue(scene)
+        scene.claimPostponed(after: .seconds(31))
         #expect(scene.queue.dead.isEmpty && scene.queue.postponed.count == 2)
         // The others are gone.
         scene.queue.otherConfigurations = []
-        returnDue(scene)
+        scene.claimPostponed(after: .seconds(31))
         #expect(scene.queue.dead.map(\.reason) == [reason] && scene.queue.held.isEmpty)
         #expect(scene.transport.sent.isEmpty)
     }

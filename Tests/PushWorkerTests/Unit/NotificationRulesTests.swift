@@ -22,17 +22,13 @@ struct NotificationRulesTests {
             try NotificationRules.check(subject, job.facts, &buffer, second: 7) { first = first ?? $0 }
             for mistake in job.mistakes where type.tellsOf(mistake) && !isPass { first = first ?? Hint(mistake) }
             return (nil, first, String(buffer: buffer))
-        } catch {
-            return (error, first, String(buffer: buffer))
-        }
+        } catch { return (error, first, String(buffer: buffer)) }
     }
 
     private static func read(_ payload: String) throws(Reason) -> Job {
         do throws(JobError) {
             return try JobDecoder.decode(ByteBuffer(string: #"{"token":"ab","payload":\#(payload)}"#))
-        } catch {
-            throw Reason(error)
-        }
+        } catch { throw Reason(error) }
     }
 
     private static func refusal(

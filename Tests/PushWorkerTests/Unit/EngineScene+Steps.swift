@@ -1,0 +1,32 @@
+import APNS
+import NIOCore
+import Testing
+
+@testable import PushWorker
+
+extension EngineScene {
+    /// Ends the oldest unanswered request, and settles its job.
+    func finish(_ result: RequestResult = delivered) {
+        answer(result)
+        run()
+    }
+
+    func finish(_ reason: APNSReason, retryAfter: Int? = nil) {
+        answer(reason, retryAfter: retryAfter)
+        run()
+    }
+
+    /// Delivers the notifications in flight until there are none.
+    func deliverAll() {
+        while !transport.submitted.isEmpty { answer(Self.delivered) }
+        run()
+    }
+
+    /// Makes the lane claim postponed jobs, of which some must be due.
+    func claimPostponed(after time: TimeAmount, _ sourceLocation: SourceLocation = #_sourceLocation) {
+        run(time)
+        #expect(queue.returnDue(), sourceLocation: sourceLocation)
+        lane.wake(QueueID(index: 0))
+        run()
+    }
+}
