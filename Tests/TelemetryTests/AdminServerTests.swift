@@ -12,9 +12,7 @@ struct AdminServerTests {
     private static func sources(
         metrics: MetricsPage = MetricsPage(), health: Probe = Probe("alive", isGood: true),
         readiness: Probe = Probe("ready", isGood: true)
-    ) -> AdminServer.Sources {
-        .init(metrics: { metrics }, health: { health }, readiness: { readiness })
-    }
+    ) -> AdminServer.Sources { .init(metrics: { metrics }, health: { health }, readiness: { readiness }) }
 
     /// Sends a request with an independent client.
     private static func curl(_ arguments: String...) async throws -> String {
@@ -24,9 +22,7 @@ struct AdminServerTests {
         return curl.output
     }
 
-    private static func with(
-        _ sources: AdminServer.Sources, _ body: (String) async throws -> Void
-    ) async throws {
+    private static func with(_ sources: AdminServer.Sources, _ body: (String) async throws -> Void) async throws {
         let server = try await AdminServer.start(host: "127.0.0.1", port: 0, sources: sources)
         do {
             try await body("http://127.0.0.1:\(server.port)")

@@ -12,8 +12,7 @@ struct LogKeyTests {
     }
 
     @Test(
-        "are all in the table, in all modules",
-        arguments: ["APNS", "Dashboard", "PushWorker", "Redis", "apns-worker"])
+        "are all in the table, in all modules", arguments: ["APNS", "Dashboard", "PushWorker", "Redis", "apns-worker"])
     func table(module: String) throws {
         let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../../Sources/\(module)")
         let files = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
@@ -31,9 +30,7 @@ struct LogKeyTests {
 
     @Test("are lower case with underscores")
     func spelling() {
-        for key in LogKey.allCases {
-            #expect(key.rawValue.allSatisfy { $0.isLowercase || $0 == "_" }, "\(key)")
-        }
+        for key in LogKey.allCases { #expect(key.rawValue.allSatisfy { $0.isLowercase || $0 == "_" }, "\(key)") }
     }
 }
 

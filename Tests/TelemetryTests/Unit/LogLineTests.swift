@@ -62,9 +62,7 @@ struct LogLineTests {
         ] { #expect(object[name] as? String == text, "\(name)") }
     }
 
-    @Test(
-        "is always one line without control characters", arguments: hostile,
-        [LogFormat.text, .journal, .json])
+    @Test("is always one line without control characters", arguments: hostile, [LogFormat.text, .journal, .json])
     func oneLine(text hostile: String, format: LogFormat) {
         let text = text(line(hostile, ["job": "\(hostile)", "\(hostile)": "x"]), format)
         #expect(text.hasSuffix("\n"))
@@ -91,7 +89,5 @@ struct LogLineTests {
     @Test(
         "has the time in UTC",
         arguments: [(0, "1970-01-01T00:00:00.000Z"), (951_782_400_999, "2000-02-29T00:00:00.999Z")])
-    func time(milliseconds: Int64, text: String) {
-        #expect(LogTime(milliseconds: milliseconds).text == text)
-    }
+    func time(milliseconds: Int64, text: String) { #expect(LogTime(milliseconds: milliseconds).text == text) }
 }
