@@ -90,9 +90,7 @@ struct QueueHistoryTests {
 
     @Test("jobs that scripts end themselves are in the minute, too")
     func scripts() async throws {
-        var limits = QueueLimits()
-        limits.maximumJobSize = 100
-        limits.maximumReclaims = 0
+        let limits = QueueLimits { ($0.maximumJobSize, $0.maximumReclaims) = (100, 0) }
         try queue.push([String(repeating: "x", count: 200), "poison"])
         _ = try await queue.worker("w", limits).claim(2)
         #expect(try Self.minute(queue) == ["dead": "1"])

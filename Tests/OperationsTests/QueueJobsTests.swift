@@ -217,8 +217,7 @@ struct QueueJobsTests {
                 #""attempt":3,"error":{"status":503,"reason":"ServiceUnavailable","at":1},"tokens":["aa","bb"],"#
             try queue.redis.run("ZADD", keys.retry, "77", Self.wrapped(job, error))
         }
-        var limits = QueueLimits()
-        limits.results = .failures
+        let limits = QueueLimits { $0.results = .failures }
         let jobs = QueueJobs(queue.client, keys, limits: limits)
         var filter = JobFilter()
         filter.campaigns = ["wrong"]

@@ -1,3 +1,4 @@
+import PushQueue
 import QueueTestSupport
 import Testing
 
@@ -24,3 +25,11 @@ struct QueueScope: SuiteTrait, TestScoping {
 }
 
 extension Trait where Self == QueueScope { static var queue: Self { Self() } }
+
+extension QueueLimits {
+    /// Creates the default limits with changes.
+    init(_ change: (inout QueueLimits) -> Void) {
+        self.init()
+        change(&self)
+    }
+}

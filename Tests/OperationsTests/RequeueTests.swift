@@ -122,8 +122,7 @@ struct RequeueTests {
 
     @Test("a worker's dead letters are requeued and settled normally, including pieces of a job")
     func roundTrip() async throws {
-        var limits = QueueLimits()
-        limits.maximumReclaims = 0
+        let limits = QueueLimits { $0.maximumReclaims = 0 }
         let piece =
             #"{"apns_worker":1,"attempt":2,"id":"big","enqueued":1700000000123,"requeues":2,"tokens":["ab","cd"],"job":{"payload":{}}}"#
         try queue.push([piece])

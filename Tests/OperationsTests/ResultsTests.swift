@@ -14,8 +14,7 @@ struct ResultsTests {
     private static let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
     private static var limits: QueueLimits {
-        var limits = QueueLimits()
-        limits.results = .all
+        let limits = QueueLimits { $0.results = .all }
         return limits
     }
 

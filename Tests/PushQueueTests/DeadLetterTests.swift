@@ -51,8 +51,7 @@ struct DeadLetterTests {
 
     @Test("beyond the maximum number, the oldest are evicted and counted")
     func trimByCount() async throws {
-        var limits = QueueLimits()
-        limits.maximumDeadLetters = 3
+        let limits = QueueLimits { $0.maximumDeadLetters = 3 }
         let worker = try await queue.worker("w", claiming: ["job1", "job2", "job3", "job4", "job5"], limits)
         try queue.redis.run("ZADD", queue.keys.dead, "\(Int64.max / 10_000_000)", "{}\noldest")
         let now = try await worker.claim(0).now
@@ -72,8 +71,7 @@ struct DeadLetterTests {
 
     @Test("those beyond the maximum age are evicted and counted")
     func trimByAge() async throws {
-        var limits = QueueLimits()
-        limits.maximumDeadLetterAge = 60_000
+        let limits = QueueLimits { $0.maximumDeadLetterAge = 60_000 }
         let worker = try await queue.worker("w", claiming: ["job1", "job2"], limits)
         let now = try await worker.claim(0).now
         try queue.redis.run("ZADD", queue.keys.dead, "\(now - 61_000)", "{}\nancient", "\(now - 30_000)", "{}\nrecent")
@@ -86,8 +84,7 @@ struct DeadLetterTests {
 
     @Test("beyond the maximum size, the oldest are evicted and counted")
     func trimByBytes() async throws {
-        var limits = QueueLimits()
-        limits.maximumDeadLetterBytes = 3000
+        let limits = QueueLimits { $0.maximumDeadLetterBytes = 3000 }
         let jobs = (1...6).map { "job \($0) " + String(repeating: "x", count: 1000) }
         let worker = try await queue.worker("w", claiming: jobs, limits)
         func bury(_ claims: ClosedRange<Int>) -> Settlement {
@@ -133,10 +130,7 @@ struct DeadLetterTests {
 
     @Test("claims and reclaims respect the limits too")
     func trimElsewhere() async throws {
-        var limits = QueueLimits()
-        limits.maximumDeadLetters = 1
-        limits.maximumJobSize = 5
-        limits.maximumReclaims = 0
+        let limits = QueueLimits { ($0.maximumDeadLetters, $0.maximumJobSize, $0.maximumReclaims) = (1, 5, 0) }
         try queue.push(["larger", "largest", "job1", "job2"])
         let worker = queue.worker("w", limits)
         let claimed = try await worker.claim(10)

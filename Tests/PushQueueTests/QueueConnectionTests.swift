@@ -76,10 +76,7 @@ struct QueueConnectionTests {
         arguments: [QueueScript.claim, .reserve, .settle, .reclaim, .release])
     func wrongType(script: QueueScript) async throws {
         try await withQueue { queue in
-            var limits = QueueLimits()
-            limits.maximumJobSize = 20
-            limits.maximumReclaims = 0
-            limits.results = .all
+            let limits = QueueLimits { ($0.maximumJobSize, $0.maximumReclaims, $0.results) = (20, 0, .all) }
             let worker = try await queue.worker("w", claiming: ["job 1", "job 2", "job 3", "job 4"], limits)
             try await worker.settle { $0.end(4, .delivered, results: .sample) }
             try queue.push(["fresh", "much too large to be claimed by this worker"])
@@ -137,9 +134,7 @@ struct QueueConnectionTests {
     func outOfMemory() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in
-            var limits = QueueLimits()
-            limits.maximumJobSize = 100
-            limits.maximumReclaims = 0
+            let limits = QueueLimits { ($0.maximumJobSize, $0.maximumReclaims) = (100, 0) }
             let worker = try await queue.worker("w", claiming: (1...8).map { "job \($0)" }, limits)
             try queue.push(["fresh", String(repeating: "x", count: 200)])
             try queue.push(retry: "due", at: 1)

@@ -36,10 +36,7 @@ private struct Model {
     }
 
     private static let limits: QueueLimits = {
-        var limits = QueueLimits()
-        limits.maximumReclaims = 4
-        limits.maximumJobSize = 400
-        limits.maximumClaimSize = 900
+        let limits = QueueLimits { ($0.maximumReclaims, $0.maximumJobSize, $0.maximumClaimSize) = (4, 400, 900) }
         return limits
     }()
 

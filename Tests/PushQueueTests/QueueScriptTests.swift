@@ -72,13 +72,7 @@ struct QueueScriptTests {
         try await withQueue { queue in
             let clock = "the 'clock' of \(queue.keys.queue)\n"
             try queue.redis.run("SET", clock, "1800000000123")
-            let now = try await withCheckedThrowingContinuation { continuation in
-                queue.client.eventLoop.execute { [client = queue.client, keys = queue.keys] in
-                    QueueConnection(client: client, keys: keys, worker: "w", limits: QueueLimits(), clock: .key(clock))
-                        .claim(count: 1, first: 1, join: true) { continuation.resume(with: $0.map(\.now)) }
-                }
-            }
-            #expect(now == 1_800_000_000_123)
+            #expect(try await queue.worker("w", clock: .key(clock)).claim(1).now == 1_800_000_000_123)
             let lease = try #require(queue.redis.run("ZSCORE", queue.keys.workers, "w").text.flatMap(Double.init))
             #expect(lease > 1_800_000_000_123 && lease < 1_800_003_600_123)
         }
@@ -112,7 +106,8 @@ struct QueueScriptTests {
         let sender = AbsentRedis()
         let rates = AppRates(client: sender, keys: SharedKeys())
         var failure: QueueConnection.Failure?
-        rates.reserve(1, of: "shop", perSecond: 10) { result in if case .failure(let error) = result { failure = error }
+        rates.reserve(1, of: "shop", perSecond: 10) { result in
+            if case .failure(let error) = result { failure = error }
         }
         // The script, and the command that loads it.
         #expect(sender.count == 2)

@@ -102,8 +102,7 @@ struct ReclaimTests {
         arguments: bodies.indices)
     func poison(index: Int) async throws {
         let (body, original) = Self.bodies[index]
-        var limits = QueueLimits()
-        limits.maximumReclaims = 3
+        let limits = QueueLimits { $0.maximumReclaims = 3 }
         let before = Envelope.read(ByteBuffer(string: body))
         #expect(ByteBuffer(string: body).slice(before.original).text == Self.readable(body, original))
         try queue.push([body])
@@ -227,8 +226,7 @@ struct ReclaimTests {
 
     @Test("a call returns a megabyte of claims and removes them in the same step, so that no job is duplicated")
     func portions() async throws {
-        var limits = QueueLimits()
-        limits.maximumClaimSize = 64 << 20
+        let limits = QueueLimits { $0.maximumClaimSize = 64 << 20 }
         let filling = String(repeating: "x", count: 70_000)
         _ = try await queue.worker("w", claiming: (100..<160).map { "\($0)\(filling)" }, limits)
         try queue.endLease("w")

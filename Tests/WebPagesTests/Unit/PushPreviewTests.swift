@@ -120,8 +120,7 @@ import Testing
         ])
     func kinds(topic: String, payload: String, kind: PushPreview.Kind) {
         #expect(preview(payload, topic: topic).kind == kind)
-        let isApp = !topic.isEmpty
-        #expect(preview(payload, topic: topic).appName == (isApp ? "App" : "App"))
+        #expect(preview(payload, topic: topic).appName == "App")
     }
 
     @Test(
