@@ -107,33 +107,19 @@ struct GateTests {
         #expect(isProblem == !(app == .closed && endpoint == .closed && connection == .usable))
         #expect((gate.state == .closed) == gate.sendsFreely)
         #expect((gate.obstacle(now: Self.start) == nil) == (expected == .send))
-    }
-
-    @Test("A job is kept as a probe only if it may soon be one.", arguments: combinations)
-    func wantsProbe(app: App, endpoint: Endpoint, connection: Connection) {
-        let wants = Self.gate(app, endpoint, connection).wantsProbe(now: Self.start)
-        let expected =
+        // A job is kept as a probe only if it may soon be one.
+        let wantsProbe =
             switch (app, endpoint) {
-            case (.due, _), (.asking, _), (.granted, _): true
-            case (.closed, .due), (.closed, .waiting): true
+            case (.due, _), (.asking, _), (.granted, _), (.closed, .due), (.closed, .waiting): true
             default: false
             }
-        #expect(wants == expected)
-    }
-
-    @Test(
-        "The probe of a paused app is sent again, unless only another configuration ends the pause.",
-        arguments: combinations)
-    func resends(app: App, endpoint: Endpoint, connection: Connection) {
-        let gate = Self.gate(app, endpoint, connection)
-        let decision = gate.decide(resending: .ofApp, now: Self.start)
-        if app == .closed || app == .blocked {
-            #expect(decision == gate.decide(now: Self.start))
-        } else {
-            #expect(decision == .send)
-        }
-        #expect(gate.decide(resending: nil, now: Self.start) == gate.decide(now: Self.start))
-        #expect(gate.decide(resending: .ofEndpoint, now: Self.start) == gate.decide(now: Self.start))
+        #expect(gate.wantsProbe(now: Self.start) == wantsProbe)
+        // The probe of a paused app is sent again, unless only another configuration ends the pause.
+        let decision = gate.decide(now: Self.start)
+        #expect(
+            gate.decide(resending: .ofApp, now: Self.start) == ([.closed, .blocked].contains(app) ? decision : .send))
+        #expect(gate.decide(resending: nil, now: Self.start) == decision)
+        #expect(gate.decide(resending: .ofEndpoint, now: Self.start) == decision)
     }
 
     @Test("Jobs are deferred until the obstacle may end, at most a minute and some seconds.", arguments: combinations)

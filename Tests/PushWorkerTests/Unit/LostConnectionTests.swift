@@ -117,36 +117,29 @@ struct LostConnectionTests {
         #expect(scene.transport.tokens == ["aa", "bb", "bb"] && scene.stats["dropped"] == 1)
     }
 
-    @Test("go back with their identity and their count if the lane ends before they are sent again")
-    func drainedWhileWaiting() throws {
-        scene.transport.isolatedLimits = [:]
-        scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
+    @Test(
+        "go back with their identity and their count, processed or not, if the lane ends before they are sent again",
+        arguments: [true, false])
+    func drainedWhileWaiting(mayBeProcessed: Bool) throws {
+        if mayBeProcessed {
+            scene.transport.isolatedLimits = [:]
+            scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
+            scene.transport.lose()
+            scene.run()
+        } else {
+            scene.push(EngineScene.job("aa"))
+            scene.transport.streams = -1
+            scene.answer(.notProcessed(.refusedStream))
+        }
         let ids = scene.transport.sent.map(\.apnsID)
-        scene.transport.lose()
-        scene.run()
         _ = scene.lane.drain(within: .seconds(5))
         scene.run(.seconds(6))
-        #expect(scene.stats == ["deferred": 2, "possible_duplicates": 2])
+        #expect(scene.stats == (mayBeProcessed ? ["deferred": 2, "possible_duplicates": 2] : ["deferred": 1]))
         #expect(scene.queue.held.isEmpty)
         let next = try EngineScene()
         for (body, _) in scene.queue.postponed { next.push(body) }
         next.run(.milliseconds(200))
-        #expect(next.transport.sent.map(\.apnsID) == ids && ids.count == 2)
-    }
-
-    @Test("keep their identity if APNs says that it did not process them, and the lane ends before they are sent again")
-    func drainedUnprocessed() throws {
-        scene.push(EngineScene.job("aa"))
-        let ids = scene.transport.sent.map(\.apnsID)
-        scene.transport.streams = -1
-        scene.answer(.notProcessed(.refusedStream))
-        _ = scene.lane.drain(within: .seconds(5))
-        scene.run(.seconds(6))
-        #expect(scene.stats == ["deferred": 1] && scene.queue.held.isEmpty && scene.queue.postponed.count == 1)
-        let next = try EngineScene()
-        for (body, _) in scene.queue.postponed { next.push(body) }
-        next.run(.milliseconds(200))
-        #expect(next.transport.sent.map(\.apnsID) == ids && ids.count == 1)
+        #expect(next.transport.sent.map(\.apnsID) == ids && ids.count == (mayBeProcessed ? 2 : 1))
     }
 
     @Test("are given back without an attempt by a lane that ends")
