@@ -200,22 +200,6 @@ struct DeadLettersTests {
             #expect(try queue.redis.run("RENAME", key + ":away", key) == .status("OK"))
         }
     }
-
-    @Test("a server without memory refuses to requeue, loses nothing, and deletes dead letters")
-    func outOfMemory() async throws {
-        let server = try RedisServer()
-        try await withQueue(on: server) { queue in
-            for number in 0..<3 { try queue.bury(.numbered(number), at: 5000) }
-            try queue.redis.run("CONFIG", "SET", "maxmemory", "1")
-            let before = try queue.everything()
-            let error = await #expect(throws: RedisError.self) {
-                _ = try await queue.sweep(.requeue(first: false, keepsAttempts: false), .init())
-            }
-            #expect("\(try #require(error))".contains("OOM"))
-            #expect(try queue.everything() == before)
-            #expect(try await queue.sweep(.delete, .init()).tally == 3)
-        }
-    }
 }
 
 extension TestQueue {

@@ -96,9 +96,8 @@ struct ResultGroupTests {
         let group = ResultGroup(queue.client, queue.keys, group: "g", consumer: "a")
         _ = try await group.create(since: nil)
         try queue.redis.run("DEL", queue.keys.results)
-        do {
-            _ = try await group.take(1, waiting: nil)
-            Issue.record("there is no group")
-        } catch RedisError.server(let error) { #expect(error.prefix == "NOGROUP") }
+        let error = await #expect(throws: RedisError.self) { _ = try await group.take(1, waiting: nil) }
+        guard case .server(let error) = error else { Issue.record("\(String(describing: error))"); return }
+        #expect(error.prefix == "NOGROUP")
     }
 }

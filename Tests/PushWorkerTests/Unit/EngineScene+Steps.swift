@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import PushQueue
 import Testing
 
 @testable import PushWorker
@@ -28,5 +29,12 @@ extension EngineScene {
         #expect(queue.returnDue(), sourceLocation: sourceLocation)
         lane.wake(QueueID(index: 0))
         run()
+    }
+}
+
+extension JobCommands.Command {
+    init(_ change: (inout JobCommands.Command) -> Void) {
+        self.init()
+        change(&self)
     }
 }

@@ -324,19 +324,13 @@ struct EngineTests {
         }
     }
 
-    private static let cancellation = {
-        var command = JobCommands.Command()
-        (command.state, command.since) = (.cancelled, 1_900_000_000_000)
-        return command
-    }()
+    private static let cancellation = JobCommands.Command { ($0.state, $0.since) = (.cancelled, 1_900_000_000_000) }
 
     @Test(
         "a job asks again for its reservation or turn after Redis refused it or the connection was lost",
         arguments: [#""id":"i","unique_for":"1h""#, #""campaign":"spring""#], [false, true])
     func asksAgain(member: String, isLost: Bool) throws {
-        var command = JobCommands.Command()
-        command.perSecond = 10
-        scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): command])
+        scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): .init { $0.perSecond = 10 }])
         scene.queue.jobs = [EngineScene.job("ab", #""alert":"x",\#(member)"#)]
         scene.lane.wake(QueueID(index: 0))
         scene.loop.run()
@@ -355,9 +349,7 @@ struct EngineTests {
 
     @Test("a unique job of a limited campaign is decoded once, and waits for its reservation and then for its turn")
     func uniqueLimited() throws {
-        var command = JobCommands.Command()
-        command.perSecond = 10
-        scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): command])
+        scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): .init { $0.perSecond = 10 }])
         scene.queue.turns = [0, 5000]
         let members = #""alert":"x","unique_for":"1h","campaign":"spring""#
         let jobs = ["a", "b"].map { EngineScene.job("\($0)\($0)", #""id":"\#($0)",\#(members)"#) }

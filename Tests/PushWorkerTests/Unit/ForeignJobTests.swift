@@ -94,7 +94,6 @@ struct ForeignJobTests {
     // MARK: One mistake at a time
 
     /// Valid jobs, which together have all members.
-    /// Valid jobs, which together have all members.
     private static let valid = corpus.filter { $0.origin == "all members" }.map(\.job)
 
     /// The names of members whose contents are the producer's own.

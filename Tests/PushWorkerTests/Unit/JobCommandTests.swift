@@ -20,10 +20,10 @@ struct JobCommandTests {
     }
 
     private func command(_ change: (inout JobCommands.Command) -> Void) -> JobCommands.Command {
-        var command = JobCommands.Command()
-        command.since = EngineScene.time(.uptimeNanoseconds(0))
-        change(&command)
-        return command
+        .init {
+            $0.since = EngineScene.time(.uptimeNanoseconds(0))
+            change(&$0)
+        }
     }
 
     private var cancelled: JobCommands.Command { command { $0.state = .cancelled } }
@@ -89,15 +89,8 @@ struct JobCommandTests {
 
     @Test("cancel a job by its ID, and discard it only if the operator requests that")
     func byID() throws {
-        scene.queue.commands = JobCommands(
-            version: "1",
-            [
-                .id("j1"): cancelled,
-                .id("j2"): command {
-                    $0.state = .cancelled
-                    $0.discards = true
-                },
-            ])
+        let discarded = command { ($0.state, $0.discards) = (.cancelled, true) }
+        scene.queue.commands = JobCommands(version: "1", [.id("j1"): cancelled, .id("j2"): discarded])
         scene.push(job(1, "a"), job(2, "a"), job(3, "a"))
         scene.run()
         #expect(scene.transport.tokens == ["100003"])
@@ -151,10 +144,7 @@ struct JobCommandTests {
 
     @Test("schedule each job of a limited campaign, and send it at its time")
     func limited() throws {
-        let limit = command {
-            $0.perSecond = 100
-            $0.limitedAt = $0.since
-        }
+        let limit = command { ($0.perSecond, $0.limitedAt) = (100, $0.since) }
         scene.queue.commands = JobCommands(version: "1", [campaign: limit])
         scene.queue.turns = [0, 10, 20]
         scene.push(job(1), job(2), job(3), job(4, "autumn"))
@@ -167,14 +157,9 @@ struct JobCommandTests {
         scene.push(returned[0])
         scene.run()
         #expect(scene.transport.tokens == ["100004", "100001", "100002"])
+        let later = EngineScene.time(scene.loop.now) + 1
         scene.queue.commands = JobCommands(
-            version: "2",
-            [
-                campaign: command {
-                    $0.perSecond = 1
-                    $0.limitedAt = EngineScene.time(scene.loop.now) + 1
-                }
-            ])
+            version: "2", [campaign: command { ($0.perSecond, $0.limitedAt) = (1, later) }])
         scene.queue.turns = [5000]
         scene.push(returned[1])
         scene.run()

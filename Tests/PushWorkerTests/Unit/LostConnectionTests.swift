@@ -169,9 +169,9 @@ struct LostConnectionTests {
         scene.transport.isolatedLimits = [:]
         scene.push(EngineScene.job("aa", #""alert":"x","campaign":"c""#), EngineScene.job("bb"))
         scene.transport.lose()
-        var command = JobCommands.Command()
-        command.since = EngineScene.time(.uptimeNanoseconds(0))
-        command.state = .cancelled
+        let command = JobCommands.Command {
+            ($0.since, $0.state) = (EngineScene.time(.uptimeNanoseconds(0)), .cancelled)
+        }
         scene.queue.commands = JobCommands(version: "1", [.campaign("c"): command])
         scene.run(.milliseconds(700))
         #expect(scene.stats["cancelled"] == 1 && scene.lane.intake.inFlight == 1)
