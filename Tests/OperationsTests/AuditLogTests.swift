@@ -59,7 +59,6 @@ struct AuditLogTests {
         let length = try #require(queue.redis.run("XLEN", keys.audit).number)
         #expect((10_000...10_200).contains(length))
         #expect(try await AuditLog.latest(5000, client, keys).count == AuditLog.maximumPage)
-        print("\(length) actions: \(try queue.redis.run("MEMORY", "USAGE", keys.audit).number ?? 0) bytes")
     }
 
     @Test("has texts that are printable, short, and without device tokens")

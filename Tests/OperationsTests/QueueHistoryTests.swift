@@ -35,6 +35,14 @@ struct QueueHistoryTests {
         return try keys.first.map { try pairs($0, queue.redis) } ?? [:]
     }
 
+    /// Settles a claim together with a lane's sums.
+    private static func settle(_ claim: Int, _ worker: TestWorker, _ sums: MinuteCounts = .sample()) async throws {
+        try await worker.settle { settlement in
+            settlement.end(claim, .delivered)
+            settlement.minute = sums
+        }
+    }
+
     // MARK: Writing
 
     @Test("a settlement adds a lane's sums to the minute of Redis' clock, which expires after a day")
@@ -46,10 +54,7 @@ struct QueueHistoryTests {
         try queue.push(retry: "due", at: Self.time - 7000)
         try queue.push(retry: "later", at: Self.time + 7000)
         for number in 1...2 {
-            try await worker.settle { settlement in
-                settlement.end(number, .delivered)
-                settlement.minute = .sample()
-            }
+            try await Self.settle(number, worker)
         }
         let key = queue.keys.minute("2026-11-21T14:05")
         #expect(
@@ -116,10 +121,7 @@ struct QueueHistoryTests {
             }
             counts.retries = Dictionary(uniqueKeysWithValues: (0..<100).map { ("Reason\(number)x\($0)", 1) })
             counts.deferrals = counts.retries
-            try await worker.settle { settlement in
-                settlement.end(number, .delivered)
-                settlement.minute = counts
-            }
+            try await Self.settle(number, worker, counts)
         }
         let fields = try Self.minute(queue)
         #expect(fields.count > 100 && fields.count <= 128, "\(fields.count) fields")
@@ -129,7 +131,6 @@ struct QueueHistoryTests {
         }
         let key = try #require(queue.redis.run("KEYS", queue.keys.minutesPrefix + "*").elements?.first?.text)
         #expect(try ["listpack", "ziplist"].contains(queue.redis.run("OBJECT", "ENCODING", key).text))
-        print("a minute with \(fields.count) fields: \(try queue.redis.run("MEMORY", "USAGE", key).number ?? 0) bytes")
     }
 
     @Test("foreign data in the minute's key or fields does not prevent a settlement", arguments: [true, false])
@@ -146,10 +147,7 @@ struct QueueHistoryTests {
         try queue.push(["a"])
         let worker = queue.worker("w", clock: clock)
         _ = try await worker.claim(1)
-        try await worker.settle { settlement in
-            settlement.end(1, .delivered)
-            settlement.minute = .sample(.invalidToken)
-        }
+        try await Self.settle(1, worker, .sample(.invalidToken))
         #expect(try queue.stats() == ["delivered": 1] && queue.claims("w").isEmpty)
         let history = try await QueueHistory.read(.hour, until: Self.time, queue.client, queue.keys)
         let point = try #require(history.points.last)
@@ -168,10 +166,7 @@ struct QueueHistoryTests {
             try queue.redis.run("CONFIG", "SET", "maxmemory", "100000")
             try await worker.settle { $0.minute = .sample() }
             #expect(try Self.minute(queue).isEmpty)
-            try await worker.settle { settlement in
-                settlement.end(1, .delivered)
-                settlement.minute = .sample()
-            }
+            try await Self.settle(1, worker)
             #expect(try Self.minute(queue)["delivered"] == "2")
         }
     }
@@ -197,9 +192,6 @@ struct QueueHistoryTests {
                 $0.end(4, .delivered)
                 $0.minute = .sample()
             }
-            print(
-                "commands within a settlement: \(plain), with the minute's first sums \(first), with later ones \(later)"
-            )
             // One call for each of the five fields, and HLEN, HEXISTS, HGET, EXPIRE; one more for each new reason.
             #expect(later <= plain + 5 + 6 && first <= later + 10)
         }
@@ -220,10 +212,7 @@ struct QueueHistoryTests {
             let clock = try Self.setTime(Self.time - Int64(minutesAgo) * 60_000, queue)
             let worker = queue.worker("w\(number)", clock: clock)
             _ = try await worker.claim(1)
-            try await worker.settle { settlement in
-                settlement.end(1, .delivered)
-                settlement.minute = .sample()
-            }
+            try await Self.settle(1, worker)
         }
         let hour = try await QueueHistory.read(.hour, until: Self.time, client, keys)
         #expect(hour.points.map(\.at) == (0..<60).map { Self.time - 30_000 - 59 * 60_000 + $0 * 60_000 })
@@ -315,16 +304,8 @@ struct QueueHistoryTests {
                 try await worker.settle { $0.minute = minutes[minute % minutes.count] }
             }
             let bytes = try Self.usedMemory(queue) - before
-            let clock = ContinuousClock()
-            var points = 0
-            let duration = try await clock.measure {
-                points = try await QueueHistory.read(.day, until: Self.time, queue.client, queue.keys).points.count
-            }
-            print("1,440 \(isFull ? "full" : "usual") minutes: \(bytes) bytes; \(points) points read in \(duration)")
+            #expect(try await QueueHistory.read(.day, until: Self.time, queue.client, queue.keys).points.count == 144)
             #expect(bytes < (isFull ? 2_500_000 : 1_300_000))
-            let slowest = try queue.redis.run("INFO", "commandstats").text?.split(whereSeparator: \.isNewline)
-                .filter { $0.hasPrefix("cmdstat_hgetall") || $0.hasPrefix("cmdstat_eval") }
-            print(slowest?.joined(separator: "\n") ?? "")
         }
     }
 
@@ -372,10 +353,7 @@ struct QueueHistoryTests {
             _ = try await client.call(RedisCommand("RPUSH", keys.jobs, "a", "b"))
             let worker = TestWorker("w", client: client, keys: keys, limits: QueueLimits())
             _ = try await worker.claim(1)
-            try await worker.settle { settlement in
-                settlement.end(1, .delivered)
-                settlement.minute = .sample()
-            }
+            try await Self.settle(1, worker)
             let points = try await QueueHistory.read(.day, client, keys).points
             #expect(points.map { $0.outcomes[.delivered] }.reduce(0, +) == 2 && points.compactMap(\.backlog) == [1])
             try await client.close().get()

@@ -85,15 +85,6 @@ struct ResultsTests {
         #expect(try await Self.ids(queue).count == 5)
     }
 
-    @Test("of a worker whose claims were reclaimed are not written")
-    func takenOver() async throws {
-        let zombie = try await queue.worker("zombie", claiming: ["job"], Self.limits)
-        try queue.endLease("zombie")
-        try await queue.worker("other", Self.limits).reclaim("zombie")
-        #expect(try await zombie.settle { $0.end(1, .delivered, results: .of(Self.result("job"))) } == 1)
-        #expect(try await Self.ids(queue).isEmpty)
-    }
-
     @Test("are capped")
     func capped() async throws {
         var limits = Self.limits

@@ -64,14 +64,6 @@ struct JobTruthTests {
 
     // MARK: Push types
 
-    @Test("sends push type accessory under its own topic")
-    func accessory() throws {
-        scene.pushOne(token: "ab", #""payload":{"aps":{"keyID":"k"}},"push_type":"accessory""#)
-        let sent = try #require(scene.transport.sent.first)
-        #expect(String(buffer: sent.topic) == "com.example.shop.push-type.accessory")
-        #expect(sent.pushType.rawValue == "accessory")
-    }
-
     @Test("sends an unknown push type if the job names its topic, and logs it once")
     func unknownPushType() throws {
         let job = #""alert":"x","push_type":"hologram","topic":"com.example.shop.push-type.hologram""#
