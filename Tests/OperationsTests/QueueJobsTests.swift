@@ -26,14 +26,27 @@ struct QueueJobsTests {
         return elements.compactMap { $0.text }
     }
 
-    /// Returns the ids of all jobs, in the order in which they are listed.
-    private static func ids(_ jobs: QueueJobs, _ filter: JobFilter = JobFilter()) async throws -> [String] {
-        var ids: [String] = []
+    private var jobs: QueueJobs { QueueJobs(queue.client, queue.keys) }
+
+    /// Returns all jobs, in the order in which they are listed.
+    private static func all(_ jobs: QueueJobs, _ filter: JobFilter = JobFilter()) async throws -> [StoredJob] {
+        var all: [StoredJob] = []
         try await jobs.sweep(filter) { _, page, _ in
-            ids += page.map { $0.id.map { String(buffer: $0) } ?? "?" }
+            all += page
             return true
         }
-        return ids
+        return all
+    }
+
+    private static func ids(_ jobs: QueueJobs, _ filter: JobFilter = JobFilter()) async throws -> [String] {
+        try await all(jobs, filter).map { $0.id.map { String(buffer: $0) } ?? "?" }
+    }
+
+    /// Returns the number of jobs that were changed.
+    private static func changed(_ changes: JobChanges) async throws -> Int {
+        var changes = changes
+        try await changes.run()
+        return changes.tally.changed
     }
 
     @Test("the state of a job is read from its place and its wrapper, also from one of an older version")
@@ -47,11 +60,8 @@ struct QueueJobsTests {
         try queue.push(retry: Self.wrapped(Self.job(7), #""attempt":1,"#), at: 4_000_000_000_002)
         try queue.push(retry: Self.wrapped(Self.job(8), #""why":["x"],"# + error), at: 4_000_000_000_003)
         _ = try await queue.worker("w").claim(1)
-        let jobs = QueueJobs(queue.client, queue.keys)
-        var states: [String: StoredJob.State] = [:]
-        try await jobs.sweep(JobFilter()) { _, page, _ in
-            for job in page { if let id = job.id { states[String(buffer: id)] = job.state } }
-            return true
+        let states = try await Self.all(jobs).reduce(into: [String: StoredJob.State]()) { states, job in
+            if let id = job.id { states[String(buffer: id)] = job.state }
         }
         #expect(
             states == [
@@ -71,9 +81,7 @@ struct QueueJobsTests {
     func listUntil() async throws {
         try queue.push((0..<1200).map { Self.job($0) })
         for number in 1200..<2000 { try queue.push(retry: Self.wrapped(Self.job(number), ""), at: Int64(number)) }
-        let jobs = QueueJobs(queue.client, queue.keys)
-        var filter = JobFilter()
-        filter.ids = ["job-7", "job-1900"]
+        let filter = JobFilter { $0.ids = ["job-7", "job-1900"] }
         let all = try await jobs.list(filter, limit: 50)
         #expect(all.looked == 2000 && all.jobs.count == 2 && all.cursor == nil)
         var (cursor, found, parts): (String?, [String], [Int]) = (nil, [], [])
@@ -92,7 +100,6 @@ struct QueueJobsTests {
         let token = String(repeating: "0f", count: 32)
         try queue.push([#"{"id":"first","token":"\#(token)","alert":"x"}"#] + (0..<600).map { Self.job($0) })
         for number in 0..<300 { try queue.bury(.numbered(number), at: Int64(number)) }
-        let jobs = QueueJobs(queue.client, queue.keys)
         var findings = DeviceFindings(token: token, now: 0)
         try await findings.search(jobs, queue.client, limit: 20, for: .zero)
         #expect(findings.isPartial && findings.jobs.isEmpty)
@@ -112,7 +119,6 @@ struct QueueJobsTests {
             #"{"id":"c","priority":"broken","campaign":"spring","token":"ef"}"#,
             #"{"class":"Push","args":[{"token":"0f0f","alert":"x"}],"jid":"sidekiq"}"#, "{\"id\":\"d\",broken",
         ])
-        let jobs = QueueJobs(queue.client, queue.keys)
         func found(_ fill: (inout JobFilter) -> Void) async throws -> [String] {
             var filter = JobFilter()
             fill(&filter)
@@ -133,10 +139,8 @@ struct QueueJobsTests {
         #expect(try await found { $0.since = Int64(Date().timeIntervalSince1970 * 1000) - 50_000 } == ["b\""])
         #expect(try await found { $0.states = [.claimed] } == [])
         #expect(try await found { $0.campaigns = ["') redis.call('FLUSHALL') --"] } == [])
-        var keys: [String: String] = [:]
-        try await jobs.sweep(JobFilter()) { _, page, _ in
-            for job in page { if let id = job.id { keys[String(buffer: id)] = job.key } }
-            return true
+        let keys = try await Self.all(jobs).reduce(into: [String: String]()) { keys, job in
+            if let id = job.id { keys[String(buffer: id)] = job.key }
         }
         // The same digest as that of `redis.sha1hex`.
         let body = try #require(queue.jobs().first)
@@ -185,7 +189,6 @@ struct QueueJobsTests {
         }
         try queue.push([String(repeating: "[", count: 100_000), "\u{1B}[31m\u{0}", "", "{\"apns_worker\":1,}"])
         for number in 0..<600 { try queue.push(retry: "retry \(number)", at: 5) }
-        let jobs = QueueJobs(queue.client, queue.keys)
         var (count, largest, cursor, bytes) = (0, 0, String?.none, [Int]())
         repeat {
             let page = try await jobs.page(.list, after: cursor, decodes: true)
@@ -219,8 +222,7 @@ struct QueueJobsTests {
         }
         let limits = QueueLimits { $0.results = .failures }
         let jobs = QueueJobs(queue.client, keys, limits: limits)
-        var filter = JobFilter()
-        filter.campaigns = ["wrong"]
+        let filter = JobFilter { $0.campaigns = ["wrong"] }
         var changes = JobChanges(jobs, .cancel(detail: "cancelled by me@here"), filter)
         try await changes.run()
         #expect(changes.tally.changed == 1000 + 1 + 600)
@@ -269,17 +271,11 @@ struct QueueJobsTests {
     @Test("only the jobs up to the last that matches are touched, and a limit is kept")
     func limit() async throws {
         for number in 0..<2000 { try queue.push([Self.job(number)]) }
-        let jobs = QueueJobs(queue.client, queue.keys)
-        var filter = JobFilter()
-        filter.ids = ["job-3"]
+        let filter = JobFilter { $0.ids = ["job-3"] }
         try queue.redis.run("CONFIG", "RESETSTAT")
-        var changes = JobChanges(jobs, .discard, filter)
-        try await changes.run()
-        #expect(changes.tally.changed == 1)
+        #expect(try await Self.changed(JobChanges(jobs, .discard, filter)) == 1)
         #expect(try queue.jobs() == (0..<2000).filter { $0 != 3 }.map { Self.job($0) })
-        var some = JobChanges(jobs, .discard, JobFilter(), limit: 700)
-        try await some.run()
-        #expect(some.tally.changed == 700)
+        #expect(try await Self.changed(JobChanges(jobs, .discard, JobFilter(), limit: 700)) == 700)
         #expect(try queue.jobs() == (701..<2000).map { Self.job($0) })
         #expect(try queue.dead().isEmpty && queue.inbox().isEmpty)
         #expect(try queue.stats() == ["cancelled": 701])
@@ -289,7 +285,6 @@ struct QueueJobsTests {
     func twice() async throws {
         try queue.push([Self.job(1), Self.job(2), Self.job(3)])
         try queue.push(retry: Self.wrapped(Self.job(4), #""attempt":2,"#), at: 5)
-        let jobs = QueueJobs(queue.client, queue.keys)
         let page = try await jobs.page(.list, after: nil, fromHead: true, decodes: true)
         let retries = try await jobs.page(.retry, after: nil, decodes: true).jobs
         let chosen = [page.jobs[1]]
@@ -310,9 +305,7 @@ struct QueueJobsTests {
     func concurrency() async throws {
         let count = 4000
         for number in 0..<count { try queue.push([Self.job(number, number % 2 == 0 ? #""campaign":"wrong","# : "")]) }
-        let jobs = QueueJobs(queue.client, queue.keys)
-        var filter = JobFilter()
-        filter.campaigns = ["wrong"]
+        let filter = JobFilter { $0.campaigns = ["wrong"] }
         let worker = queue.worker("w")
         let releasing = queue.worker("v")
         var changes = JobChanges(jobs, .cancel(detail: ""), filter)
@@ -350,10 +343,7 @@ struct QueueJobsTests {
         try queue.push(retry: Self.job(3), at: far + 2)
         try queue.push(retry: Self.wrapped(Self.job(4), #""attempt":1,"why":"deferred","#), at: 5)
         try queue.push([Self.job(5)])
-        let jobs = QueueJobs(queue.client, queue.keys)
-        var changes = JobChanges(jobs, .run, JobFilter())
-        try await changes.run()
-        #expect(changes.tally.changed == 3)
+        #expect(try await Self.changed(JobChanges(jobs, .run, JobFilter())) == 3)
         let claimed = try await queue.worker("w").claim(10)
         let envelopes = claimed.bodies.map { Envelope.read($0) }
         #expect(claimed.bodies.count == 5)
@@ -372,11 +362,9 @@ struct QueueJobsTests {
         try queue.push(retry: retry, at: 4_000_000_000_123)
         let other = try QueueKeys(prefix: "o", queue: "other", list: "\(queue.keys.jobs):o", head: .right)
         try queue.redis.run("LPUSH", other.jobs, "first")
-        var filter = JobFilter()
-        filter.apps = ["b"]
-        var changes = JobChanges(QueueJobs(queue.client, queue.keys), .move(to: other), filter)
-        try await changes.run()
-        #expect(changes.tally.changed == 301)
+        let filter = JobFilter { $0.apps = ["b"] }
+        #expect(
+            try await Self.changed(JobChanges(QueueJobs(queue.client, queue.keys), .move(to: other), filter)) == 301)
         #expect(try queue.jobs() == (0..<1500).filter { $0 % 5 != 0 }.map { Self.job($0) })
         let moved = try Self.texts(queue.redis.run("LRANGE", other.jobs, "0", "-1"))
         #expect(moved.reversed() == ["first"] + stride(from: 0, to: 1500, by: 5).map { Self.job($0, #""app":"b","#) })
@@ -388,20 +376,15 @@ struct QueueJobsTests {
     func conditions() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in
+            let jobs = QueueJobs(queue.client, queue.keys)
             for number in 0..<1000 { try queue.push([Self.job(number)]) }
             try queue.redis.run("CONFIG", "SET", "maxmemory", "1")
-            let jobs = QueueJobs(queue.client, queue.keys)
-            var changes = JobChanges(jobs, .cancel(detail: ""), JobFilter(), limit: 600)
-            try await changes.run()
-            #expect(changes.tally.changed == 600)
+            #expect(try await Self.changed(JobChanges(jobs, .cancel(detail: ""), JobFilter(), limit: 600)) == 600)
             try queue.redis.run("CONFIG", "SET", "maxmemory", "0")
             #expect(try queue.dead().count == 600 && queue.jobs().count == 400)
             try queue.redis.run("SET", queue.keys.inbox, "x")
             let before = try queue.everything()
-            await #expect(throws: RedisError.self) {
-                var changes = JobChanges(jobs, .discard, JobFilter())
-                try await changes.run()
-            }
+            await #expect(throws: RedisError.self) { try await Self.changed(JobChanges(jobs, .discard, JobFilter())) }
             #expect(try queue.everything() == before)
         }
     }
@@ -410,6 +393,7 @@ struct QueueJobsTests {
     func bounded() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in
+            let jobs = QueueJobs(queue.client, queue.keys)
             let fill = """
                 for i = 1, 200000, 100 do
                     local jobs = {}
@@ -422,16 +406,12 @@ struct QueueJobsTests {
                 """
             try queue.redis.run("EVAL", fill, "1", queue.keys.jobs)
             try queue.redis.run("CONFIG", "RESETSTAT")
-            let jobs = QueueJobs(queue.client, queue.keys)
             #expect(try await jobs.sweep(JobFilter(), decodes: false) { _, _, _ in true } == 200_000)
             // 500 jobs per page, read in portions: 1 M such jobs take Redis 5 s in calls of some 2.4 ms.
             let calls = try queue.redis.calls()
             #expect(calls["eval"] == 403 && calls["lrange"] ?? 0 <= 403 * 17, "\(calls)")
-            var filter = JobFilter()
-            filter.texts = [#""campaign":"c1""#]
-            var changes = JobChanges(jobs, .discard, filter, limit: 5000)
-            try await changes.run()
-            #expect(changes.tally.changed == 5000)
+            let filter = JobFilter { $0.texts = [#""campaign":"c1""#] }
+            #expect(try await Self.changed(JobChanges(jobs, .discard, filter, limit: 5000)) == 5000)
             #expect(try queue.redis.run("LLEN", queue.keys.jobs).number == 195_000)
         }
     }
@@ -449,14 +429,17 @@ struct QueueJobsTests {
         let counts = try await RetryCounts.read(queue.client, queue.keys)
         #expect(counts?.retrying == 2500 && counts?.deferred == 3 && counts?.scheduled == 4)
         // The listing has the same numbers.
-        var states: [StoredJob.State: Int] = [:]
-        try await QueueJobs(queue.client, queue.keys).sweep(JobFilter()) { _, page, _ in
-            for job in page { states[job.state, default: 0] += 1 }
-            return true
-        }
+        let states = try await Dictionary(grouping: Self.all(jobs), by: \.state).mapValues(\.count)
         #expect(states == [.retrying: 2500, .deferred: 3, .scheduled: 4])
         let fill = "for i = 1, 50000 do redis.call('ZADD', KEYS[1], i, i) end"
         try queue.redis.run("EVAL", fill, "1", queue.keys.retry)
         #expect(try await RetryCounts.read(queue.client, queue.keys) == nil)
+    }
+}
+
+extension JobFilter {
+    fileprivate init(_ change: (inout JobFilter) -> Void) {
+        self.init()
+        change(&self)
     }
 }
