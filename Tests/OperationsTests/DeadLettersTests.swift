@@ -205,7 +205,6 @@ struct DeadLettersTests {
 extension TestQueue {
     var letters: DeadLetters { DeadLetters(client, keys) }
 
-    /// Processes all pages.
     func sweep(
         _ action: DeadLetters.Action, _ filter: DeadLetterFilter, newestFirst: Bool = false
     ) async throws -> (letters: [DeadLetters.Listed], tally: Int) {
@@ -220,7 +219,6 @@ extension TestQueue {
         return (letters, tally)
     }
 
-    /// Writes a dead letter.
     func bury(_ member: String, at time: Int64) throws { try bury(Array(member.utf8), at: time) }
 
     func bury(_ member: [UInt8], at time: Int64) throws {

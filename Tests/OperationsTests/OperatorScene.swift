@@ -65,7 +65,6 @@ struct OperatorScene {
         for job in jobs { try run(command, list, job) }
     }
 
-    /// Writes a dead letter.
     func bury(_ id: String, _ reason: String = "X", at: Int64? = nil, job: String? = nil, queue: String = "default")
         throws
     {

@@ -35,7 +35,6 @@ struct QueueHistoryTests {
         return try keys.first.map { try pairs($0, queue.redis) } ?? [:]
     }
 
-    /// Settles a claim together with a lane's sums.
     private static func settle(_ claim: Int, _ worker: TestWorker, _ sums: MinuteCounts = .sample()) async throws {
         try await worker.settle { settlement in
             settlement.end(claim, .delivered)

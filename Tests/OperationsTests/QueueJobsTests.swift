@@ -42,7 +42,6 @@ struct QueueJobsTests {
         try await all(jobs, filter).map { $0.id.map { String(buffer: $0) } ?? "?" }
     }
 
-    /// Returns the number of jobs that were changed.
     private static func changed(_ changes: JobChanges) async throws -> Int {
         var changes = changes
         try await changes.run()

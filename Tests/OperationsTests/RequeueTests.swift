@@ -233,7 +233,6 @@ struct RequeuePaceTests {
 }
 
 extension TestQueue {
-    /// Returns the waiting jobs as bytes.
     func bodies() throws -> [ByteBuffer] {
         try (redis.run("LRANGE", keys.jobs, "0", "-1").elements ?? []).map { ByteBuffer(bytes: $0.bytes) }
     }

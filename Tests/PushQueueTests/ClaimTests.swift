@@ -549,7 +549,6 @@ struct ClaimFairnessTests {
     }
 }
 
-/// Returns true if a buffer is one JSON object and nothing else.
 func jsonObject(_ buffer: ByteBuffer) throws -> Bool {
     let object = try? JSONSerialization.jsonObject(with: Data(buffer.readableBytesView))
     return object is [String: Any]

@@ -80,7 +80,6 @@ struct FleetStateTests {
         }.get()
     }
 
-    /// Returns the time of Redis in seconds.
     private func now() throws -> Int64 {
         Int64(try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int.init)))
     }

@@ -87,7 +87,6 @@ struct HostileScriptTests {
         #expect(try queue.dead().isEmpty && queue.redis.run("EXISTS", queue.keys.deadBytes).number == 0)
     }
 
-    /// Returns the number of jobs in all places.
     private static func count(_ queue: TestQueue) throws -> Int {
         let keys = queue.keys
         var sum = 0

@@ -221,7 +221,6 @@ private struct Model {
         if let counts = try await workers[index].connection.reclaim(other) { reclaimed += counts[0] }
     }
 
-    /// Kills all workers, reclaims their claims, and ends the remaining jobs.
     mutating func finish() async throws {
         for name in try queue.workers() {
             try queue.endLease(name)

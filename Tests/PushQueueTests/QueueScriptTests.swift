@@ -55,7 +55,6 @@ struct QueueScriptTests {
             })
     }
 
-    /// Returns the lines that are not comments.
     private static func code(_ text: [UInt8]) -> [Substring] {
         String(decoding: text, as: UTF8.self).split(separator: "\n").filter { !$0.contains(/^ *--/) }
     }
@@ -115,7 +114,6 @@ struct QueueScriptTests {
     }
 }
 
-/// A Redis that is never reached.
 private final class AbsentRedis: RedisSender {
     let eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next()
     let isReady = false

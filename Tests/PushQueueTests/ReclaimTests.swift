@@ -69,7 +69,6 @@ struct ReclaimTests {
         #expect(try queue.stats().isEmpty)
     }
 
-    /// Bodies, each with its original.
     static let bodies: [(body: String, original: String)] = [
         (#"{"token":"ab","payload":{}}"#, #"{"token":"ab","payload":{}}"#),
         ("", ""), ("}", "}"), ("not JSON \u{0}\n", "not JSON \u{0}\n"), (#"{"apns_worker":1,"#, #"{"apns_worker":1,"#),

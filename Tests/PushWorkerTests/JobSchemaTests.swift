@@ -42,7 +42,6 @@ struct JobSchemaTests {
         #expect(Set(types) == Set(PushType.allCases.map(\.rawValue)))
     }
 
-    /// Valid and invalid values of all members.
     private static let values: [(member: JobMember, good: [String], bad: [String])] = [
         (
             .id, [#""x""#, #""é \" x""#, text(255)],
@@ -183,7 +182,6 @@ struct JobSchemaTests {
         }
     }
 
-    /// Combinations of members, and whether they are valid.
     private static let combinations: [(String, Bool)] = [
         ("{}", false), ("[]", false), ("1", false), (#"{"token":"ab"}"#, false), (#"{"payload":{}}"#, false),
         (#"{"token":"ab","tokens":["ab"],"alert":""}"#, false), (#"{"token":null,"tokens":["ab"],"alert":""}"#, true),

@@ -15,7 +15,6 @@ struct AdminServerTests {
         .init(metrics: { metrics }, health: { Probe("alive", isGood: true) }, readiness: { readiness })
     }
 
-    /// Sends a request with an independent client.
     private static func curl(_ arguments: String...) async throws -> String {
         let curl = try ChildProcess("curl", ["-s", "-S", "-m", "30"] + arguments)
         let ending = try await curl.wait()

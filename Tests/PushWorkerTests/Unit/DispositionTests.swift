@@ -25,7 +25,6 @@ struct DispositionTests {
         return facts
     }
 
-    /// One answer and what follows from it.
     struct Row: CustomTestStringConvertible, Sendable {
         let testDescription: String
         let verdict: Verdict

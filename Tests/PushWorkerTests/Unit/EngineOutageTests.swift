@@ -261,10 +261,7 @@ struct EngineOutageTests {
         scene.lane.senders[0].answers.gateway(dropped: 1, refusing: token, with: .invalidToken)
         scene.run()
         #expect(scene.stores.fakeFleet.invalid.isEmpty, "it may be the certificate")
-        for number in 0..<3 {
-            scene.pushOne(token: String(1000 + number))
-            scene.answer(.confirmed)
-        }
+        scene.finishEach(1000..<1003, .confirmed)
         scene.lane.senders[0].answers.gateway(dropped: 1, refusing: token, with: .invalidToken)
         scene.lane.senders[0].answers.gateway(dropped: 1, refusing: token, with: .processingError)
         scene.run()
@@ -305,12 +302,8 @@ struct EngineOutageTests {
 }
 
 extension EngineScene {
-    /// Makes a number of requests end with a server error.
     fileprivate func fail(_ count: Int) {
-        for number in 0..<count {
-            pushOne(token: String(1000 + number))
-            answer(.serviceUnavailable)
-        }
+        finishEach(1000..<1000 + count, .response(Response(status: 503, reason: .serviceUnavailable)))
     }
 
     /// Advances time. Jobs return when they are due, and requests of the first app are answered at once, or not at all.
@@ -337,7 +330,6 @@ extension EngineScene {
         }
     }
 
-    /// Advances time until a request waits for its answer.
     fileprivate func passUntilSent() {
         for _ in 0..<10_000 where transport.submitted.isEmpty {
             run(.milliseconds(100))

@@ -17,6 +17,14 @@ extension EngineScene {
         run()
     }
 
+    /// Pushes jobs with these tokens, and ends each request before the next.
+    func finishEach(_ tokens: Range<Int>, _ result: RequestResult = delivered) {
+        for token in tokens {
+            pushOne(token: String(token))
+            answer(result)
+        }
+    }
+
     /// Delivers the notifications in flight until there are none.
     func deliverAll() {
         while !transport.submitted.isEmpty { answer(Self.delivered) }

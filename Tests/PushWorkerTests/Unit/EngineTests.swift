@@ -21,7 +21,6 @@ struct EngineTests {
     enum Becomes {
         case ended(Outcome)
         case postponed(Postponement)
-        /// Resent at once.
         case resent
     }
 
@@ -174,14 +173,8 @@ struct EngineTests {
 
     @Test("held tokens that are tried again after the end of a list are marked, and the app is not paused")
     func heldTokensReturn() throws {
-        for number in 0..<20 {
-            scene.pushOne(token: String(1000 + number))
-            scene.answer(EngineScene.delivered)
-        }
-        for number in 0..<12 {
-            scene.pushOne(token: String(2000 + number))
-            scene.answer(.badDeviceToken)
-        }
+        scene.finishEach(1000..<1020)
+        scene.finishEach(2000..<2012, Self.answer(.badDeviceToken))
         #expect(scene.queue.postponed.count == 10)
         scene.claimPostponed(after: .seconds(30))
         while !scene.transport.submitted.isEmpty { scene.answer(.badDeviceToken) }
@@ -375,7 +368,6 @@ struct EngineTests {
 
     // MARK: Claims ahead of free streams
 
-    /// Adds 5,000 jobs for 50 streams.
     private func addBacklog() {
         scene.transport.streams = 50
         scene.queue.jobs = (0..<5000).map { EngineScene.job(String(format: "%04x", $0)) }

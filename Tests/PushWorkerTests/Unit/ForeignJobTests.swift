@@ -10,13 +10,10 @@ import Testing
 /// Jobs as producers of other libraries and services write them, and what each producer learns.
 @Suite("Jobs written for other programs")
 struct ForeignJobTests {
-    /// The fate of a job.
     enum Verdict: String, Decodable {
         /// It is sent as its producer meant it, without a word.
         case sent
-        /// It is sent with a hint.
         case told
-        /// It is refused.
         case refused
     }
 
@@ -99,7 +96,6 @@ struct ForeignJobTests {
     /// The names of members whose contents are the producer's own.
     private static let own: Set = ["custom", "labels", "content_state", "content-state", "attributes"]
 
-    /// Returns misspellings of a name that a person can make.
     private static func misspellings(_ name: String) -> [String] {
         let words = name.split { $0 == "_" || $0 == "-" }
         let camel = words.enumerated().map { $0 == 0 ? String($1) : $1.prefix(1).uppercased() + $1.dropFirst() }
@@ -155,7 +151,6 @@ struct ForeignJobTests {
         return found
     }
 
-    /// Returns everything that would be sent for a job.
     private static func sent(_ job: Job) -> [String] {
         let app = RoutedApp(
             AppConfiguration(name: "default", topic: "com.example.app", credential: .providerTokens([])))

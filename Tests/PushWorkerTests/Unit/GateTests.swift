@@ -8,7 +8,6 @@ struct GateTests {
     private static let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     private static let longest = TimeAmount.minutes(5)
 
-    /// The states of the app's breaker.
     enum App: CaseIterable {
         case closed, waiting, due, asking, granted, probing, pausedByOperator, blocked
 
@@ -34,7 +33,6 @@ struct GateTests {
         }
     }
 
-    /// The states of the endpoint's breaker.
     enum Endpoint: CaseIterable {
         case closed, waiting, due, probing
 
@@ -51,7 +49,6 @@ struct GateTests {
         }
     }
 
-    /// The states of the app's connections.
     enum Connection: CaseIterable { case usable, justLost, lost }
 
     static let combinations = App.allCases.flatMap { app in
@@ -67,7 +64,6 @@ struct GateTests {
         return gate
     }
 
-    /// The kind of a decision.
     private enum Kind: Equatable {
         case send, ask
         case probe(InFlight.Probe)

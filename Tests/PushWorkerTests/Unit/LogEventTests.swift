@@ -4,7 +4,6 @@ import Testing
 
 /// A call in the sources that logs a line, as far as its text shows what it logs.
 private struct LoggedLine {
-    /// The code of the call, from the logger to the closing parenthesis.
     let call: Substring
     let file: String
     /// The values of `event`, as written in the code.

@@ -21,7 +21,6 @@ struct LostConnectionTests {
         return scene
     }
 
-    /// Answers until nothing is in flight.
     private func answerAll(_ scene: EngineScene, poison: String) {
         while let next = scene.transport.submitted.first {
             if let cut = scene.transport.submitted.first(where: {

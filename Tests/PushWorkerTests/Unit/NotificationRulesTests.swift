@@ -92,7 +92,6 @@ struct NotificationRulesTests {
         #expect(lowest.refusal == nil && lowest.hint == nil)
     }
 
-    /// Returns the payload that starts a Live Activity.
     private static func start(_ members: String) -> String {
         #"{"aps":{"event":"start","timestamp":1,"content-state":{}\#(members)}}"#
     }

@@ -7,7 +7,6 @@ import Testing
 
 @Suite("A line of the log")
 struct LogLineTests {
-    /// Untrusted texts.
     static let hostile = [
         "\"", "\\", "a\nb\r\nc", "\u{0}\u{1B}[2J\u{7F}", "\u{85}\u{9B}31m", "\u{2028}\u{2029}", "\u{202E}evil\u{2066}",
         "{\"level\":\"error\"}", "a=b c=d", "é🐎\u{FFFD}", String(repeating: "\u{1}", count: 255),

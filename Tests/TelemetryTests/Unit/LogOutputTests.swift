@@ -171,7 +171,6 @@ private final class PipeReader: Sendable {
         reader.start()
     }
 
-    /// Returns what was read, once the pipe has ended.
     func text() -> String {
         hasEnded.wait()
         return String(decoding: bytes.withLock { $0 }, as: UTF8.self)
